@@ -1,0 +1,198 @@
+"""Root-aligned SMILES: write two molecules so that what they share reads the same.
+
+The root-aligned SMILES of Zhong et al. (2022) start source and target at the same atom. Here the target also visits
+its atoms in the order in which the source wrote them, so that shared parts are copied token by token even where the
+canonical ranks of the two molecules differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from rdkit import Chem, rdBase
+
+Mol = Chem.Mol
+
+
+def write_from(mol: Mol, root: int) -> tuple[str, list[int]]:
+    """Canonical SMILES started at atom `root`, and the atom indices in the order written."""
+    smiles = Chem.MolToSmiles(mol, rootedAtAtom=root)
+    return smiles, _written_order(mol)
+
+
+def write_in_order(mol: Mol, rank: Sequence[float], root: int) -> str:
+    """SMILES started at `root`, that visits neighbours by ascending `rank`, ties in canonical order."""
+    canonical = Chem.CanonicalRankAtoms(mol)
+    order = sorted(range(mol.GetNumAtoms()), key=lambda atom: (rank[atom], canonical[atom]))
+    renumbered = Chem.RenumberAtoms(mol, order)
+    return str(Chem.MolToSmiles(renumbered, rootedAtAtom=order.index(root), canonical=False))
+
+
+def _written_order(mol: Mol) -> list[int]:
+    # RDKit leaves the order of the last SMILES it wrote in this property, as text: "[3,2,1,0,]".
+    return [int(index) for index in mol.GetProp("_smilesAtomOutputOrder").strip("[],").split(",")]
+
+
+def _parse(mapped: str, *, stereo: bool) -> list[Mol] | None:
+    mols = [Chem.MolFromSmiles(part) for part in mapped.split(".") if part]
+    if not mols or any(mol is None for mol in mols):
+        return None
+    if not stereo:
+        for mol in mols:
+            Chem.RemoveStereochemistry(mol)
+    return mols
+
+
+def _maps(mol: Mol) -> list[int]:
+    return [atom.GetAtomMapNum() for atom in mol.GetAtoms()]
+
+
+def _bare(mol: Mol) -> Mol:
+    """The molecule without atom maps, stereo reassigned, atoms where they were."""
+    bare = Chem.Mol(mol)
+    for atom in bare.GetAtoms():
+        atom.SetAtomMapNum(0)
+    # Maps can make two like groups look different, and so a centre that is none.
+    Chem.AssignStereochemistry(bare, cleanIt=True, force=True)
+    return bare
+
+
+def _follow(target: Mol, place: dict[int, int], source_bonds: dict[int, set[int]]) -> str:
+    """Write `target` (mapped) in the order `place`: atom map number -> place in the source."""
+    maps = _maps(target)
+    rank: list[float] = [place.get(number, -1) if number else -1 for number in maps]
+    _place_new_atoms(target, maps, rank, place, source_bonds)
+    root = min(range(len(rank)), key=lambda atom: (maps[atom] not in place, rank[atom]))
+    return write_in_order(_bare(target), rank, root)
+
+
+def _place_new_atoms(
+    target: Mol, maps: list[int], rank: list[float], place: dict[int, int], source_bonds: dict[int, set[int]]
+) -> None:
+    """Give atoms that the source lacks the place of the neighbour they replace, else just after where they hang."""
+    frontier = [atom for atom in range(len(rank)) if rank[atom] >= 0]
+    while frontier:
+        following = []
+        for atom in frontier:
+            here = {maps[neighbour.GetIdx()] for neighbour in target.GetAtomWithIdx(atom).GetNeighbors()}
+            lost = [place[number] for number in source_bonds.get(maps[atom], ()) if number in place and number not in here]
+            later = [spot for spot in lost if spot > rank[atom]]
+            for neighbour in target.GetAtomWithIdx(atom).GetNeighbors():
+                index = neighbour.GetIdx()
+                if rank[index] < 0:
+                    rank[index] = min(later) if later else rank[atom] + 0.5
+                    following.append(index)
+        frontier = following
+    for atom, value in enumerate(rank):
+        if value < 0:
+            rank[atom] = len(place)
+
+
+def _bonds(mols: Sequence[Mol]) -> dict[int, set[int]]:
+    """Atom map number -> map numbers of its neighbours."""
+    bonds: dict[int, set[int]] = {}
+    for mol in mols:
+        maps = _maps(mol)
+        for bond in mol.GetBonds():
+            one, other = maps[bond.GetBeginAtomIdx()], maps[bond.GetEndAtomIdx()]
+            if one and other:
+                bonds.setdefault(one, set()).add(other)
+                bonds.setdefault(other, set()).add(one)
+    return bonds
+
+
+def _root(mol: Mol, rng: Random | None) -> int:
+    """A random atom, or without `rng` the one at which the canonical SMILES starts."""
+    if rng is not None:
+        return rng.randrange(mol.GetNumAtoms())
+    Chem.MolToSmiles(mol)
+    return _written_order(mol)[0]
+
+
+def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dict[int, int]]:
+    """Write each molecule (rooted at random), and say at which place each atom map number was written."""
+    texts, place, offset = [], {}, 0
+    for mol in mols:
+        maps, bare = _maps(mol), _bare(mol)
+        text, order = write_from(bare, _root(bare, rng))
+        texts.append(text)
+        for spot, atom in enumerate(order):
+            if maps[atom]:
+                place.setdefault(maps[atom], offset + spot)
+        offset += len(order)
+    return texts, place
+
+
+def align_retro(mapped: str, rng: Random | None = None, *, stereo: bool = True) -> tuple[str, str] | None:
+    """Product and reactants of an atom-mapped reaction, reactants written in the product's order.
+
+    Args:
+        mapped: `reactants>>product` with atom maps; reactants that give no atom to the product are left out.
+        rng: where the product's SMILES starts; None: its canonical SMILES.
+        stereo: False leaves stereochemistry out on both sides.
+
+    Returns:
+        (source, target), or None if the maps cannot be used: parse failure, no mapped atom in common, or a map number
+        used twice on one side.
+    """
+    with rdBase.BlockLogs():
+        sides = mapped.split(">")
+        products, reactants = _parse(sides[-1], stereo=stereo), _parse(sides[0], stereo=stereo)
+        if products is None or reactants is None or len(products) != 1 or not _usable(products, reactants):
+            return None
+        (source,), place = _write_side(products, rng)
+        bonds = _bonds(products)
+        reactants = [mol for mol in reactants if any(number in place for number in _maps(mol))]
+        if not reactants:
+            return None
+        reactants.sort(key=lambda mol: min(place[number] for number in _maps(mol) if number in place))
+        return source, ".".join(_follow(mol, place, bonds) for mol in reactants)
+
+
+def align_forward(
+    mapped: str, others: Sequence[str] = (), rng: Random | None = None, *, stereo: bool = True
+) -> tuple[str, str] | None:
+    """Precursors and product of an atom-mapped reaction, the product written in the precursors' order.
+
+    The product starts at the first atom of the main reactant's SMILES that survives; the main reactant is the one that
+    gives the product most atoms.
+
+    Args:
+        mapped: `reactants>>product` with atom maps.
+        others: unmapped reagents that stand among the reactants in the source.
+        rng: starts of the SMILES and order of the molecules; None: canonical SMILES in alphabetical order.
+        stereo: False leaves stereochemistry out on both sides.
+
+    Returns:
+        (source, target), or None if the maps cannot be used.
+    """
+    with rdBase.BlockLogs():
+        sides = mapped.split(">")
+        products, reactants = _parse(sides[-1], stereo=stereo), _parse(sides[0], stereo=stereo)
+        reagents = _parse(".".join(others), stereo=stereo) if others else []
+        if products is None or reactants is None or reagents is None or len(products) != 1:
+            return None
+        if not _usable(products, reactants):
+            return None
+        maps = _maps(products[0])
+        given = [sum(number in maps for number in _maps(mol) if number) for mol in reactants]
+        if not any(given):
+            return None
+        main = max(range(len(reactants)), key=lambda index: given[index])
+        # The main reactant's atoms take the first places, whatever the order in which the molecules are written.
+        ordered = [reactants[main], *reactants[:main], *reactants[main + 1 :], *reagents]
+        texts, place = _write_side(ordered, rng)
+        target = _follow(products[0], place, _bonds(reactants))
+        if rng is None:
+            texts.sort()
+        else:
+            rng.shuffle(texts)
+        return ".".join(texts), target
+
+
+def _usable(products: Sequence[Mol], reactants: Sequence[Mol]) -> bool:
+    ours = [number for mol in products for number in _maps(mol) if number]
+    theirs = [number for mol in reactants for number in _maps(mol) if number]
+    unique = len(set(ours)) == len(ours) and len(set(theirs)) == len(theirs)
+    return unique and bool(set(ours) & set(theirs))

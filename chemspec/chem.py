@@ -1,0 +1,633 @@
+"""What RDKit knows, as plain values: which molecule a text means, or where its fault lies."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Literal
+
+from rdkit import Chem, rdBase
+
+# RDKit walks a molecule recursively: a chain of 20,000 atoms overflows an 8 MB stack and kills the
+# process (2,000 atoms are too many for 512 KB). Nothing longer than this is ever handed to it.
+LONGEST = 3000
+
+Task = Literal["forward", "retro"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a text is no usable SMILES, and the span [start, end) of characters to blame.
+
+    Attributes:
+        kind: empty, length, syntax, atom, bond, ring, valence, aromaticity, reaction or other.
+    """
+
+    message: str
+    start: int
+    end: int
+    kind: str
+
+    def __str__(self) -> str:
+        first, last = self.start + 1, self.end
+        if last < first:
+            return self.message
+        place = f"characters {first}-{last}" if last > first else f"character {first}"
+        return f"{self.message} ({place})"
+
+
+@dataclass(frozen=True)
+class Query:
+    """A canonical SMILES ready for a model, the text it came from, and what was changed."""
+
+    smiles: str
+    original: str
+    notes: tuple[str, ...]
+
+
+# --- molecules -----------------------------------------------------------------------------------
+
+
+def is_valid(smiles: str) -> bool:
+    """Whether RDKit accepts the SMILES, which must hold at least one atom and no blanks."""
+    return _parse(smiles) is not None
+
+
+def canonical(smiles: str) -> str | None:
+    """The canonical SMILES with stereo, isotopes and atom maps; None where it is invalid."""
+    mol = _parse(smiles)
+    return None if mol is None else _write(mol)
+
+
+def canonical_parts(smiles: str) -> tuple[str, ...] | None:
+    """The canonical SMILES of each component, sorted; None where any of them is invalid."""
+    whole = canonical(smiles)
+    return None if whole is None else tuple(sorted(whole.split(".")))
+
+
+def same_molecules(a: str, b: str) -> bool:
+    """Whether both hold the same components equally often; an invalid SMILES equals nothing."""
+    parts = canonical_parts(a)
+    return parts is not None and parts == canonical_parts(b)
+
+
+def drop_stereo(smiles: str) -> str | None:
+    """The canonical SMILES without stereo (isotopes stay); None where it is invalid."""
+    mol = _parse(smiles)
+    if mol is None:
+        return None
+    Chem.RemoveStereochemistry(mol)
+    # Read again: an explicit [H] that only carried the geometry of a double bond can go now.
+    return canonical(_write(mol))
+
+
+def main_product(smiles: str) -> str | None:
+    """The component with most heavy atoms, canonical; of equals the first in the alphabet."""
+    parts = canonical_parts(smiles)
+    return None if parts is None else min(parts, key=lambda part: (-_heavy_atoms(part), part))
+
+
+def formula_balance(reactants: str, products: str) -> dict[str, int] | None:
+    """Heavy atoms of the products that the reactants cannot supply, by element; None if unreadable.
+
+    Hydrogen is left out, because reactions as written seldom balance it (work-up, reducing agents).
+    """
+    have, need = _parse(reactants), _parse(products)
+    if have is None or need is None:
+        return None
+    return dict(sorted((_elements(need) - _elements(have)).items()))
+
+
+def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
+    """For each token, the index of its atom in `Chem.MolFromSmiles` of the joined tokens, or None.
+
+    RDKit numbers atoms as they are written, but folds most explicit [H] into their neighbour:
+    such a token has no atom and gets None, and the atoms behind it move up. A token of several
+    atoms gets its first. All are None where the joined tokens are not valid.
+    """
+    smiles = "".join(tokens)
+    mol = _parse(smiles, sanitize=False)
+    if mol is None or not is_valid(smiles):
+        return (None,) * len(tokens)
+    for atom in mol.GetAtoms():
+        atom.SetIntProp("written", atom.GetIdx())
+    with rdBase.BlockLogs():
+        # Before sanitizing, as RDKit does it: C=[H] is valid only without its [H].
+        folded = Chem.RemoveHs(mol, sanitize=False)
+    index = {atom.GetIntProp("written"): atom.GetIdx() for atom in folded.GetAtoms()}
+    starts = {start: index.get(k) for k, (start, _) in enumerate(_scan(smiles).atoms)}
+    ends = list(accumulate(len(token) for token in tokens))
+    spans = (range(end - len(token), end) for token, end in zip(tokens, ends, strict=True))
+    return tuple(next((starts[at] for at in span if at in starts), None) for span in spans)
+
+
+def _parse(smiles: str, *, sanitize: bool = True) -> Any | None:
+    """RDKit's molecule or None; unless sanitized, every atom written is an atom of it."""
+    # RDKit itself takes "" for a molecule, and what follows a blank for its name.
+    if not 0 < len(smiles) <= LONGEST or not all("!" <= char <= "~" for char in smiles):
+        return None
+    params: Any = Chem.SmilesParserParams()
+    params.sanitize = sanitize
+    params.removeHs = sanitize
+    with rdBase.BlockLogs():
+        try:
+            return Chem.MolFromSmiles(smiles, params)
+        except (RuntimeError, ValueError):  # broken invariants inside RDKit surface as these
+            return None
+
+
+def _write(mol: Any) -> str:
+    with rdBase.BlockLogs():
+        return str(Chem.MolToSmiles(mol))
+
+
+def _heavy_atoms(smiles: str) -> int:
+    mol = _parse(smiles)
+    return 0 if mol is None else int(mol.GetNumHeavyAtoms())
+
+
+def _elements(mol: Any) -> Counter[str]:
+    return Counter(atom.GetSymbol() for atom in mol.GetAtoms() if atom.GetAtomicNum() != 1)
+
+
+# --- faults --------------------------------------------------------------------------------------
+
+
+def explain(smiles: str) -> Fault | None:
+    """The first fault of a SMILES; None exactly where `is_valid`."""
+    if not smiles.strip():
+        return Fault("there is no SMILES here", 0, len(smiles), "empty")
+    if len(smiles) > LONGEST:
+        return _too_long(len(smiles), LONGEST)
+    if is_valid(smiles):
+        return None
+    unsure = Fault("RDKit cannot make a molecule of this", 0, len(smiles), "other")
+    scan = _scan(smiles)
+    return scan.fault or _chemistry(smiles, scan.atoms) or unsure
+
+
+def pointer(text: str, fault: Fault, *, width: int = 76) -> str:
+    """Two lines: the text around the fault, and carets below the characters to blame."""
+    first = max(0, min(fault.start - width // 2, len(text) - width))
+    before, blamed = text[first : fault.start], text[fault.start : min(fault.end, first + width)]
+    line = "".join(_visible(char) for char in text[first : first + width])
+    return f"{line}\n{' ' * sum(map(_columns, before))}{'^' * max(1, sum(map(_columns, blamed)))}"
+
+
+def _visible(char: str) -> str:
+    return char if char.isprintable() else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _too_long(length: int, limit: int) -> Fault:
+    return Fault(f"{length} characters are too many; the limit is {limit}", limit, length, "length")
+
+
+def _chemistry(smiles: str, spans: Sequence[tuple[int, int]]) -> Fault | None:
+    """What RDKit objects to in a SMILES that is well formed."""
+    mol = _parse(smiles, sanitize=False)
+    if mol is None or mol.GetNumAtoms() != len(spans):
+        return None
+    problem = _problem(Chem.Mol(mol))
+    if problem is None:
+        return None
+    if problem.GetType() == "KekulizeException":
+        return _kekulization(smiles, mol, set(problem.GetAtomIndices()), spans)
+    if hasattr(problem, "GetAtomIdx"):
+        return _bad_atom(smiles, mol.GetAtomWithIdx(problem.GetAtomIdx()), problem, spans)
+    return None
+
+
+def _problem(mol: Any) -> Any | None:
+    # Not DetectChemistryProblems: it misses valences that are exceeded only once the rings are
+    # kekulized (O=b1NCO1).
+    with rdBase.BlockLogs():
+        try:
+            Chem.SanitizeMol(mol)
+        except Chem.MolSanitizeException as error:
+            return getattr(error, "cause", None)
+        except (RuntimeError, ValueError):
+            pass
+    return None
+
+
+def _bad_atom(smiles: str, atom: Any, problem: Any, spans: Sequence[tuple[int, int]]) -> Fault:
+    start, end = spans[atom.GetIdx()]
+    written = smiles[start:end]
+    if problem.GetType() == "AtomKekulizeException":
+        message = f"{written} is written as aromatic (lower case) but is in no aromatic ring"
+        return Fault(message, start, end, "aromaticity")
+    if problem.GetType() == "AtomValenceException":
+        count = re.search(r", (\d+), is greater", problem.Message())
+        bonds = f"{count[1]} bonds" if count else "more bonds"
+        return Fault(f"{written} has {bonds}, more than it can form", start, end, "valence")
+    return Fault(f"RDKit rejects {written}: {problem.Message()}", start, end, "other")
+
+
+_LABELS = re.compile(r"(?:%\(\d+\)|%\d\d|\d)*")
+
+
+def _kekulization(
+    smiles: str, mol: Any, atoms: set[int], spans: Sequence[tuple[int, int]]
+) -> Fault:
+    # RDKit names only the atoms it could not pair; a reader looks for the whole ring.
+    rings = [set(ring) for ring in Chem.GetSymmSSSR(mol)]
+    aromatic = {atom.GetIdx() for atom in mol.GetAtoms() if atom.GetIsAromatic()}
+    blamed = atoms.union(*(ring for ring in rings if ring & atoms and ring <= aromatic))
+    start, end = min(spans[k][0] for k in blamed), max(spans[k][1] for k in blamed)
+    labels = _LABELS.match(smiles, end)
+    message = "no pattern of single and double bonds fits this aromatic ring"
+    if any(smiles[slice(*spans[k])] == "n" for k in blamed):
+        message += "; perhaps a nitrogen in it carries a hydrogen: [nH]"
+    return Fault(message, start, labels.end() if labels else end, "aromaticity")
+
+
+# --- SMILES syntax -------------------------------------------------------------------------------
+# RDKit does not say where a ring stays open, and tells the other places only through its log, which
+# belongs to the whole process. So the text is read here once more, by the rules RDKit follows.
+
+_TOKEN = re.compile(
+    r"(?P<atom>\[[^\[\]]*\]|Cl|Br|[BCNOPSFI]|[bcnops]|\*)|(?P<bond>->|<-|\\\\|[-=#$:~/\\])"
+    r"|(?P<ring>%\(\d{1,5}\)|%[1-9]\d|\d)|(?P<open>\()|(?P<close>\))|(?P<dot>\.)"
+)
+_ELEMENTS = tuple(Chem.GetPeriodicTable().GetElementSymbol(n) for n in range(1, 119))
+_TEMPORARY = ("Uun", "Uuu", "Uub", "Uut", "Uuq", "Uup", "Uuh", "Uus", "Uuo")  # RDKit knows them yet
+_AROMATIC = ("b", "c", "n", "o", "p", "s", "as", "se", "si", "te")
+_SYMBOL = "|".join(sorted(_ELEMENTS + _TEMPORARY + _AROMATIC, key=len, reverse=True))
+_NUMBER = r"(?:0|[1-9]\d*)"
+_GEOMETRY = {"TH": 2, "AL": 2, "SP": 3, "TB": 20, "OH": 30}
+# The fields of a bracket atom in their order; each but the symbol may be missing.
+_FIELDS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"{_NUMBER}?",
+        rf"{_SYMBOL}|\*|#{_NUMBER}",
+        r"(?:@(?:TH|AL|SP|TB|OH)(?:[1-9]\d?)?|@@?)?",
+        rf"(?:H{_NUMBER}?)?",
+        rf"(?:[+-]{_NUMBER}|\+\+|--|[+-])?",
+        rf"(?::{_NUMBER})?",
+    )
+)
+_BARE = "B C N O P S F Cl Br I b c n o p s"
+# Which token may follow which; "twig" is a bond that opens a branch.
+_HELD = frozenset({"atom", "ring", "close"})
+_AFTER = {
+    "atom": _HELD | {"start", "open", "dot", "bond", "twig"},
+    "bond": _HELD | {"open"},
+    "ring": _HELD | {"bond"},
+    "open": _HELD,
+    "close": _HELD,
+    "dot": _HELD,
+    "end": _HELD,
+}
+_NAMES = {"bond": "bond", "ring": "ring label", "open": "branch", "dot": "dot"}
+
+
+@dataclass
+class _Scan:
+    """One reading of a SMILES, left to right, up to its first fault."""
+
+    smiles: str
+    atoms: list[tuple[int, int]] = field(default_factory=list)  # span of each atom, as RDKit counts
+    fault: Fault | None = None
+    before: str = "start"  # kind of the token read last, and its span
+    last: tuple[int, int] = (0, 0)
+    here: int | None = None  # the atom that the next one is bonded to
+    branches: list[tuple[int | None, int]] = field(default_factory=list)  # atom, place of "("
+    rings: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # atom, span of label
+    bonds: set[frozenset[int]] = field(default_factory=set)
+
+    def blame(self, message: str, start: int, end: int, kind: str = "syntax") -> None:
+        self.fault = self.fault or Fault(message, start, end, kind)
+
+
+def _scan(smiles: str) -> _Scan:
+    scan, place = _Scan(smiles), 0
+    while scan.fault is None and place < len(smiles):
+        match = _TOKEN.match(smiles, place)
+        if match is None or match.lastgroup is None:
+            scan.fault = _stray(smiles, place)
+            break
+        _step(scan, match.lastgroup, *match.span())
+        place = match.end()
+    if scan.fault is None:
+        _finish(scan)
+    return scan
+
+
+def _step(scan: _Scan, kind: str, start: int, end: int) -> None:
+    if kind == "close" and not scan.branches:
+        return scan.blame("this ) closes no (", start, end)
+    if scan.before not in _AFTER[kind]:
+        return _misplaced(scan, kind, start, end)
+    if kind == "atom":
+        _atom(scan, start, end)
+    elif kind == "ring":
+        _ring(scan, start, end)
+    elif kind == "open":
+        scan.branches.append((scan.here, start))
+    elif kind == "close":
+        scan.here, _ = scan.branches.pop()
+    elif kind == "dot":
+        scan.here = None
+    scan.before = "twig" if kind == "bond" and scan.before == "open" else kind
+    scan.last = start, end
+
+
+def _misplaced(scan: _Scan, kind: str, start: int, end: int) -> None:
+    first, last = scan.last
+    if scan.before in ("bond", "twig"):
+        bond = scan.smiles[first:last]
+        if kind == "bond":
+            return scan.blame("two bonds in a row", first, end)
+        return scan.blame(f"the bond {bond} leads to no atom", first, last)
+    if scan.before == "open" and kind == "close":
+        return scan.blame("this branch is empty", first, end)
+    if kind in ("end", "close"):
+        return scan.blame("nothing follows this dot", first, last)
+    scan.blame(f"this {_NAMES[kind]} needs an atom before it", start, end)
+
+
+def _atom(scan: _Scan, start: int, end: int) -> None:
+    if scan.smiles[start] == "[":
+        scan.fault = _bracket(scan.smiles[start:end], start)
+    atom = len(scan.atoms)
+    scan.atoms.append((start, end))
+    if scan.here is not None:
+        scan.bonds.add(frozenset({scan.here, atom}))
+    scan.here = atom
+
+
+def _ring(scan: _Scan, start: int, end: int) -> None:
+    assert scan.here is not None  # _AFTER lets a label stand only behind an atom
+    written = scan.smiles[start:end]
+    label = int(written.strip("%()"))
+    if label not in scan.rings:
+        scan.rings[label] = scan.here, start, end
+        return
+    atom, opened, _ = scan.rings.pop(label)
+    if atom == scan.here:
+        scan.blame(f"ring {label} opens and closes on the same atom", opened, end, "ring")
+    elif frozenset({atom, scan.here}) in scan.bonds:
+        message = f"ring {label} closes between two atoms that are bonded already"
+        scan.blame(message, start, end, "ring")
+    scan.bonds.add(frozenset({atom, scan.here}))
+
+
+def _finish(scan: _Scan) -> None:
+    if scan.branches and scan.before not in ("bond", "twig", "dot"):
+        place = scan.branches[-1][1]
+        return scan.blame("this ( is never closed", place, place + 1)
+    if scan.before not in _AFTER["end"]:
+        return _misplaced(scan, "end", len(scan.smiles), len(scan.smiles))
+    for label, (_, start, end) in scan.rings.items():
+        scan.blame(f"ring {label} is opened here but never closed", start, end, "ring")
+
+
+def _bracket(atom: str, offset: int) -> Fault | None:
+    """The fault of one bracket atom, read field by field."""
+    place, symbol = 1, ""
+    for number, pattern in enumerate(_FIELDS):
+        match = pattern.match(atom, place)
+        if match is None:
+            return _unknown(atom, place, offset)
+        text, span = match.group(), (offset + place, offset + match.end())
+        place = match.end()
+        if len(re.sub(r"\D", "", text)) > 9:
+            return Fault("this number is too large", *span, "syntax")
+        symbol = text if number == 1 else symbol
+        if number == 2 and text and symbol == "H":
+            return Fault("a hydrogen atom cannot be a stereocentre", *span, "syntax")
+        if text.startswith("#") and int(text[1:]) > len(_ELEMENTS):
+            return Fault(f"there is no element {text[1:]}", *span, "atom")
+        if number == 2 and text[3:] and int(text[3:]) > _GEOMETRY[text[1:3]]:
+            return Fault(f"there is no arrangement {text}", *span, "syntax")
+    if place == len(atom) - 1:
+        return None
+    message = f"{_show(atom[place])} cannot stand here in {atom}"
+    return Fault(message, offset + place, offset + place + 1, "syntax")
+
+
+def _unknown(atom: str, place: int, offset: int) -> Fault:
+    word = re.compile(r"[A-Za-z]*").match(atom, place)
+    end = max(place + 1, word.end() if word else 0)
+    if end - place > 1 or atom[place].isalpha():
+        hint = {"D": "; deuterium is [2H]", "T": "; tritium is [3H]"}.get(atom[place:end], "")
+        message = f"{atom[place:end]} is no element{hint}"
+        return Fault(message, offset + place, offset + end, "atom")
+    if atom[place] == "]":
+        return Fault(f"the brackets {atom} hold no element", offset, offset + len(atom), "atom")
+    return Fault(f"{_show(atom[place])} is no element", offset + place, offset + end, "syntax")
+
+
+def _stray(smiles: str, place: int) -> Fault:
+    """What to say about a character that begins no token."""
+    char = smiles[place]
+    if char == "[":
+        return Fault("this [ is never closed", place, place + 1, "syntax")
+    if char == "]":
+        return Fault("this ] closes no [", place, place + 1, "syntax")
+    if char == "%":
+        return Fault("% needs two digits, as in %10", place, place + 1, "ring")
+    if char == ">":
+        return Fault("a reaction arrow cannot stand in a molecule", place, place + 1, "reaction")
+    if not (char.isascii() and char.isalpha()):
+        return Fault(f"{_show(char)} is not part of SMILES", place, place + 1, "syntax")
+    for start in (place - 1, place):
+        pair = smiles[max(0, start) : start + 2]
+        if pair.capitalize() in ("Cl", "Br"):
+            message = f"{pair} should be written {pair.capitalize()}"
+            return Fault(message, start, start + 2, "atom")
+        if pair in _ELEMENTS and len(pair) == 2:
+            return Fault(f"{pair} needs brackets: [{pair}]", start, start + 2, "atom")
+    symbol = {"D": "2H", "T": "3H"}.get(char, char)
+    if symbol in (*_ELEMENTS, "2H", "3H"):
+        hint = "; hydrogens are mostly left out" if char == "H" else ""
+        return Fault(f"{char} needs brackets: [{symbol}]{hint}", place, place + 1, "atom")
+    message = f"{char} is no atom; without brackets there are only {_BARE}"
+    return Fault(message, place, place + 1, "atom")
+
+
+def _show(char: str) -> str:
+    name = unicodedata.name(char, "a control character").lower()
+    return repr(char) if char.isascii() and char.isprintable() else f"U+{ord(char):04X} ({name})"
+
+
+# --- what a user typed ---------------------------------------------------------------------------
+
+# Escaped, since nobody can tell these letters from Latin ones; in the order of the letters below.
+_CYRILLIC = (
+    "\u0410\u0412\u0421\u0415\u041d\u0406\u041a\u041e\u0420\u0405"
+    "\u0422\u0430\u0435\u043e\u0441\u0440\u0455\u0456\u04cf"
+)
+_GREEK = "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039d\u039f\u03a1\u03a4\u03bf"
+_ALIKE = {
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u02d7", "-"),
+    **dict.fromkeys("\u00b7\u2022\u2219\u22c5", "."),
+    **dict.fromkeys("\u2192\u21d2\u27f6\u27f9\u279c\u2794", ">>"),
+    **{"\u2261": "#", "\u2215": "/", "\u2044": "/", "\u2216": "\\", "\u2236": ":"},
+    **dict(zip(_CYRILLIC, "ABCEHIKOPSTaeocpsil", strict=True)),
+    **dict(zip(_GREEK, "ABEZHIKNOPTo", strict=True)),
+}
+_QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a\u2032\u2033"
+_ARROW = re.compile(r"(?<!-)>")  # "->" is a dative bond
+# The first word, and further ones as long as only blanks around a reaction arrow part them.
+_FIRST_WORD = re.compile(r"\S+(?:\s+>\S*|(?<=>)\s+\S*)*")
+
+
+@dataclass(frozen=True)
+class _Typed:
+    """Characters, each with its place in the text that the user typed."""
+
+    chars: str
+    places: tuple[int, ...]
+
+    def __getitem__(self, cut: slice) -> _Typed:
+        return _Typed(self.chars[cut], self.places[cut])
+
+    def without_blanks(self) -> _Typed:
+        kept = [k for k, char in enumerate(self.chars) if char != " "]
+        return _Typed("".join(self.chars[k] for k in kept), tuple(self.places[k] for k in kept))
+
+    def restore(self, fault: Fault) -> Fault:
+        """The same fault, pointing into the text that the user typed."""
+        covered = self.places[fault.start : fault.end] or (self.places[-1],)
+        return Fault(fault.message, covered[0], covered[-1] + 1, fault.kind)
+
+
+def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) -> Query | Fault:
+    """What a user typed, as a canonical query with notes on every change, or the fault in it.
+
+    Of a reaction SMILES the forward task takes reactants and agents, the retro task the product.
+    """
+    limit = min(max_chars, LONGEST)
+    if len(text) > 20 * limit:  # room for maps, a reaction's other half, a name, but not for a book
+        return _too_long(len(text), 20 * limit)
+    typed, notes = _tidy(text)
+    if not typed.chars:
+        return Fault("type a SMILES, such as CCO", 0, len(text), "empty")
+    side = _one_side(typed, task, notes)
+    if isinstance(side, Fault):
+        return typed.restore(side)
+    fault = _too_long(len(side.chars), limit) if len(side.chars) > limit else explain(side.chars)
+    fault = fault or _vague(side.chars)
+    if fault is not None:
+        return side.restore(fault)
+    return Query(_without_maps(side.chars, notes), text, tuple(notes))
+
+
+def _tidy(text: str) -> tuple[_Typed, list[str]]:
+    """The part of the text that is meant as SMILES, in ASCII where that is possible."""
+    plain = [_plain(char) for char in text]
+    places = tuple(place for place, new in enumerate(plain) for _ in new)
+    whole = _Typed("".join(plain), places)
+    begin = len(whole.chars) - len(whole.chars.lstrip(_QUOTES + " "))
+    match = _FIRST_WORD.match(whole.chars, begin)
+    if match is None:
+        return whole[:0], []
+    word, rest = match.group().rstrip(_QUOTES), whole.chars[match.end() :].strip(_QUOTES + " ")
+    kept = whole[begin : begin + len(word)].without_blanks()
+    around = whole.chars[:begin] + whole.chars[begin + len(word) : match.end()]
+    outside = whole.chars != whole.chars.strip()
+    notes = {
+        _swaps(text, kept): True,
+        "invisible characters removed": not all(plain),
+        "quotation marks removed": bool(around.strip()),
+        "blanks around the text removed": outside,
+        "blanks around the reaction arrow removed": " " in word,
+        _dropped(rest): bool(rest),
+    }
+    return kept, [note for note, applies in notes.items() if note and applies]
+
+
+def _swaps(text: str, kept: _Typed) -> str:
+    """A note on the look-alikes among the characters kept; empty where there are none."""
+    places = dict.fromkeys(kept.places)
+    swapped = {text[k]: _plain(text[k]) for k in places if _plain(text[k]) != text[k]}
+    pairs = [
+        f"{unicodedata.name(old, _show(old)).lower()} by {new}" for old, new in swapped.items()
+    ]
+    more = ", ..." if len(pairs) > 4 else ""
+    return f"look-alike characters replaced: {', '.join(pairs[:4])}{more}" if pairs else ""
+
+
+def _dropped(rest: str) -> str:
+    shown = repr(rest if len(rest) <= 40 else rest[:40] + "...")
+    if rest.startswith("|"):
+        return f"CXSMILES extension dropped: {shown}"
+    return f"{shown} dropped, taken for a name; a SMILES holds no blanks"
+
+
+def _plain(char: str) -> str:
+    """The ASCII that a character stands for; itself where there is none, nothing if invisible."""
+    if "!" <= char <= "~":
+        return char
+    if char.isspace():
+        return " "
+    if char in _ALIKE:
+        return _ALIKE[char]
+    if unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f":
+        return ""
+    folded = unicodedata.normalize("NFKC", char)
+    return folded if len(folded) == 1 and "!" <= folded <= "~" else char
+
+
+def _one_side(typed: _Typed, task: Task | None, notes: list[str]) -> _Typed | Fault:
+    """The side of a reaction SMILES that the task asks about; other text unchanged."""
+    arrows = [match.start() for match in _ARROW.finditer(typed.chars)]
+    if not arrows:
+        return typed
+    first, last = arrows[0], arrows[-1]
+    if len(arrows) != 2:
+        message = f"reactants>agents>products has two >, this reaction {len(arrows)}"
+        return Fault(message, first, last + 1, "reaction")
+    if task is None:
+        message = "this is a reaction; enter one side of it, or choose forward or retro"
+        return Fault(message, first, last + 1, "reaction")
+    if task == "retro":
+        notes.append("reaction: its product is the query, the rest is left out")
+        side = typed[last + 1 :]
+    else:
+        notes.append("reaction: its reactants and agents are the query, the product is left out")
+        side = _Typed(_ARROW.sub(".", typed.chars[:last]), typed.places[:last])
+        side = side[1:] if first == 0 else side[:-1] if last == first + 1 else side
+    if not side.chars:
+        what = "product" if task == "retro" else "reactant"
+        return Fault(f"the reaction has no {what}", first, last + 1, "reaction")
+    return side
+
+
+def _vague(smiles: str) -> Fault | None:
+    """The fault of a valid SMILES that means a pattern, not a molecule."""
+    mol = _parse(smiles, sanitize=False)
+    atoms = zip(() if mol is None else mol.GetAtoms(), _scan(smiles).atoms, strict=False)
+    for start, end in (span for atom, span in atoms if atom.GetAtomicNum() == 0):
+        message = f"{smiles[start:end]} stands for any atom; write the one that is meant"
+        return Fault(message, start, end, "atom")
+    if (place := smiles.find("~")) >= 0:
+        return Fault("~ stands for any bond; write the one that is meant", place, place + 1, "bond")
+    return None
+
+
+def _without_maps(smiles: str, notes: list[str]) -> str:
+    """The canonical form of a valid SMILES, atom maps removed."""
+    mol = _parse(smiles)
+    assert mol is not None  # the caller has explained every fault before
+    mapped = [atom for atom in mol.GetAtoms() if atom.GetAtomMapNum()]
+    if not mapped:
+        return _write(mol)
+    for atom in mapped:
+        atom.SetAtomMapNum(0)
+    notes.append("atom maps removed")
+    # Read again: RDKit folds an explicit [H] into its neighbour only once the map is gone.
+    plain = _write(mol)
+    return canonical(plain) or plain

@@ -1,0 +1,139 @@
+"""Token arrays on disk and batches of like lengths; needs neither RDKit nor text.
+
+Shapes: R reactions, B reactions of one batch, S source tokens, T target tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from chemspec.tokenizer import BOS, EOS, PAD
+
+Ids = NDArray[np.uint16]
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Sequences of token ids end to end; sequence i is `flat[offsets[i] : offsets[i + 1]]`."""
+
+    flat: Ids
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def pack(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
+        lengths = [len(sequence) for sequence in sequences]
+        flat = np.fromiter((token for sequence in sequences for token in sequence), dtype=np.uint16, count=sum(lengths))
+        return cls(flat, np.concatenate(([0], np.cumsum(lengths))).astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> Ids:
+        return self.flat[self.offsets[index] : self.offsets[index + 1]]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Tokenised reactions: sources and targets, without special tokens."""
+
+    sources: Ragged
+    targets: Ragged
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def save(self, path: Path) -> None:
+        """Write one compressed `.npz`, by way of a temporary file so that a half-written one is never read."""
+        partial = path.with_suffix(".partial.npz")
+        np.savez_compressed(
+            partial,
+            sources=self.sources.flat,
+            source_offsets=self.sources.offsets,
+            targets=self.targets.flat,
+            target_offsets=self.targets.offsets,
+        )
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Pairs:
+        with np.load(path, allow_pickle=False) as file:
+            return cls(
+                Ragged(file["sources"], file["source_offsets"]), Ragged(file["targets"], file["target_offsets"])
+            )
+
+    def batch(self, indices: Sequence[int], *, source_specials: bool = False) -> Batch:
+        """Right-padded sources (B, S) and `<bos> target <eos>` (B, T + 2) as int64 tensors."""
+        sources: list[Any] = [self.sources[index] for index in indices]
+        if source_specials:
+            sources = [[BOS, *source, EOS] for source in sources]
+        return pad(sources), pad([[BOS, *self.targets[index], EOS] for index in indices])
+
+
+def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Sequences of ids, right-padded to the longest; (B, T) int64."""
+    out = np.full((len(sequences), max(map(len, sequences))), PAD, dtype=np.int64)
+    for row, sequence in zip(out, sequences, strict=True):
+        row[: len(sequence)] = sequence
+    return torch.from_numpy(out)
+
+
+class TokenBatches(Sampler[list[int]]):
+    """An endless stream of batches of reactions of like lengths, at most `tokens` padded tokens each.
+
+    Every epoch, reactions are shuffled, cut into pools, sorted by length within a pool and cut into batches, and the
+    batches are shuffled. The n-th batch depends on the seed and n alone, so that a run that stopped after n steps goes
+    on exactly where it was with `skip=n`.
+    """
+
+    POOL = 100  # batches sorted together: enough for little padding, few enough that batches stay random
+
+    def __init__(self, pairs: Pairs, *, tokens: int, seed: int, skip: int = 0) -> None:
+        self.source_lengths = pairs.sources.lengths
+        self.target_lengths = pairs.targets.lengths + 2
+        self.tokens = tokens
+        self.seed = seed
+        self.skip = skip
+
+    def __iter__(self) -> Iterator[list[int]]:
+        skip = self.skip
+        for epoch in count():
+            batches = self.epoch(epoch)
+            yield from batches[skip:]
+            skip = max(0, skip - len(batches))
+
+    def epoch(self, number: int) -> list[list[int]]:
+        """The batches of one epoch: every reaction once."""
+        rng = np.random.default_rng((self.seed, number))
+        order = rng.permutation(len(self.source_lengths))
+        mean = float((self.source_lengths + self.target_lengths).mean())
+        pool = max(1, int(self.POOL * self.tokens / mean))
+        batches = [batch for start in range(0, len(order), pool) for batch in self._cut(order[start : start + pool])]
+        return [batches[index] for index in rng.permutation(len(batches))]
+
+    def _cut(self, pool: NDArray[np.int64]) -> list[list[int]]:
+        keys = np.lexsort((self.source_lengths[pool], self.target_lengths[pool]))
+        batches: list[list[int]] = []
+        current: list[int] = []
+        source = target = 0
+        for index in pool[keys].tolist():
+            wider = max(source, int(self.source_lengths[index])), max(target, int(self.target_lengths[index]))
+            if current and sum(wider) * (len(current) + 1) > self.tokens:
+                batches.append(current)
+                current, wider = [], (int(self.source_lengths[index]), int(self.target_lengths[index]))
+            current.append(index)
+            source, target = wider
+        return [*batches, current] if current else batches

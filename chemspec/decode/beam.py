@@ -1,0 +1,104 @@
+"""Beam search: the textbook algorithm, as one pure step and a loop around it.
+
+At every step all extensions of the live hypotheses are ranked by total log-prob (ties: by token ids). Those among the first
+`width` that end with eos are finished; the best `width` others live on. The search ends when `width` are finished and no
+live one can still overtake the last of them, or at the length limit. (Hugging Face's `generate` with
+`early_stopping=False, length_penalty=0` plays by the same rules.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from chemspec.decode.ask import START, Decoder, written
+from chemspec.tokenizer import EOS
+from chemspec.types import Prefix, Scores
+
+
+class Hyp(NamedTuple):
+    """A hypothesis under way or finished."""
+
+    tokens: Prefix
+    log_probs: tuple[float, ...]
+    total: float
+
+
+class Beam(NamedTuple):
+    """The state of the search; both lists are best first."""
+
+    live: tuple[Hyp, ...]
+    finished: tuple[Hyp, ...] = ()
+
+
+class Rules(NamedTuple):
+    """What the search is told.
+
+    Attributes:
+        width: hypotheses kept, and answers returned.
+        max_len: most tokens of an answer, eos included.
+        length_penalty: finished hypotheses are ranked by total / length ** length_penalty; 0 ranks by log-prob.
+    """
+
+    width: int
+    max_len: int
+    length_penalty: float = 0.0
+
+    def rank(self, hyp: Hyp) -> float:
+        return hyp.total / len(hyp.log_probs) ** self.length_penalty if self.length_penalty else hyp.total
+
+    def hope(self, hyp: Hyp) -> float:
+        """The best rank that a live hypothesis can still reach: log-probs only fall, but longer texts may be favoured."""
+        return hyp.total / self.max_len**self.length_penalty if self.length_penalty else hyp.total
+
+
+def beam_search(*, width: int, max_len: int, length_penalty: float = 0.0) -> Decoder:
+    """The `width` best answers that beam search finds, best first; unfinished ones, if any are needed, last."""
+    rules = Rules(width, max_len, length_penalty)
+    beam = Beam((Hyp(START, (), 0.0),))
+    while beam.live and len(beam.live[0].log_probs) < max_len:
+        scores = yield tuple(hyp.tokens for hyp in beam.live)
+        beam = advance(beam, scores, rules)
+    best = [*beam.finished, *beam.live][:width]
+    return [written(hyp.tokens, hyp.log_probs) for hyp in best]
+
+
+def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
+    """One step: extend every live hypothesis, rank, keep. `scores` must hold at least `width` + 1 tokens a prefix."""
+    finished, live = list(beam.finished), []
+    for place, candidate in enumerate(_ranked(beam.live, scores, 2 * rules.width)):
+        if candidate.tokens[-1] != EOS:
+            live.append(candidate)
+        elif place < rules.width:
+            finished.append(candidate)
+    finished = sorted(finished, key=lambda hyp: (-rules.rank(hyp), hyp.tokens))[: rules.width]
+    live = live[: rules.width]
+    if len(finished) == rules.width:
+        # What cannot overtake the last finished hypothesis only costs; without it the outcome is the same.
+        bar = rules.rank(finished[-1])
+        live = [hyp for hyp in live if rules.hope(hyp) > bar]
+    return Beam(tuple(live), tuple(finished))
+
+
+def _ranked(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Hyp]:
+    """The `count` best extensions of all live hypotheses; arrays do the sifting, Python only touches the survivors."""
+    log_probs = np.stack([np.asarray(score.log_probs, dtype=np.float64) for score in scores])
+    totals = np.array([hyp.total for hyp in live])[:, None] + log_probs  # (live, k)
+    flat = totals.ravel()
+    if len(flat) > count:
+        bar = np.partition(flat, len(flat) - count)[len(flat) - count]
+        chosen = np.flatnonzero(flat >= bar)  # with everything that ties with the last
+    else:
+        chosen = np.arange(len(flat))
+    rows, columns = np.divmod(chosen, totals.shape[1])
+    candidates = []
+    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        parent, gain = live[row], float(log_probs[row, column])
+        if gain == float("-inf"):
+            continue
+        tokens = (*parent.tokens, int(scores[row].ids[column]))
+        candidates.append(Hyp(tokens, (*parent.log_probs, gain), parent.total + gain))
+    candidates.sort(key=lambda hyp: (-hyp.total, hyp.tokens))
+    return candidates[:count]

@@ -1,0 +1,16 @@
+"""Always the best next token."""
+
+from __future__ import annotations
+
+from chemspec.decode.ask import START, Decoder, written
+from chemspec.tokenizer import EOS
+
+
+def greedy(*, max_len: int) -> Decoder:
+    """One answer of at most `max_len` tokens, eos included."""
+    prefix, log_probs = START, [0.0][:0]
+    while len(log_probs) < max_len and prefix[-1] != EOS:
+        (scores,) = yield (prefix,)
+        prefix = (*prefix, int(scores.ids[0]))
+        log_probs.append(float(scores.log_probs[0]))
+    return [written(prefix, log_probs)]

@@ -1,0 +1,56 @@
+"""Ancestral sampling, with temperature and top-p."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chemspec.decode.ask import START, Decoder, written
+from chemspec.tokenizer import EOS
+from chemspec.types import Prefix, Scores, Written
+
+
+def distribution(scores: Scores, *, temperature: float, top_p: float) -> NDArray[np.float64]:
+    """The probabilities from which the next token is drawn, in the order of `scores.ids`.
+
+    Temperature divides the log-probs; then only the most probable tokens that together reach `top_p` are kept.
+    """
+    logits = np.asarray(scores.log_probs, dtype=np.float64) / temperature
+    weights = np.exp(logits - logits[0])
+    weights /= weights.sum()
+    if top_p < 1:
+        before = np.cumsum(weights) - weights
+        weights[before >= top_p] = 0  # the first token always stays: nothing comes before it
+        weights /= weights.sum()
+    return weights
+
+
+def sample(*, count: int, max_len: int, rng: Random, temperature: float = 1.0, top_p: float = 1.0) -> Decoder:
+    """`count` draws; returns the different ones among them, most probable (under the model itself) first.
+
+    `scores` must hold the whole vocabulary. Log-probs are the model's own, whatever the temperature.
+    """
+    draws: list[tuple[Prefix, list[float]]] = [(START, []) for _ in range(count)]
+    while True:
+        open_ = [index for index, (prefix, _) in enumerate(draws) if _unfinished(prefix, max_len)]
+        if not open_:
+            break
+        asked = tuple(dict.fromkeys(draws[index][0] for index in open_))
+        known = dict(zip(asked, (yield asked), strict=True))
+        chances: dict[Prefix, NDArray[np.float64]] = {}
+        for index in open_:
+            prefix, log_probs = draws[index]
+            if prefix not in chances:
+                chances[prefix] = np.cumsum(distribution(known[prefix], temperature=temperature, top_p=top_p))
+            reached = chances[prefix]
+            place = min(int(np.searchsorted(reached, rng.random() * reached[-1], side="right")), len(reached) - 1)
+            token = int(known[prefix].ids[place])
+            draws[index] = ((*prefix, token), [*log_probs, float(known[prefix].log_probs[place])])
+    answers: dict[Prefix, Written] = {prefix: written(prefix, log_probs) for prefix, log_probs in draws}
+    return sorted(answers.values(), key=lambda answer: (-answer.log_prob, answer.tokens))
+
+
+def _unfinished(prefix: Prefix, max_len: int) -> bool:
+    return prefix[-1] != EOS and len(prefix) - 1 < max_len

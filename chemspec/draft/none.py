@@ -1,0 +1,16 @@
+"""No drafts: the standard algorithm, one token a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chemspec.types import Draft, Prefix
+
+
+@dataclass(frozen=True)
+class NoDrafts:
+    """Proposes nothing."""
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        return ()

@@ -1,0 +1,293 @@
+"""The facade: load a model once, then predict, stream or compare. Immutable after loading, safe to share between threads."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from math import exp
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+
+from chemspec import chem
+from chemspec.decode.ask import Decoder
+from chemspec.decode.beam import beam_search
+from chemspec.decode.drive import drive
+from chemspec.decode.greedy import greedy
+from chemspec.decode.sample import sample
+from chemspec.draft import DRAFTERS
+from chemspec.model import checkpoint
+from chemspec.model.session import Backend, Session
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.settings import DecodeSettings, Task
+from chemspec.tokenizer import TokenError
+from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, Written
+
+MAX_CHARS = 1000
+MAX_TOKENS = 400  # of a query; models are trained on at most 200, and time grows with the square
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A query that can be decoded, or the result that says why not."""
+
+    text: str
+    ids: tuple[int, ...] = ()
+    tokens: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    refusal: DecodeResult | None = None
+
+
+def model_folder(name: str | Path) -> Path:
+    """The folder of a model given by path, or by the name of a shipped one.
+
+    Raises:
+        checkpoint.CheckpointError: if there is none, naming those that exist.
+    """
+    path = Path(name)
+    if path.is_dir():
+        return path
+    shipped = models_home() / str(name)
+    if shipped.is_dir():
+        return shipped
+    known = ", ".join(folder.name for folder in installed()) or "none"
+    raise checkpoint.CheckpointError(f"no model {str(name)!r}: neither a folder nor one of the installed ones ({known})")
+
+
+def models_home() -> Path:
+    """Where models lie: `CHEMSPEC_MODELS`, else `assets/models` of the installation or of the source tree."""
+    if chosen := os.environ.get("CHEMSPEC_MODELS"):
+        return Path(chosen)
+    inside = Path(__file__).parent / "assets" / "models"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "assets" / "models"
+
+
+def installed() -> list[Path]:
+    """The folders of the models at `models_home()`."""
+    home = models_home()
+    return sorted(folder for folder in home.iterdir() if (folder / "config.json").is_file()) if home.is_dir() else []
+
+
+class Engine:
+    """A model on a device, ready to answer."""
+
+    def __init__(self, loaded: checkpoint.Checkpoint, backend: Backend, *, device: str, dtype: str, runtime: str) -> None:
+        self.name = loaded.name
+        self.task: Task = loaded.task
+        self.tokenizer = loaded.tokenizer
+        self.config = loaded.model.config
+        self.digest = loaded.digest
+        self.folder = loaded.folder
+        self.backend = backend
+        self.device, self.dtype, self.runtime = device, dtype, runtime
+
+    @classmethod
+    def load(
+        cls, name: str | Path, *, device: str = "auto", dtype: str = "auto", threads: int = 0, runtime: str = "auto"
+    ) -> Engine:
+        """Load a model folder.
+
+        Args:
+            name: a path, or the name of an installed model ("forward", "retro").
+            device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
+            dtype: "auto" (fp32: models of this size are bound by latency, not by arithmetic), "fp32", "bf16", "fp16".
+            threads: CPU threads of the model; 0 takes all cores.
+            runtime: "auto" (ONNX Runtime for fp32 on a CPU, else torch), "onnx" or "torch".
+
+        Raises:
+            checkpoint.CheckpointError: if the folder is no usable model.
+            ValueError: for a device, precision or runtime that cannot be had.
+        """
+        loaded = checkpoint.load(model_folder(name))
+        device = _device(device)
+        dtype = "fp32" if dtype == "auto" else dtype
+        if dtype not in DTYPES:
+            raise ValueError(f"no precision {dtype!r}; there are {', '.join(DTYPES)}")
+        suits = device == "cpu" and dtype == "fp32"
+        if runtime == "auto":
+            runtime = "onnx" if suits else "torch"
+        if runtime == "onnx":
+            if not suits:
+                raise ValueError(f"the onnx runtime computes in fp32 on a CPU, not in {dtype} on {device}")
+            from chemspec.model.onnx_runner import OnnxBackend  # spares GPU boxes the import
+
+            backend: Backend = OnnxBackend(loaded.model, digest=loaded.digest, threads=threads or os.cpu_count() or 1)
+        elif runtime == "torch":
+            if threads:
+                torch.set_num_threads(threads)
+            backend = TorchBackend(loaded.model.to(device=device, dtype=DTYPES[dtype]))
+        else:
+            raise ValueError(f"no runtime {runtime!r}; there are onnx and torch")
+        return cls(loaded, backend, device=device, dtype=dtype, runtime=runtime)
+
+    def predict(
+        self,
+        queries: Sequence[str],
+        settings: DecodeSettings = DecodeSettings(),
+        *,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[DecodeResult]:
+        """Answer queries, in their order; a bad one gets a status and a message and does not harm the others.
+
+        Args:
+            progress: called with the number of queries done so far.
+        """
+        prepared = [self.prepare(query) for query in queries]
+        results: dict[int, DecodeResult] = {i: item.refusal for i, item in enumerate(prepared) if item.refusal}
+        progress(len(results))
+        # Like lengths together: a batch takes as many passes as its longest answer.
+        order = sorted((i for i, item in enumerate(prepared) if not item.refusal), key=lambda i: len(prepared[i].ids))
+        for start in range(0, len(order), settings.batch_size):
+            chosen = order[start : start + settings.batch_size]
+            results.update(zip(chosen, self._decode([prepared[i] for i in chosen], settings), strict=True))
+            progress(len(results))
+        return [results[i] for i in range(len(queries))]
+
+    def stream(self, query: str, settings: DecodeSettings = DecodeSettings()) -> Iterator[Pass | DecodeResult]:
+        """Answer one query; yields every pass when it is done, and the result at the end."""
+        ready = self.prepare(query)
+        if ready.refusal:
+            yield ready.refusal
+            return
+        began = time.perf_counter()
+        passes: list[Pass] = []
+        run = self._drive([ready], settings)
+        while True:
+            try:
+                ((_, event),) = next(run)
+            except StopIteration as stop:
+                trace = self._trace(ready, settings, passes, time.perf_counter() - began)
+                yield self._result(ready, stop.value[0], trace)
+                return
+            passes.append(event)
+            yield event
+
+    def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
+        """Answer one query under each of several settings, one after the other."""
+        return [self.predict([query], item)[0] for item in settings]
+
+    def prepare(self, text: str) -> Ready:
+        """Clean, canonicalise and tokenise one query, or say what is wrong with it."""
+        query = chem.read_query(text, self.task, max_chars=MAX_CHARS)
+        if isinstance(query, chem.Fault):
+            status = "too_long" if query.kind == "length" else "invalid"
+            return Ready(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
+        try:
+            ids = self.tokenizer.encode(query.smiles)
+        except TokenError as error:
+            return Ready(text, refusal=DecodeResult(text, "invalid", f"{error} in {query.smiles}", notes=query.notes))
+        if len(ids) > MAX_TOKENS:
+            message = f"{len(ids)} tokens; queries may have at most {MAX_TOKENS}"
+            return Ready(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
+        return Ready(text, ids, tuple(self.tokenizer.pieces(ids)), query.notes)
+
+    def _decode(self, ready: Sequence[Ready], settings: DecodeSettings) -> list[DecodeResult]:
+        """Decode one batch; where a GPU's memory does not suffice, decode its halves."""
+        try:
+            return self._decode_at_once(ready, settings)
+        except torch.cuda.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            if len(ready) == 1:
+                message = "the GPU's memory does not suffice for this query; ask for fewer answers or use the CPU"
+                return [DecodeResult(ready[0].text, "failed", message)]
+        half = len(ready) // 2
+        return self._decode(ready[:half], settings) + self._decode(ready[half:], settings)
+
+    def _decode_at_once(self, ready: Sequence[Ready], settings: DecodeSettings) -> list[DecodeResult]:
+        began = time.perf_counter()
+        passes: list[list[Pass]] = [[] for _ in ready]
+        seconds = [0.0] * len(ready)
+        run = self._drive(ready, settings)
+        while True:
+            try:
+                events = next(run)
+            except StopIteration as stop:
+                answers: list[list[Written]] = stop.value
+                break
+            for query, event in events:
+                passes[query].append(event)
+                seconds[query] = time.perf_counter() - began
+        if len(ready) == 1:
+            seconds = [time.perf_counter() - began]
+        return [
+            self._result(item, answer, self._trace(item, settings, own, spent))
+            for item, answer, own, spent in zip(ready, answers, passes, seconds, strict=True)
+        ]
+
+    def _drive(self, ready: Sequence[Ready], settings: DecodeSettings) -> Any:
+        sources = [item.ids for item in ready]
+        session = Session(self.backend, sources, top_k=self._top_k(settings))
+        return drive(
+            sources,
+            [self._decoder(item, settings) for item in ready],
+            session,
+            self._drafter(settings),
+            max_len=settings.max_len,
+            budget=settings.node_budget,
+            clock=time.perf_counter,
+        )
+
+    def _drafter(self, settings: DecodeSettings) -> Any:
+        if settings.drafter not in DRAFTERS:
+            raise ValueError(f"no drafter {settings.drafter!r}; there are {', '.join(DRAFTERS)}")
+        return DRAFTERS[settings.drafter]()
+
+    def _top_k(self, settings: DecodeSettings) -> int:
+        """Candidates needed per prefix: with eos among them, a beam of n can use n + 1; a margin needs two."""
+        wanted = {"greedy": 2, "beam": max(2, settings.n + 1), "sample": self.config.vocab_size}
+        return min(wanted[settings.decoder], self.config.vocab_size)
+
+    def _decoder(self, ready: Ready, settings: DecodeSettings) -> Decoder:
+        if settings.decoder == "greedy":
+            return greedy(max_len=settings.max_len)
+        if settings.decoder == "beam":
+            return beam_search(width=settings.n, max_len=settings.max_len, length_penalty=settings.length_penalty)
+        return sample(
+            count=settings.n,
+            max_len=settings.max_len,
+            rng=Random(f"{settings.seed}/{ready.ids}"),  # per query: what else is in the batch changes nothing
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+        )
+
+    def _trace(self, ready: Ready, settings: DecodeSettings, passes: Sequence[Pass], seconds: float) -> Trace:
+        where = {"model": self.name, "task": self.task, "device": self.device, "dtype": self.dtype, "runtime": self.runtime}
+        return Trace(ready.tokens, {**where, **asdict(settings), "exact": settings.exact}, tuple(passes), seconds)
+
+    def _result(self, ready: Ready, answers: Sequence[Written], trace: Trace) -> DecodeResult:
+        hypotheses = tuple(self._hypothesis(answer) for answer in answers)
+        return DecodeResult(ready.text, "ok", "", hypotheses, trace, ready.notes)
+
+    def _hypothesis(self, answer: Written) -> Hypothesis:
+        smiles = self.tokenizer.decode(answer.tokens)
+        canonical = chem.canonical(smiles) if answer.ended == "eos" else None
+        return Hypothesis(
+            smiles=smiles,
+            canonical=canonical or "",
+            valid=canonical is not None,
+            tokens=tuple(self.tokenizer.pieces(answer.tokens)),
+            token_log_probs=answer.log_probs,
+            log_prob=answer.log_prob,
+            probability=exp(answer.log_prob),
+            ended=answer.ended,
+        )
+
+
+def _device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(name).type
+    except RuntimeError as error:
+        raise ValueError(f"no device {name!r}; use auto, cpu or cuda") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError("there is no usable GPU on this machine; use --device cpu")
+    return name
+
+
+__all__ = ["Engine", "Ready", "installed", "model_folder", "models_home"]

@@ -1,0 +1,235 @@
+"""A `Transformer` written as two ONNX graphs, few and large operators: the encoder and the pass over new nodes.
+
+torch's own exporter gives some 380 small operators for a 4-layer pass, of which most compute shapes; this gives some 75.
+Between the operators everything is 2-D, (rows, D) with rows = B * N, so that every linear layer is one matrix product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from chemspec.model.transformer import Attention, Layer, Stack, Transformer
+
+FLOAT, INT64, INT32 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32
+OPSETS = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+
+
+class _Graph:
+    """Collects operators and weights; every method returns the name of the value it makes."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        self.config = model.config
+        self.nodes: list[Any] = []
+        self.weights: dict[str, Any] = {}
+
+    def op(self, kind: str, *inputs: str, outputs: int | Sequence[str] = 1, domain: str = "", **attributes: Any) -> str:
+        names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)] if isinstance(outputs, int) else list(outputs)
+        self.nodes.append(helper.make_node(kind, inputs, names, domain=domain, **attributes))
+        return names[0]
+
+    def fused(self, kind: str, *inputs: str, outputs: int | Sequence[str] = 1, **attributes: Any) -> str:
+        """An operator of ONNX Runtime's own set."""
+        return self.op(kind, *inputs, outputs=outputs, domain="com.microsoft", **attributes)
+
+    def constant(self, name: str, value: Any, dtype: Any = np.float32) -> str:
+        if name not in self.weights:
+            array = value.detach().float().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+            self.weights[name] = numpy_helper.from_array(np.ascontiguousarray(array, dtype=dtype), name)
+        return name
+
+    def linear(self, x: str, name: str, weight: Any, bias: Any | None, *, activation: str | None = None) -> str:
+        """x weight' + bias, (rows, in) -> (rows, out); weights are stored transposed, as the product reads them."""
+        matrix = self.constant(f"{name}.weight", weight.t())
+        if bias is None:
+            return self.op("MatMul", x, matrix)
+        y = self.op("Gemm", x, matrix, self.constant(f"{name}.bias", bias))
+        if activation == "relu":
+            return self.op("Relu", y)
+        return self.fused("Gelu", y) if activation == "gelu" else y
+
+    def embed(self, ids: str, places: str, table: str, weight: Any) -> str:
+        """Token embedding (scaled once and for all) plus position; (B, N) -> (rows, D)."""
+        scale = math.sqrt(self.config.d_model) if self.config.scale_embedding else 1.0
+        words = self.op("Gather", self.constant(table, weight * scale), ids)
+        position = self.op("Gather", self.constant("positions", self.model.positions), places)
+        return self.flat(self.op("Add", words, position))
+
+    def flat(self, x: str) -> str:
+        return self.op("Reshape", x, self.constant("rows", [-1, self.config.d_model], np.int64))
+
+    def like(self, x: str, width: int, shape: str) -> str:
+        """(rows, width) -> (B, N, width), B and N being the first two entries of `shape`."""
+        tail = self.constant(f"width{width}", [width], np.int64)
+        target = f"shape{width}"
+        if not any(target in node.output for node in self.nodes):
+            self.op("Concat", shape, tail, outputs=[target], axis=0)
+        return self.op("Reshape", x, target)
+
+    def norm(self, x: str, name: str, norm: Any) -> str:
+        scale, bias = self.constant(f"{name}.weight", norm.weight), self.constant(f"{name}.bias", norm.bias)
+        return self.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=norm.eps)
+
+    def add_norm(self, x: str, y: str, bias: Any, name: str, norm: Any) -> tuple[str, str]:
+        """(norm(x + y + bias), x + y + bias), in one operator."""
+        out, total = f"{name}.out", f"{name}.sum"
+        inputs = [x, y, self.constant(f"{name}.weight", norm.weight), self.constant(f"{name}.bias", norm.bias)]
+        inputs.append(self.constant(f"{name}.added", bias))
+        self.fused("SkipLayerNormalization", *inputs, outputs=[out, "", "", total], epsilon=norm.eps)
+        return out, total
+
+    def attend(self, q: str, k: str, v: str, *, padding: str = "", bias: str = "", past: Sequence[str] = ()) -> str:
+        """Multi-head attention (B, N, D) x (keys and values) -> (rows, D), before the output projection."""
+        inputs = [q, k, v, "", padding, bias, *past]
+        # Given a past, the operator needs the two outputs for past and new together, though nobody reads them.
+        outputs = 3 if past else 1
+        return self.flat(self.fused("MultiHeadAttention", *inputs, outputs=outputs, num_heads=self.config.heads))
+
+    def qkv(self, x: str, name: str, attention: Attention, shape: str) -> list[str]:
+        """Queries, keys and values of one text, each (B, N, D)."""
+        width = self.config.d_model
+        joined = self.linear(x, f"{name}.in_proj", attention.in_proj_weight, attention.in_proj_bias)
+        names = [f"{name}.{part}" for part in "qkv"]
+        self.op("Split", self.like(joined, 3 * width, shape), outputs=names, axis=-1, num_outputs=3)
+        return names
+
+    def stack(self, x: str, stack: Stack, name: str, parts: Any) -> str:
+        """Residual sub-layers of all layers in a row; `parts(layer, index)` lists (function, bias, norm, norm name).
+
+        In a pre-norm model each sub-layer reads norm(x) and adds to x; the norm of the next sub-layer is fused with that
+        addition. In a post-norm model the sum is normed by the sub-layer's own norm and goes on as x.
+        """
+        first = self.config.norm_first
+        steps = [part for index, layer in enumerate(stack.layers) for part in parts(layer, index)]
+        final = stack.norm if self.config.final_norms else None
+        if not first:
+            for function, bias, norm, norm_name in steps:
+                x, _ = self.add_norm(x, function(x), bias, norm_name, norm)
+            return self.norm(x, f"{name}.norm", final) if final is not None else x
+        normed = self.norm(x, steps[0][3], steps[0][2])
+        for (function, bias, _, own), following in zip(steps, [*steps[1:], None], strict=True):
+            y = function(normed)
+            if following is not None:
+                normed, x = self.add_norm(x, y, bias, following[3], following[2])
+            elif final is not None:
+                return self.add_norm(x, y, bias, f"{name}.norm", final)[0]
+            else:
+                return self.op("Add", x, self.op("Add", y, self.constant(f"{own}.last_bias", bias)))
+        raise AssertionError("a stack has at least one layer")
+
+    def feed(self, layer: Layer, name: str, norm: str) -> tuple[Any, Any, Any, str]:
+        def function(x: str) -> str:
+            inner = self.linear(
+                x, f"{name}.linear1", layer.linear1.weight, layer.linear1.bias, activation=self.config.activation
+            )
+            return self.linear(inner, f"{name}.linear2", layer.linear2.weight, None)
+
+        return function, layer.linear2.bias, getattr(layer, norm), f"{name}.{norm}"
+
+    def build(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> bytes:
+        graph = helper.make_graph(self.nodes, name, inputs, outputs, list(self.weights.values()))
+        model = helper.make_model(graph, opset_imports=OPSETS, ir_version=9)
+        onnx.checker.check_model(model)
+        return bytes(model.SerializeToString())
+
+
+def _value(name: str, kind: int, *shape: int | str) -> Any:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def encoder(model: Transformer) -> bytes:
+    """Graph `source (B, S), places (B, S), real (B, S) int32 -> keys and values of the memory, (2L, B, H, S, d)`."""
+    config, graph = model.config, _Graph(model)
+    shape = graph.op("Shape", "source")
+    x = graph.embed("source", "places", "embedding", model.embedding.weight)
+
+    def parts(layer: Layer, index: int) -> list[tuple[Any, Any, Any, str]]:
+        name = f"encoder.{index}"
+
+        def look(x: str) -> str:
+            q, k, v = graph.qkv(x, f"{name}.self", layer.self_attn, shape)
+            mixed = graph.attend(q, k, v, padding="real")
+            return graph.linear(mixed, f"{name}.self.out", layer.self_attn.out_proj.weight, None)
+
+        return [
+            (look, layer.self_attn.out_proj.bias, layer.norm1, f"{name}.norm1"),
+            graph.feed(layer, name, "norm2"),
+        ]
+
+    memory = graph.stack(x, model.encoder, "encoder", parts)
+    width = config.d_model
+    weights, biases = [], []
+    for layer in model.decoder.layers:
+        weights.append(layer.multihead_attn.in_proj_weight[width:].detach().float().cpu().numpy())
+        biases.append(layer.multihead_attn.in_proj_bias[width:].detach().float().cpu().numpy())
+    matrix = graph.constant("memory.weight", np.concatenate(weights).T)
+    joined = graph.op("Gemm", memory, matrix, graph.constant("memory.bias", np.concatenate(biases)))
+    parted = graph.constant("memory.parts", [2 * config.decoder_layers, config.heads, width // config.heads], np.int64)
+    target = graph.op("Concat", shape, parted, axis=0)
+    spread = graph.op("Reshape", joined, target)  # (B, S, 2L, H, d)
+    graph.op("Transpose", spread, outputs=["memory"], perm=[2, 0, 3, 1, 4])
+    inputs = [_value("source", INT64, "B", "S"), _value("places", INT64, "B", "S"), _value("real", INT32, "B", "S")]
+    out = _value("memory", FLOAT, 2 * config.decoder_layers, "B", config.heads, "S", width // config.heads)
+    return graph.build("encoder", inputs, [out])
+
+
+def node_pass(model: Transformer) -> bytes:
+    """Graph of `Transformer.step` followed by log-softmax and top-k.
+
+    Inputs: tokens, depths (B, N); sees (B, 1, N, C + N), 0 or a large negative number; top_k (1); real (B, S) int32;
+    past_<i> (B, H, C, d) and memory_<i> (B, H, S, d) for i in 0 .. 2L - 1, keys and values of a layer in turn.
+    Outputs: ids, log_probs (B * N, k); fresh (2L, B, N, D).
+    """
+    config, graph = model.config, _Graph(model)
+    width, heads = config.d_model, config.heads
+    shape = graph.op("Shape", "tokens")
+    x = graph.embed("tokens", "depths", "target_embedding", model.target_table.weight)
+    fresh: list[str] = []
+
+    def parts(layer: Layer, index: int) -> list[tuple[Any, Any, Any, str]]:
+        name = f"decoder.{index}"
+        even, odd = 2 * index, 2 * index + 1
+
+        def look(x: str) -> str:
+            q, k, v = graph.qkv(x, f"{name}.self", layer.self_attn, shape)
+            fresh.extend((k, v))
+            mixed = graph.attend(q, k, v, bias="sees", past=(f"past_{even}", f"past_{odd}"))
+            return graph.linear(mixed, f"{name}.self.out", layer.self_attn.out_proj.weight, None)
+
+        def read(x: str) -> str:
+            cross = layer.multihead_attn
+            q = graph.linear(x, f"{name}.cross.q", cross.in_proj_weight[:width], cross.in_proj_bias[:width])
+            q = graph.like(q, width, shape)
+            mixed = graph.attend(q, f"memory_{even}", f"memory_{odd}", padding="real")
+            return graph.linear(mixed, f"{name}.cross.out", cross.out_proj.weight, None)
+
+        return [
+            (look, layer.self_attn.out_proj.bias, layer.norm1, f"{name}.norm1"),
+            (read, layer.multihead_attn.out_proj.bias, layer.norm2, f"{name}.norm2"),
+            graph.feed(layer, name, "norm3"),
+        ]
+
+    x = graph.stack(x, model.decoder, "decoder", parts)
+    logits = graph.linear(x, "output", model.output.weight, model.output.bias)
+    scores = graph.op("LogSoftmax", logits, axis=-1)
+    graph.op("TopK", scores, "top_k", outputs=["log_probs", "ids"], axis=-1)
+    first = graph.constant("first", [0], np.int64)
+    graph.op("Concat", *(graph.op("Unsqueeze", name, first) for name in fresh), outputs=["fresh"], axis=0)
+    caches = range(2 * config.decoder_layers)
+    inputs = [
+        _value("tokens", INT64, "B", "N"), _value("depths", INT64, "B", "N"), _value("sees", FLOAT, "B", 1, "N", "T"),
+        _value("top_k", INT64, 1), _value("real", INT32, "B", "S"),
+        *(_value(f"past_{i}", FLOAT, "B", heads, "C", width // heads) for i in caches),
+        *(_value(f"memory_{i}", FLOAT, "B", heads, "S", width // heads) for i in caches),
+    ]  # fmt: skip
+    outputs = [
+        _value("ids", INT64, "M", "k"), _value("log_probs", FLOAT, "M", "k"),
+        _value("fresh", FLOAT, 2 * config.decoder_layers, "B", "N", width),
+    ]  # fmt: skip
+    return graph.build("node_pass", inputs, outputs)

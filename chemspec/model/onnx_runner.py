@@ -1,0 +1,130 @@
+"""The pass on a CPU through ONNX Runtime, fp32; graphs are written once and cached on disk by content hash."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from chemspec.model import onnx_graph
+from chemspec.model.session import Floats, Ints
+from chemspec.model.torch_runner import source_batch
+from chemspec.model.transformer import Transformer
+from chemspec.tokenizer import PAD
+
+GRAPHS = {"encoder": onnx_graph.encoder, "pass": onnx_graph.node_pass}
+VERSION = 1  # of the graphs; raise it when onnx_graph.py changes what it writes
+STEP = 32  # the cache grows by so many slots: shapes change seldom, and unused slots cost little
+
+
+def cache_dir() -> Path:
+    """Where graphs and measurements are kept: `CHEMSPEC_CACHE`, or `chemspec` in the user's cache folder."""
+    base = os.environ.get("CHEMSPEC_CACHE")
+    return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "chemspec"
+
+
+def _graph(model: Transformer, name: str, digest: str) -> bytes:
+    """The graph's bytes, from the cache if there; a cache that cannot be written only costs the next start."""
+    path = cache_dir() / f"{digest}-{name}-v{VERSION}.onnx"
+    try:
+        return path.read_bytes()
+    except OSError:
+        content = GRAPHS[name](model)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError:
+        pass
+    return content
+
+
+class OnnxBackend:
+    """ONNX Runtime sessions of a model; safe to share between threads."""
+
+    def __init__(self, model: Transformer, *, digest: str, threads: int) -> None:
+        self.model = model
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3
+        self.encoder, self.step = (
+            onnxruntime.InferenceSession(_graph(model, name, digest), options, providers=["CPUExecutionProvider"])
+            for name in ("encoder", "pass")
+        )
+
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> OnnxRunner:
+        source = source_batch(self.model, sources).numpy()
+        places = np.broadcast_to(np.arange(source.shape[1]), source.shape)
+        real = (source != PAD).astype(np.int32)
+        feed = {"source": source, "places": np.ascontiguousarray(places), "real": real}
+        (memory,) = self.encoder.run(None, feed)
+        return OnnxRunner(self, memory, real, min(top_k, self.model.config.vocab_size))
+
+
+class OnnxRunner:
+    """Keys and values of one session as one array (2L, B, H, C, d), whose layers the graph reads in place."""
+
+    def __init__(self, backend: OnnxBackend, memory: Floats, real: NDArray[np.int32], top_k: int) -> None:
+        self.backend = backend
+        self.memory, self.real, self.top_k = memory, real, top_k
+        layers, queries, heads, _, width = memory.shape
+        self.cache = np.zeros((layers, queries, heads, STEP, width), dtype=np.float32)
+        self._bind()
+
+    def _bind(self) -> None:
+        """Tell the runtime where cache and memory lie; needed again only when one of them moves."""
+        self.binding = self.backend.step.io_binding()
+        self.binding.bind_cpu_input("real", self.real)
+        self.binding.bind_cpu_input("top_k", np.array([self.top_k], dtype=np.int64))
+        for index, (past, memory) in enumerate(zip(self.cache, self.memory, strict=True)):
+            self.binding.bind_cpu_input(f"past_{index}", past)
+            self.binding.bind_cpu_input(f"memory_{index}", memory)
+
+    def reserve(self, slots: int) -> None:
+        have = self.cache.shape[3]
+        if slots > have:
+            layers, queries, heads, _, width = self.cache.shape
+            # By steps while small, then by half: shapes stay few and copying stays rare.
+            room = max(-(-slots // STEP) * STEP, (have * 3 // 2) // STEP * STEP)
+            grown = np.zeros((layers, queries, heads, room, width), dtype=np.float32)
+            grown[:, :, :, :have] = self.cache
+            self.cache = grown
+            self._bind()
+
+    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
+        queries, width = tokens.shape
+        used, room = sees.shape[2] - width, self.cache.shape[3]
+        bias = np.full((queries, 1, width, room + width), -1e9, dtype=np.float32)
+        bias[:, 0, :, :used][sees[:, :, :used]] = 0
+        bias[:, 0, :, room:][sees[:, :, used:]] = 0
+        binding = self.binding
+        binding.bind_cpu_input("tokens", tokens)
+        binding.bind_cpu_input("depths", depths)
+        binding.bind_cpu_input("sees", bias)
+        for name in ("ids", "log_probs", "fresh"):
+            binding.bind_output(name, "cpu")
+        self.backend.step.run_with_iobinding(binding)
+        ids, log_probs, fresh = binding.copy_outputs_to_cpu()
+        layers, _, heads, _, head = self.cache.shape
+        fresh = fresh.reshape(layers, queries, width, heads, head)
+        if queries == 1:
+            start = int(starts[0])
+            self.cache[:, 0, :, start : start + width] = fresh[:, 0].transpose(0, 2, 1, 3)
+        else:
+            rows, slots = np.arange(queries)[:, None], starts[:, None] + np.arange(width)
+            self.cache[:, rows, :, slots] = fresh.transpose(1, 2, 0, 3, 4)
+        return ids.reshape(queries, width, -1), log_probs.reshape(queries, width, -1)
+
+    def keep_queries(self, rows: Sequence[int]) -> None:
+        self.cache = np.ascontiguousarray(self.cache[:, rows])
+        self.memory = np.ascontiguousarray(self.memory[:, rows])
+        self.real = np.ascontiguousarray(self.real[rows])
+        self._bind()
+
+    def keep_slots(self, row: int, slots: Ints) -> None:
+        self.cache[:, row, :, : len(slots)] = self.cache[:, row][:, :, slots]

@@ -1,0 +1,86 @@
+"""The pass in torch: any device, any precision; the reference for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from chemspec.data.arrays import pad
+from chemspec.model.session import Floats, Ints
+from chemspec.model.transformer import Transformer
+from chemspec.tokenizer import BOS, EOS
+
+
+def source_batch(model: Transformer, sources: Sequence[Sequence[int]]) -> Tensor:
+    """Padded source ids (B, S), with bos and eos where the model was trained with them."""
+    if model.config.source_specials:
+        sources = [(BOS, *source, EOS) for source in sources]
+    return pad(sources)
+
+
+class TorchBackend:
+    """A model on a device, in the precision it has been cast to."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        self.device = model.embedding.weight.device
+        self.dtype = model.embedding.weight.dtype
+
+    @torch.inference_mode()
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> TorchRunner:
+        memory, real = self.model.encode(source_batch(self.model, sources).to(self.device))
+        return TorchRunner(self, self.model.memory_cache(memory), real, min(top_k, self.model.config.vocab_size))
+
+
+class TorchRunner:
+    """Keys and values of one session as torch tensors."""
+
+    def __init__(self, backend: TorchBackend, memory: Tensor, real: Tensor, top_k: int) -> None:
+        self.backend = backend
+        self.memory, self.real, self.top_k = memory, real, top_k
+        layers, _, queries, heads, _, width = memory.shape
+        self.cache = memory.new_zeros(layers, 2, queries, heads, 32, width)
+
+    def reserve(self, slots: int) -> None:
+        have = self.cache.shape[4]
+        if slots > have:
+            grown = self.cache.new_zeros(*self.cache.shape[:4], max(slots, 2 * have), self.cache.shape[5])
+            grown[:, :, :, :, :have] = self.cache
+            self.cache = grown
+
+    @torch.inference_mode()
+    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
+        def move(array: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(array).to(self.backend.device)
+
+        used, width = sees.shape[2] - tokens.shape[1], tokens.shape[1]
+        logits, fresh = self.backend.model.step(
+            move(tokens), move(depths), move(sees)[:, None], self.cache[:, :, :, :, :used], self.memory, self.real
+        )
+        for row, start in enumerate(starts.tolist()):
+            self.cache[:, :, row, :, start : start + width] = fresh[:, :, row]
+        return best(logits, self.top_k)
+
+    def keep_queries(self, rows: Sequence[int]) -> None:
+        index = torch.tensor(rows, device=self.backend.device)
+        self.cache = self.cache.index_select(2, index)
+        self.memory = self.memory.index_select(2, index)
+        self.real = self.real.index_select(0, index)
+
+    def keep_slots(self, row: int, slots: Ints) -> None:
+        index = torch.from_numpy(slots).to(self.backend.device)
+        self.cache[:, :, row, :, : len(slots)] = self.cache[:, :, row].index_select(3, index)
+
+
+def best(logits: Tensor, count: int) -> tuple[Ints, Floats]:
+    """The `count` best tokens and log-probs of logits (..., V), best first, ties by id; as arrays on the host."""
+    precise = logits if logits.dtype == torch.float64 else logits.float()
+    log_probs = torch.log_softmax(precise, dim=-1)
+    # A stable sort, because topk leaves the order of equal values open.
+    ordered, ids = torch.sort(log_probs, dim=-1, descending=True, stable=True)
+    return ids[..., :count].cpu().numpy(), ordered[..., :count].cpu().numpy()

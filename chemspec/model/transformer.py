@@ -1,0 +1,207 @@
+"""The encoder-decoder of Vaswani et al. (2017), in the variants that SMILES models use.
+
+Shapes: B queries, S source tokens, T target tokens, N new nodes, C cached nodes, L decoder layers, H heads, d width of a
+head, D = H * d, V vocabulary. Tensor names follow `torch.nn.Transformer`. There is no dropout: neither training of a few epochs on a CPU
+nor inference wants it, and the training module adds it where a recipe asks for it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from chemspec.settings import ModelConfig
+from chemspec.tokenizer import PAD
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """The position table: sine in even columns, cosine in odd ones; (positions, width)."""
+    place = torch.arange(positions, dtype=torch.float64)[:, None]
+    frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
+    table = torch.zeros(positions, width, dtype=torch.float64)
+    table[:, 0::2] = torch.sin(place * frequency)
+    table[:, 1::2] = torch.cos(place * frequency)[:, : width // 2]
+    return table
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """softmax(q k' / sqrt(d)) v over the places where `mask` is true; q, k, v are (B, H, T, d)."""
+    if q.is_cuda:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    # Written out: on a CPU torch's fused kernel spends twenty times longer on heads this narrow in bf16 (log.md).
+    scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-1, -2))
+    return torch.matmul(torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1), v)
+
+
+class Attention(nn.Module):
+    """Multi-head attention with the parameter names of `torch.nn.MultiheadAttention`."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * width))
+        self.out_proj = nn.Linear(width, width)
+        nn.init.xavier_uniform_(self.in_proj_weight)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def split(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, H, T, d)"""
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of the same text; each (B, H, T, d)."""
+        q, k, v = F.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
+        return self.split(q), self.split(k), self.split(v)
+
+    def project_query(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, H, T, d)"""
+        width = x.shape[-1]
+        return self.split(F.linear(x, self.in_proj_weight[:width], self.in_proj_bias[:width]))
+
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of the encoder's output, computed once a query; each (B, H, S, d)."""
+        width = memory.shape[-1]
+        k, v = F.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]).chunk(2, dim=-1)
+        return self.split(k), self.split(v)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """Attention, heads joined and projected; q, k, v are (B, H, T, d), mask (B or 1, 1, T or 1, keys)."""
+        joined: Tensor = self.out_proj(attention(q, k, v, mask).transpose(1, 2).flatten(2))
+        return joined
+
+
+class Layer(nn.Module):
+    """One layer of either stack; `cross` adds attention to the encoder's output."""
+
+    def __init__(self, config: ModelConfig, *, cross: bool, dropout: float = 0.0) -> None:
+        super().__init__()
+        width = config.d_model
+        self.norm_first = config.norm_first
+        self.activation = F.relu if config.activation == "relu" else F.gelu
+        self.dropout = dropout
+        self.self_attn = Attention(width, config.heads)
+        self.linear1 = nn.Linear(width, config.feedforward)
+        self.linear2 = nn.Linear(config.feedforward, width)
+        self.norm1 = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.norm2 = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        if cross:
+            self.multihead_attn = Attention(width, config.heads)
+            self.norm3 = nn.LayerNorm(width, eps=config.layer_norm_eps)
+
+    def add(self, x: Tensor, y: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """The residual connection; in a post-norm model the norm comes after it."""
+        if self.dropout:
+            y = F.dropout(y, self.dropout, self.training)
+        return x + y if self.norm_first else norm(x + y)
+
+    def before(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
+        return norm(x) if self.norm_first else x
+
+    def feed(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
+        inner = self.activation(self.linear1(self.before(x, norm)))
+        return self.add(x, self.linear2(inner), norm)
+
+
+class Stack(nn.Module):
+    """Layers and, if the config says so, a final norm."""
+
+    def __init__(self, config: ModelConfig, depth: int, *, cross: bool, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Layer(config, cross=cross, dropout=dropout) for _ in range(depth))
+        self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps) if config.final_norms else nn.Identity()
+
+
+class Transformer(nn.Module):
+    """Source ids to next-token logits; three ways in: `forward` (training), `encode`, and `step` (decoding)."""
+
+    positions: Tensor
+
+    def __init__(self, config: ModelConfig, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        if not config.shared_embedding:
+            self.target_embedding = nn.Embedding(config.vocab_size, config.d_model)
+            nn.init.normal_(self.target_embedding.weight, std=config.d_model**-0.5)
+        self.encoder = Stack(config, config.encoder_layers, cross=False, dropout=dropout)
+        self.decoder = Stack(config, config.decoder_layers, cross=True, dropout=dropout)
+        self.output = nn.Linear(config.d_model, config.vocab_size, bias=config.output_bias)
+        if config.output_bias:
+            nn.init.zeros_(self.output.bias)
+        if config.tied_output:
+            self.output.weight = self.target_table.weight
+        table = sinusoids(config.max_positions, config.d_model).to(self.embedding.weight.dtype)
+        self.register_buffer("positions", table, persistent=False)
+
+    @property
+    def target_table(self) -> nn.Embedding:
+        return self.embedding if self.config.shared_embedding else self.target_embedding
+
+    def embed(self, ids: Tensor, places: Tensor, table: nn.Embedding) -> Tensor:
+        """Token embedding plus the position table at `places`; both (..., T) -> (..., T, D)."""
+        x: Tensor = table(ids)
+        if self.config.scale_embedding:
+            x = x * math.sqrt(self.config.d_model)
+        return x + self.positions[places].to(x.dtype)
+
+    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Source ids (B, S), right-padded -> memory (B, S, D) and which of its places hold tokens (B, 1, 1, S)."""
+        real = (source != PAD)[:, None, None, :]
+        x = self.embed(source, torch.arange(source.shape[1], device=source.device), self.embedding)
+        for layer in self.encoder.layers:
+            q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
+            x = layer.add(x, layer.self_attn.attend(q, k, v, real), layer.norm1)
+            x = layer.feed(x, layer.norm2)
+        return self.encoder.norm(x), real
+
+    def memory_cache(self, memory: Tensor) -> Tensor:
+        """Keys and values of the memory for every decoder layer (L, 2, B, H, S, d); computed once a query."""
+        return torch.stack([torch.stack(layer.multihead_attn.project_memory(memory)) for layer in self.decoder.layers])
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Logits (B, T, V) of every next token of `target` (B, T), which starts with bos; both right-padded."""
+        memory, real = self.encode(source)
+        places = torch.arange(target.shape[1], device=target.device)
+        earlier = (places[:, None] >= places)[None, None]  # (1, 1, T, T)
+        x = self.embed(target, places, self.target_table)
+        for layer in self.decoder.layers:
+            q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
+            x = layer.add(x, layer.self_attn.attend(q, k, v, earlier), layer.norm1)
+            q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
+            k, v = layer.multihead_attn.project_memory(memory)
+            x = layer.add(x, layer.multihead_attn.attend(q, k, v, real), layer.norm2)
+            x = layer.feed(x, layer.norm3)
+        logits: Tensor = self.output(self.decoder.norm(x))
+        return logits
+
+    def step(
+        self, tokens: Tensor, depths: Tensor, sees: Tensor, cache: Tensor, memory_cache: Tensor, real: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Run new nodes of the prefix trees through the decoder, once.
+
+        Args:
+            tokens, depths: (B, N) ids and positions of the new nodes.
+            sees: (B, 1, N, C + N) bool; which cached and which new nodes each new node attends to.
+            cache: (L, 2, B, H, C, d) keys and values of the nodes so far.
+            memory_cache, real: from `memory_cache` and `encode`.
+
+        Returns:
+            logits (B, N, V) and the new nodes' keys and values (L, 2, B, H, N, d).
+        """
+        x = self.embed(tokens, depths, self.target_table)
+        fresh = []
+        for index, layer in enumerate(self.decoder.layers):
+            q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
+            fresh.append(torch.stack((k, v)))
+            keys, values = torch.cat((cache[index, 0], k), dim=2), torch.cat((cache[index, 1], v), dim=2)
+            x = layer.add(x, layer.self_attn.attend(q, keys, values, sees), layer.norm1)
+            q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
+            keys, values = memory_cache[index].unbind(0)
+            x = layer.add(x, layer.multihead_attn.attend(q, keys, values, real), layer.norm2)
+            x = layer.feed(x, layer.norm3)
+        return self.output(self.decoder.norm(x)), torch.stack(fresh)

@@ -1,0 +1,168 @@
+"""Every setting and its default, validated where it is made."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+Task = Literal["forward", "retro"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The architecture of an encoder-decoder, in full: nothing is inferred from tensor shapes or file names.
+
+    The options cover the checkpoints in circulation: Molecular Transformer (pre-norm, scaled embedding), the models of
+    Andronov et al. (post-norm with final norms, unscaled embedding, bos and eos in the source), Chemformer (GELU).
+    """
+
+    vocab_size: int
+    d_model: int = 256
+    heads: int = 8
+    feedforward: int = 2048
+    encoder_layers: int = 4
+    decoder_layers: int = 4
+    activation: Literal["relu", "gelu"] = "relu"
+    norm_first: bool = True
+    final_norms: bool = True
+    layer_norm_eps: float = 1e-5
+    scale_embedding: bool = True
+    shared_embedding: bool = True
+    tied_output: bool = True
+    output_bias: bool = True
+    source_specials: bool = False  # the source reads <bos> ... <eos>, as in Andronov et al.
+    max_positions: int = 1024
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "d_model", "heads", "feedforward", "encoder_layers", "decoder_layers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.d_model % self.heads:
+            raise ValueError(f"d_model {self.d_model} does not divide into {self.heads} heads")
+        if self.activation not in ("relu", "gelu"):
+            raise ValueError(f"activation {self.activation!r} is not relu or gelu")
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> ModelConfig:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: for a key that this version does not know; guessing would compute something else.
+        """
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ValueError(f"the model config has keys this version does not know: {', '.join(unknown)}")
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+# Widths and depths; the vocabulary comes from the data. mt-* are the sizes of Andronov et al. (2024).
+PRESETS: dict[str, dict[str, Any]] = {
+    "mt-4x4": {"feedforward": 2048, "encoder_layers": 4, "decoder_layers": 4},
+    "mt-6x6": {"feedforward": 2048, "encoder_layers": 6, "decoder_layers": 6},
+    "small": {"feedforward": 1024, "encoder_layers": 3, "decoder_layers": 3},
+    "tiny": {"d_model": 64, "heads": 4, "feedforward": 128, "encoder_layers": 1, "decoder_layers": 1},
+}
+
+
+def preset(name: str, *, vocab_size: int) -> ModelConfig:
+    """A named architecture for a vocabulary."""
+    if name not in PRESETS:
+        raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
+    return ModelConfig(vocab_size=vocab_size, **PRESETS[name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """One training run.
+
+    Attributes:
+        tokens: padded source and target tokens of a batch.
+        optimizer: "adamw", or "muon": orthogonalised momentum for the matrices of the layers, AdamW for the rest.
+        lr: peak learning rate, reached after `warmup` steps.
+        schedule: "cosine" falls to zero at the end of the run; "inverse-sqrt" never ends.
+        steps: optimiser steps in all.
+        minutes: if above 0, the run ends after this time at the latest and the cosine falls to zero by then, which
+            makes the result depend on the machine's speed; leave it 0 to be able to repeat a run.
+        holdout: pairs at the end of `train.npz` kept for validation where the data has no `val.npz`.
+        validate_every: steps between validations (loss, and exact match by greedy decoding of `validate_pairs`).
+        keep: how many of the last checkpoints are kept and averaged into the shipped weights.
+    """
+
+    tokens: int = 4000
+    optimizer: Literal["adamw", "muon"] = "muon"
+    lr: float = 1.2e-3
+    warmup: int = 500
+    schedule: Literal["cosine", "inverse-sqrt"] = "cosine"
+    steps: int = 20_000
+    minutes: float = 0.0
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    dropout: float = 0.0
+    label_smoothing: float = 0.0
+    seed: int = 0
+    threads: int = 0  # 0: all cores
+    holdout: int = 1000
+    validate_every: int = 1000
+    validate_pairs: int = 200
+    keep: int = 5
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "steps", "validate_every", "keep"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.optimizer not in ("adamw", "muon"):
+            raise ValueError(f"optimizer {self.optimizer!r} is not adamw or muon")
+        if self.schedule not in ("cosine", "inverse-sqrt"):
+            raise ValueError(f"schedule {self.schedule!r} is not cosine or inverse-sqrt")
+
+
+DECODERS = ("greedy", "beam", "sample")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeSettings:
+    """How to answer queries.
+
+    Attributes:
+        decoder: greedy (one answer), beam (the n best that beam search of width n finds) or sample (n random draws).
+        n: answers wanted, and the width of the beam.
+        drafter: who guesses ahead; never changes an exact decoder's answers.
+        max_len: most tokens of an answer; longer ones are cut and say so.
+        batch_size: queries per model call.
+        node_budget: most drafted nodes a query may add to a pass.
+        length_penalty: beam answers are ranked by log-prob / length ** length_penalty; 0 is plain log-prob.
+        temperature, top_p, seed: of sampling; the seed makes it repeatable.
+    """
+
+    decoder: str = "beam"
+    n: int = 5
+    drafter: str = "none"
+    max_len: int = 200
+    batch_size: int = 16
+    node_budget: int = 64
+    length_penalty: float = 0.0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.decoder not in DECODERS:
+            raise ValueError(f"no decoder {self.decoder!r}; there are {', '.join(DECODERS)}")
+        for name, low, high in (("n", 1, 1000), ("max_len", 1, 1000), ("batch_size", 1, 4096), ("node_budget", 0, 4096)):
+            if not low <= getattr(self, name) <= high:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be between {low} and {high}")
+        if not self.temperature > 0:
+            raise ValueError(f"temperature is {self.temperature}; it must be above 0 (for the best answer use greedy)")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
+        if self.length_penalty < 0:
+            raise ValueError(f"length_penalty is {self.length_penalty}; it must not be negative")
+
+    @property
+    def exact(self) -> bool:
+        """Whether the answers are those of the standard algorithm, whatever the drafter."""
+        return True

@@ -1,0 +1,126 @@
+"""SMILES to token ids and back; refuses what it cannot restore exactly."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
+
+# The atom-wise pattern of Schwaller et al. (2019), the standard of the field: bracket atoms are one token, as are
+# two-letter halogens and two-digit ring labels.
+_ATOM_WISE = re.compile(
+    r"\[[^\]]+\]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|/|:|~|@|\?|>|\*|\$|%[0-9]{2}|[0-9]"
+)
+
+
+class TokenError(ValueError):
+    """A string that does not split into known tokens; says where.
+
+    Attributes:
+        start, end: the character span of the fault in the string given.
+    """
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message)
+        self.start = start
+        self.end = end
+
+
+def split(smiles: str) -> list[str]:
+    """The atom-wise tokens of a SMILES; joined, they give the string back.
+
+    Raises:
+        TokenError: at the first character that starts no token (other programs drop it silently).
+    """
+    tokens, position = [], 0
+    while position < len(smiles):
+        match = _ATOM_WISE.match(smiles, position)
+        if match is None:
+            raise TokenError(
+                f"character {smiles[position]!r} at position {position + 1} is not SMILES", position, position + 1
+            )
+        tokens.append(match.group())
+        position = match.end()
+    return tokens
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A fixed vocabulary: `tokens[i]` is the text of id i; the first four are pad, bos, eos and unk."""
+
+    tokens: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.tokens[: len(SPECIALS)] != SPECIALS:
+            raise ValueError(f"a vocabulary starts with {SPECIALS}, this one with {self.tokens[: len(SPECIALS)]}")
+        if len(set(self.tokens)) != len(self.tokens):
+            twice = [token for token, count in Counter(self.tokens).items() if count > 1]
+            raise ValueError(f"the vocabulary lists {twice[0]!r} twice")
+
+    @classmethod
+    def build(cls, smiles: Iterable[str], *, min_count: int = 1) -> Tokenizer:
+        """A vocabulary of all tokens seen at least `min_count` times, in alphabetical order."""
+        counts = Counter(token for text in smiles for token in split(text))
+        return cls(SPECIALS + tuple(sorted(token for token, count in counts.items() if count >= min_count)))
+
+    @classmethod
+    def load(cls, path: Path) -> Tokenizer:
+        """Read a `vocab.json`: the list of tokens by id."""
+        tokens = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+            raise ValueError(f"{path} is not a list of tokens")
+        return cls(tuple(tokens))
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(list(self.tokens), ensure_ascii=False), encoding="utf-8")
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {token: index for index, token in enumerate(self.tokens)}
+
+    def encode(self, smiles: str) -> tuple[int, ...]:
+        """Token ids without bos and eos.
+
+        Raises:
+            TokenError: naming position and token, where the text is not SMILES or the model never saw the token.
+        """
+        ids, position = [], 0
+        for token in split(smiles):
+            index = self._ids.get(token)
+            if index is None:
+                raise TokenError(
+                    f"the model has never seen {token!r} (position {position + 1}); it cannot answer for it",
+                    position,
+                    position + len(token),
+                )
+            ids.append(index)
+            position += len(token)
+        return tuple(ids)
+
+    def encode_or_unk(self, smiles: str) -> tuple[int, ...]:
+        """Token ids for training data, where a rare token may become unk."""
+        return tuple(self._ids.get(token, UNK) for token in split(smiles))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the ids, up to the first eos, without special tokens."""
+        return "".join(self.pieces(ids))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The text of each id, up to the first eos, without special tokens."""
+        pieces = []
+        for index in ids:
+            if index == EOS:
+                break
+            if index >= len(SPECIALS) or index == UNK:
+                pieces.append(self.tokens[index])
+        return pieces

@@ -1,0 +1,56 @@
+"""Muon for the matrices of the layers and AdamW for everything else, as one optimiser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from chemspec.settings import TrainSettings
+
+
+def build(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+    """The optimiser that the settings ask for; norms and biases are not decayed."""
+    named = list(model.named_parameters())
+    matrices = [p for name, p in named if p.ndim == 2 and "layers." in name]
+    tables = [p for name, p in named if p.ndim == 2 and "layers." not in name]
+    vectors = [p for _, p in named if p.ndim < 2]
+    plain = [{"params": vectors, "weight_decay": 0.0}, {"params": tables, "weight_decay": settings.weight_decay}]
+    adam = {"lr": settings.lr, "betas": (0.9, 0.98), "eps": 1e-9, "fused": True}
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(
+            [*plain, {"params": matrices, "weight_decay": settings.weight_decay}],
+            **adam,  # type: ignore[arg-type]
+        )
+    muon = torch.optim.Muon(
+        matrices, lr=settings.lr, weight_decay=settings.weight_decay, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+    )
+    return Joined([muon, torch.optim.AdamW(plain, **adam)])  # type: ignore[arg-type]
+
+
+class Joined(torch.optim.Optimizer):
+    """Several optimisers that step together; their parameter groups are shared, so one scheduler drives them all."""
+
+    def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
+        self.parts = parts
+        super().__init__([group for part in parts for group in part.param_groups], {})
+        # The base class copied the groups; put the parts' own back, or a scheduler would turn dials without wires.
+        self.param_groups = [group for part in parts for group in part.param_groups]
+
+    def step(self, closure: Any = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for part in self.parts:
+            part.step()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"parts": [part.state_dict() for part in self.parts]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for part, state in zip(self.parts, state_dict["parts"], strict=True):
+            part.load_state_dict(state)
+        self.param_groups = [group for part in self.parts for group in part.param_groups]

@@ -1,0 +1,179 @@
+"""Plain values that everything shares; frozen, and JSON both ways. Standard library only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, NamedTuple, TypeVar
+
+Prefix = tuple[int, ...]  # token ids from bos on
+Status = Literal["ok", "invalid", "too_long", "failed"]
+Ended = Literal["eos", "length"]
+
+
+class Scores(NamedTuple):
+    """What comes after one prefix: the best k token ids with their log-probs, best first, ties by id."""
+
+    ids: Sequence[int]
+    log_probs: Sequence[float]
+
+    @property
+    def margin(self) -> float:
+        """The log-prob gap between the best two tokens: how far arithmetic noise is from changing the choice."""
+        return float(self.log_probs[0] - self.log_probs[1]) if len(self.log_probs) > 1 else float("inf")
+
+
+class Written(NamedTuple):
+    """An answer as a decoder finished it: tokens after bos (eos included), a log-prob for each, and why it ended."""
+
+    tokens: tuple[int, ...]
+    log_probs: tuple[float, ...]
+    ended: Ended
+
+    @property
+    def log_prob(self) -> float:
+        return sum(self.log_probs)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A guess at the tokens after a prefix; `span` is the place in the query from which they were copied, if any."""
+
+    tokens: tuple[int, ...]
+    drafter: str
+    span: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Drafted tokens that the model confirmed: `length` tokens of the answer from `start` on, copied from `span`."""
+
+    start: int
+    length: int
+    drafter: str
+    span: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One model call, as one query saw it. Raw counts; every rate is derived in `metrics.py`.
+
+    Attributes:
+        asked: prefixes the decoder was waiting for.
+        computed: nodes run through the model for this query.
+        drafted: nodes among them that a drafter added.
+        emitted: tokens by which the answer (the beam) grew in consequence.
+        accepted: those of them that had been drafted.
+        margin: smallest top-2 margin among the prefixes answered.
+        width: queries in the same call.
+        draft_seconds, model_seconds: of the whole call, shared by all its queries.
+        spans: where accepted tokens came from.
+    """
+
+    asked: int
+    computed: int
+    drafted: int
+    emitted: int
+    accepted: int
+    margin: float
+    width: int
+    draft_seconds: float
+    model_seconds: float
+    spans: tuple[Accepted, ...] = ()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """How an answer was made: the query's tokens, the settings and every pass; `seconds` includes everything."""
+
+    query: tuple[str, ...]
+    settings: dict[str, Any]
+    passes: tuple[Pass, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One answer. `canonical` is empty where the text is no valid SMILES; `ended` is "length" where it was cut."""
+
+    smiles: str
+    canonical: str
+    valid: bool
+    tokens: tuple[str, ...]
+    token_log_probs: tuple[float, ...]
+    log_prob: float
+    probability: float
+    ended: Ended = "eos"
+
+
+@dataclass(frozen=True)
+class DecodeResult:
+    """What became of one query: answers best first, or a status and a message that says what to do."""
+
+    query: str
+    status: Status
+    message: str
+    hypotheses: tuple[Hypothesis, ...] = ()
+    trace: Trace = field(default_factory=lambda: Trace((), {}))
+    notes: tuple[str, ...] = ()
+
+
+T = TypeVar("T")
+
+
+def to_json(value: Any) -> str:
+    """A value of this module as one line of JSON; infinities become null."""
+    return json.dumps(_finite(asdict(value)), ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if abs(value) != float("inf") and value == value else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def result_from_json(text: str) -> DecodeResult:
+    """Read what `to_json` wrote for a `DecodeResult`.
+
+    Raises:
+        ValueError: if the text is not such a document.
+    """
+    try:
+        values = json.loads(text)
+        hypotheses = tuple(_hypothesis(item) for item in values.pop("hypotheses"))
+        trace = _trace(values.pop("trace"))
+        notes = tuple(values.pop("notes", ()))
+        return _make(DecodeResult, values, hypotheses=hypotheses, trace=trace, notes=notes)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"this is not a chemspec result: {error}") from error
+
+
+def _hypothesis(values: dict[str, Any]) -> Hypothesis:
+    tokens, log_probs = tuple(values.pop("tokens")), tuple(values.pop("token_log_probs"))
+    return _make(Hypothesis, values, tokens=tokens, token_log_probs=log_probs)
+
+
+def _trace(values: dict[str, Any]) -> Trace:
+    passes = []
+    for item in values.pop("passes"):
+        margin = item.pop("margin")
+        spans = tuple(_make(Accepted, span, span=_pair(span.pop("span", None))) for span in item.pop("spans"))
+        passes.append(_make(Pass, item, margin=float("inf") if margin is None else margin, spans=spans))
+    return _make(Trace, values, query=tuple(values.pop("query")), passes=tuple(passes))
+
+
+def _pair(value: Any) -> tuple[int, int] | None:
+    return None if value is None else (int(value[0]), int(value[1]))
+
+
+def _make(kind: type[T], values: dict[str, Any], **parts: Any) -> T:
+    known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
+    unknown = set(values) - known
+    if unknown:
+        raise ValueError(f"unknown field {sorted(unknown)[0]!r}")
+    return kind(**{**values, **parts})

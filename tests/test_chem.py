@@ -1,0 +1,490 @@
+"""Tests of chem.py: no text makes it raise, and every fault points at what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import random
+import time
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rdkit import Chem, rdBase
+
+from chemspec.chem import (
+    LONGEST,
+    Fault,
+    Query,
+    atom_tokens,
+    canonical,
+    canonical_parts,
+    drop_stereo,
+    explain,
+    formula_balance,
+    is_valid,
+    main_product,
+    pointer,
+    read_query,
+    same_molecules,
+)
+
+DATA = Path(os.environ.get("CHEMSPEC_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
+
+# Drugs, dyes, salts, reagents: what people type.
+REAL = (
+    "CC(=O)Oc1ccccc1C(=O)O",
+    "CN1C=NC2=C1C(=O)N(C(=O)N2C)C",
+    "CC(C)Cc1ccc(cc1)[C@@H](C)C(=O)O",
+    "CC(=O)Nc1ccc(O)cc1",
+    "C1=CC=C(C=C1)C(=O)O",
+    "OC[C@H]1O[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O",
+    "C[C@]12CC[C@H]3[C@@H](CCc4cc(O)ccc34)[C@@H]1CC[C@@H]2O",
+    "CN1CCC[C@H]1c1cccnc1",
+    "CC1(C)S[C@@H]2[C@H](NC(=O)Cc3ccccc3)C(=O)N2[C@H]1C(=O)O",
+    "F/C=C/Br",
+    "F/C=C\\Br",
+    "[Na+].[Cl-]",
+    "[Na+].CC(=O)[O-]",
+    "CCN(CC)CC.Cl",
+    "OB(O)c1ccccc1",
+    "c1ccc(P(c2ccccc2)c2ccccc2)cc1",
+    "O=C(OC(=O)C(F)(F)F)C(F)(F)F",
+    "CC(C)(C)OC(=O)OC(=O)OC(C)(C)C",
+    "c1ccc2[nH]ccc2c1",
+    "c1ccc2ncccc2c1",
+    "Cc1nc2ccccc2s1",
+    "O=[N+]([O-])c1ccccc1",
+    "C#N",
+    "[2H]C([2H])([2H])S(=O)C([2H])([2H])[2H]",
+    "O=S(=O)(Cl)c1ccc(C)cc1",
+    "CC[Mg]Br",
+    "[Li]CCCC",
+    "C[Si](C)(C)Cl",
+    "CC(C)[N-]C(C)C.[Li+]",
+    "O=C1CCC(=O)N1Br",
+    "COC(=O)[C@H](Cc1ccccc1)NC(=O)OC(C)(C)C",
+    "N[C@@H](Cc1c[nH]c2ccccc12)C(=O)O",
+    "O=C1c2ccccc2C(=O)c2ccccc21",
+    "C1CC2CCC1C2",
+    "C%10CCCCC%10",
+    "CCOP(=O)(OCC)CC(=O)OCC",
+    "[O-][n+]1ccccc1",
+    "Clc1ccc(cc1)C(c1ccc(Cl)cc1)C(Cl)(Cl)Cl",
+    "O=C(Nc1ccc(Oc2ccnc3[nH]ccc23)c(F)c1)C(F)(F)F",
+    "CC1=C(C(=O)OCC)C(c2cccc(Cl)c2Cl)C(C(=O)OC)=C(C)N1",
+    "c1c[se]cc1",
+    "CC(=O)O[Pd]OC(C)=O",
+)
+
+
+def strict(text: str) -> str:
+    """The canonical form of a SMILES that must be valid."""
+    found = canonical(text)
+    assert found is not None
+    return found
+
+
+def rdkit_accepts(text: str) -> bool:
+    with rdBase.BlockLogs():
+        return Chem.MolFromSmiles(text) is not None
+
+
+# --- no text makes it raise ----------------------------------------------------------------------
+
+ALPHABET = "CCCNOPSFIBclrbnos()()[]==##-+123%@@/\\.:H*~$>XZ05& \u2212\u0421"
+PIECES = "C c N n O ( ) ( ) 1 2 1 = # / \\ [nH] [C@H] [H] [Na+] . %10 -> - : [CH3:1] [Uuu] * >>"
+
+
+def fuzzed(rng: random.Random) -> str:
+    """Real SMILES with typing errors, SMILES-like strings, or any characters at all."""
+    kind = rng.randrange(4)
+    if kind == 0:
+        chars = list(rng.choice(REAL))
+        for _ in range(rng.randint(1, 3)):
+            place = rng.randrange(len(chars))
+            end = place + rng.randint(0, 1)
+            chars[place:end] = rng.choice(["", rng.choice(ALPHABET)]) or chars[end : end + 1]
+        return "".join(chars)
+    if kind == 1:
+        return "".join(rng.choices(PIECES.split(), k=rng.randint(0, 14)))
+    if kind == 2:
+        return "".join(rng.choices(ALPHABET, k=rng.randint(0, 12)))
+    return "".join(chr(rng.choice([rng.randrange(0x250), rng.randrange(0x110000)])) for _ in "CCOC")
+
+
+def check(text: str, answer: Query | Fault) -> None:
+    if isinstance(answer, Query):
+        assert answer.original == text
+        assert canonical(answer.smiles) == answer.smiles
+        return
+    assert isinstance(answer, Fault)
+    assert 0 <= answer.start <= answer.end <= len(text)
+    assert answer.start < answer.end or not text
+    line, carets = pointer(text, answer).split("\n")
+    assert line.isprintable() and "^" in carets
+    str(answer).encode()
+
+
+def test_ten_thousand_broken_texts_give_a_query_or_a_fault() -> None:
+    rng = random.Random(0)
+    seen: Counter[str] = Counter()
+    for number in range(10_000):
+        text = fuzzed(rng)
+        answer = read_query(text, (None, "forward", "retro")[number % 3])
+        check(text, answer)
+        seen[answer.kind if isinstance(answer, Fault) else "query"] += 1
+    assert {"query", "syntax", "atom", "ring", "valence", "aromaticity", "reaction"} <= set(seen)
+
+
+def test_explain_finds_a_fault_exactly_where_rdkit_does_and_seldom_shrugs() -> None:
+    rng = random.Random(1)
+    texts = [fuzzed(rng) for _ in range(4_000)]
+    # RDKit takes "" for a molecule, and text after a blank for a name.
+    texts = [text for text in texts if text and text.isascii() and " " not in text]
+    texts = [text for text in texts if text.isprintable()]
+    faults = [explain(text) for text in texts]
+    assert [fault is None for fault in faults] == [rdkit_accepts(text) for text in texts]
+    assert [fault is None for fault in faults] == [is_valid(text) for text in texts]
+    assert sum(fault is not None and fault.kind == "other" for fault in faults) <= 2
+
+
+@given(st.text(max_size=30), st.sampled_from([None, "forward", "retro"]))
+@settings(max_examples=200, deadline=None)
+def test_any_text_gives_a_query_or_a_fault(text: str, task: None) -> None:
+    check(text, read_query(text, task))
+    assert (explain(text) is None) == is_valid(text) == (canonical(text) is not None)
+
+
+# --- faults --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("smiles", "blamed", "start", "kind"),
+    [
+        ("", "", 0, "empty"),
+        ("   ", "   ", 0, "empty"),
+        ("CC(", "(", 2, "syntax"),
+        ("CC(C(C)", "(", 2, "syntax"),
+        ("CC)", ")", 2, "syntax"),
+        ("C(C)C)C", ")", 5, "syntax"),
+        ("C()C", "()", 1, "syntax"),
+        ("C((C)C)C", "(", 2, "syntax"),
+        ("(C)C", "(", 0, "syntax"),
+        ("CC=", "=", 2, "syntax"),
+        ("C(=)C", "=", 2, "syntax"),
+        ("C=(C)C", "=", 1, "syntax"),
+        ("C=.C", "=", 1, "syntax"),
+        ("C==C", "==", 1, "syntax"),
+        ("=C", "=", 0, "syntax"),
+        ("C.", ".", 1, "syntax"),
+        ("C..C", ".", 2, "syntax"),
+        ("C(C.)C", ".", 3, "syntax"),
+        ("[CH3", "[", 0, "syntax"),
+        ("C]C", "]", 1, "syntax"),
+        ("C[]C", "[]", 1, "atom"),
+        ("[13]", "[13]", 0, "atom"),
+        ("[C+-]", "-", 3, "syntax"),
+        ("[Fe+++]", "+", 5, "syntax"),
+        ("[CH3:]", ":", 4, "syntax"),
+        ("C[C@OH31]", "@OH31", 3, "syntax"),
+        ("C[H@]", "@", 3, "syntax"),
+        ("[CH3:99999999999]", ":99999999999", 4, "syntax"),
+        ("C&C", "&", 1, "syntax"),
+        ("C C", " ", 1, "syntax"),
+        ("CC\u2212O", "\u2212", 2, "syntax"),
+        ("C>C", ">", 1, "reaction"),
+        ("CCX", "X", 2, "atom"),
+        ("C[Xx]", "Xx", 2, "atom"),
+        ("[R]C", "R", 1, "atom"),
+        ("[#119]", "#119", 1, "atom"),
+        ("CC(=O)ONa", "Na", 7, "atom"),
+        ("CCCL", "CL", 2, "atom"),
+        ("[D]C", "D", 1, "atom"),
+        ("c1ccccc", "1", 1, "ring"),
+        ("CC%12CC", "%12", 2, "ring"),
+        ("C1CC2CC1", "2", 4, "ring"),
+        ("C11", "11", 1, "ring"),
+        ("C12CC12", "2", 6, "ring"),
+        ("C1C1", "1", 3, "ring"),
+        ("C%1CC", "%", 1, "ring"),
+        ("1CC1", "1", 0, "syntax"),
+        ("C(C)(C)(C)(C)(C)C", "C", 0, "valence"),
+        ("CCN(C)(C)C", "N", 2, "valence"),
+        ("C[CH4]", "[CH4]", 1, "valence"),
+        ("[Na+].C[O](C)C", "[O]", 7, "valence"),
+        ("CBBr.O=b1NCO1", "b", 7, "valence"),
+        ("c1cccc1", "c1cccc1", 0, "aromaticity"),
+        ("Cc1ccccn1C", "c1ccccn1", 1, "aromaticity"),
+        ("CCc1c2ccccc2nc1", "c1c2ccccc2nc1", 2, "aromaticity"),
+        ("CCc", "c", 2, "aromaticity"),
+        ("C" * (LONGEST + 5), "C" * 5, LONGEST, "length"),
+    ],
+)
+def test_a_fault_points_at_its_cause(smiles: str, blamed: str, start: int, kind: str) -> None:
+    fault = explain(smiles)
+    assert fault is not None
+    assert (smiles[fault.start : fault.end], fault.start, fault.kind) == (blamed, start, kind)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "hint"),
+    [("CC(=O)ONa", "[Na]"), ("CCCL", "Cl"), ("[D]C", "[2H]"), ("Cc1ccccn1C", "[nH]")],
+)
+def test_a_common_slip_comes_with_its_remedy(smiles: str, hint: str) -> None:
+    fault = explain(smiles)
+    assert fault is not None and hint in fault.message
+
+
+def test_the_pointer_draws_carets_below_the_fault() -> None:
+    assert pointer("CC(=O)ONa", Fault("", 7, 9, "atom")) == "CC(=O)ONa\n       ^^"
+    assert pointer("", Fault("", 0, 0, "empty")) == "\n^"
+    assert pointer("\uff23\tX", Fault("", 2, 3, "atom")) == "\uff23 X\n   ^"
+    line, carets = pointer("C" * 500 + "X" + "C" * 500, Fault("", 500, 501, "atom")).split("\n")
+    assert len(line) == 76 and line[carets.index("^")] == "X" and carets.count("^") == 1
+
+
+def test_a_fault_names_its_place_counted_from_one() -> None:
+    assert str(Fault("no", 2, 3, "atom")) == "no (character 3)"
+    assert str(Fault("no", 2, 5, "atom")) == "no (characters 3-5)"
+    assert str(Fault("no", 0, 0, "empty")) == "no"
+
+
+def test_rdkit_logging_is_left_as_it_was(capfd: pytest.CaptureFixture[str]) -> None:
+    explain("c1cccc1")
+    canonical("CC(")
+    read_query("[H]")
+    assert capfd.readouterr().err == ""
+    Chem.MolFromSmiles("CC(")
+    assert "Parse Error" in capfd.readouterr().err
+
+
+# --- queries -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "smiles", "note"),
+    [
+        ("OCC", "CCO", None),
+        ("  CCO\r\n", "CCO", "blanks"),
+        ("CC[N+](C)(C)C.[Cl\u2212]", "CC[N+](C)(C)C.[Cl-]", "minus sign by -"),
+        ("C\u2013C", "CC", "en dash by -"),
+        ("\uff23\uff23\uff2f", "CCO", "fullwidth"),
+        ("\u0421\u0421\u041e", "CCO", "cyrillic capital letter es by C"),
+        ("C\u200bCO\ufeff", "CCO", "invisible"),
+        ("CC\u00adO", "CCO", "invisible"),
+        ("\u201cCCO\u201d", "CCO", "quotation"),
+        ("'CCO'", "CCO", "quotation"),
+        ("CCO ethanol (96 %)", "CCO", "'ethanol (96 %)' dropped"),
+        ("CCO\tethanol", "CCO", "'ethanol' dropped"),
+        ("CCO \ud800", "CCO", "dropped"),
+        ("CCO |$a;;$|", "CCO", "CXSMILES"),
+        ("[CH3:1][OH:2]", "CO", "atom maps"),
+        ("[H:1][CH2:2][OH:3]", "CO", "atom maps"),
+        ("[Na+].[Cl-].CCO", "CCO.[Cl-].[Na+]", None),
+        ("[CH3:7][C@H:1]([OH:2])[NH2:3]", "C[C@H](O)N", "atom maps"),
+    ],
+)
+def test_a_query_says_what_was_changed(text: str, smiles: str, note: str | None) -> None:
+    answer = read_query(text)
+    assert isinstance(answer, Query)
+    assert answer.smiles == strict(smiles)
+    assert len(answer.notes) == (note is not None)
+    assert note is None or note in answer.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "forward", "retro"),
+    [
+        ("CC.O>N>CCO", "CC.O.N", "CCO"),
+        ("CC.O>>CCO", "CC.O", "CCO"),
+        (">O>CCO", "O", "CCO"),
+        ("CC >> CCO", "CC", "CCO"),
+        ("CC > O > CCO", "CC.O", "CCO"),
+        ("CC \u2192 CCO", "CC", "CCO"),
+        ("[CH3:1][Br:2]>>[CH3:1][OH:3]", "CBr", "CO"),
+        ("CC>>CCO |f:0.1|", "CC", "CCO"),
+        ("[NH3]->[Pt+2]>>CCO", "[NH3]->[Pt+2]", "CCO"),
+    ],
+)
+def test_each_task_takes_its_side_of_a_reaction(text: str, forward: str, retro: str) -> None:
+    for task, smiles in (("forward", forward), ("retro", retro)):
+        answer = read_query(text, "forward" if task == "forward" else "retro")
+        assert isinstance(answer, Query)
+        assert answer.smiles == strict(smiles)
+        assert any("reaction" in note for note in answer.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "task", "blamed", "kind"),
+    [
+        ("", None, "", "empty"),
+        (" \u200b\n", None, " \u200b\n", "empty"),
+        ("CC>>CO", None, ">>", "reaction"),
+        ("CC>O", "forward", ">", "reaction"),
+        (">>CO", "forward", ">>", "reaction"),
+        ("CC>>", "retro", ">>", "reaction"),
+        ("CC>>CX", "retro", "X", "atom"),
+        (" \u201c\u0421\u200bCX\u201d", None, "X", "atom"),
+        ("C\x00C", None, "\x00", "syntax"),
+        ("C\ud800C", None, "\ud800", "syntax"),
+        ("C\u4e2dC", None, "\u4e2d", "syntax"),
+        ("*CC", None, "*", "atom"),
+        ("CC[*:1]", None, "[*:1]", "atom"),
+        ("C[#0]", None, "[#0]", "atom"),
+        ("C=[H].*", None, "*", "atom"),
+        ("C~C", None, "~", "bond"),
+        ("[Xx]C name", None, "Xx", "atom"),
+        ("[H]C([H])(C)(C)C", None, "C", "valence"),
+    ],
+)
+def test_a_fault_points_into_the_text_as_typed(
+    text: str, task: None, blamed: str, kind: str
+) -> None:
+    answer = read_query(text, task)
+    assert isinstance(answer, Fault)
+    assert (text[answer.start : answer.end], answer.kind) == (blamed, kind)
+
+
+@pytest.mark.parametrize(
+    "text", ["C" * 2000, "C" * 10**7, "C(" * 1500, "C1" * 1000, " " * 50_000, "[" * 5000]
+)
+def test_a_text_that_is_too_long_is_refused_at_once(text: str) -> None:
+    begin = time.perf_counter()
+    answer = read_query(text)
+    assert time.perf_counter() - begin < 0.5
+    assert isinstance(answer, Fault) and answer.kind == "length"
+
+
+def test_the_limit_is_on_the_part_that_is_used() -> None:
+    assert isinstance(read_query("C" * 1000 + " " + "n" * 500), Query)
+    assert isinstance(read_query("C" * 900 + ">>" + "C" * 900, "retro"), Query)
+    assert isinstance(read_query("CCCC", max_chars=3), Fault)
+    # A higher limit cannot lift the one that keeps RDKit's recursion off the end of the stack.
+    assert isinstance(read_query("C" * 100_000, max_chars=10**9), Fault)
+
+
+# --- molecules -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("smiles", REAL)
+def test_canonical_is_idempotent_and_keeps_the_molecule(smiles: str) -> None:
+    once = strict(smiles)
+    assert canonical(once) == once
+    assert explain(smiles) is None and same_molecules(smiles, once)
+    flat = drop_stereo(smiles)
+    assert flat is not None and drop_stereo(flat) == flat and "@" not in flat and "/" not in flat
+
+
+def real_smiles() -> list[str]:
+    path = DATA / "retro_val.csv.gz"
+    if not path.exists():
+        pytest.skip(f"no {path}; set CHEMSPEC_DATA to the folder that holds the data sets")
+    sides = ("product", "reactants")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [row[side] for row in islice(csv.DictReader(file), 1000) for side in sides]
+
+
+def test_two_thousand_real_smiles_keep_their_laws() -> None:
+    for smiles in real_smiles():
+        once = strict(smiles)
+        assert canonical(once) == once
+        parts = [strict(part) for part in smiles.split(".")]
+        assert canonical_parts(smiles) == tuple(sorted(parts))
+        assert main_product(smiles) in parts
+
+
+@pytest.mark.parametrize(
+    "smiles", ["", " ", "CC(", "c1cccc1", "C C", "[Xx]", "C" * 10**6, "\ud800"]
+)
+def test_an_invalid_smiles_is_a_value(smiles: str) -> None:
+    assert not is_valid(smiles)
+    assert canonical(smiles) is canonical_parts(smiles) is drop_stereo(smiles) is None
+    assert (
+        main_product(smiles) is formula_balance(smiles, "C") is formula_balance("C", smiles) is None
+    )
+    assert not same_molecules(smiles, smiles)
+    assert atom_tokens([smiles, ""]) == (None, None)
+
+
+def test_components_compare_as_multisets() -> None:
+    assert same_molecules("OCC.[Na+]", "[Na+].CCO")
+    assert same_molecules("C1.CC1", "CCC")
+    assert not same_molecules("CCO.CCO", "CCO")
+    assert not same_molecules("C[C@H](N)O", "C[C@@H](N)O")
+    assert canonical_parts("OCC.C.C") == ("C", "C", "CCO")
+
+
+def test_drop_stereo_keeps_isotopes() -> None:
+    assert drop_stereo("[2H]/C=C/F") == drop_stereo("[2H]C=CF") != drop_stereo("C=CF")
+    assert drop_stereo("[H]/N=C(/C)Cl") == strict("N=C(C)Cl")
+
+
+def test_main_product_has_most_heavy_atoms() -> None:
+    assert main_product("[Na+].OCC.Cl") == "CCO"
+    assert main_product("CCN.CCO") == main_product("CCO.CCN") == "CCN"
+    assert main_product("BrBr.[H][H].C") == "BrBr"
+
+
+def test_formula_balance_counts_what_cannot_come_from_the_reactants() -> None:
+    assert formula_balance("CC(=O)Cl.OCC", "CC(=O)OCC") == {}
+    assert formula_balance("CC=O", "CCO") == {}
+    assert formula_balance("CC", "BrCC(Br)C") == {"Br": 2, "C": 1}
+
+
+# --- atoms of tokens -----------------------------------------------------------------------------
+
+
+def pieces(smiles: str) -> list[str]:
+    """Atom-wise tokens, cut independently of the code under test."""
+    tokens: list[str] = []
+    for char in smiles:
+        open_bracket = bool(tokens) and tokens[-1].startswith("[") and "]" not in tokens[-1]
+        halogen = bool(tokens) and tokens[-1] + char in ("Cl", "Br")
+        if open_bracket or halogen:
+            tokens[-1] += char
+        else:
+            tokens.append(char)
+    return tokens
+
+
+HYDROGENS = (
+    "[H]C([H])([H])O",
+    "[H][H]",
+    "[H]",
+    "[2H]C[H]",
+    "[H]/C=C/F",
+    "[H]/N=C/F",
+    "C[H:1]",
+    "C=[H]",
+    "[H+].[H]O[H]",
+    "[H]c1ccc([H])cc1.[Na+]",
+)
+
+
+@pytest.mark.parametrize("smiles", [*REAL, *HYDROGENS])
+def test_each_atom_of_rdkit_belongs_to_one_token_that_spells_it(smiles: str) -> None:
+    tokens = pieces(smiles)
+    mol = Chem.MolFromSmiles(smiles)
+    found = atom_tokens(tokens)
+    assert len(found) == len(tokens)
+    assert [index for index in found if index is not None] == list(range(mol.GetNumAtoms()))
+    for token, index in zip(tokens, found, strict=True):
+        if index is not None:
+            assert mol.GetAtomWithIdx(index).GetSymbol().lower() in token.lower()
+        else:
+            assert token.startswith("[H") or not any(char.isalpha() for char in token)
+
+
+def test_a_hydrogen_that_rdkit_folds_away_has_no_atom() -> None:
+    assert atom_tokens(["[H]", "O", "C", "[H]"]) == (None, 0, 1, None)
+    assert atom_tokens(["[2H]", "O", "[H]"]) == (0, 1, None)
+
+
+def test_a_token_of_several_atoms_gets_its_first() -> None:
+    assert atom_tokens(["CC", "(=", "O)", "", "O"]) == (0, None, 2, None, 3)
+    assert atom_tokens([]) == ()
