@@ -12,6 +12,8 @@ from random import Random
 
 from rdkit import Chem, rdBase
 
+from chemspec.chem import LONGEST
+
 Mol = Chem.Mol
 
 
@@ -35,7 +37,10 @@ def _written_order(mol: Mol) -> list[int]:
 
 
 def _parse(mapped: str, *, stereo: bool) -> list[Mol] | None:
-    mols = [Chem.MolFromSmiles(part) for part in mapped.split(".") if part]
+    parts = [part for part in mapped.split(".") if part]
+    if any(len(part) > LONGEST for part in parts):
+        return None
+    mols = [Chem.MolFromSmiles(part) for part in parts]
     if not mols or any(mol is None for mol in mols):
         return None
     if not stereo:
@@ -68,15 +73,25 @@ def _follow(target: Mol, place: dict[int, int], source_bonds: dict[int, set[int]
 
 
 def _place_new_atoms(
-    target: Mol, maps: list[int], rank: list[float], place: dict[int, int], source_bonds: dict[int, set[int]]
+    target: Mol,
+    maps: list[int],
+    rank: list[float],
+    place: dict[int, int],
+    source_bonds: dict[int, set[int]],
 ) -> None:
     """Give atoms that the source lacks the place of the neighbour they replace, else just after where they hang."""
     frontier = [atom for atom in range(len(rank)) if rank[atom] >= 0]
     while frontier:
         following = []
         for atom in frontier:
-            here = {maps[neighbour.GetIdx()] for neighbour in target.GetAtomWithIdx(atom).GetNeighbors()}
-            lost = [place[number] for number in source_bonds.get(maps[atom], ()) if number in place and number not in here]
+            here = {
+                maps[neighbour.GetIdx()] for neighbour in target.GetAtomWithIdx(atom).GetNeighbors()
+            }
+            lost = [
+                place[number]
+                for number in source_bonds.get(maps[atom], ())
+                if number in place and number not in here
+            ]
             later = [spot for spot in lost if spot > rank[atom]]
             for neighbour in target.GetAtomWithIdx(atom).GetNeighbors():
                 index = neighbour.GetIdx()
@@ -112,7 +127,9 @@ def _root(mol: Mol, rng: Random | None) -> int:
 
 def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dict[int, int]]:
     """Write each molecule (rooted at random), and say at which place each atom map number was written."""
-    texts, place, offset = [], {}, 0
+    texts: list[str] = []
+    place: dict[int, int] = {}
+    offset = 0
     for mol in mols:
         maps, bare = _maps(mol), _bare(mol)
         text, order = write_from(bare, _root(bare, rng))
@@ -124,7 +141,9 @@ def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dic
     return texts, place
 
 
-def align_retro(mapped: str, rng: Random | None = None, *, stereo: bool = True) -> tuple[str, str] | None:
+def align_retro(
+    mapped: str, rng: Random | None = None, *, stereo: bool = True
+) -> tuple[str, str] | None:
     """Product and reactants of an atom-mapped reaction, reactants written in the product's order.
 
     Args:
@@ -137,17 +156,22 @@ def align_retro(mapped: str, rng: Random | None = None, *, stereo: bool = True) 
         used twice on one side.
     """
     with rdBase.BlockLogs():
-        sides = mapped.split(">")
-        products, reactants = _parse(sides[-1], stereo=stereo), _parse(sides[0], stereo=stereo)
-        if products is None or reactants is None or len(products) != 1 or not _usable(products, reactants):
+        try:
+            sides = _sides(mapped, stereo=stereo)
+            return None if sides is None else _align_retro(*sides, rng)
+        except (
+            RuntimeError,
+            ValueError,
+        ):  # what RDKit raises for molecules that it read but cannot write
             return None
-        (source,), place = _write_side(products, rng)
-        bonds = _bonds(products)
-        reactants = [mol for mol in reactants if any(number in place for number in _maps(mol))]
-        if not reactants:
-            return None
-        reactants.sort(key=lambda mol: min(place[number] for number in _maps(mol) if number in place))
-        return source, ".".join(_follow(mol, place, bonds) for mol in reactants)
+
+
+def _align_retro(reactants: list[Mol], product: Mol, rng: Random | None) -> tuple[str, str]:
+    (source,), place = _write_side([product], rng)
+    bonds = _bonds([product])
+    givers = [mol for mol in reactants if any(number in place for number in _maps(mol))]
+    givers.sort(key=lambda mol: min(place[number] for number in _maps(mol) if number in place))
+    return source, ".".join(_follow(mol, place, bonds) for mol in givers)
 
 
 def align_forward(
@@ -168,27 +192,42 @@ def align_forward(
         (source, target), or None if the maps cannot be used.
     """
     with rdBase.BlockLogs():
-        sides = mapped.split(">")
-        products, reactants = _parse(sides[-1], stereo=stereo), _parse(sides[0], stereo=stereo)
-        reagents = _parse(".".join(others), stereo=stereo) if others else []
-        if products is None or reactants is None or reagents is None or len(products) != 1:
+        try:
+            sides = _sides(mapped, stereo=stereo)
+            reagents = _parse(".".join(others), stereo=stereo) if others else []
+            if sides is None or reagents is None:
+                return None
+            return _align_forward(*sides, reagents, rng)
+        except (RuntimeError, ValueError):
             return None
-        if not _usable(products, reactants):
-            return None
-        maps = _maps(products[0])
-        given = [sum(number in maps for number in _maps(mol) if number) for mol in reactants]
-        if not any(given):
-            return None
-        main = max(range(len(reactants)), key=lambda index: given[index])
-        # The main reactant's atoms take the first places, whatever the order in which the molecules are written.
-        ordered = [reactants[main], *reactants[:main], *reactants[main + 1 :], *reagents]
-        texts, place = _write_side(ordered, rng)
-        target = _follow(products[0], place, _bonds(reactants))
-        if rng is None:
-            texts.sort()
-        else:
-            rng.shuffle(texts)
-        return ".".join(texts), target
+
+
+def _align_forward(
+    reactants: list[Mol], product: Mol, reagents: list[Mol], rng: Random | None
+) -> tuple[str, str]:
+    maps = _maps(product)
+    given = [sum(number in maps for number in _maps(mol) if number) for mol in reactants]
+    main = max(range(len(reactants)), key=lambda index: given[index])
+    # The main reactant's atoms take the first places, whatever the order in which the molecules are written.
+    ordered = [reactants[main], *reactants[:main], *reactants[main + 1 :], *reagents]
+    texts, place = _write_side(ordered, rng)
+    target = _follow(product, place, _bonds(reactants))
+    if rng is None:
+        texts.sort()
+    else:
+        rng.shuffle(texts)
+    return ".".join(texts), target
+
+
+def _sides(mapped: str, *, stereo: bool) -> tuple[list[Mol], Mol] | None:
+    """Reactants and the one product, if their maps can be used."""
+    parts = mapped.split(">")
+    if len(parts) != 3:  # a molecule, or a dative bond, whose > is not told from an arrow here
+        return None
+    reactants, products = _parse(parts[0], stereo=stereo), _parse(parts[2], stereo=stereo)
+    if reactants is None or products is None or len(products) != 1:
+        return None
+    return (reactants, products[0]) if _usable(products, reactants) else None
 
 
 def _usable(products: Sequence[Mol], reactants: Sequence[Mol]) -> bool:

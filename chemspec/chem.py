@@ -6,38 +6,20 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
 from rdkit import Chem, rdBase
+
+from chemspec import syntax
+from chemspec.syntax import Fault, show
 
 # RDKit walks a molecule recursively: a chain of 20,000 atoms overflows an 8 MB stack and kills the
 # process (2,000 atoms are too many for 512 KB). Nothing longer than this is ever handed to it.
 LONGEST = 3000
 
 Task = Literal["forward", "retro"]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Why a text is no usable SMILES, and the span [start, end) of characters to blame.
-
-    Attributes:
-        kind: empty, length, syntax, atom, bond, ring, valence, aromaticity, reaction or other.
-    """
-
-    message: str
-    start: int
-    end: int
-    kind: str
-
-    def __str__(self) -> str:
-        first, last = self.start + 1, self.end
-        if last < first:
-            return self.message
-        place = f"characters {first}-{last}" if last > first else f"character {first}"
-        return f"{self.message} ({place})"
 
 
 @dataclass(frozen=True)
@@ -119,7 +101,7 @@ def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
         # Before sanitizing, as RDKit does it: C=[H] is valid only without its [H].
         folded = Chem.RemoveHs(mol, sanitize=False)
     index = {atom.GetIntProp("written"): atom.GetIdx() for atom in folded.GetAtoms()}
-    starts = {start: index.get(k) for k, (start, _) in enumerate(_scan(smiles).atoms)}
+    starts = {start: index.get(k) for k, (start, _) in enumerate(syntax.read(smiles).atoms)}
     ends = list(accumulate(len(token) for token in tokens))
     spans = (range(end - len(token), end) for token, end in zip(tokens, ends, strict=True))
     return tuple(next((starts[at] for at in span if at in starts), None) for span in spans)
@@ -166,7 +148,7 @@ def explain(smiles: str) -> Fault | None:
     if is_valid(smiles):
         return None
     unsure = Fault("RDKit cannot make a molecule of this", 0, len(smiles), "other")
-    scan = _scan(smiles)
+    scan = syntax.read(smiles)
     return scan.fault or _chemistry(smiles, scan.atoms) or unsure
 
 
@@ -251,217 +233,6 @@ def _kekulization(
     return Fault(message, start, labels.end() if labels else end, "aromaticity")
 
 
-# --- SMILES syntax -------------------------------------------------------------------------------
-# RDKit does not say where a ring stays open, and tells the other places only through its log, which
-# belongs to the whole process. So the text is read here once more, by the rules RDKit follows.
-
-_TOKEN = re.compile(
-    r"(?P<atom>\[[^\[\]]*\]|Cl|Br|[BCNOPSFI]|[bcnops]|\*)|(?P<bond>->|<-|\\\\|[-=#$:~/\\])"
-    r"|(?P<ring>%\(\d{1,5}\)|%[1-9]\d|\d)|(?P<open>\()|(?P<close>\))|(?P<dot>\.)"
-)
-_ELEMENTS = tuple(Chem.GetPeriodicTable().GetElementSymbol(n) for n in range(1, 119))
-_TEMPORARY = ("Uun", "Uuu", "Uub", "Uut", "Uuq", "Uup", "Uuh", "Uus", "Uuo")  # RDKit knows them yet
-_AROMATIC = ("b", "c", "n", "o", "p", "s", "as", "se", "si", "te")
-_SYMBOL = "|".join(sorted(_ELEMENTS + _TEMPORARY + _AROMATIC, key=len, reverse=True))
-_NUMBER = r"(?:0|[1-9]\d*)"
-_GEOMETRY = {"TH": 2, "AL": 2, "SP": 3, "TB": 20, "OH": 30}
-# The fields of a bracket atom in their order; each but the symbol may be missing.
-_FIELDS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"{_NUMBER}?",
-        rf"{_SYMBOL}|\*|#{_NUMBER}",
-        r"(?:@(?:TH|AL|SP|TB|OH)(?:[1-9]\d?)?|@@?)?",
-        rf"(?:H{_NUMBER}?)?",
-        rf"(?:[+-]{_NUMBER}|\+\+|--|[+-])?",
-        rf"(?::{_NUMBER})?",
-    )
-)
-_BARE = "B C N O P S F Cl Br I b c n o p s"
-# Which token may follow which; "twig" is a bond that opens a branch.
-_HELD = frozenset({"atom", "ring", "close"})
-_AFTER = {
-    "atom": _HELD | {"start", "open", "dot", "bond", "twig"},
-    "bond": _HELD | {"open"},
-    "ring": _HELD | {"bond"},
-    "open": _HELD,
-    "close": _HELD,
-    "dot": _HELD,
-    "end": _HELD,
-}
-_NAMES = {"bond": "bond", "ring": "ring label", "open": "branch", "dot": "dot"}
-
-
-@dataclass
-class _Scan:
-    """One reading of a SMILES, left to right, up to its first fault."""
-
-    smiles: str
-    atoms: list[tuple[int, int]] = field(default_factory=list)  # span of each atom, as RDKit counts
-    fault: Fault | None = None
-    before: str = "start"  # kind of the token read last, and its span
-    last: tuple[int, int] = (0, 0)
-    here: int | None = None  # the atom that the next one is bonded to
-    branches: list[tuple[int | None, int]] = field(default_factory=list)  # atom, place of "("
-    rings: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # atom, span of label
-    bonds: set[frozenset[int]] = field(default_factory=set)
-
-    def blame(self, message: str, start: int, end: int, kind: str = "syntax") -> None:
-        self.fault = self.fault or Fault(message, start, end, kind)
-
-
-def _scan(smiles: str) -> _Scan:
-    scan, place = _Scan(smiles), 0
-    while scan.fault is None and place < len(smiles):
-        match = _TOKEN.match(smiles, place)
-        if match is None or match.lastgroup is None:
-            scan.fault = _stray(smiles, place)
-            break
-        _step(scan, match.lastgroup, *match.span())
-        place = match.end()
-    if scan.fault is None:
-        _finish(scan)
-    return scan
-
-
-def _step(scan: _Scan, kind: str, start: int, end: int) -> None:
-    if kind == "close" and not scan.branches:
-        return scan.blame("this ) closes no (", start, end)
-    if scan.before not in _AFTER[kind]:
-        return _misplaced(scan, kind, start, end)
-    if kind == "atom":
-        _atom(scan, start, end)
-    elif kind == "ring":
-        _ring(scan, start, end)
-    elif kind == "open":
-        scan.branches.append((scan.here, start))
-    elif kind == "close":
-        scan.here, _ = scan.branches.pop()
-    elif kind == "dot":
-        scan.here = None
-    scan.before = "twig" if kind == "bond" and scan.before == "open" else kind
-    scan.last = start, end
-
-
-def _misplaced(scan: _Scan, kind: str, start: int, end: int) -> None:
-    first, last = scan.last
-    if scan.before in ("bond", "twig"):
-        bond = scan.smiles[first:last]
-        if kind == "bond":
-            return scan.blame("two bonds in a row", first, end)
-        return scan.blame(f"the bond {bond} leads to no atom", first, last)
-    if scan.before == "open" and kind == "close":
-        return scan.blame("this branch is empty", first, end)
-    if kind in ("end", "close"):
-        return scan.blame("nothing follows this dot", first, last)
-    scan.blame(f"this {_NAMES[kind]} needs an atom before it", start, end)
-
-
-def _atom(scan: _Scan, start: int, end: int) -> None:
-    if scan.smiles[start] == "[":
-        scan.fault = _bracket(scan.smiles[start:end], start)
-    atom = len(scan.atoms)
-    scan.atoms.append((start, end))
-    if scan.here is not None:
-        scan.bonds.add(frozenset({scan.here, atom}))
-    scan.here = atom
-
-
-def _ring(scan: _Scan, start: int, end: int) -> None:
-    assert scan.here is not None  # _AFTER lets a label stand only behind an atom
-    written = scan.smiles[start:end]
-    label = int(written.strip("%()"))
-    if label not in scan.rings:
-        scan.rings[label] = scan.here, start, end
-        return
-    atom, opened, _ = scan.rings.pop(label)
-    if atom == scan.here:
-        scan.blame(f"ring {label} opens and closes on the same atom", opened, end, "ring")
-    elif frozenset({atom, scan.here}) in scan.bonds:
-        message = f"ring {label} closes between two atoms that are bonded already"
-        scan.blame(message, start, end, "ring")
-    scan.bonds.add(frozenset({atom, scan.here}))
-
-
-def _finish(scan: _Scan) -> None:
-    if scan.branches and scan.before not in ("bond", "twig", "dot"):
-        place = scan.branches[-1][1]
-        return scan.blame("this ( is never closed", place, place + 1)
-    if scan.before not in _AFTER["end"]:
-        return _misplaced(scan, "end", len(scan.smiles), len(scan.smiles))
-    for label, (_, start, end) in scan.rings.items():
-        scan.blame(f"ring {label} is opened here but never closed", start, end, "ring")
-
-
-def _bracket(atom: str, offset: int) -> Fault | None:
-    """The fault of one bracket atom, read field by field."""
-    place, symbol = 1, ""
-    for number, pattern in enumerate(_FIELDS):
-        match = pattern.match(atom, place)
-        if match is None:
-            return _unknown(atom, place, offset)
-        text, span = match.group(), (offset + place, offset + match.end())
-        place = match.end()
-        if len(re.sub(r"\D", "", text)) > 9:
-            return Fault("this number is too large", *span, "syntax")
-        symbol = text if number == 1 else symbol
-        if number == 2 and text and symbol == "H":
-            return Fault("a hydrogen atom cannot be a stereocentre", *span, "syntax")
-        if text.startswith("#") and int(text[1:]) > len(_ELEMENTS):
-            return Fault(f"there is no element {text[1:]}", *span, "atom")
-        if number == 2 and text[3:] and int(text[3:]) > _GEOMETRY[text[1:3]]:
-            return Fault(f"there is no arrangement {text}", *span, "syntax")
-    if place == len(atom) - 1:
-        return None
-    message = f"{_show(atom[place])} cannot stand here in {atom}"
-    return Fault(message, offset + place, offset + place + 1, "syntax")
-
-
-def _unknown(atom: str, place: int, offset: int) -> Fault:
-    word = re.compile(r"[A-Za-z]*").match(atom, place)
-    end = max(place + 1, word.end() if word else 0)
-    if end - place > 1 or atom[place].isalpha():
-        hint = {"D": "; deuterium is [2H]", "T": "; tritium is [3H]"}.get(atom[place:end], "")
-        message = f"{atom[place:end]} is no element{hint}"
-        return Fault(message, offset + place, offset + end, "atom")
-    if atom[place] == "]":
-        return Fault(f"the brackets {atom} hold no element", offset, offset + len(atom), "atom")
-    return Fault(f"{_show(atom[place])} is no element", offset + place, offset + end, "syntax")
-
-
-def _stray(smiles: str, place: int) -> Fault:
-    """What to say about a character that begins no token."""
-    char = smiles[place]
-    if char == "[":
-        return Fault("this [ is never closed", place, place + 1, "syntax")
-    if char == "]":
-        return Fault("this ] closes no [", place, place + 1, "syntax")
-    if char == "%":
-        return Fault("% needs two digits, as in %10", place, place + 1, "ring")
-    if char == ">":
-        return Fault("a reaction arrow cannot stand in a molecule", place, place + 1, "reaction")
-    if not (char.isascii() and char.isalpha()):
-        return Fault(f"{_show(char)} is not part of SMILES", place, place + 1, "syntax")
-    for start in (place - 1, place):
-        pair = smiles[max(0, start) : start + 2]
-        if pair.capitalize() in ("Cl", "Br"):
-            message = f"{pair} should be written {pair.capitalize()}"
-            return Fault(message, start, start + 2, "atom")
-        if pair in _ELEMENTS and len(pair) == 2:
-            return Fault(f"{pair} needs brackets: [{pair}]", start, start + 2, "atom")
-    symbol = {"D": "2H", "T": "3H"}.get(char, char)
-    if symbol in (*_ELEMENTS, "2H", "3H"):
-        hint = "; hydrogens are mostly left out" if char == "H" else ""
-        return Fault(f"{char} needs brackets: [{symbol}]{hint}", place, place + 1, "atom")
-    message = f"{char} is no atom; without brackets there are only {_BARE}"
-    return Fault(message, place, place + 1, "atom")
-
-
-def _show(char: str) -> str:
-    name = unicodedata.name(char, "a control character").lower()
-    return repr(char) if char.isascii() and char.isprintable() else f"U+{ord(char):04X} ({name})"
-
-
 # --- what a user typed ---------------------------------------------------------------------------
 
 # Escaped, since nobody can tell these letters from Latin ones; in the order of the letters below.
@@ -474,7 +245,11 @@ _ALIKE = {
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u02d7", "-"),
     **dict.fromkeys("\u00b7\u2022\u2219\u22c5", "."),
     **dict.fromkeys("\u2192\u21d2\u27f6\u27f9\u279c\u2794", ">>"),
-    **{"\u2261": "#", "\u2215": "/", "\u2044": "/", "\u2216": "\\", "\u2236": ":"},
+    "\u2261": "#",
+    "\u2215": "/",
+    "\u2044": "/",
+    "\u2216": "\\",
+    "\u2236": ":",
     **dict(zip(_CYRILLIC, "ABCEHIKOPSTaeocpsil", strict=True)),
     **dict(zip(_GREEK, "ABEZHIKNOPTo", strict=True)),
 }
@@ -553,9 +328,7 @@ def _swaps(text: str, kept: _Typed) -> str:
     """A note on the look-alikes among the characters kept; empty where there are none."""
     places = dict.fromkeys(kept.places)
     swapped = {text[k]: _plain(text[k]) for k in places if _plain(text[k]) != text[k]}
-    pairs = [
-        f"{unicodedata.name(old, _show(old)).lower()} by {new}" for old, new in swapped.items()
-    ]
+    pairs = [f"{unicodedata.name(old, show(old)).lower()} by {new}" for old, new in swapped.items()]
     more = ", ..." if len(pairs) > 4 else ""
     return f"look-alike characters replaced: {', '.join(pairs[:4])}{more}" if pairs else ""
 
@@ -609,7 +382,7 @@ def _one_side(typed: _Typed, task: Task | None, notes: list[str]) -> _Typed | Fa
 def _vague(smiles: str) -> Fault | None:
     """The fault of a valid SMILES that means a pattern, not a molecule."""
     mol = _parse(smiles, sanitize=False)
-    atoms = zip(() if mol is None else mol.GetAtoms(), _scan(smiles).atoms, strict=False)
+    atoms = zip(() if mol is None else mol.GetAtoms(), syntax.read(smiles).atoms, strict=False)
     for start, end in (span for atom, span in atoms if atom.GetAtomicNum() == 0):
         message = f"{smiles[start:end]} stands for any atom; write the one that is meant"
         return Fault(message, start, end, "atom")

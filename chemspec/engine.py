@@ -29,7 +29,12 @@ from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, Written
 
 MAX_CHARS = 1000
 MAX_TOKENS = 400  # of a query; models are trained on at most 200, and time grows with the square
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
+DTYPES = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp64": torch.float64,
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,9 @@ def model_folder(name: str | Path) -> Path:
     if shipped.is_dir():
         return shipped
     known = ", ".join(folder.name for folder in installed()) or "none"
-    raise checkpoint.CheckpointError(f"no model {str(name)!r}: neither a folder nor one of the installed ones ({known})")
+    raise checkpoint.CheckpointError(
+        f"no model {str(name)!r}: neither a folder nor one of the installed ones ({known})"
+    )
 
 
 def models_home() -> Path:
@@ -70,13 +77,25 @@ def models_home() -> Path:
 def installed() -> list[Path]:
     """The folders of the models at `models_home()`."""
     home = models_home()
-    return sorted(folder for folder in home.iterdir() if (folder / "config.json").is_file()) if home.is_dir() else []
+    return (
+        sorted(folder for folder in home.iterdir() if (folder / "config.json").is_file())
+        if home.is_dir()
+        else []
+    )
 
 
 class Engine:
     """A model on a device, ready to answer."""
 
-    def __init__(self, loaded: checkpoint.Checkpoint, backend: Backend, *, device: str, dtype: str, runtime: str) -> None:
+    def __init__(
+        self,
+        loaded: checkpoint.Checkpoint,
+        backend: Backend,
+        *,
+        device: str,
+        dtype: str,
+        runtime: str,
+    ) -> None:
         self.name = loaded.name
         self.task: Task = loaded.task
         self.tokenizer = loaded.tokenizer
@@ -88,7 +107,13 @@ class Engine:
 
     @classmethod
     def load(
-        cls, name: str | Path, *, device: str = "auto", dtype: str = "auto", threads: int = 0, runtime: str = "auto"
+        cls,
+        name: str | Path,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        threads: int = 0,
+        runtime: str = "auto",
     ) -> Engine:
         """Load a model folder.
 
@@ -113,10 +138,14 @@ class Engine:
             runtime = "onnx" if suits else "torch"
         if runtime == "onnx":
             if not suits:
-                raise ValueError(f"the onnx runtime computes in fp32 on a CPU, not in {dtype} on {device}")
+                raise ValueError(
+                    f"the onnx runtime computes in fp32 on a CPU, not in {dtype} on {device}"
+                )
             from chemspec.model.onnx_runner import OnnxBackend  # spares GPU boxes the import
 
-            backend: Backend = OnnxBackend(loaded.model, digest=loaded.digest, threads=threads or os.cpu_count() or 1)
+            backend: Backend = OnnxBackend(
+                loaded.model, digest=loaded.digest, threads=threads or os.cpu_count() or 1
+            )
         elif runtime == "torch":
             if threads:
                 torch.set_num_threads(threads)
@@ -130,7 +159,7 @@ class Engine:
         queries: Sequence[str],
         settings: DecodeSettings = DecodeSettings(),
         *,
-        progress: Callable[[int], None] = lambda done: None,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> list[DecodeResult]:
         """Answer queries, in their order; a bad one gets a status and a message and does not harm the others.
 
@@ -138,17 +167,26 @@ class Engine:
             progress: called with the number of queries done so far.
         """
         prepared = [self.prepare(query) for query in queries]
-        results: dict[int, DecodeResult] = {i: item.refusal for i, item in enumerate(prepared) if item.refusal}
+        results: dict[int, DecodeResult] = {
+            i: item.refusal for i, item in enumerate(prepared) if item.refusal
+        }
         progress(len(results))
         # Like lengths together: a batch takes as many passes as its longest answer.
-        order = sorted((i for i, item in enumerate(prepared) if not item.refusal), key=lambda i: len(prepared[i].ids))
+        order = sorted(
+            (i for i, item in enumerate(prepared) if not item.refusal),
+            key=lambda i: len(prepared[i].ids),
+        )
         for start in range(0, len(order), settings.batch_size):
             chosen = order[start : start + settings.batch_size]
-            results.update(zip(chosen, self._decode([prepared[i] for i in chosen], settings), strict=True))
+            results.update(
+                zip(chosen, self._decode([prepared[i] for i in chosen], settings), strict=True)
+            )
             progress(len(results))
         return [results[i] for i in range(len(queries))]
 
-    def stream(self, query: str, settings: DecodeSettings = DecodeSettings()) -> Iterator[Pass | DecodeResult]:
+    def stream(
+        self, query: str, settings: DecodeSettings = DecodeSettings()
+    ) -> Iterator[Pass | DecodeResult]:
         """Answer one query; yields every pass when it is done, and the result at the end."""
         ready = self.prepare(query)
         if ready.refusal:
@@ -180,7 +218,12 @@ class Engine:
         try:
             ids = self.tokenizer.encode(query.smiles)
         except TokenError as error:
-            return Ready(text, refusal=DecodeResult(text, "invalid", f"{error} in {query.smiles}", notes=query.notes))
+            return Ready(
+                text,
+                refusal=DecodeResult(
+                    text, "invalid", f"{error} in {query.smiles}", notes=query.notes
+                ),
+            )
         if len(ids) > MAX_TOKENS:
             message = f"{len(ids)} tokens; queries may have at most {MAX_TOKENS}"
             return Ready(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
@@ -198,7 +241,9 @@ class Engine:
         half = len(ready) // 2
         return self._decode(ready[:half], settings) + self._decode(ready[half:], settings)
 
-    def _decode_at_once(self, ready: Sequence[Ready], settings: DecodeSettings) -> list[DecodeResult]:
+    def _decode_at_once(
+        self, ready: Sequence[Ready], settings: DecodeSettings
+    ) -> list[DecodeResult]:
         began = time.perf_counter()
         passes: list[list[Pass]] = [[] for _ in ready]
         seconds = [0.0] * len(ready)
@@ -228,7 +273,7 @@ class Engine:
             session,
             self._drafter(settings),
             max_len=settings.max_len,
-            budget=settings.node_budget,
+            budget=settings.node_budget if settings.drafter != "none" else 0,
             clock=time.perf_counter,
         )
 
@@ -246,18 +291,35 @@ class Engine:
         if settings.decoder == "greedy":
             return greedy(max_len=settings.max_len)
         if settings.decoder == "beam":
-            return beam_search(width=settings.n, max_len=settings.max_len, length_penalty=settings.length_penalty)
+            return beam_search(
+                width=settings.n, max_len=settings.max_len, length_penalty=settings.length_penalty
+            )
         return sample(
             count=settings.n,
             max_len=settings.max_len,
-            rng=Random(f"{settings.seed}/{ready.ids}"),  # per query: what else is in the batch changes nothing
+            rng=Random(
+                f"{settings.seed}/{ready.ids}"
+            ),  # per query: what else is in the batch changes nothing
             temperature=settings.temperature,
             top_p=settings.top_p,
         )
 
-    def _trace(self, ready: Ready, settings: DecodeSettings, passes: Sequence[Pass], seconds: float) -> Trace:
-        where = {"model": self.name, "task": self.task, "device": self.device, "dtype": self.dtype, "runtime": self.runtime}
-        return Trace(ready.tokens, {**where, **asdict(settings), "exact": settings.exact}, tuple(passes), seconds)
+    def _trace(
+        self, ready: Ready, settings: DecodeSettings, passes: Sequence[Pass], seconds: float
+    ) -> Trace:
+        where = {
+            "model": self.name,
+            "task": self.task,
+            "device": self.device,
+            "dtype": self.dtype,
+            "runtime": self.runtime,
+        }
+        return Trace(
+            ready.tokens,
+            {**where, **asdict(settings), "exact": settings.exact},
+            tuple(passes),
+            seconds,
+        )
 
     def _result(self, ready: Ready, answers: Sequence[Written], trace: Trace) -> DecodeResult:
         hypotheses = tuple(self._hypothesis(answer) for answer in answers)

@@ -34,7 +34,14 @@ class ModelConfig:
     max_positions: int = 1024
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "d_model", "heads", "feedforward", "encoder_layers", "decoder_layers"):
+        for name in (
+            "vocab_size",
+            "d_model",
+            "heads",
+            "feedforward",
+            "encoder_layers",
+            "decoder_layers",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.d_model % self.heads:
@@ -52,7 +59,9 @@ class ModelConfig:
         known = {field.name for field in fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown:
-            raise ValueError(f"the model config has keys this version does not know: {', '.join(unknown)}")
+            raise ValueError(
+                f"the model config has keys this version does not know: {', '.join(unknown)}"
+            )
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
@@ -64,7 +73,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     "mt-4x4": {"feedforward": 2048, "encoder_layers": 4, "decoder_layers": 4},
     "mt-6x6": {"feedforward": 2048, "encoder_layers": 6, "decoder_layers": 6},
     "small": {"feedforward": 1024, "encoder_layers": 3, "decoder_layers": 3},
-    "tiny": {"d_model": 64, "heads": 4, "feedforward": 128, "encoder_layers": 1, "decoder_layers": 1},
+    "tiny": {
+        "d_model": 64,
+        "heads": 4,
+        "feedforward": 128,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+    },
 }
 
 
@@ -152,11 +167,20 @@ class DecodeSettings:
     def __post_init__(self) -> None:
         if self.decoder not in DECODERS:
             raise ValueError(f"no decoder {self.decoder!r}; there are {', '.join(DECODERS)}")
-        for name, low, high in (("n", 1, 1000), ("max_len", 1, 1000), ("batch_size", 1, 4096), ("node_budget", 0, 4096)):
+        for name, low, high in (
+            ("n", 1, 1000),
+            ("max_len", 1, 1000),
+            ("batch_size", 1, 4096),
+            ("node_budget", 0, 4096),
+        ):
             if not low <= getattr(self, name) <= high:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be between {low} and {high}")
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}; it must be between {low} and {high}"
+                )
         if not self.temperature > 0:
-            raise ValueError(f"temperature is {self.temperature}; it must be above 0 (for the best answer use greedy)")
+            raise ValueError(
+                f"temperature is {self.temperature}; it must be above 0 (for the best answer use greedy)"
+            )
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
         if self.length_penalty < 0:

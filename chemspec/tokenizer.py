@@ -44,7 +44,9 @@ def split(smiles: str) -> list[str]:
         match = _ATOM_WISE.match(smiles, position)
         if match is None:
             raise TokenError(
-                f"character {smiles[position]!r} at position {position + 1} is not SMILES", position, position + 1
+                f"character {smiles[position]!r} at position {position + 1} is not SMILES",
+                position,
+                position + 1,
             )
         tokens.append(match.group())
         position = match.end()
@@ -59,24 +61,40 @@ class Tokenizer:
 
     def __post_init__(self) -> None:
         if self.tokens[: len(SPECIALS)] != SPECIALS:
-            raise ValueError(f"a vocabulary starts with {SPECIALS}, this one with {self.tokens[: len(SPECIALS)]}")
+            raise ValueError(
+                f"a vocabulary starts with {SPECIALS}, this one with {self.tokens[: len(SPECIALS)]}"
+            )
         if len(set(self.tokens)) != len(self.tokens):
             twice = [token for token, count in Counter(self.tokens).items() if count > 1]
             raise ValueError(f"the vocabulary lists {twice[0]!r} twice")
+        if "" in self.tokens:
+            raise ValueError(f"token {self.tokens.index('')} of the vocabulary is empty")
 
     @classmethod
     def build(cls, smiles: Iterable[str], *, min_count: int = 1) -> Tokenizer:
         """A vocabulary of all tokens seen at least `min_count` times, in alphabetical order."""
         counts = Counter(token for text in smiles for token in split(text))
-        return cls(SPECIALS + tuple(sorted(token for token, count in counts.items() if count >= min_count)))
+        return cls(
+            SPECIALS + tuple(sorted(token for token, count in counts.items() if count >= min_count))
+        )
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Read a `vocab.json`: the list of tokens by id."""
-        tokens = json.loads(path.read_text(encoding="utf-8"))
+        """Read a `vocab.json`: the list of tokens by id.
+
+        Raises:
+            ValueError: naming the file and its fault.
+        """
+        try:
+            tokens = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is no JSON text: {error}") from error
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise ValueError(f"{path} is not a list of tokens")
-        return cls(tuple(tokens))
+        try:
+            return cls(tuple(tokens))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(list(self.tokens), ensure_ascii=False), encoding="utf-8")

@@ -21,7 +21,11 @@ class Scores(NamedTuple):
     @property
     def margin(self) -> float:
         """The log-prob gap between the best two tokens: how far arithmetic noise is from changing the choice."""
-        return float(self.log_probs[0] - self.log_probs[1]) if len(self.log_probs) > 1 else float("inf")
+        return (
+            float(self.log_probs[0] - self.log_probs[1])
+            if len(self.log_probs) > 1
+            else float("inf")
+        )
 
 
 class Written(NamedTuple):
@@ -38,11 +42,17 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class Draft:
-    """A guess at the tokens after a prefix; `span` is the place in the query from which they were copied, if any."""
+    """A guess at the tokens after a prefix.
+
+    Attributes:
+        span: the place in the query from which they were copied, if any.
+        match: how many of the tokens written last match the query just before that place.
+    """
 
     tokens: tuple[int, ...]
     drafter: str
     span: tuple[int, int] | None = None
+    match: int = 0
 
 
 @dataclass(frozen=True)
@@ -162,8 +172,12 @@ def _trace(values: dict[str, Any]) -> Trace:
     passes = []
     for item in values.pop("passes"):
         margin = item.pop("margin")
-        spans = tuple(_make(Accepted, span, span=_pair(span.pop("span", None))) for span in item.pop("spans"))
-        passes.append(_make(Pass, item, margin=float("inf") if margin is None else margin, spans=spans))
+        spans = tuple(
+            _make(Accepted, span, span=_pair(span.pop("span", None))) for span in item.pop("spans")
+        )
+        passes.append(
+            _make(Pass, item, margin=float("inf") if margin is None else margin, spans=spans)
+        )
     return _make(Trace, values, query=tuple(values.pop("query")), passes=tuple(passes))
 
 

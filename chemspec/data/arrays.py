@@ -5,6 +5,8 @@ Shapes: R reactions, B reactions of one batch, S source tokens, T target tokens.
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -32,7 +34,11 @@ class Ragged:
     @classmethod
     def pack(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
         lengths = [len(sequence) for sequence in sequences]
-        flat = np.fromiter((token for sequence in sequences for token in sequence), dtype=np.uint16, count=sum(lengths))
+        flat = np.fromiter(
+            (token for sequence in sequences for token in sequence),
+            dtype=np.uint16,
+            count=sum(lengths),
+        )
         return cls(flat, np.concatenate(([0], np.cumsum(lengths))).astype(np.int64))
 
     def __len__(self) -> int:
@@ -59,21 +65,38 @@ class Pairs:
     def save(self, path: Path) -> None:
         """Write one compressed `.npz`, by way of a temporary file so that a half-written one is never read."""
         partial = path.with_suffix(".partial.npz")
-        np.savez_compressed(
-            partial,
-            sources=self.sources.flat,
-            source_offsets=self.sources.offsets,
-            targets=self.targets.flat,
-            target_offsets=self.targets.offsets,
-        )
-        partial.replace(path)
+        try:
+            np.savez_compressed(
+                partial,
+                sources=self.sources.flat,
+                source_offsets=self.sources.offsets,
+                targets=self.targets.flat,
+                target_offsets=self.targets.offsets,
+            )
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Path) -> Pairs:
-        with np.load(path, allow_pickle=False) as file:
-            return cls(
-                Ragged(file["sources"], file["source_offsets"]), Ragged(file["targets"], file["target_offsets"])
+        """Read what `save` wrote.
+
+        Raises:
+            ValueError: naming the file, if it is something else or damaged.
+        """
+        try:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+                pairs = cls(
+                    Ragged(file["sources"], file["source_offsets"]),
+                    Ragged(file["targets"], file["target_offsets"]),
+                )
+        except (KeyError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"{path} holds no prepared reactions: {error}") from error
+        if len(pairs.sources) != len(pairs.targets):
+            raise ValueError(
+                f"{path} is damaged: {len(pairs.sources)} sources, {len(pairs.targets)} targets"
             )
+        return pairs
 
     def batch(self, indices: Sequence[int], *, source_specials: bool = False) -> Batch:
         """Right-padded sources (B, S) and `<bos> target <eos>` (B, T + 2) as int64 tensors."""
@@ -94,6 +117,8 @@ def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
 class TokenBatches(Sampler[list[int]]):
     """An endless stream of batches of reactions of like lengths, at most `tokens` padded tokens each.
 
+    A reaction that is longer than that is a batch of its own.
+
     Every epoch, reactions are shuffled, cut into pools, sorted by length within a pool and cut into batches, and the
     batches are shuffled. The n-th batch depends on the seed and n alone, so that a run that stopped after n steps goes
     on exactly where it was with `skip=n`.
@@ -101,8 +126,18 @@ class TokenBatches(Sampler[list[int]]):
 
     POOL = 100  # batches sorted together: enough for little padding, few enough that batches stay random
 
-    def __init__(self, pairs: Pairs, *, tokens: int, seed: int, skip: int = 0) -> None:
-        self.source_lengths = pairs.sources.lengths
+    def __init__(
+        self,
+        pairs: Pairs,
+        *,
+        tokens: int,
+        seed: int,
+        skip: int = 0,
+        source_specials: bool = False,
+    ) -> None:
+        if not len(pairs):
+            raise ValueError("there are no reactions to make batches of")
+        self.source_lengths = pairs.sources.lengths + (2 if source_specials else 0)
         self.target_lengths = pairs.targets.lengths + 2
         self.tokens = tokens
         self.seed = seed
@@ -121,7 +156,11 @@ class TokenBatches(Sampler[list[int]]):
         order = rng.permutation(len(self.source_lengths))
         mean = float((self.source_lengths + self.target_lengths).mean())
         pool = max(1, int(self.POOL * self.tokens / mean))
-        batches = [batch for start in range(0, len(order), pool) for batch in self._cut(order[start : start + pool])]
+        batches = [
+            batch
+            for start in range(0, len(order), pool)
+            for batch in self._cut(order[start : start + pool])
+        ]
         return [batches[index] for index in rng.permutation(len(batches))]
 
     def _cut(self, pool: NDArray[np.int64]) -> list[list[int]]:
@@ -130,10 +169,16 @@ class TokenBatches(Sampler[list[int]]):
         current: list[int] = []
         source = target = 0
         for index in pool[keys].tolist():
-            wider = max(source, int(self.source_lengths[index])), max(target, int(self.target_lengths[index]))
+            wider = (
+                max(source, int(self.source_lengths[index])),
+                max(target, int(self.target_lengths[index])),
+            )
             if current and sum(wider) * (len(current) + 1) > self.tokens:
                 batches.append(current)
-                current, wider = [], (int(self.source_lengths[index]), int(self.target_lengths[index]))
+                current, wider = (
+                    [],
+                    (int(self.source_lengths[index]), int(self.target_lengths[index])),
+                )
             current.append(index)
             source, target = wider
         return [*batches, current] if current else batches

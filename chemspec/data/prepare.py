@@ -2,54 +2,26 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
-import io
 import json
+import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
-from itertools import islice
+from dataclasses import asdict
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from chemspec.data.arrays import Pairs, Ragged
-from chemspec.data.reactions import Pair, Row, variants
-from chemspec.settings import Task
-from chemspec.tokenizer import UNK, TokenError, Tokenizer, split
+from chemspec.data.reactions import Pair
+from chemspec.data.settings import DataSettings
+from chemspec.data.shards import check_columns, read_rows, write_shard
+from chemspec.tokenizer import UNK, Tokenizer
+
+__all__ = ["DataSettings", "prepare", "read_rows"]
 
 SHARD = 5_000  # rows of a shard: some twenty seconds of work, so little is lost by an interruption
 
-
-@dataclass(frozen=True, kw_only=True)
-class DataSettings:
-    """What makes a data set; written beside it, so that a different request does not reuse old shards.
-
-    Attributes:
-        variants: ways in which each reaction is written (the first has the canonical source).
-        flat_share: share of the variants without stereochemistry.
-        leave_out: columns; a row with "1" in one of them is not used (test products, say).
-        max_tokens: longer sources or targets are left out.
-        min_count: rarer tokens are no part of the vocabulary, and rows with them are left out.
-        limit: use only so many rows of the file; 0 means all.
-    """
-
-    task: Task
-    variants: int = 4
-    flat_share: float = 0.0
-    leave_out: tuple[str, ...] = ()
-    max_tokens: int = 200
-    min_count: int = 5
-    seed: int = 0
-    limit: int = 0
-
-    def __post_init__(self) -> None:
-        if self.variants < 1:
-            raise ValueError(f"variants is {self.variants}; at least 1 is needed")
-        if not 0 <= self.flat_share <= 1:
-            raise ValueError(f"flat_share is {self.flat_share}; it is a share between 0 and 1")
+Job = tuple[Path, int, int, Path]  # file, first row, rows, shard
 
 
 def prepare(
@@ -60,122 +32,54 @@ def prepare(
     vocab: Path | None = None,
     name: str = "train",
     workers: int = 2,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
-    """Write `<name>.npz`, `vocab.json` (unless one is given) and `<name>.json` (settings, hashes, counts) into `out`.
+    """Write `<name>.npz`, `vocab.json` and `<name>.json` (settings, hashes, counts) into `out`.
 
     Shards already in `out/<name>-shards` from an interrupted run with the same settings are kept.
 
     Args:
         files: CSVs, gzipped or not, with the columns that `reactions.py` names.
         vocab: use this vocabulary instead of building one from the data.
+        workers: processes; with 1, everything happens in this one.
         progress: called with rows done and rows in all.
 
     Returns:
         What `<name>.json` holds.
+
+    Raises:
+        ValueError: for a missing column, an unreadable file, two files of one name, or no usable reaction.
     """
     if not files:
         raise ValueError("no data file given")
+    names = [file.name for file in files]
+    if len(set(names)) < len(names):
+        # Names go into the shards and into the random numbers.
+        raise ValueError(f"two of the files have the same name: {', '.join(sorted(names))}")
+    for file in files:
+        check_columns(file, settings)
+    given = None if vocab is None else Tokenizer.load(vocab)
     out.mkdir(parents=True, exist_ok=True)
     shards = out / f"{name}-shards"
-    _claim(shards, files, settings)
-    counted = [(file, min(_count_rows(file), settings.limit or 10**12)) for file in files]
-    jobs = [(file, start, min(SHARD, rows - start)) for file, rows in counted for start in range(0, rows, SHARD)]
-    targets = [shards / f"{file.name}-{start:08d}.tsv" for file, start, _ in jobs]
-    total = done = sum(length for *_, length in jobs)
-    done -= sum(length for (*_, length), target in zip(jobs, targets, strict=True) if not target.exists())
-    with ProcessPoolExecutor(workers) as pool:
-        running = {
-            pool.submit(_write_shard, *job, target, settings): job[2]
-            for job, target in zip(jobs, targets, strict=True)
-            if not target.exists()
-        }
-        progress(done, total)
-        for future in as_completed(running):
-            future.result()
-            done += running[future]
-            progress(done, total)
-    return _assemble(targets, out, name, settings, files, vocab)
-
-
-def _claim(shards: Path, files: Sequence[Path], settings: DataSettings) -> None:
-    """Keep the shards only if they were made from the same files with the same settings."""
-    wanted = json.dumps({"settings": asdict(settings), "files": [[file.name, file.stat().st_size] for file in files]})
-    stamp = shards / "made-from.json"
-    if stamp.exists() and stamp.read_text(encoding="utf-8") != wanted:
-        for old in shards.glob("*.tsv"):
-            old.unlink()
-    shards.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(wanted, encoding="utf-8")
-
-
-def read_rows(path: Path) -> Iterator[Row]:
-    """Rows of a CSV, gzipped or plain, as mappings from column name to text."""
-    opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-    with opened as raw:
-        yield from csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))  # type: ignore[arg-type]
-
-
-def _count_rows(path: Path) -> int:
-    return sum(1 for _ in read_rows(path))
-
-
-def _write_shard(file: Path, start: int, length: int, target: Path, settings: DataSettings) -> None:
-    lines = []
-    for number, row in enumerate(islice(read_rows(file), start, start + length), start):
-        if any(row.get(column) == "1" for column in settings.leave_out):
-            continue
-        # One generator a row: the result depends neither on shards nor on workers.
-        rng = Random(f"{settings.seed}/{file.name}/{number}")
-        pairs = variants(row, settings.task, count=settings.variants, flat_share=settings.flat_share, rng=rng)
-        lines += [f"{source}\t{answer}\n" for source, answer in pairs if _short(source, answer, settings.max_tokens)]
-    partial = target.with_suffix(".partial")
-    partial.write_text("".join(lines), encoding="utf-8")
-    partial.replace(target)
-
-
-def _short(source: str, answer: str, limit: int) -> bool:
-    try:
-        return 0 < len(split(source)) <= limit and 0 < len(split(answer)) <= limit
-    except TokenError:
-        return False
-
-
-def _assemble(
-    shards: Sequence[Path],
-    out: Path,
-    name: str,
-    settings: DataSettings,
-    files: Sequence[Path],
-    vocab: Path | None,
-) -> dict[str, Any]:
-    def pairs() -> Iterator[Pair]:
-        for shard in shards:
-            with shard.open(encoding="utf-8") as lines:
-                for line in lines:
-                    source, answer = line.rstrip("\n").split("\t")
-                    yield source, answer
-
-    if vocab is None:
-        tokenizer = Tokenizer.build((text for pair in pairs() for text in pair), min_count=settings.min_count)
-        tokenizer.save(out / "vocab.json")
-    else:
-        tokenizer = Tokenizer.load(vocab)
-    sources, answers, rare = [], [], 0
-    for source, answer in pairs():
-        ids, answer_ids = tokenizer.encode_or_unk(source), tokenizer.encode_or_unk(answer)
-        if UNK in ids or UNK in answer_ids:
-            rare += 1
-        else:
-            sources.append(ids)
-            answers.append(answer_ids)
-    if not sources:
-        raise ValueError(f"no usable reaction in {', '.join(str(file) for file in files)}")
-    packed = Pairs(Ragged.pack(sources), Ragged.pack(answers))
+    hashes = {file.name: _digest(file) for file in files}
+    _claim(shards, hashes, settings)
+    jobs = [
+        (file, start, min(SHARD, rows - start), shards / f"{file.name}-{start:08d}.tsv")
+        for file in files
+        for rows in (min(_count_rows(file), settings.limit or 10**12),)
+        for start in range(0, rows, SHARD)
+    ]
+    _run(jobs, settings, workers, progress)
+    targets = [target for *_, target in jobs]
+    tokenizer = given or _vocabulary(targets, settings)
+    packed, rare = _encode(targets, tokenizer)
+    if not len(packed):
+        raise ValueError(_nothing(files, settings, rare, sum(rows for _, _, rows, _ in jobs)))
+    _keep_vocabulary(tokenizer, out, name)
     packed.save(out / f"{name}.npz")
     report = {
         "settings": asdict(settings),
-        "files": {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files},
+        "files": hashes,
         "pairs": len(packed),
         "pairs_with_rare_tokens": rare,
         "source_tokens": len(packed.sources.flat),
@@ -184,3 +88,109 @@ def _assemble(
     }
     (out / f"{name}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
     return report
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _claim(shards: Path, hashes: dict[str, str], settings: DataSettings) -> None:
+    """Keep the shards only if they were made from the same files with the same settings."""
+    wanted = json.dumps({"settings": asdict(settings), "files": hashes, "rows": SHARD})
+    stamp = shards / "made-from.json"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+        for old in shards.glob("*.tsv"):
+            old.unlink()
+    for left in shards.glob("*.partial"):
+        left.unlink()
+    shards.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(wanted, encoding="utf-8")
+
+
+def _count_rows(path: Path) -> int:
+    return sum(1 for _ in read_rows(path))
+
+
+def _run(
+    jobs: Sequence[Job],
+    settings: DataSettings,
+    workers: int,
+    progress: Callable[[int, int], None],
+) -> None:
+    """Write the shards that are not there yet."""
+    todo = [job for job in jobs if not job[3].exists()]
+    total = sum(rows for _, _, rows, _ in jobs)
+    done = total - sum(rows for _, _, rows, _ in todo)
+    progress(done, total)
+    if workers <= 1 or len(todo) <= 1:
+        for job in todo:
+            write_shard(*job, settings)
+            done += job[2]
+            progress(done, total)
+        return
+    # Fresh processes, because forking one in which torch has started threads can hang.
+    with ProcessPoolExecutor(
+        min(workers, len(todo)), mp_context=multiprocessing.get_context("spawn")
+    ) as pool:
+        running = {pool.submit(write_shard, *job, settings): job[2] for job in todo}
+        try:
+            for future in as_completed(running):
+                future.result()
+                done += running[future]
+                progress(done, total)
+        except BaseException:  # the first fault ends it, not the last shard; Ctrl-C too
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _pairs(shards: Sequence[Path]) -> Iterator[Pair]:
+    for shard in shards:
+        with shard.open(encoding="utf-8") as lines:
+            for line in lines:
+                source, answer = line.rstrip("\n").split("\t")
+                yield source, answer
+
+
+def _vocabulary(shards: Sequence[Path], settings: DataSettings) -> Tokenizer:
+    texts = (text for pair in _pairs(shards) for text in pair)
+    return Tokenizer.build(texts, min_count=settings.min_count)
+
+
+def _keep_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:
+    """Write `vocab.json`, unless other arrays in the folder were made with another one."""
+    path = out / "vocab.json"
+    if path.exists() and Tokenizer.load(path) == tokenizer:
+        return
+    others = [file.name for file in sorted(out.glob("*.npz")) if file.stem != name]
+    if path.exists() and others:
+        raise ValueError(
+            f"{path} is the vocabulary of {', '.join(others)} and differs from that of {name}; "
+            "use an empty folder, or pass this one as vocab"
+        )
+    tokenizer.save(path)
+
+
+def _encode(shards: Sequence[Path], tokenizer: Tokenizer) -> tuple[Pairs, int]:
+    """The pairs as token ids, and the number of those left out for their rare tokens."""
+    sources, answers, rare = [], [], 0
+    for source, answer in _pairs(shards):
+        ids, answer_ids = tokenizer.encode_or_unk(source), tokenizer.encode_or_unk(answer)
+        if UNK in ids or UNK in answer_ids:
+            rare += 1
+        else:
+            sources.append(ids)
+            answers.append(answer_ids)
+    return Pairs(Ragged.pack(sources), Ragged.pack(answers)), rare
+
+
+def _nothing(files: Sequence[Path], settings: DataSettings, rare: int, rows: int) -> str:
+    where = f"no usable reaction in the {rows} rows of {', '.join(str(file) for file in files)}"
+    if rare:
+        return (
+            f"{where}: each of the {rare} pairs has a token that is not in the vocabulary; "
+            f"lower min_count ({settings.min_count}) or give another vocabulary"
+        )
+    causes = ["atom maps missing or unusable", f"more than {settings.max_tokens} tokens"]
+    causes += [f"left out by {column}" for column in settings.leave_out]
+    return f"{where}: {', or '.join(causes)}"

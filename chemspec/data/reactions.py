@@ -11,6 +11,12 @@ from chemspec.settings import Task
 Row = Mapping[str, str]
 Pair = tuple[str, str]
 
+# The columns that a row needs, by task.
+COLUMNS = {
+    "forward": ("mapped_core_rxn", "core_reactants", "reactants_and_reagents"),
+    "retro": ("mapped_rxn",),
+}
+
 
 def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random) -> list[Pair]:
     """Up to `count` ways to write one reaction: first the canonical source, then sources rooted at random.
@@ -33,17 +39,17 @@ def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random
 
 def retro_pair(row: Row, rng: Random | None, stereo: bool) -> Pair | None:
     """From `mapped_rxn`: product -> reactants that give it atoms."""
-    mapped = row.get("mapped_rxn", "")
+    mapped = row.get("mapped_rxn")
     return align_retro(mapped, rng, stereo=stereo) if mapped else None
 
 
 def forward_pair(row: Row, rng: Random | None, stereo: bool) -> Pair | None:
     """From `mapped_core_rxn`, `core_reactants`, `reactants_and_reagents`: everything in the flask -> main product."""
-    mapped = row.get("mapped_core_rxn", "")
-    if not mapped:
+    mapped, core, everything = (row.get(column) for column in COLUMNS["forward"])
+    if not mapped or not everything:
         return None
-    others = row["reactants_and_reagents"].split(".")
-    for molecule in row["core_reactants"].split("."):
+    others = everything.split(".")
+    for molecule in (core or "").split("."):
         if molecule in others:
             others.remove(molecule)
     return align_forward(mapped, others, rng, stereo=stereo)

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Prefix, Scores, Written
 
-Ask = tuple[Prefix, ...]  # never empty, no prefix twice
-Decoder = Generator[Ask, Sequence[Scores], list[Written]]  # answers come in the order of the ask
+Guess = Callable[[Prefix], int | None]  # the likeliest next token, or none if there is no idea
+LookAhead = Callable[[Mapping[Prefix, Scores], Guess], Iterator[Prefix]]
+
+
+class Ask(tuple[Prefix, ...]):
+    """Prefixes of which the decoder wants the scores; never empty, none twice.
+
+    A decoder that needs several at once may add `ahead`: given the scores known and guesses for others, it tells which
+    prefixes it would ask later if the guesses were right, in the order in which it would.
+    """
+
+    ahead: LookAhead | None = None
+
+    @classmethod
+    def of(cls, prefixes: Sequence[Prefix], ahead: LookAhead) -> Ask:
+        ask = cls(prefixes)
+        ask.ahead = ahead
+        return ask
+
+
+Decoder = Generator[
+    tuple[Prefix, ...], Sequence[Scores], list[Written]
+]  # answers in the order asked
 
 START: Prefix = (BOS,)
 

@@ -8,14 +8,17 @@ live one can still overtake the last of them, or at the length limit. (Hugging F
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from chemspec.decode.ask import START, Decoder, written
+from chemspec.decode.ask import START, Ask, Decoder, Guess, written
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Scores
+
+GUESS_COST = 0.05  # nats that a guessed token is taken to cost
 
 
 class Hyp(NamedTuple):
@@ -47,7 +50,11 @@ class Rules(NamedTuple):
     length_penalty: float = 0.0
 
     def rank(self, hyp: Hyp) -> float:
-        return hyp.total / len(hyp.log_probs) ** self.length_penalty if self.length_penalty else hyp.total
+        return (
+            hyp.total / len(hyp.log_probs) ** self.length_penalty
+            if self.length_penalty
+            else hyp.total
+        )
 
     def hope(self, hyp: Hyp) -> float:
         """The best rank that a live hypothesis can still reach: log-probs only fall, but longer texts may be favoured."""
@@ -59,10 +66,35 @@ def beam_search(*, width: int, max_len: int, length_penalty: float = 0.0) -> Dec
     rules = Rules(width, max_len, length_penalty)
     beam = Beam((Hyp(START, (), 0.0),))
     while beam.live and len(beam.live[0].log_probs) < max_len:
-        scores = yield tuple(hyp.tokens for hyp in beam.live)
+        scores = yield Ask.of([hyp.tokens for hyp in beam.live], partial(look_ahead, beam, rules))
         beam = advance(beam, scores, rules)
     best = [*beam.finished, *beam.live][:width]
     return [written(hyp.tokens, hyp.log_probs) for hyp in best]
+
+
+def look_ahead(
+    beam: Beam, rules: Rules, known: Mapping[Prefix, Scores], guess: Guess
+) -> Iterator[Prefix]:
+    """Play the search on past the point where it must wait, and tell which unscored prefixes it then meets.
+
+    Where scores are known they count; elsewhere the guessed token is taken to follow at a small cost, so that a hypothesis
+    that is only guessed loses against one that is known to be as good. The game ends when nothing is left to guess.
+    """
+    met: set[Prefix] = set()
+    while beam.live and len(beam.live[0].log_probs) < rules.max_len:
+        scores = []
+        for hyp in beam.live:
+            found = known.get(hyp.tokens)
+            if found is None:
+                if hyp.tokens not in met:
+                    met.add(hyp.tokens)
+                    yield hyp.tokens
+                token = guess(hyp.tokens)
+                found = Scores((), ()) if token is None else Scores((token,), (-GUESS_COST,))
+            scores.append(found)
+        if not any(len(score.ids) for score in scores):
+            return
+        beam = advance(beam, scores, rules)
 
 
 def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
@@ -76,15 +108,19 @@ def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
     finished = sorted(finished, key=lambda hyp: (-rules.rank(hyp), hyp.tokens))[: rules.width]
     live = live[: rules.width]
     if len(finished) == rules.width:
-        # What cannot overtake the last finished hypothesis only costs; without it the outcome is the same.
+        # What cannot overtake the last finished hypothesis (or equal it and win by token ids) only costs: the outcome is the
+        # same without it.
         bar = rules.rank(finished[-1])
-        live = [hyp for hyp in live if rules.hope(hyp) > bar]
+        live = [hyp for hyp in live if rules.hope(hyp) >= bar]
     return Beam(tuple(live), tuple(finished))
 
 
 def _ranked(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Hyp]:
     """The `count` best extensions of all live hypotheses; arrays do the sifting, Python only touches the survivors."""
-    log_probs = np.stack([np.asarray(score.log_probs, dtype=np.float64) for score in scores])
+    longest = max(len(score.ids) for score in scores)
+    log_probs = np.full((len(scores), longest), -np.inf)
+    for row, score in zip(log_probs, scores, strict=True):
+        row[: len(score.log_probs)] = score.log_probs
     totals = np.array([hyp.total for hyp in live])[:, None] + log_probs  # (live, k)
     flat = totals.ravel()
     if len(flat) > count:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 
 from chemspec.decode.ask import Ask, Decoder
-from chemspec.draft.base import Drafter
+from chemspec.decode.prefetch import Prefetch
+from chemspec.draft.base import Adaptive, Drafter
 from chemspec.model.session import Session
-from chemspec.tokenizer import EOS
+from chemspec.tokenizer import BOS
 from chemspec.types import Accepted, Draft, Pass, Prefix, Scores, Written
 
 Clock = Callable[[], float]
@@ -25,9 +26,11 @@ class Flight:
 
     source: Sequence[int]
     decoder: Decoder
-    asked: Ask = ()
+    asked: tuple[Prefix, ...] = ()
     known: dict[Prefix, Scores] = field(default_factory=dict)
-    origin: dict[Prefix, tuple[Draft, int]] = field(default_factory=dict)  # drafted prefix -> draft, place in it
+    origin: dict[Prefix, tuple[Draft, int]] = field(
+        default_factory=dict
+    )  # drafted prefix -> draft, place in it
     answer: list[Written] | None = None
 
     def start(self) -> None:
@@ -51,6 +54,10 @@ class Flight:
             except StopIteration as stop:
                 self.answer = stop.value
         return steps, margin
+
+    def leading(self) -> Prefix:
+        """The text of the first hypothesis so far."""
+        return (BOS, *self.answer[0].tokens) if self.answer else self.asked[0]
 
 
 def drive(
@@ -78,28 +85,43 @@ def drive(
     for flight in flights:
         flight.start()
     session.drop(query for query, flight in enumerate(flights) if flight.answer is not None)
+    adaptive = drafter if isinstance(drafter, Adaptive) else None
     while session.rows:
         began = clock()
         active = [flights[query] for query in session.rows]
         missing = [flight.missing() for flight in active]
-        rows = [
-            [*prefixes, *_prefetch(flight, prefixes, drafter, max_len, budget)]
-            for flight, prefixes in zip(active, missing, strict=True)
+        ahead = adaptive is None or adaptive.begin(sum(map(len, missing)), len(active))
+        plans = [
+            Prefetch(flight.source, flight.known, drafter, max_len, budget) for flight in active
         ]
+        for flight, prefixes, plan in zip(active, missing, plans, strict=True):
+            if not budget:
+                continue
+            look = flight.asked.ahead if ahead and isinstance(flight.asked, Ask) else None
+            if look is not None:
+                plan.follow(look(flight.known, plan.guess), prefixes)
+            else:
+                plan.extend(prefixes)
+            flight.origin.update(plan.origin)
         ready = clock()
-        scored = session.score(rows)
+        scored = session.score(
+            [[*own, *plan.added] for own, plan in zip(missing, plans, strict=True)]
+        )
         done = clock()
         events = []
-        for query, flight, prefixes, scores in zip(session.rows, active, missing, scored, strict=True):
-            before = flight.asked
+        for query, flight, prefixes, scores, plan in zip(
+            session.rows, active, missing, scored, plans, strict=True
+        ):
+            before = flight.leading()
             flight.known.update(scores)
             emitted, margin = flight.go_on()
-            spans = _accepted(flight, before[0], emitted)
+            spans = _accepted(flight, before, emitted)
             accepted = sum(span.length for span in spans)
-            drafted = len(scores) - len(prefixes)
+            if adaptive is not None:
+                _tell(adaptive, plan, before, flight.leading())
             event = Pass(
-                len(prefixes), len(scores), drafted, emitted, accepted, margin, len(active), ready - began, done - ready,
-                spans,
+                len(prefixes), len(scores), len(scores) - len(prefixes), emitted, accepted, margin, len(active),
+                ready - began, done - ready, spans,
             )  # fmt: skip
             events.append((query, event))
         session.drop(query for query in list(session.rows) if flights[query].answer is not None)
@@ -108,49 +130,43 @@ def drive(
     return [flight.answer or [] for flight in flights]
 
 
-def _prefetch(
-    flight: Flight, prefixes: Sequence[Prefix], drafter: Drafter, max_len: int, budget: int
-) -> list[Prefix]:
-    """The drafted prefixes worth computing now: known ones, shared ones and those beyond the limit cost nothing."""
-    added: dict[Prefix, None] = {}
-    for prefix in prefixes:
-        # The prefix of max_len tokens is an answer, not a question, hence no node for it.
-        room = max_len - len(prefix)
-        for draft in drafter.propose(flight.source, prefix, room) if room > 0 else ():
-            grown = prefix
-            for place, token in enumerate(draft.tokens[:room]):
-                if token == EOS:
-                    flight.origin.setdefault((*grown, EOS), (draft, place))
-                    break
-                grown = (*grown, token)
-                if grown in flight.known or grown in added:
-                    flight.origin.setdefault(grown, (draft, place))
-                    continue
-                if len(added) >= budget:
-                    return list(added)
-                added[grown] = None
-                flight.origin.setdefault(grown, (draft, place))
-    return list(added)
+def _tell(drafter: Adaptive, plan: Prefetch, before: Prefix, text: Prefix) -> None:
+    """Tell the drafter how its drafts after the leading prefix fared."""
+    for draft in plan.drafts.get(before, ()):
+        grown = text[len(before) :]
+        matched = 0
+        while (
+            matched < min(len(grown), len(draft.tokens)) and grown[matched] == draft.tokens[matched]
+        ):
+            matched += 1
+        if grown:
+            drafter.learn(draft, matched)
 
 
 def _accepted(flight: Flight, before: Prefix, emitted: int) -> tuple[Accepted, ...]:
     """Which of the tokens just emitted had been drafted, as runs copied from one span.
 
-    The last emitted token is always the model's own: nothing was asked beyond it. For several hypotheses this follows the
-    first one.
+    For several hypotheses this follows the first one. The last token of a pass counts only if it ended the answer: else it
+    is the model's own, for nothing was computed after it.
     """
-    text = (1, *flight.answer[0].tokens) if flight.answer else flight.asked[0]
+    text = flight.leading()
     runs: list[Accepted] = []
     for length in range(len(before) + 1, min(len(before) + emitted, len(text) + 1)):
-        found = flight.origin.get(tuple(text[:length]))
+        found = flight.origin.get(text[:length])
         if found is None:
             continue
         draft, place = found
         start = length - 2  # place of the token in the answer, which does not count bos
         span = None if draft.span is None else (draft.span[0] + place, draft.span[0] + place + 1)
         last = runs[-1] if runs else None
-        joins = last is not None and last.start + last.length == start and last.drafter == draft.drafter
-        if last is not None and joins and (span is None or (last.span is not None and last.span[1] == span[0])):
+        joins = (
+            last is not None and last.start + last.length == start and last.drafter == draft.drafter
+        )
+        if (
+            last is not None
+            and joins
+            and (span is None or (last.span is not None and last.span[1] == span[0]))
+        ):
             grown = None if span is None or last.span is None else (last.span[0], span[1])
             runs[-1] = Accepted(last.start, last.length + 1, last.drafter, grown)
         else:

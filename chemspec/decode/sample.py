@@ -18,7 +18,7 @@ def distribution(scores: Scores, *, temperature: float, top_p: float) -> NDArray
     Temperature divides the log-probs; then only the most probable tokens that together reach `top_p` are kept.
     """
     logits = np.asarray(scores.log_probs, dtype=np.float64) / temperature
-    weights = np.exp(logits - logits[0])
+    weights: NDArray[np.float64] = np.exp(logits - logits[0])
     weights /= weights.sum()
     if top_p < 1:
         before = np.cumsum(weights) - weights
@@ -27,7 +27,9 @@ def distribution(scores: Scores, *, temperature: float, top_p: float) -> NDArray
     return weights
 
 
-def sample(*, count: int, max_len: int, rng: Random, temperature: float = 1.0, top_p: float = 1.0) -> Decoder:
+def sample(
+    *, count: int, max_len: int, rng: Random, temperature: float = 1.0, top_p: float = 1.0
+) -> Decoder:
     """`count` draws; returns the different ones among them, most probable (under the model itself) first.
 
     `scores` must hold the whole vocabulary. Log-probs are the model's own, whatever the temperature.
@@ -43,12 +45,19 @@ def sample(*, count: int, max_len: int, rng: Random, temperature: float = 1.0, t
         for index in open_:
             prefix, log_probs = draws[index]
             if prefix not in chances:
-                chances[prefix] = np.cumsum(distribution(known[prefix], temperature=temperature, top_p=top_p))
+                chances[prefix] = np.cumsum(
+                    distribution(known[prefix], temperature=temperature, top_p=top_p)
+                )
             reached = chances[prefix]
-            place = min(int(np.searchsorted(reached, rng.random() * reached[-1], side="right")), len(reached) - 1)
+            place = min(
+                int(np.searchsorted(reached, rng.random() * reached[-1], side="right")),
+                len(reached) - 1,
+            )
             token = int(known[prefix].ids[place])
             draws[index] = ((*prefix, token), [*log_probs, float(known[prefix].log_probs[place])])
-    answers: dict[Prefix, Written] = {prefix: written(prefix, log_probs) for prefix, log_probs in draws}
+    answers: dict[Prefix, Written] = {
+        prefix: written(prefix, log_probs) for prefix, log_probs in draws
+    }
     return sorted(answers.values(), key=lambda answer: (-answer.log_prob, answer.tokens))
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from chemspec.types import Draft, Prefix
 
 
 class Drafter(Protocol):
-    """One strategy. `propose` must be deterministic, and must not propose bos, pad or an empty draft."""
+    """One strategy. `propose` must not propose bos, pad or an empty draft."""
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         """Continuations of `prefix`, best first.
@@ -19,3 +19,14 @@ class Drafter(Protocol):
             prefix: a prefix that the decoder waits for.
             room: most tokens a draft can usefully have before the length limit.
         """
+
+
+@runtime_checkable
+class Adaptive(Drafter, Protocol):
+    """A drafter that is told the load of each pass and the fate of its drafts; one object serves one run."""
+
+    def begin(self, asked: int, queries: int) -> bool:
+        """The next pass computes `asked` nodes anyway, for so many queries; says whether looking ahead pays."""
+
+    def learn(self, draft: Draft, accepted: int) -> None:
+        """The first `accepted` tokens of a draft were right, and the next, if there is one, was not."""

@@ -24,7 +24,11 @@ STEP = 32  # the cache grows by so many slots: shapes change seldom, and unused 
 def cache_dir() -> Path:
     """Where graphs and measurements are kept: `CHEMSPEC_CACHE`, or `chemspec` in the user's cache folder."""
     base = os.environ.get("CHEMSPEC_CACHE")
-    return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "chemspec"
+    return (
+        Path(base)
+        if base
+        else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "chemspec"
+    )
 
 
 def _graph(model: Transformer, name: str, digest: str) -> bytes:
@@ -53,7 +57,9 @@ class OnnxBackend:
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
         self.encoder, self.step = (
-            onnxruntime.InferenceSession(_graph(model, name, digest), options, providers=["CPUExecutionProvider"])
+            onnxruntime.InferenceSession(
+                _graph(model, name, digest), options, providers=["CPUExecutionProvider"]
+            )
             for name in ("encoder", "pass")
         )
 
@@ -69,7 +75,9 @@ class OnnxBackend:
 class OnnxRunner:
     """Keys and values of one session as one array (2L, B, H, C, d), whose layers the graph reads in place."""
 
-    def __init__(self, backend: OnnxBackend, memory: Floats, real: NDArray[np.int32], top_k: int) -> None:
+    def __init__(
+        self, backend: OnnxBackend, memory: Floats, real: NDArray[np.int32], top_k: int
+    ) -> None:
         self.backend = backend
         self.memory, self.real, self.top_k = memory, real, top_k
         layers, queries, heads, _, width = memory.shape
@@ -96,7 +104,9 @@ class OnnxRunner:
             self.cache = grown
             self._bind()
 
-    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
+    def run(
+        self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
+    ) -> tuple[Ints, Floats]:
         queries, width = tokens.shape
         used, room = sees.shape[2] - width, self.cache.shape[3]
         bias = np.full((queries, 1, width, room + width), -1e9, dtype=np.float32)

@@ -26,7 +26,9 @@ Floats = NDArray[np.floating]
 class Runner(Protocol):
     """The device side of one session: the encoder's output, the cache, and the pass. Slots are the session's concern."""
 
-    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
+    def run(
+        self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
+    ) -> tuple[Ints, Floats]:
         """Compute new nodes and keep their keys and values.
 
         Args:
@@ -60,6 +62,7 @@ class _Tree:
 
     def __init__(self) -> None:
         self.slots: dict[Prefix, int] = {}
+        self.needed = 0  # nodes left by the last compaction
         self.sees = np.zeros((64, 64), dtype=np.bool_)
 
     def reserve(self, count: int) -> None:
@@ -91,7 +94,9 @@ class _Tree:
         if len(kept) == len(live):
             return None
         renumbered = {int(old): new for new, old in enumerate(kept)}
-        self.slots = {prefix: renumbered[slot] for prefix, slot in self.slots.items() if slot in renumbered}
+        self.slots = {
+            prefix: renumbered[slot] for prefix, slot in self.slots.items() if slot in renumbered
+        }
         sees = np.zeros_like(self.sees)
         sees[: len(kept), : len(kept)] = self.sees[np.ix_(kept, kept)]
         self.sees = sees
@@ -109,7 +114,9 @@ class Session:
     `queries` maps the caller's number of a query to its row; a query that is dropped frees its row.
     """
 
-    SLACK = 48  # dead nodes of a query that may stay in the cache: compaction costs about as much as a small pass
+    # A query may keep so many dead nodes, plus so many for every prefix asked for, before they are cleared away: that costs
+    # about as much as a small pass, while a dead node costs the others one product each.
+    SLACK, SLACK_EACH = 48, 6
 
     def __init__(self, backend: Backend, sources: Sequence[Sequence[int]], *, top_k: int) -> None:
         self.runner = backend.open(sources, top_k=top_k)
@@ -126,14 +133,18 @@ class Session:
         Returns:
             For every query, the scores of all nodes computed for it.
         """
-        fresh = [self._missing(query, prefixes) for query, prefixes in zip(self.rows, asked, strict=True)]
+        fresh = [
+            self._missing(query, prefixes) for query, prefixes in zip(self.rows, asked, strict=True)
+        ]
         width = max(map(len, fresh))
         starts = np.array([len(self.trees[query].slots) for query in self.rows], dtype=np.int64)
         used = int(starts.max())
         tokens = np.zeros((len(fresh), width), dtype=np.int64)
         depths = np.zeros((len(fresh), width), dtype=np.int64)
         sees = np.zeros((len(fresh), width, used + width), dtype=np.bool_)
-        sees[:, np.arange(width), used + np.arange(width)] = True  # padding sees itself, or softmax would divide by 0
+        sees[:, np.arange(width), used + np.arange(width)] = (
+            True  # padding sees itself, or softmax would divide by 0
+        )
         for row, (query, prefixes) in enumerate(zip(self.rows, fresh, strict=True)):
             start, count = self.trees[query].add(prefixes), len(prefixes)
             tokens[row, :count] = [prefix[-1] for prefix in prefixes]
@@ -144,7 +155,10 @@ class Session:
         self.runner.reserve(used + width)
         ids, log_probs = self.runner.run(tokens, depths, sees, starts)
         return [
-            {prefix: Scores(ids[row, place], log_probs[row, place]) for place, prefix in enumerate(prefixes)}
+            {
+                prefix: Scores(ids[row, place], log_probs[row, place])
+                for place, prefix in enumerate(prefixes)
+            }
             for row, prefixes in enumerate(fresh)
         ]
 
@@ -162,22 +176,24 @@ class Session:
         return list(missing)
 
     def drop(self, finished: Iterable[int]) -> None:
-        """Forget queries."""
+        """Forget queries; those already forgotten are no matter."""
         gone = set(finished)
         rows = [row for row, query in enumerate(self.rows) if query not in gone]
         if len(rows) < len(self.rows):
             if rows:
                 self.runner.keep_queries(rows)
             self.rows = [self.rows[row] for row in rows]
-            for query in gone:
-                del self.trees[query]
+            self.trees = {query: self.trees[query] for query in self.rows}
 
     def prune(self, wanted: dict[int, Sequence[Prefix]]) -> None:
         """Drop nodes that are neither ancestors nor descendants of the prefixes a query now asks for, if many are."""
         for row, query in enumerate(self.rows):
             tree = self.trees[query]
-            depth = max(map(len, wanted[query]))
-            if len(tree.slots) > 2 * (depth + len(wanted[query])) + self.SLACK:
+            if (
+                len(tree.slots)
+                > 1.5 * tree.needed + self.SLACK_EACH * len(wanted[query]) + self.SLACK
+            ):
                 kept = tree.compact(wanted[query])
+                tree.needed = len(tree.slots)
                 if kept is not None:
                     self.runner.keep_slots(row, kept)

@@ -34,7 +34,9 @@ class TorchBackend:
     @torch.inference_mode()
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> TorchRunner:
         memory, real = self.model.encode(source_batch(self.model, sources).to(self.device))
-        return TorchRunner(self, self.model.memory_cache(memory), real, min(top_k, self.model.config.vocab_size))
+        return TorchRunner(
+            self, self.model.memory_cache(memory), real, min(top_k, self.model.config.vocab_size)
+        )
 
 
 class TorchRunner:
@@ -49,29 +51,40 @@ class TorchRunner:
     def reserve(self, slots: int) -> None:
         have = self.cache.shape[4]
         if slots > have:
-            grown = self.cache.new_zeros(*self.cache.shape[:4], max(slots, 2 * have), self.cache.shape[5])
+            grown = self.cache.new_zeros(
+                *self.cache.shape[:4], max(slots, 2 * have), self.cache.shape[5]
+            )
             grown[:, :, :, :, :have] = self.cache
             self.cache = grown
 
     @torch.inference_mode()
-    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
+    def run(
+        self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
+    ) -> tuple[Ints, Floats]:
         def move(array: NDArray[Any]) -> Tensor:
             return torch.from_numpy(array).to(self.backend.device)
 
         used, width = sees.shape[2] - tokens.shape[1], tokens.shape[1]
         logits, fresh = self.backend.model.step(
-            move(tokens), move(depths), move(sees)[:, None], self.cache[:, :, :, :, :used], self.memory, self.real
+            move(tokens),
+            move(depths),
+            move(sees)[:, None],
+            self.cache[:, :, :, :, :used],
+            self.memory,
+            self.real,
         )
         for row, start in enumerate(starts.tolist()):
             self.cache[:, :, row, :, start : start + width] = fresh[:, :, row]
         return best(logits, self.top_k)
 
+    @torch.inference_mode()
     def keep_queries(self, rows: Sequence[int]) -> None:
         index = torch.tensor(rows, device=self.backend.device)
         self.cache = self.cache.index_select(2, index)
         self.memory = self.memory.index_select(2, index)
         self.real = self.real.index_select(0, index)
 
+    @torch.inference_mode()  # the cache may have been made in that mode, outside of which it cannot be written to
     def keep_slots(self, row: int, slots: Ints) -> None:
         index = torch.from_numpy(slots).to(self.backend.device)
         self.cache[:, :, row, :, : len(slots)] = self.cache[:, :, row].index_select(3, index)

@@ -8,6 +8,7 @@ nor inference wants it, and the training module adds it where a recipe asks for 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,9 @@ from chemspec.tokenizer import PAD
 def sinusoids(positions: int, width: int) -> Tensor:
     """The position table: sine in even columns, cosine in odd ones; (positions, width)."""
     place = torch.arange(positions, dtype=torch.float64)[:, None]
-    frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
+    frequency = torch.exp(
+        torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width)
+    )
     table = torch.zeros(positions, width, dtype=torch.float64)
     table[:, 0::2] = torch.sin(place * frequency)
     table[:, 1::2] = torch.cos(place * frequency)[:, : width // 2]
@@ -50,7 +53,7 @@ class Attention(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, H, T, d)"""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the same text; each (B, H, T, d)."""
@@ -65,7 +68,9 @@ class Attention(nn.Module):
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output, computed once a query; each (B, H, S, d)."""
         width = memory.shape[-1]
-        k, v = F.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]).chunk(2, dim=-1)
+        k, v = F.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]).chunk(
+            2, dim=-1
+        )
         return self.split(k), self.split(v)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
@@ -109,10 +114,21 @@ class Layer(nn.Module):
 class Stack(nn.Module):
     """Layers and, if the config says so, a final norm."""
 
-    def __init__(self, config: ModelConfig, depth: int, *, cross: bool, dropout: float = 0.0) -> None:
+    def __init__(
+        self, config: ModelConfig, depth: int, *, cross: bool, dropout: float = 0.0
+    ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Layer(config, cross=cross, dropout=dropout) for _ in range(depth))
-        self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps) if config.final_norms else nn.Identity()
+        self.layers = nn.ModuleList(
+            Layer(config, cross=cross, dropout=dropout) for _ in range(depth)
+        )
+        self.norm = (
+            nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+            if config.final_norms
+            else nn.Identity()
+        )
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.layers)  # type: ignore[arg-type]
 
 
 class Transformer(nn.Module):
@@ -153,7 +169,7 @@ class Transformer(nn.Module):
         """Source ids (B, S), right-padded -> memory (B, S, D) and which of its places hold tokens (B, 1, 1, S)."""
         real = (source != PAD)[:, None, None, :]
         x = self.embed(source, torch.arange(source.shape[1], device=source.device), self.embedding)
-        for layer in self.encoder.layers:
+        for layer in self.encoder:
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
             x = layer.add(x, layer.self_attn.attend(q, k, v, real), layer.norm1)
             x = layer.feed(x, layer.norm2)
@@ -161,15 +177,20 @@ class Transformer(nn.Module):
 
     def memory_cache(self, memory: Tensor) -> Tensor:
         """Keys and values of the memory for every decoder layer (L, 2, B, H, S, d); computed once a query."""
-        return torch.stack([torch.stack(layer.multihead_attn.project_memory(memory)) for layer in self.decoder.layers])
+        return torch.stack(
+            [torch.stack(layer.multihead_attn.project_memory(memory)) for layer in self.decoder]
+        )
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits (B, T, V) of every next token of `target` (B, T), which starts with bos; both right-padded."""
-        memory, real = self.encode(source)
+        return self.decode(target, *self.encode(source))
+
+    def decode(self, target: Tensor, memory: Tensor, real: Tensor) -> Tensor:
+        """Logits (B, T, V) of every next token of `target`, given what `encode` returned; nothing is cached."""
         places = torch.arange(target.shape[1], device=target.device)
         earlier = (places[:, None] >= places)[None, None]  # (1, 1, T, T)
         x = self.embed(target, places, self.target_table)
-        for layer in self.decoder.layers:
+        for layer in self.decoder:
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
             x = layer.add(x, layer.self_attn.attend(q, k, v, earlier), layer.norm1)
             q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
@@ -180,7 +201,13 @@ class Transformer(nn.Module):
         return logits
 
     def step(
-        self, tokens: Tensor, depths: Tensor, sees: Tensor, cache: Tensor, memory_cache: Tensor, real: Tensor
+        self,
+        tokens: Tensor,
+        depths: Tensor,
+        sees: Tensor,
+        cache: Tensor,
+        memory_cache: Tensor,
+        real: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Run new nodes of the prefix trees through the decoder, once.
 
@@ -195,10 +222,13 @@ class Transformer(nn.Module):
         """
         x = self.embed(tokens, depths, self.target_table)
         fresh = []
-        for index, layer in enumerate(self.decoder.layers):
+        for index, layer in enumerate(self.decoder):
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
             fresh.append(torch.stack((k, v)))
-            keys, values = torch.cat((cache[index, 0], k), dim=2), torch.cat((cache[index, 1], v), dim=2)
+            keys, values = (
+                torch.cat((cache[index, 0], k), dim=2),
+                torch.cat((cache[index, 1], v), dim=2),
+            )
             x = layer.add(x, layer.self_attn.attend(q, keys, values, sees), layer.norm1)
             q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
             keys, values = memory_cache[index].unbind(0)

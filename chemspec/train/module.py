@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import lightning
 import torch
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
-from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
@@ -24,6 +26,27 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, Task, TrainSettings
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
+from chemspec.train.average import average, export, read_checkpoint
+from chemspec.train.watch import (
+    ExactMatch,
+    Log,
+    StopOnSignal,
+    StopOnTime,
+    Stopped,
+    WholeFiles,
+)
+
+__all__ = [
+    "ExactMatch",
+    "StopOnTime",
+    "Training",
+    "average",
+    "export",
+    "rate",
+    "split",
+    "take",
+    "train",
+]
 
 
 def rate(step: int, progress: float, settings: TrainSettings) -> float:
@@ -34,37 +57,50 @@ def rate(step: int, progress: float, settings: TrainSettings) -> float:
     return warm * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
 
-class Training(lightning.LightningModule):
-    """Next-token cross-entropy of a `Transformer`, AdamW, warm-up and decay."""
+class Training(lightning.LightningModule):  # type: ignore[misc]
+    """Next-token cross-entropy of a `Transformer`, with the optimiser and the schedule of the settings."""
 
     def __init__(self, config: ModelConfig, settings: TrainSettings) -> None:
         super().__init__()
         self.settings = settings
         self.model = Transformer(config, dropout=settings.dropout)
+        self.tokens = 0  # trained on in this session, without padding
         self.spent = 0.0  # seconds of earlier sessions of this run
         self.started = 0.0
+        self.random: dict[str, Tensor] = {}  # states of the random generators to go on with
 
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         source, target = batch
         logits = self.model(source, target[:, :-1])
         return F.cross_entropy(
-            logits.flatten(0, 1).float(), target[:, 1:].flatten(), ignore_index=PAD, label_smoothing=smoothing
+            logits.flatten(0, 1).float(),
+            target[:, 1:].flatten(),
+            ignore_index=PAD,
+            label_smoothing=smoothing,
         )
 
+    def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        if self.trainer.training:  # counted while still on the host
+            self.tokens += sum(int(torch.count_nonzero(part != PAD)) for part in batch)
+        return batch
+
     def training_step(self, batch: Batch, index: int) -> Tensor:
-        loss = self.loss(batch, smoothing=self.settings.label_smoothing)
-        self.log("loss", loss, prog_bar=True)
-        self.log("tokens", float((batch[0] != PAD).sum() + (batch[1] != PAD).sum()), reduce_fx="sum")
-        return loss
+        return self.loss(batch, smoothing=self.settings.label_smoothing)
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        self.log("val_loss", self.loss(batch), prog_bar=True, batch_size=int((batch[1] != PAD).sum()))
+        predicted = int((batch[1][:, 1:] != PAD).sum())
+        self.log("val_loss", self.loss(batch), batch_size=predicted)
 
     def configure_optimizers(self) -> Any:
         settings = self.settings
         optimizer = optim.build(self.model, settings)
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate(step, self.progress(step), settings))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: rate(step, self.progress(step), settings)
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **options: Any) -> None:
         # Lightning refuses to clip for fused optimisers because of fp16 loss scaling, which bf16 does without.
@@ -73,38 +109,38 @@ class Training(lightning.LightningModule):
     def progress(self, step: int) -> float:
         """The share of the run behind us, by steps or by time, whichever is further."""
         share = step / self.settings.steps
-        return max(share, self.seconds() / 60 / self.settings.minutes) if self.settings.minutes else share
+        if not self.settings.minutes:
+            return share
+        return max(share, self.seconds() / 60 / self.settings.minutes)
 
     def seconds(self) -> float:
+        """How long this run has trained, in all its sessions."""
         return self.spent + (time.monotonic() - self.started if self.started else 0.0)
 
     def on_train_start(self) -> None:
         self.started = time.monotonic()
 
+    def on_train_batch_start(self, batch: Batch, index: int) -> None:
+        if self.random:
+            torch.set_rng_state(self.random["cpu"])
+            if "cuda" in self.random and torch.cuda.is_available():
+                torch.cuda.set_rng_state(self.random["cuda"])
+            self.random = {}
+
     def on_save_checkpoint(self, saved: dict[str, Any]) -> None:
         saved["seconds"] = self.seconds()
+        saved["settings"] = {name: getattr(self.settings, name) for name in ORDER}
+        saved["random"] = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            saved["random"]["cuda"] = torch.cuda.get_rng_state()
 
     def on_load_checkpoint(self, saved: dict[str, Any]) -> None:
         self.spent = float(saved["seconds"])
+        self.random = saved.get("random", {})
 
 
-class StopOnTime(Callback):
-    """Ends a run of limited minutes once they are over."""
-
-    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
-        if module.settings.minutes and module.progress(trainer.global_step) >= 1:
-            trainer.should_stop = True
-
-
-class ExactMatch(Callback):
-    """After each validation: the share of held-out pairs that greedy decoding answers token for token."""
-
-    def __init__(self, score: Callable[[Transformer], float]) -> None:
-        self.score = score
-
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        if not trainer.sanity_checking:
-            module.log("val_exact", self.score(module.model), prog_bar=True)
+# The settings on which it depends what the n-th batch is.
+ORDER = ("tokens", "seed", "holdout")
 
 
 def train(
@@ -118,64 +154,192 @@ def train(
     start: Path | None = None,
     exact: Callable[[Transformer, Pairs], float] | None = None,
     quiet: bool = False,
+    average_last: int = 1,
 ) -> Path:
-    """Train on `data/train.npz`; checkpoints, the log and at the end the model folder `out/model` are written.
+    """Train on `data/train.npz`; writes `checkpoints/`, `log.csv` and at the end the model folder `out/model`.
+
+    Ctrl-C finishes the step, writes `checkpoints/last.ckpt` and raises KeyboardInterrupt.
 
     Args:
         resume: a checkpoint of an interrupted run with the same settings.
         start: a model folder whose weights to begin with, instead of random ones.
         exact: the share of pairs that a model answers exactly; measured at every validation.
+        quiet: no progress line.
+        average_last: the model is the mean of so many last checkpoints.
 
     Returns:
         The model folder.
+
+    Raises:
+        ValueError: for data, a start or a checkpoint that do not go together with config and settings.
+        FileExistsError: if `out` holds another run.
     """
-    lightning.seed_everything(settings.seed, verbose=False)
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
-    pairs, held = split(data, settings.holdout)
-    done = 0 if resume is None else int(torch.load(resume, map_location="cpu", weights_only=True)["global_step"])
-    sampler = TokenBatches(pairs, tokens=settings.tokens, seed=settings.seed, skip=done)
+    tokenizer, pairs, held = _read(data, config, settings)
+    if average_last < 1 or average_last > settings.keep + 1:
+        raise ValueError(f"average_last is {average_last}; {settings.keep} checkpoints are kept")
+    done = _steps_done(out, resume, settings)
+    torch.manual_seed(settings.seed)
     module = Training(config, settings)
     if start is not None:
-        module.model.load_state_dict(checkpoint.load(start).model.state_dict())
-    keeper = ModelCheckpoint(
-        out / "checkpoints", "{step}", every_n_train_steps=settings.validate_every, save_top_k=settings.keep,
-        monitor="step", mode="max", save_last=True,
-    )  # fmt: skip
-    callbacks: list[Callback] = [keeper, StopOnTime()]
+        _begin_with(module.model, start, tokenizer)
+    _describe(out, task, config, settings)
+    stop = StopOnSignal(out / "checkpoints" / "last.ckpt")
+    every = min(50, settings.validate_every)
+    log = Log(out / "log.csv", done=done, every=every, bar=not quiet)
+    callbacks: list[Callback] = [StopOnTime(), log]
     if exact is not None:
         sample = take(held, settings.validate_pairs)
-        callbacks.append(ExactMatch(lambda model: exact(model, sample)))
-    if not quiet:
-        callbacks.append(TQDMProgressBar(refresh_rate=20))
-    trainer = lightning.Trainer(
-        accelerator="auto", devices=1, precision="bf16-mixed", max_steps=settings.steps, max_epochs=-1,
-        val_check_interval=settings.validate_every, check_val_every_n_epoch=None,
-        num_sanity_val_steps=0, callbacks=callbacks, logger=CSVLogger(out, name="log", version=""),
-        log_every_n_steps=50, enable_progress_bar=not quiet, enable_model_summary=False, use_distributed_sampler=False,
-    )  # fmt: skip
-    specials = config.source_specials
+        callbacks.insert(0, ExactMatch(lambda model: exact(model, sample)))
+    loaders = _loaders(pairs, held, settings, done=done, specials=config.source_specials)
+    with _quiet(), _threads(settings.threads):
+        trainer = _trainer(out, settings, [*callbacks, stop])
+        try:
+            trainer.fit(module, *loaders, ckpt_path=resume, weights_only=True)
+            trainer.save_checkpoint(stop.last)
+        except Stopped:
+            raise KeyboardInterrupt(
+                f"stopped after step {trainer.global_step}; {stop.last} resumes it"
+            ) from None
+        except SystemExit as error:  # what Lightning makes of Ctrl-C
+            raise KeyboardInterrupt from error
+        finally:
+            stop.restore()
+    return export(out, out / "model", tokenizer, last=average_last)
 
-    def collate(indices: list[int]) -> Batch:
-        return pairs.batch(indices, source_specials=specials)
 
-    def collate_held(indices: list[int]) -> Batch:
-        return held.batch(indices, source_specials=specials)
-
-    loader = DataLoader(range(len(pairs)), batch_sampler=sampler, collate_fn=collate)  # type: ignore[arg-type]
-    held_loader = DataLoader(
-        range(len(held)),  # type: ignore[arg-type]
-        batch_sampler=TokenBatches(held, tokens=settings.tokens, seed=0).epoch(0),
-        collate_fn=collate_held,
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "settings.json").write_text(
-        json.dumps({"task": task, "model": config.to_json(), "train": asdict(settings)}, indent=1), encoding="utf-8"
-    )
-    trainer.fit(module, loader, held_loader, ckpt_path=resume, weights_only=True)
-    trainer.save_checkpoint(out / "checkpoints" / "last.ckpt")
+def _read(
+    data: Path, config: ModelConfig, settings: TrainSettings
+) -> tuple[Tokenizer, Pairs, Pairs]:
+    """Vocabulary, training and validation pairs; what does not fit is told before the training, not after it."""
     tokenizer = Tokenizer.load(data / "vocab.json")
-    return export(out, out / "model", tokenizer)
+    if len(tokenizer) != config.vocab_size:
+        raise ValueError(
+            f"{data / 'vocab.json'} has {len(tokenizer)} tokens, the model {config.vocab_size}"
+        )
+    pairs, held = split(data, settings.holdout)
+    for part in (pairs, held):
+        highest = max(int(side.flat.max(initial=0)) for side in (part.sources, part.targets))
+        if highest >= len(tokenizer):
+            raise ValueError(
+                f"{data} holds token {highest}, vocab.json only {len(tokenizer)} tokens"
+            )
+        longest = 2 + max(int(side.lengths.max(initial=0)) for side in (part.sources, part.targets))
+        if longest > config.max_positions:
+            raise ValueError(f"{data} holds {longest} tokens in a row, max_positions is less")
+    return tokenizer, pairs, held
+
+
+def _steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
+    """The steps behind a checkpoint; none for a new run, which must not be mixed with an old one."""
+    if resume is None:
+        if any((out / "checkpoints").glob("*.ckpt")):
+            raise FileExistsError(
+                f"{out} holds a training already; resume it from {out / 'checkpoints' / 'last.ckpt'}, "
+                "or choose another folder"
+            )
+        return 0
+    saved = read_checkpoint(resume)
+    for name, value in saved.get("settings", {}).items():
+        if getattr(settings, name) != value:
+            raise ValueError(
+                f"{resume} was made with {name} {value}, not {getattr(settings, name)}; "
+                "what it has seen of the data cannot be told"
+            )
+    return int(saved["global_step"])
+
+
+def _begin_with(model: Transformer, start: Path, tokenizer: Tokenizer) -> None:
+    loaded = checkpoint.load(start)
+    if loaded.model.config != model.config:
+        raise ValueError(f"{start} has another architecture: {loaded.model.config}")
+    if loaded.tokenizer != tokenizer:
+        raise ValueError(f"{start} has another vocabulary than the data; prepare the data with it")
+    model.load_state_dict(loaded.model.state_dict())
+
+
+def _describe(out: Path, task: Task, config: ModelConfig, settings: TrainSettings) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    description = {"task": task, "model": config.to_json(), "train": asdict(settings)}
+    (out / "settings.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+
+
+def _loaders(
+    pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, specials: bool
+) -> tuple[Any, Any]:
+    """Endless training batches from step `done` on, and the validation batches."""
+    batches = TokenBatches(
+        pairs, tokens=settings.tokens, seed=settings.seed, skip=done, source_specials=specials
+    )
+    held_batches = TokenBatches(held, tokens=settings.tokens, seed=0, source_specials=specials)
+
+    def load(part: Pairs, sampler: Any) -> Any:
+        def collate(indices: list[int]) -> Batch:
+            return part.batch(indices, source_specials=specials)
+
+        numbers: Any = range(len(part))
+        # A generator of its own: otherwise every validation would change the dropout of later steps.
+        own = torch.Generator()
+        return DataLoader(numbers, batch_sampler=sampler, collate_fn=collate, generator=own)
+
+    return load(pairs, batches), load(held, held_batches.epoch(0))
+
+
+def _trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> lightning.Trainer:
+    keeper = ModelCheckpoint(
+        out / "checkpoints",
+        "{step}",
+        every_n_train_steps=settings.validate_every,
+        save_top_k=settings.keep,
+        monitor="step",
+        mode="max",
+        save_last=True,
+        enable_version_counter=False,
+    )
+    return lightning.Trainer(
+        accelerator="auto",
+        devices=1,
+        precision="bf16-mixed",
+        max_steps=settings.steps,
+        max_epochs=-1,
+        val_check_interval=settings.validate_every,
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        callbacks=[keeper, *callbacks],
+        plugins=[WholeFiles()],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's advertisements and its remarks on choices made here on purpose."""
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated")
+        warnings.filterwarnings("ignore", message=r".*does not have many workers")
+        warnings.filterwarnings(
+            "ignore", message=r"Checkpoint directory .* exists and is not empty"
+        )
+        warnings.filterwarnings("ignore", message=r"The dirpath has changed")
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def split(data: Path, holdout: int) -> tuple[Pairs, Pairs]:
@@ -183,8 +347,12 @@ def split(data: Path, holdout: int) -> tuple[Pairs, Pairs]:
     pairs = Pairs.load(data / "train.npz")
     if (data / "val.npz").exists():
         return pairs, Pairs.load(data / "val.npz")
+    if holdout < 1:
+        raise ValueError(f"{data} has no val.npz, so holdout must be at least 1, not {holdout}")
     if len(pairs) <= holdout:
-        raise ValueError(f"{data / 'train.npz'} has {len(pairs)} pairs, too few to hold out {holdout}")
+        raise ValueError(
+            f"{data / 'train.npz'} has {len(pairs)} pairs, too few to hold out {holdout}"
+        )
     cut = len(pairs) - holdout
     return take(pairs, cut), Pairs(_tail(pairs.sources, cut), _tail(pairs.targets, cut))
 
@@ -202,32 +370,3 @@ def _head(ragged: Ragged, count: int) -> Ragged:
 def _tail(ragged: Ragged, start: int) -> Ragged:
     offsets = ragged.offsets[start:]
     return Ragged(ragged.flat[offsets[0] :], offsets - offsets[0])
-
-
-def export(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1) -> Path:
-    """Average the `last` newest checkpoints of a run and write a model folder.
-
-    Raises:
-        FileNotFoundError: if the run has no checkpoint.
-    """
-    description = json.loads((run / "settings.json").read_text(encoding="utf-8"))
-    files = sorted((run / "checkpoints").glob("step=*.ckpt"), key=lambda file: file.stat().st_mtime)
-    final = run / "checkpoints" / "last.ckpt"
-    files = [*files[-last + 1 :], final] if last > 1 else [final]
-    if not final.exists():
-        raise FileNotFoundError(f"{run} holds no checkpoint; has the training started?")
-    model = Transformer(ModelConfig.from_json(description["model"]))
-    model.load_state_dict(average(files))
-    checkpoint.save(folder, model, tokenizer, task=description["task"])
-    return folder
-
-
-def average(files: list[Path]) -> dict[str, Tensor]:
-    """The mean of the models in Lightning checkpoints."""
-    total: dict[str, Tensor] = {}
-    for file in files:
-        state = torch.load(file, map_location="cpu", weights_only=True)["state_dict"]
-        for name, tensor in state.items():
-            key = name.removeprefix("model.")
-            total[key] = total.get(key, 0) + tensor.double() / len(files)
-    return {name: tensor.float() for name, tensor in total.items()}

@@ -16,15 +16,26 @@ def build(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
     matrices = [p for name, p in named if p.ndim == 2 and "layers." in name]
     tables = [p for name, p in named if p.ndim == 2 and "layers." not in name]
     vectors = [p for _, p in named if p.ndim < 2]
-    plain = [{"params": vectors, "weight_decay": 0.0}, {"params": tables, "weight_decay": settings.weight_decay}]
+    plain = [
+        {"params": vectors, "weight_decay": 0.0},
+        {"params": tables, "weight_decay": settings.weight_decay},
+    ]
     adam = {"lr": settings.lr, "betas": (0.9, 0.98), "eps": 1e-9, "fused": True}
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(
             [*plain, {"params": matrices, "weight_decay": settings.weight_decay}],
             **adam,  # type: ignore[arg-type]
         )
+    if not hasattr(torch.optim, "Muon"):
+        raise ValueError(
+            f'torch {torch.__version__} has no Muon; use torch 2.9, or optimizer="adamw"'
+        )
     muon = torch.optim.Muon(
-        matrices, lr=settings.lr, weight_decay=settings.weight_decay, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+        matrices,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        momentum=0.95,
+        adjust_lr_fn="match_rms_adamw",
     )
     return Joined([muon, torch.optim.AdamW(plain, **adam)])  # type: ignore[arg-type]
 

@@ -1,0 +1,66 @@
+"""What benchmarks and tests compare with: the built-in queries, and a batched decoder without a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from chemspec.data.arrays import pad
+from chemspec.decode.ask import Decoder
+from chemspec.decode.beam import beam_search
+from chemspec.decode.greedy import greedy
+from chemspec.model.torch_runner import best, source_batch
+from chemspec.model.transformer import Transformer
+from chemspec.settings import DecodeSettings, Task
+from chemspec.types import Prefix, Scores, Written
+
+
+@cache
+def bench_queries(task: Task) -> tuple[str, ...]:
+    """200 test queries that come with the program."""
+    here = Path(__file__).parent
+    inside = here / "assets" / "examples"  # of an installation; else of the source tree
+    folder = inside if inside.is_dir() else here.parent / "assets" / "examples"
+    return tuple((folder / f"bench_{task}.smi").read_text(encoding="utf-8").split())
+
+
+@torch.inference_mode()
+def recompute(model: Transformer, source: Sequence[int], settings: DecodeSettings) -> list[Written]:
+    """Decode one query the way most published code does: the encoder once, then at every step all prefixes in full.
+
+    Returns:
+        The answers, best first.
+
+    Raises:
+        ValueError: for a decoder other than greedy and beam.
+    """
+    memory, real = model.encode(source_batch(model, [source]))
+
+    def score(prefixes: Sequence[Prefix]) -> list[Scores]:
+        rows = len(prefixes)
+        tokens = pad(prefixes)
+        logits = model.decode(tokens, memory.expand(rows, -1, -1), real.expand(rows, -1, -1, -1))
+        lengths = torch.tensor([len(prefix) - 1 for prefix in prefixes])
+        ids, log_probs = best(logits[torch.arange(rows), lengths], max(2, settings.n + 1))
+        return [Scores(*row) for row in zip(ids, log_probs, strict=True)]
+
+    decoder = _decoder(settings)
+    try:
+        asked = next(decoder)
+        while True:
+            asked = decoder.send(score(asked))
+    except StopIteration as stop:
+        answers: list[Written] = stop.value
+        return answers
+
+
+def _decoder(settings: DecodeSettings) -> Decoder:
+    if settings.decoder == "greedy":
+        return greedy(max_len=settings.max_len)
+    if settings.decoder == "beam":
+        penalty = settings.length_penalty
+        return beam_search(width=settings.n, max_len=settings.max_len, length_penalty=penalty)
+    raise ValueError(f"nothing to compare decoder {settings.decoder!r} with")

@@ -1,0 +1,77 @@
+"""One stretch of a reaction CSV to a file of aligned text pairs; what a worker process needs, and no torch."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+from chemspec.data.reactions import COLUMNS, Row, variants
+from chemspec.data.settings import DataSettings
+from chemspec.tokenizer import TokenError, split
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Rows of a CSV, gzipped or plain, as mappings from column name to text.
+
+    Raises:
+        ValueError: naming the file, where it cannot be read to its end.
+    """
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as raw:
+        try:
+            # utf-8-sig, because spreadsheets write a mark before the first column's name.
+            with io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text:
+                yield from csv.DictReader(text)
+        except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path} is damaged or no CSV: {error}") from error
+
+
+def check_columns(path: Path, settings: DataSettings) -> None:
+    """Refuse a file that lacks a column, rather than find no reaction in it or leave nothing out.
+
+    Raises:
+        ValueError: naming the file, the columns that are missing and those found.
+    """
+    first = next(read_rows(path), None)
+    if first is None:
+        raise ValueError(f"{path} has no rows")
+    needed = (*COLUMNS[settings.task], *settings.leave_out)
+    missing = [name for name in needed if name not in first]
+    if missing:
+        found = ", ".join(str(name) for name in first)
+        raise ValueError(
+            f"{path} lacks column {', '.join(missing)}, needed for {settings.task} data; it has {found}"
+        )
+
+
+def write_shard(file: Path, start: int, length: int, target: Path, settings: DataSettings) -> None:
+    """Write the pairs of rows `start` to `start + length`, one a line, parted by a tab."""
+    lines = []
+    for number, row in enumerate(islice(read_rows(file), start, start + length), start):
+        if any(row.get(column) == "1" for column in settings.leave_out):
+            continue
+        # One generator a row: the result depends neither on shards nor on workers.
+        rng = Random(f"{settings.seed}/{file.name}/{number}")
+        pairs = variants(
+            row, settings.task, count=settings.variants, flat_share=settings.flat_share, rng=rng
+        )
+        lines += [
+            f"{source}\t{answer}\n"
+            for source, answer in pairs
+            if _short(source, answer, settings.max_tokens)
+        ]
+    partial = target.with_suffix(".partial")
+    partial.write_text("".join(lines), encoding="utf-8")
+    partial.replace(target)
+
+
+def _short(source: str, answer: str, limit: int) -> bool:
+    try:
+        return 0 < len(split(source)) <= limit and 0 < len(split(answer)) <= limit
+    except TokenError:
+        return False

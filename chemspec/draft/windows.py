@@ -1,0 +1,50 @@
+"""Evenly spaced pieces of the query as drafts, whatever has been written: Andronov et al. (2024), section 2.1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chemspec.tokenizer import EOS
+from chemspec.types import Draft, Prefix
+
+
+@dataclass(frozen=True)
+class Windows:
+    """All windows of `length` tokens at stride 1, or `count` of them evenly spaced if there are more.
+
+    Attributes:
+        length: DL of the paper.
+        count: N_d of the paper, about 25.
+        dilation: tokens left out between two tokens of a window (the paper's section 3.1 mentions one).
+        end: whether the window at the query's end goes on to end-of-sequence. The authors' code never drafts it.
+    """
+
+    length: int = 10
+    count: int = 25
+    dilation: int = 0
+    end: bool = True
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError(f"draft length {self.length}; it must be at least 1")
+        if self.count < 1:
+            raise ValueError(
+                f"{self.count} drafts; there must be at least 1 (for none choose the drafter none)"
+            )
+        if self.dilation < 0:
+            raise ValueError(f"dilation {self.dilation}; it must not be negative")
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        text = (*source, EOS) if self.end else tuple(source)
+        step = self.dilation + 1
+        reach = (self.length - 1) * step + 1
+        last = max(0, len(text) - reach)
+        starts = range(last + 1)
+        if len(starts) > self.count:
+            # floor(i * last / (count - 1)), as the authors' code spaces them
+            starts = sorted({i * last // max(1, self.count - 1) for i in range(self.count)})  # type: ignore[assignment]
+        return [
+            Draft(text[s : s + reach : step][:room], "windows", (s, min(s + reach, len(source))))
+            for s in starts
+        ]

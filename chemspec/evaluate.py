@@ -1,0 +1,126 @@
+"""Accuracy on test reactions: exact match after canonicalisation among the first k answers."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from chemspec import chem
+from chemspec.data.prepare import read_rows
+from chemspec.data.reactions import canonical_pair
+from chemspec.engine import Engine
+from chemspec.files import predict_file
+from chemspec.settings import DecodeSettings, Task
+
+RANKS = (1, 2, 3, 5, 10)
+# What `canonical_pair` reads.
+COLUMNS = {"forward": ("reactants_and_reagents", "main_product"), "retro": ("product", "reactants")}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One test reaction: the query, the true answer (canonical), and its class, if the file tells one."""
+
+    query: str
+    answer: str
+    kind: str = ""
+
+
+def questions(file: Path, task: Task, *, limit: int = 0, seed: int = 0) -> list[Question]:
+    """Test reactions of a file; `limit` draws so many at random, always the same ones for a seed.
+
+    Raises:
+        ValueError: if the file lacks rows or columns.
+    """
+    rows = list(read_rows(file))
+    if not rows:
+        raise ValueError(f"{file} has no rows")
+    for column in COLUMNS[task]:
+        if column not in rows[0]:
+            raise ValueError(f"{file} has no column {column!r}; it has {', '.join(rows[0])}")
+    if limit and limit < len(rows):
+        rows = random.Random(seed).sample(rows, limit)
+    return [_question(row, task) for row in rows]
+
+
+def _question(row: Mapping[str, str], task: Task) -> Question:
+    query, answer = (text or "" for text in canonical_pair(row, task))  # a short row has None
+    return Question(query, chem.canonical(answer) or answer, row.get("reaction_class") or "")
+
+
+def evaluate(
+    engine: Engine,
+    asked: Sequence[Question],
+    out: Path,
+    settings: DecodeSettings,
+    *,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> dict[str, Any]:
+    """Answer test reactions into the file `out` (resumable, see `predict_file`) and score what it holds.
+
+    Returns:
+        Counts, top-k accuracies with 95 % intervals, the share of invalid SMILES among all and among first answers, and
+        top-1 by class.
+    """
+    if out.suffix != ".jsonl":
+        raise ValueError(f"{out}: predictions are written as .jsonl")
+    predict_file(engine, [item.query for item in asked], out, settings, progress=progress)
+    with out.open(encoding="utf-8") as lines:
+        results = [json.loads(line) for line in islice(lines, len(asked))]
+    return score(asked, results)
+
+
+def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Accuracy of results in the form of `files.brief`. A query that was refused counts as answered wrongly."""
+    ranks = [
+        rank_of(item.answer, result["hypotheses"])
+        for item, result in zip(asked, results, strict=True)
+    ]
+    answers = [answer for result in results for answer in result["hypotheses"]]
+    first = [result["hypotheses"][0] for result in results if result["hypotheses"]]
+    width = max((len(result["hypotheses"]) for result in results), default=0)
+    kinds = sorted({item.kind for item in asked if item.kind}, key=lambda kind: (len(kind), kind))
+    return {
+        "reactions": len(asked),
+        "refused": sum(result["status"] != "ok" for result in results),
+        "top": {
+            str(k): share(sum(0 < rank <= k for rank in ranks), len(ranks))
+            for k in RANKS
+            if k <= width
+        },
+        "invalid": share(sum(not answer["valid"] for answer in answers), len(answers)),
+        "invalid_first": share(sum(not answer["valid"] for answer in first), len(first)),
+        "top1_by_class": {
+            kind: share(
+                sum(
+                    rank == 1 for item, rank in zip(asked, ranks, strict=True) if item.kind == kind
+                ),
+                sum(item.kind == kind for item in asked),
+            )
+            for kind in kinds
+        },
+        "passes_per_query": sum(result["passes"] for result in results) / max(1, len(results)),
+        "seconds_per_query": sum(result["seconds"] for result in results) / max(1, len(results)),
+    }
+
+
+def rank_of(answer: str, hypotheses: Sequence[Mapping[str, Any]]) -> int:
+    """The place (from 1) of the true answer among the different valid ones; 0 if it is not there."""
+    seen = list(dict.fromkeys(item["canonical"] for item in hypotheses if item["valid"]))
+    return seen.index(answer) + 1 if answer in seen else 0
+
+
+def share(part: int, whole: int) -> dict[str, float]:
+    """A proportion with its 95 % interval (Wilson)."""
+    if not whole:
+        return {"value": 0.0, "low": 0.0, "high": 0.0}
+    z, p = 1.96, part / whole
+    centre = (p + z * z / (2 * whole)) / (1 + z * z / whole)
+    half = z * math.sqrt(p * (1 - p) / whole + z * z / (4 * whole * whole)) / (1 + z * z / whole)
+    return {"value": p, "low": max(0.0, centre - half), "high": min(1.0, centre + half)}

@@ -1,0 +1,255 @@
+"""Answers to files: one line a query, in order, resumable after any interruption."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from chemspec.engine import Engine
+from chemspec.inputs import FileError
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, to_json
+
+WRITERS = (".csv", ".jsonl", ".parquet")
+BATCHES = 8  # answered between two writes, sorted by length among themselves
+
+
+def predict_file(
+    engine: Engine,
+    queries: Sequence[str],
+    out: Path,
+    settings: DecodeSettings,
+    *,
+    trace: Path | None = None,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> dict[str, int]:
+    """Answer queries and write one row each, in order.
+
+    Rows already in `out` are kept, a half-written last one is redone. Every few batches are on disk
+    before the next begin, so that an interruption loses no more than those.
+
+    Args:
+        out: `.csv`, `.jsonl` or `.parquet` (which is put together from a `.jsonl` beside it at the end).
+        trace: also write the full results here, one JSON a line.
+
+    Returns:
+        How many queries ended with which status, over the whole file.
+
+    Raises:
+        FileError: if `out` belongs to other queries or settings, has an unknown ending, or cannot be written.
+    """
+    suffix = out.suffix.lower()
+    if suffix not in WRITERS:
+        raise FileError(f"{out}: the ending must be one of {', '.join(WRITERS)}")
+    journal = out.with_suffix(".partial.jsonl") if suffix == ".parquet" else out
+    if suffix == ".parquet" and out.exists():
+        raise FileError(f"{out} is there already and complete; choose another name")
+    stamp = {"model": engine.digest, "dtype": engine.dtype, **asdict(settings)}
+    del stamp["batch_size"]  # has no say in the answers; one may have to lower it to go on
+    total = len(queries)
+    try:
+        counts = _resume(journal, queries, stamp)
+        done = counts.total()
+        if trace is not None:
+            _cut(trace, done)
+        with journal.open("ab") as rows, trace.open("ab") if trace else nullcontext() as full:
+            progress(done, total)
+            for part in _chunks(queries[done:], settings.batch_size * BATCHES):
+
+                def report(some: int, before: int = done) -> None:
+                    progress(before + some, total)
+
+                results = engine.predict(part, settings, progress=report)
+                if full:  # first, so that it never holds less than the other
+                    _append(full, (to_json(result) + "\n" for result in results))
+                _append(rows, (_line(result, settings.n, suffix) for result in results))
+                counts.update(result.status for result in results)
+                done += len(part)
+        if suffix == ".parquet":
+            _parquet(journal, out)
+    except OSError as error:
+        reason = error.strerror or error
+        message = f"{out} cannot be written: {reason}"
+        raise FileError(
+            f"{message}; what is in it stays valid, so the command can go on later"
+        ) from error
+    return dict(counts)
+
+
+def _append(file: Any, lines: Iterable[str]) -> None:
+    """Write and see to it that it is on the disk."""
+    file.write("".join(lines).encode("utf-8", errors="backslashreplace"))
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
+    remaining = iter(items)
+    while part := list(islice(remaining, size)):
+        yield part
+
+
+def columns(n: int) -> list[str]:
+    """The header of a CSV with `n` answers a query."""
+    answers = [f"{name}_{i}" for i in range(1, n + 1) for name in ("smiles", "log_prob")]
+    return ["query", "status", "message", *answers, "passes", "tokens", "seconds"]
+
+
+def brief(result: DecodeResult) -> dict[str, Any]:
+    """A result as the contract for scripts has it: no trace, only its totals; notes are in the message."""
+    passes = result.trace.passes
+    return {
+        "query": result.query,
+        "status": result.status,
+        "message": _message(result),
+        "hypotheses": [
+            {
+                "smiles": item.smiles,
+                "canonical": item.canonical,
+                "valid": item.valid,
+                "log_prob": item.log_prob,
+                "probability": item.probability,
+            }
+            for item in result.hypotheses
+        ],
+        "passes": len(passes),
+        "tokens": sum(item.emitted for item in passes),
+        "seconds": result.trace.seconds,
+    }
+
+
+def _message(result: DecodeResult) -> str:
+    cut = sum(item.ended == "length" for item in result.hypotheses)
+    length = [f"{cut} of {len(result.hypotheses)} answers cut at the length limit"] if cut else []
+    return "; ".join(filter(None, [result.message, *result.notes, *length]))
+
+
+def _line(result: DecodeResult, n: int, suffix: str) -> str:
+    if suffix != ".csv":
+        return json.dumps(brief(result)) + "\n"  # ASCII: no odd line ends, no encoding to get wrong
+    cells: list[Any] = [_flat(result.query), result.status, _flat(_message(result))]
+    for place in range(n):
+        found = result.hypotheses[place] if place < len(result.hypotheses) else None
+        cells += [found.canonical or found.smiles, f"{found.log_prob:.6f}"] if found else ["", ""]
+    passes = result.trace.passes
+    cells += [len(passes), sum(item.emitted for item in passes), f"{result.trace.seconds:.4f}"]
+    return _csv_row(cells)
+
+
+def _flat(text: str) -> str:
+    # A line break in a cell would make "one line a query" untrue, and so the way back after an interruption.
+    clean = " ".join(text.splitlines()).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return clean.encode("utf-8", errors="backslashreplace").decode("utf-8")
+
+
+def _csv_row(cells: Iterable[Any]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(cells)
+    return buffer.getvalue()
+
+
+def _resume(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -> Counter[str]:
+    """The statuses of the rows that the file holds; begins the file if there is none."""
+    side = journal.with_name(journal.name + ".settings.json")
+    header = _csv_row(columns(stamp["n"])) if journal.suffix.lower() == ".csv" else ""
+    if not journal.exists() or journal.stat().st_size == 0:
+        side.write_text(json.dumps(stamp, sort_keys=True), encoding="utf-8")
+        journal.write_bytes(header.encode())
+        return Counter()
+    _check_stamp(side, stamp, journal)
+    raw = journal.read_bytes()
+    whole = raw[: raw.rfind(b"\n") + 1]
+    if len(whole) < len(raw):  # the last line was cut off while it was written
+        os.truncate(journal, len(whole))
+    if not whole:
+        journal.write_bytes(header.encode())
+        return Counter()
+    rows = _rows(whole, journal)
+    if len(rows) > len(queries):
+        message = f"{journal} holds {len(rows)} rows, the input only {len(queries)}"
+        raise FileError(f"{message}; it belongs to another input")
+    for number, ((query, _), expected) in enumerate(zip(rows, queries, strict=False), 1):
+        if query not in (expected, _flat(expected)):
+            message = f"{journal}: row {number} is {query!r}, the input has {expected!r}"
+            raise FileError(f"{message}; it belongs to another input")
+    return Counter(status for _, status in rows)
+
+
+def _check_stamp(side: Path, stamp: dict[str, Any], journal: Path) -> None:
+    """Refuse to go on with a file that was made in another way, and say in which."""
+    try:
+        stored = json.loads(side.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        message = f"{journal} is there, but nothing tells how it was made ({side.name} is missing)"
+        raise FileError(f"{message}; choose another name or remove it") from error
+    wanted = json.loads(json.dumps(stamp))
+    if stored != wanted:
+        names = sorted(name for name in {*stored, *wanted} if stored.get(name) != wanted.get(name))
+        told = ", ".join(f"{n} {stored.get(n)!r} instead of {wanted.get(n)!r}" for n in names)
+        raise FileError(f"{journal} was made with {told}; choose another name or remove it")
+
+
+def _rows(raw: bytes, journal: Path) -> list[tuple[str, str]]:
+    """(query, status) of every row."""
+    try:
+        text = raw.decode("utf-8")
+        if journal.suffix.lower() == ".csv":
+            return [
+                (row["query"], row["status"])
+                for row in csv.DictReader(io.StringIO(text, newline=""))
+            ]
+        return [(item["query"], item["status"]) for item in map(json.loads, text.split("\n")[:-1])]
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise FileError(f"{journal} is damaged ({error}); remove it to start anew") from error
+
+
+def _cut(trace: Path, lines: int) -> None:
+    """Keep so many lines of the traces; those beyond belong to rows that were never written."""
+    kept = 0
+    with trace.open("a+b") as file:
+        file.seek(0)
+        for number in range(lines):
+            line = file.readline()
+            if not line.endswith(b"\n"):
+                message = f"{trace} holds {number} traces, but {lines} rows were written before"
+                raise FileError(f"{message}; leave --trace out, or start anew under another name")
+            kept += len(line)
+        file.truncate(kept)
+
+
+def _parquet(journal: Path, out: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    text = pyarrow.string()
+    number = pyarrow.float64()
+    answer = {
+        "smiles": text, "canonical": text, "valid": pyarrow.bool_(), "log_prob": number, "probability": number,
+    }  # fmt: skip
+    schema = pyarrow.schema(
+        {
+            "query": text,
+            "status": text,
+            "message": text,
+            "hypotheses": pyarrow.list_(pyarrow.struct(answer)),
+            "passes": pyarrow.int64(),
+            "tokens": pyarrow.int64(),
+            "seconds": number,
+        }
+    )
+    with journal.open(encoding="utf-8") as lines:
+        table = pyarrow.Table.from_pylist([json.loads(line) for line in lines], schema=schema)
+    partial = out.with_suffix(".partial.parquet")
+    parquet.write_table(table, partial)
+    partial.replace(out)
+    journal.unlink()
+    journal.with_name(journal.name + ".settings.json").unlink(missing_ok=True)

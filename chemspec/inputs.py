@@ -1,0 +1,153 @@
+"""Query texts from files and standard input, whatever their format, encoding and line ends."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from chemspec import chem
+
+USUAL_NAMES = (
+    "smiles", "query", "product", "products", "reactants", "reactants_and_reagents", "source", "input",
+)  # fmt: skip
+TABLES = (".csv", ".tsv", ".tab")
+TEXTS = (".smi", ".smiles", ".txt")
+
+
+class FileError(ValueError):
+    """A file that cannot be read or written as asked; the message says which and what to do."""
+
+
+def read_queries(path: Path, column: str = "") -> list[str]:
+    """The query texts of a file, one a row.
+
+    Args:
+        path: `.csv` or `.tsv` with a header, `.parquet`, or any other text with one query a line (a
+            name after the SMILES is left for the parser to drop); all but parquet also as `.gz`.
+        column: which column; empty means the only one, or one with a usual name.
+
+    Raises:
+        FileError: if the file or the column cannot be found or read.
+    """
+    if not path.is_file():
+        raise FileError(f"there is no file {path}")
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    try:
+        if suffixes[-1:] == [".parquet"]:
+            return _from_parquet(path, column)
+        raw = path.read_bytes()
+        if suffixes[-1:] == [".gz"]:
+            raw, suffixes = gzip.decompress(raw), suffixes[:-1]
+    except FileError:
+        raise
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise FileError(f"{path} cannot be read: {error}") from error
+    text = decode_text(raw)
+    if suffixes and suffixes[-1] in TABLES:
+        try:
+            return _from_table(text, suffixes[-1], column, path)
+        except csv.Error as error:
+            raise FileError(f"{path} is no table: {error}") from error
+    if column:
+        raise FileError(f"{path} has no columns (only tables and .parquet do); leave --column out")
+    return split_lines(text)
+
+
+def lines_of(stream: TextIO) -> list[str]:
+    """Queries from standard input, one a line, in whatever encoding."""
+    buffer = getattr(stream, "buffer", None)
+    return split_lines(decode_text(buffer.read()) if buffer else stream.read())
+
+
+def decode_text(raw: bytes) -> str:
+    """Text of unknown encoding: UTF-16 with mark, else UTF-8, else line by line UTF-8 or Latin-1."""
+    if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return raw.decode("utf-16", errors="replace")
+    raw = raw.removeprefix(codecs.BOM_UTF8)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return "\n".join(map(_decode_line, raw.split(b"\n")))
+
+
+def _decode_line(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        # Most likely a spreadsheet's export. SMILES are ASCII: only names can come out wrong.
+        return raw.decode("latin-1")
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines, however they end; blank ones keep their place, but not at the end of the text."""
+    # Not str.splitlines, which takes a good dozen other characters for line ends.
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
+def _from_table(text: str, ending: str, column: str, path: Path) -> list[str]:
+    """A column of a CSV; blank lines are no rows."""
+    first = text.lstrip().split("\n", 1)[0]
+    # Spreadsheets of many countries part their cells by semicolons.
+    separator = max(",;\t", key=first.count) if ending == ".csv" else "\t"
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    header = next((row for row in reader if row), None)
+    if header is None:
+        raise FileError(f"{path} is empty")
+    place = _choose(header, column, path)
+    queries = []
+    for row in reader:
+        if any(row[len(header) :]):
+            message = f"line {reader.line_num} has {len(row)} cells, the header {len(header)}"
+            raise FileError(f"{path}: {message}; quote the cells that hold a {separator!r}")
+        if row:
+            queries.append(row[place] if place < len(row) else "")
+    return queries
+
+
+def _from_parquet(path: Path, column: str) -> list[str]:
+    from pyarrow import parquet  # half a second that only its users should pay
+
+    names = parquet.read_schema(path).names
+    name = names[_choose(names, column, path)]
+    values = parquet.read_table(path, columns=[name]).column(name).to_pylist()
+    return ["" if value is None else str(value) for value in values]
+
+
+def _choose(names: Sequence[str], column: str, path: Path) -> int:
+    """The place of the column that is meant."""
+    if column in names:
+        return names.index(column)
+    shown = ", ".join(names)
+    if column:
+        raise FileError(f"{path} has no column {column!r}; it has {shown}. Choose with --column")
+    usual = {name.strip().lower(): place for place, name in reversed([*enumerate(names)])}
+    for name in USUAL_NAMES:
+        if name in usual:
+            return usual[name]
+    if len(names) != 1:
+        message = f"{path} has no column with a usual name; it has {shown}"
+        raise FileError(f"{message}. Choose one with --column")
+    if chem.is_valid(names[0]):
+        message = f"{path} has no header: its first line is the SMILES {names[0]}"
+        raise FileError(f"{message}. Put a line with a name above it, or call the file .smi")
+    return 0
+
+
+def looks_like_file(text: str) -> bool:
+    """Whether an argument is meant as a file and not as a SMILES."""
+    path = Path(text)
+    if path.suffix.lower() in (*TABLES, *TEXTS, ".parquet", ".gz"):
+        return True
+    try:
+        return path.is_file() and not chem.is_valid(text)
+    except OSError:  # too long for a file name
+        return False

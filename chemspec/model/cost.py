@@ -1,0 +1,72 @@
+"""What a pass costs on this machine: seconds against nodes, measured once and cached on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from chemspec.model.session import Backend, Session
+from chemspec.tokenizer import BOS, SPECIALS
+from chemspec.types import Prefix
+
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+SOURCE, WRITTEN, REPEATS = 40, 24, 9  # a typical query, half an answer
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Seconds of a pass by its number of new nodes: straight lines between measured points, and on beyond the last."""
+
+    nodes: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+    def __call__(self, count: float) -> float:
+        place = min(max(bisect_left(self.nodes, count), 1), len(self.nodes) - 1)
+        (x0, x1), (y0, y1) = self.nodes[place - 1 : place + 1], self.seconds[place - 1 : place + 1]
+        return max(y0 + (y1 - y0) * (count - x0) / (x1 - x0), 1e-9)
+
+
+def measure(backend: Backend, vocab_size: int, clock: Callable[[], float]) -> Curve:
+    """Time passes of every size in `SIZES` for one query; takes under a second on two cores."""
+    tokens = range(len(SPECIALS), vocab_size)
+    source = [tokens[i % len(tokens)] for i in range(SOURCE)]
+    base: Prefix = (BOS, *(tokens[i % len(tokens)] for i in range(WRITTEN)))
+
+    def once(size: int) -> float:
+        session = Session(backend, [source], top_k=2)
+        session.score([[base]])
+        grown = base + tuple(tokens[i % len(tokens)] for i in range(size))
+        began = clock()
+        session.score([[grown]])
+        return clock() - began
+
+    once(SIZES[-1])
+    # The fastest, because whatever else the machine does can only slow a pass down.
+    seconds = [min(once(size) for _ in range(REPEATS)) for size in SIZES]
+    # Noise must not make a larger pass look cheaper than a smaller one.
+    for index in range(1, len(seconds)):
+        seconds[index] = max(seconds[index], seconds[index - 1] * 1.0001)
+    return Curve(SIZES, tuple(seconds))
+
+
+def cached(path: Path, make: Callable[[], Curve]) -> Curve:
+    """The curve in the file, or a new one, which is then written there if that is possible."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return Curve(tuple(stored["nodes"]), tuple(stored["seconds"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        curve = make()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_text(
+            json.dumps({"nodes": curve.nodes, "seconds": curve.seconds}), encoding="utf-8"
+        )
+        partial.replace(path)
+    except OSError:
+        pass
+    return curve

@@ -1,0 +1,195 @@
+"""Who races in the benchmark: this engine, the decoder without a cache, and CTranslate2; all on the same weights.
+
+A racer answers queries with token ids. It is made once per task and used for every row of it.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from chemspec import __version__, checks
+from chemspec.engine import Engine
+from chemspec.model import checkpoint
+from chemspec.model.session import Backend, Floats, Ints, Runner
+from chemspec.settings import DecodeSettings
+from chemspec.tokenizer import UNK
+from chemspec.types import Trace
+
+Answer = tuple[int, ...]  # token ids without bos and eos
+Answers = list[list[Answer]]  # of each query, best first
+
+EARLY = "CTranslate2 stops once an ended candidate has led a step and n have ended: lower places may differ from ours"
+
+
+@dataclass
+class Racer:
+    """One program, in one precision, with one drafter.
+
+    Attributes:
+        runtime: what does the arithmetic.
+        answer: from the queries of one batch and how to decode, the answers.
+        batches: whether it can answer several queries at once.
+        most: how many queries suffice to tell its speed, by decoder; all where it is not named.
+        note: what one has to know to read its rows.
+        watch, traces: where the time went, if the racer can tell; both grow with every answer.
+    """
+
+    name: str
+    version: str
+    runtime: str
+    dtype: str
+    device: str
+    answer: Callable[[Sequence[str], DecodeSettings], Answers]
+    drafter: str = "none"
+    batches: bool = True
+    most: dict[str, int] = field(default_factory=dict)
+    note: str = ""
+    watch: Stopwatch | None = None
+    traces: list[Trace] = field(default_factory=list)
+
+
+def chemspec(engine: Engine, drafters: Sequence[str]) -> list[Racer]:
+    """This engine, first without drafts: the standard that all rows are compared with."""
+    ids = {token: index for index, token in enumerate(engine.tokenizer.tokens)}
+    racers = []
+    for drafter in dict.fromkeys(("none", *drafters)):
+        timed, watch = _timed(engine)
+        traces: list[Trace] = []
+
+        def answer(
+            queries: Sequence[str],
+            settings: DecodeSettings,
+            timed: Engine = timed,
+            traces: list[Trace] = traces,
+        ) -> Answers:
+            results = timed.predict(queries, settings)
+            traces += [result.trace for result in results]
+            return [
+                [tuple(ids[token] for token in item.tokens) for item in result.hypotheses]
+                for result in results
+            ]
+
+        runs = engine.runtime, engine.dtype, engine.device
+        racers.append(
+            Racer("chemspec", __version__, *runs, answer, drafter, watch=watch, traces=traces)
+        )
+    return racers
+
+
+def naive(engine: Engine, threads: int) -> list[Racer]:
+    """The textbook decoder without a cache, in torch: every step runs every prefix anew (the encoder once)."""
+    model = checkpoint.load(engine.folder).model
+    if threads:
+        torch.set_num_threads(threads)
+
+    def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
+        sources = [engine.prepare(text).ids for text in queries]
+        found = [checks.recompute(model, source, settings) for source in sources]
+        return [[_bare(item.tokens) for item in answers] for answers in found]
+
+    version = f"torch {torch.__version__}"
+    # Slow and steady: a few queries tell its speed.
+    most = {"greedy": 20, "beam": 3}
+    return [Racer("naive", version, "torch", "fp32", "cpu", answer, batches=False, most=most)]
+
+
+def ctranslate2(engine: Engine, threads: int) -> list[Racer]:
+    """CTranslate2 on the CPU, in fp32 and in int8.
+
+    Raises:
+        ModuleNotFoundError: if it is not installed.
+    """
+    from chemspec.importers.ctranslate2 import Opponent, convert
+
+    racers = []
+    loaded = checkpoint.load(engine.folder)
+    cores = threads or os.cpu_count() or 1
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = convert(loaded.model, loaded.tokenizer, Path(scratch) / "model")
+        for precision in ("float32", "int8"):
+            opponent = Opponent(folder, threads=cores, compute_type=precision)
+
+            def answer(
+                queries: Sequence[str], settings: DecodeSettings, opponent: Opponent = opponent
+            ) -> Answers:
+                sources = [engine.prepare(text).ids for text in queries]
+                width = settings.n if settings.decoder == "beam" else 1
+                found = opponent.translate(
+                    sources, width=width, count=width, max_len=settings.max_len
+                )
+                return [[_bare(tokens) for tokens, _ in answers] for answers in found]
+
+            runs = opponent.compute_type, precision, "cpu"
+            racers.append(Racer("ctranslate2", opponent.version, *runs, answer, note=EARLY))
+    return racers
+
+
+# By name, in the order in which they run.
+ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Racer]]] = {
+    "chemspec": lambda engine, _, drafters: chemspec(engine, drafters),
+    "naive": lambda engine, threads, _: naive(engine, threads),
+    "ctranslate2": lambda engine, threads, _: ctranslate2(engine, threads),
+}
+
+
+def _bare(tokens: Sequence[int]) -> Answer:
+    return tuple(token for token in tokens if token >= UNK)
+
+
+# --- where the time goes -------------------------------------------------------------------------
+
+
+@dataclass
+class Stopwatch:
+    """A backend that also measures: seconds in the encoder, and in passes of the decoder."""
+
+    backend: Backend
+    encoder: float = 0.0
+    passes: float = 0.0
+
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
+        with self._counts("encoder"):
+            runner = self.backend.open(sources, top_k=top_k)
+        return _Timed(runner, self)
+
+    @contextmanager
+    def _counts(self, what: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        setattr(self, what, getattr(self, what) + time.perf_counter() - began)
+
+
+def _timed(engine: Engine) -> tuple[Engine, Stopwatch]:
+    """The same engine, with its model on a stopwatch."""
+    watch, timed = Stopwatch(engine.backend), copy.copy(engine)
+    timed.backend = watch
+    return timed, watch
+
+
+@dataclass
+class _Timed:
+    runner: Runner
+    watch: Stopwatch
+
+    def run(self, tokens: Ints, depths: Ints, sees: Any, starts: Ints) -> tuple[Ints, Floats]:
+        with self.watch._counts("passes"):
+            return self.runner.run(tokens, depths, sees, starts)
+
+    def reserve(self, slots: int) -> None:
+        self.runner.reserve(slots)
+
+    def keep_queries(self, rows: Sequence[int]) -> None:
+        self.runner.keep_queries(rows)
+
+    def keep_slots(self, row: int, slots: Ints) -> None:
+        self.runner.keep_slots(row, slots)

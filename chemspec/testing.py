@@ -1,0 +1,448 @@
+"""What tests need, and users who write drafters: naive decoders, tiny models, a table for a model.
+
+The naive decoders are the oracle of the fast ones. They share no code with `chemspec.decode`: no
+cache, no batch, no top-k and no pruning; every prefix is read anew from its first token, and the
+whole vocabulary is ranked at every step.
+
+To test a drafter of your own, compare `run` with it and without it:
+
+    table, decoder = Table(seed=0, copying=3.0), lambda _: beam_search(width=5, max_len=20)
+    plain, _ = run(decoder, sources, table, NoDrafts(), max_len=20)
+    drafted, passes = run(decoder, sources, table, MyDrafts(), max_len=20)
+    assert drafted == plain
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from chemspec.decode.ask import Decoder
+from chemspec.decode.drive import drive
+from chemspec.draft.base import Drafter
+from chemspec.model.session import Backend, Floats, Ints, Session
+from chemspec.model.transformer import Transformer
+from chemspec.settings import ModelConfig
+from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS
+from chemspec.types import Draft, Pass, Prefix, Written
+
+# Models ------------------------------------------------------------------------------------------
+
+
+def tiny_model(
+    seed: int, vocab_size: int = 12, *, sharpness: float = 3.0, **options: Any
+) -> Transformer:
+    """A random encoder-decoder in float64 with opinions: its answers end, and its beams differ.
+
+    Args:
+        seed: of all weights; biases and norms are random too, lest one be forgotten unnoticed.
+        vocab_size: tokens, the four special ones included; pad and bos are improbable.
+        sharpness: spread of the logits; at 3 the best token has a probability of about 0.7.
+        options: fields of `ModelConfig`; by default the width is 16 and each side has two layers.
+    """
+    shape = {"d_model": 16, "heads": 2, "feedforward": 24, "encoder_layers": 2, "decoder_layers": 2}
+    defaults = {**shape, "max_positions": 64, "tied_output": False}
+    config = ModelConfig(vocab_size=vocab_size, **{**defaults, **options})
+    model = Transformer(config).double().eval().requires_grad_(False)
+    random = torch.Generator().manual_seed(seed)
+    for name, weight in model.named_parameters():
+        noise = torch.randn(weight.shape, generator=random, dtype=torch.float64)
+        if weight.ndim == 2:
+            gain = 2.0 if "layers" in name else 1.0  # so that the place and the source have a say
+            weight.copy_(noise * gain * weight.shape[1] ** -0.5)
+        elif "norm" in name and name.endswith("weight"):
+            weight.copy_(1 + 0.2 * noise)
+        else:
+            weight.copy_(0.2 * noise)
+    # Centred and scaled, or one token would be the favourite in every context.
+    size = (64, 12)
+    source, target = (torch.randint(EOS, vocab_size, size, generator=random) for _ in range(2))
+    logits = model(source, target).flatten(0, 1)
+    norm, factor = model.decoder.norm, sharpness / float(logits.std(dim=0).mean())
+    if isinstance(norm, torch.nn.LayerNorm):
+        norm.weight.mul_(factor)
+        norm.bias.mul_(factor)
+    else:
+        model.output.weight.mul_(factor)
+    if config.output_bias:
+        model.output.bias.copy_(-factor * (logits - model.output.bias).mean(dim=0))
+        model.output.bias[[PAD, BOS]] -= 10.0
+        model.output.bias[EOS] += 0.5 * sharpness
+    return model
+
+
+class Table:
+    """A model without weights: log-probs are a hash of source and prefix. It is its own backend.
+
+    Its runner works out every node's prefix from the mask and the depths that the session hands it
+    and raises AssertionError where those do not spell one: no faulty session passes unnoticed.
+
+    Attributes:
+        calls: for every model call, the (source, prefix) of each node computed in it.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        vocab_size: int = 10,
+        sharpness: float = 3.0,
+        copying: float = 0.0,
+        levels: int = 0,
+    ) -> None:
+        """Choose the table.
+
+        Args:
+            seed: two tables of one seed are equal.
+            vocab_size: tokens, the four special ones included; pad and bos are impossible.
+            sharpness: spread of the logits.
+            copying: added to the logit of the source's token at the place to be filled, so that
+                copied drafts pay.
+            levels: if not 0, logits take only so many values, which makes ties; 1 makes every
+                token equally probable.
+        """
+        self.seed, self.vocab_size = seed, vocab_size
+        self.sharpness, self.copying, self.levels = sharpness, copying, levels
+        self.calls: list[list[tuple[Prefix, Prefix]]] = []
+        self.log_probs = cache(self._log_probs)
+
+    def _log_probs(self, source: Prefix, prefix: Prefix) -> tuple[float, ...]:
+        random = Random(f"{self.seed} {source} {prefix}")
+        place = len(prefix) - 1
+        logits = []
+        for token in range(self.vocab_size):
+            raw = random.randrange(self.levels) if self.levels else random.gauss(0.0, 1.0)
+            logit = self.sharpness * raw
+            if token == EOS and not self.levels:
+                logit += self.sharpness * 0.1 * place
+            if place < len(source) and token == source[place]:
+                logit += self.copying
+            logits.append(-math.inf if token in (PAD, BOS) else logit)
+        top = max(logits)
+        total = top + math.log(sum(math.exp(logit - top) for logit in logits))
+        return tuple(logit - total for logit in logits)
+
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> TableRunner:
+        return TableRunner(self, [tuple(source) for source in sources], min(top_k, self.vocab_size))
+
+    @property
+    def nodes(self) -> list[tuple[Prefix, Prefix]]:
+        """The (source, prefix) of every node ever computed."""
+        return [node for call in self.calls for node in call]
+
+
+class TableRunner:
+    """One session on a table: keeps token and depth of every slot, as a cache keys and values."""
+
+    def __init__(self, table: Table, sources: list[Prefix], top_k: int) -> None:
+        self.table, self.sources, self.top_k = table, sources, top_k
+        # Per query: slot -> token, depth.
+        self.slots: list[dict[int, tuple[int, int]]] = [{} for _ in sources]
+        self.room = 0
+
+    def reserve(self, slots: int) -> None:
+        self.room = max(self.room, slots)
+
+    def run(
+        self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
+    ) -> tuple[Ints, Floats]:
+        queries, width = tokens.shape
+        used = sees.shape[2] - width
+        assert queries == len(self.sources)
+        assert used + width <= self.room, "a pass beyond the room reserved"
+        ids = np.zeros((queries, width, self.top_k), dtype=np.int64)
+        log_probs = np.zeros((queries, width, self.top_k))
+        call: list[tuple[Prefix, Prefix]] = []
+        for row, source in enumerate(self.sources):
+            fresh = list(zip(tokens[row].tolist(), depths[row].tolist(), strict=True))
+            for node in range(width):
+                seen = np.flatnonzero(sees[row, node]).tolist()
+                path = sorted(
+                    (fresh[place - used] if place >= used else self.slots[row][place])[::-1]
+                    for place in seen
+                )
+                if path == [(0, PAD)]:
+                    continue  # padding
+                prefix = tuple(token for _, token in path)
+                is_path = [depth for depth, _ in path] == list(range(len(path)))
+                assert is_path, f"{path} is not one path"
+                assert prefix[0] == BOS, f"{path} does not start with bos"
+                assert seen[-1] == used + node, f"{path} does not end with the node itself"
+                every = np.array(self.table.log_probs(source, prefix))
+                best = np.argsort(-every, kind="stable")[: self.top_k]
+                ids[row, node], log_probs[row, node] = best, every[best]
+                call.append((source, prefix))
+            start = int(starts[row])
+            self.slots[row].update(enumerate(fresh, start))
+        self.table.calls.append(call)
+        return ids, log_probs
+
+    def keep_queries(self, rows: Sequence[int]) -> None:
+        self.sources = [self.sources[row] for row in rows]
+        self.slots = [self.slots[row] for row in rows]
+
+    def keep_slots(self, row: int, slots: Ints) -> None:
+        self.slots[row] = {new: self.slots[row][old] for new, old in enumerate(slots.tolist())}
+
+
+Target = Transformer | Table
+
+# Naive decoders ----------------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def naive_log_probs(model: Target, source: Sequence[int], prefix: Sequence[int]) -> Tensor:
+    """Log-probs (V,) of each token after `prefix`: a full forward pass in the model's precision."""
+    if isinstance(model, Table):
+        return torch.tensor(model.log_probs(tuple(source), tuple(prefix)), dtype=torch.float64)
+    read = [BOS, *source, EOS] if model.config.source_specials else list(source)
+    device = model.embedding.weight.device
+    logits = model(torch.tensor([read], device=device), torch.tensor([list(prefix)], device=device))
+    return torch.log_softmax(logits[0, -1], dim=-1).cpu()
+
+
+def naive_greedy(model: Target, source: Sequence[int], max_len: int) -> Written:
+    """The most probable token, ties by id, until eos or `max_len` tokens."""
+    tokens: list[int] = []
+    log_probs: list[float] = []
+    while len(tokens) < max_len and (not tokens or tokens[-1] != EOS):
+        every = naive_log_probs(model, source, [BOS, *tokens]).tolist()
+        best = every.index(max(every))
+        tokens.append(best)
+        log_probs.append(every[best])
+    return _finish(tokens, log_probs)
+
+
+def naive_beam(
+    model: Target, source: Sequence[int], width: int, max_len: int, length_penalty: float = 0.0
+) -> list[Written]:
+    """Beam search by its rules and nothing else; see `chemspec.decode.beam` for the rules."""
+
+    def rank(text: _Text) -> tuple[float, tuple[int, ...]]:
+        return -sum(text[1]) / len(text[1]) ** length_penalty, text[0]
+
+    def can_overtake(text: _Text, last: _Text) -> bool:
+        lengths = range(
+            len(text[1]) + 1, max_len + 1
+        )  # log-probs only fall: at best the sum stays as it is
+        return any(sum(text[1]) / length**length_penalty >= -rank(last)[0] for length in lengths)
+
+    live: list[_Text] = [((), ())]
+    finished: list[_Text] = []
+    for _ in range(max_len):
+        grown: list[_Text] = []
+        for tokens, log_probs in live:
+            every = naive_log_probs(model, source, [BOS, *tokens]).tolist()
+            grown += [
+                ((*tokens, token), (*log_probs, gain))
+                for token, gain in enumerate(every)
+                if gain > -math.inf
+            ]
+        grown.sort(key=lambda text: (-sum(text[1]), text[0]))
+        finished += [text for text in grown[:width] if text[0][-1] == EOS]
+        finished.sort(key=rank)
+        live = [text for text in grown if text[0][-1] != EOS][:width]
+        if len(finished) >= width and not any(
+            can_overtake(text, finished[width - 1]) for text in live
+        ):
+            break
+    return [_finish(*text) for text in [*finished, *live][:width]]
+
+
+def enumerate_samples(
+    model: Target,
+    source: Sequence[int],
+    *,
+    max_len: int,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+) -> dict[tuple[int, ...], float]:
+    """Every text that sampling can draw, with its probability; for few tokens and short texts."""
+    chances: dict[tuple[int, ...], float] = {}
+    open_: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
+    while open_:
+        tokens, chance = open_.pop()
+        if len(tokens) == max_len or tokens[-1:] == (EOS,):
+            chances[tokens] = chance
+            continue
+        every = naive_log_probs(model, source, [BOS, *tokens]).tolist()
+        weights = [math.exp(log_prob / temperature) for log_prob in every]
+        order = sorted(range(len(every)), key=lambda token: (-weights[token], token))
+        nucleus: list[int] = []
+        for token in order:
+            if sum(weights[kept] for kept in nucleus) < top_p * sum(weights) and weights[token] > 0:
+                nucleus.append(token)
+        total = sum(weights[token] for token in nucleus)
+        open_ += [((*tokens, token), chance * weights[token] / total) for token in nucleus]
+    return chances
+
+
+_Text = tuple[tuple[int, ...], tuple[float, ...]]  # tokens after bos, and a log-prob for each
+
+
+def _finish(tokens: Iterable[int], log_probs: Iterable[float]) -> Written:
+    tokens = tuple(tokens)
+    return Written(tokens, tuple(log_probs), "eos" if tokens[-1:] == (EOS,) else "length")
+
+
+# Drafters ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RandomDrafts:
+    """Up to `count` drafts of up to `length` tokens: pieces of the source, or anything at all."""
+
+    seed: int = 0
+    vocab_size: int = 10
+    count: int = 4
+    length: int = 6
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        random = Random(f"{self.seed} {tuple(source)} {prefix}")
+        drafts = []
+        for _ in range(random.randint(0, self.count)):
+            length = random.randint(1, self.length)
+            if random.random() < 0.5:
+                start = random.randrange(len(source))
+                if random.random() < 0.5:
+                    start = min(
+                        len(prefix) - 1, len(source) - 1
+                    )  # the aligned place: a Table with `copying` likes it
+                piece = tuple(source[start : start + length])
+                drafts.append(Draft(piece, "random", (start, start + len(piece))))
+            else:
+                drafts.append(
+                    Draft(
+                        tuple(random.randrange(EOS, self.vocab_size) for _ in range(length)),
+                        "random",
+                    )
+                )
+        return drafts
+
+
+@dataclass(frozen=True)
+class EmptyDrafts:
+    """Drafts without a token: a breach of contract that must do no harm."""
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        return [Draft((), "empty"), Draft((), "empty", (0, 0))]
+
+
+@dataclass(frozen=True)
+class EosInside:
+    """Drafts that go on after eos, that are eos alone, and that repeat it."""
+
+    vocab_size: int = 10
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        word = len(SPECIALS) + len(prefix) % (self.vocab_size - len(SPECIALS))
+        inside = (*source[:1], EOS, *source[:2], EOS)
+        return [
+            Draft((EOS,), "eos"),
+            Draft((EOS, word, EOS), "eos"),
+            Draft(inside, "eos"),
+            Draft((word, EOS), "eos"),
+        ]
+
+
+@dataclass(frozen=True)
+class TooLong:
+    """Drafts that run far beyond the room: the source, repeated, from the aligned place."""
+
+    excess: int = 30
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        length = max(room, 0) + self.excess
+        start = (len(prefix) - 1) % len(source)
+        turns = -(-(start + length) // len(source))
+        return [Draft(tuple((list(source) * turns)[start : start + length]), "too_long")]
+
+
+@dataclass(frozen=True)
+class AlwaysWrong:
+    """At every place the least probable token."""
+
+    model: Target
+    length: int = 4
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        tokens: list[int] = []
+        while len(tokens) < min(self.length, room):
+            every = naive_log_probs(self.model, source, [*prefix, *tokens]).tolist()
+            tokens.append(min(range(len(SPECIALS), len(every)), key=lambda token: every[token]))
+        return [Draft(tuple(tokens), "wrong")] if tokens else []
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """The true greedy continuation, eos included; as good as a single draft can be."""
+
+    model: Target
+    _known: dict[tuple[Prefix, Prefix], int] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        tokens: list[int] = []
+        while len(tokens) < room and tokens[-1:] != [EOS]:
+            tokens.append(self._next(tuple(source), (*prefix, *tokens)))
+        return [Draft(tuple(tokens), "oracle")] if tokens else []
+
+    def _next(self, source: Prefix, prefix: Prefix) -> int:
+        if (source, prefix) not in self._known:
+            every = naive_log_probs(self.model, source, prefix).tolist()
+            self._known[source, prefix] = every.index(max(every))
+        return self._known[source, prefix]
+
+
+# Driving -----------------------------------------------------------------------------------------
+
+
+def run(
+    decoder: Callable[[int], Decoder],
+    sources: Sequence[Sequence[int]],
+    backend: Backend,
+    drafter: Drafter,
+    *,
+    max_len: int,
+    budget: int = 64,
+    top_k: int = 1_000_000,
+) -> tuple[list[list[Written]], list[list[Pass]]]:
+    """Decode queries together; returns each one's answers and each one's passes.
+
+    Args:
+        decoder: makes the decoder of the query of that number.
+        sources, backend, drafter, max_len, budget: as `drive` takes them; the clock ticks once a
+            look.
+        top_k: tokens that the scores of a prefix hold; all of them by default.
+    """
+    ticks = count()
+    session = Session(backend, sources, top_k=top_k)
+    decoders = [decoder(query) for query in range(len(sources))]
+    passes: list[list[Pass]] = [[] for _ in sources]
+    loop = drive(
+        sources,
+        decoders,
+        session,
+        drafter,
+        max_len=max_len,
+        budget=budget,
+        clock=lambda: float(next(ticks)),
+    )
+    while True:
+        try:
+            events = next(loop)
+        except StopIteration as stop:
+            return stop.value, passes
+        for query, event in events:
+            passes[query].append(event)

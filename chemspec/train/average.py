@@ -1,0 +1,67 @@
+"""Checkpoints of a run to a model folder, averaged if wanted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chemspec.model import checkpoint
+from chemspec.model.transformer import Transformer
+from chemspec.settings import ModelConfig
+from chemspec.tokenizer import Tokenizer
+
+
+def export(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1) -> Path:
+    """Average the `last` newest checkpoints of a run, the final one among them, and write a model folder.
+
+    Raises:
+        FileNotFoundError: if the run has no checkpoint.
+    """
+    final = run / "checkpoints" / "last.ckpt"
+    if not final.exists():
+        raise FileNotFoundError(f"{run} holds no checkpoint; has the training started?")
+    description = json.loads((run / "settings.json").read_text(encoding="utf-8"))
+    model = Transformer(ModelConfig.from_json(description["model"]))
+    model.load_state_dict(average(_newest(run / "checkpoints", final, last)))
+    checkpoint.save(folder, model, tokenizer, task=description["task"])
+    return folder
+
+
+def _newest(folder: Path, final: Path, count: int) -> list[Path]:
+    """The last checkpoint and those before it, oldest first; the last step may have been saved twice."""
+    if count == 1:
+        return [final]
+    end = int(read_checkpoint(final)["global_step"])
+    steps = {int(file.stem.removeprefix("step=")): file for file in folder.glob("step=*.ckpt")}
+    return [*[steps[step] for step in sorted(steps) if step < end][1 - count :], final]
+
+
+def average(files: list[Path]) -> dict[str, Tensor]:
+    """The mean of the models in Lightning checkpoints."""
+    total: dict[str, Tensor] = {}
+    for file in files:
+        for name, tensor in read_checkpoint(file)["state_dict"].items():
+            key = name.removeprefix("model.")
+            total[key] = total.get(key, 0) + tensor.double() / len(files)
+    return {name: tensor.float() for name, tensor in total.items()}
+
+
+def read_checkpoint(file: Path) -> dict[str, Any]:
+    """What training wrote.
+
+    Raises:
+        ValueError: naming the file, if it is something else or damaged.
+    """
+    try:
+        saved: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        if "global_step" not in saved or "state_dict" not in saved:
+            raise ValueError("it lacks the model or the number of steps")
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # torch raises many kinds for a file that is no checkpoint
+        raise ValueError(f"{file} is no checkpoint of a training: {error}") from error
+    return saved

@@ -1,0 +1,150 @@
+"""The trainings by name: everything that it takes to make a model again, and what to expect of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chemspec.data.settings import DataSettings
+from chemspec.settings import Task, TrainSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One way to train a model.
+
+    Attributes:
+        train_files, validation_files: names within a data folder; without validation files, the last pairs of the
+            training data are held out.
+        validation_data: how the validation files are prepared, with the vocabulary of the training data.
+        average_last: the model is the mean of so many last checkpoints.
+        tried: whether anybody has run it to its end.
+    """
+
+    name: str
+    task: Task
+    train_files: tuple[str, ...]
+    validation_files: tuple[str, ...] = ()
+    data: DataSettings
+    validation_data: DataSettings | None = None
+    preset: str
+    train: TrainSettings
+    average_last: int = 1
+    tried: bool
+    expectation: str
+
+    def __post_init__(self) -> None:
+        if bool(self.validation_files) != (self.validation_data is not None):
+            raise ValueError(f"{self.name}: validation files and their settings go together")
+        if self.average_last > self.train.keep + 1:
+            raise ValueError(f"{self.name}: {self.train.keep} checkpoints are kept")
+
+
+# Columns of rows that a forward model must not see, if it is to be tested on USPTO-MIT and to score USPTO-50K answers.
+TEST_PRODUCTS = ("product_in_50k_valtest", "product_in_mit_test")
+
+
+def _cpu(minutes: float) -> TrainSettings:
+    return TrainSettings(
+        optimizer="muon",
+        lr=1.2e-3,
+        tokens=5000,
+        warmup=300,
+        validate_every=1000,
+        threads=1,
+        steps=100_000,
+        minutes=minutes,
+    )
+
+
+def _gpu(steps: int) -> TrainSettings:
+    return TrainSettings(
+        optimizer="muon",
+        lr=1.2e-3,
+        tokens=40_000,
+        warmup=2000,
+        validate_every=1000,
+        steps=steps,
+        dropout=0.1,
+        keep=10,
+    )
+
+
+_ALL = (
+    Recipe(
+        name="retro-50k",
+        task="retro",
+        train_files=("retro_train.csv.gz",),
+        validation_files=("retro_val.csv.gz",),
+        data=DataSettings(task="retro", variants=8),
+        validation_data=DataSettings(task="retro", variants=1),
+        preset="small",
+        train=_cpu(112),
+        tried=True,
+        expectation=(
+            "One-step retrosynthesis on the standard USPTO-50K split (40,000 reactions, eight root-aligned spellings of "
+            "each) with the small model, for one CPU core: about four minutes of data preparation and 112 minutes of "
+            "training. It is limited by time, so the result depends on the machine; a faster one sees more of the data. "
+            "The model is meant to show what decoding costs and how speculation saves it, and stays below published "
+            "accuracies, which take days of GPU training."
+        ),
+    ),
+    Recipe(
+        name="forward-mit",
+        task="forward",
+        train_files=("forward_stereo_train.csv.gz",),
+        data=DataSettings(task="forward", variants=2, flat_share=0.5, leave_out=TEST_PRODUCTS),
+        preset="small",
+        train=_cpu(108),
+        tried=True,
+        expectation=(
+            "Product prediction from reactants and reagents, for the USPTO-MIT test set in its mixed form and for scoring "
+            "retrosynthesis answers: 650,000 pairs, half of them without stereochemistry, as USPTO-MIT has none. The "
+            "small model, for one CPU core: about ten minutes of data preparation on two cores and 108 minutes of "
+            "training, which is less than one pass over the data. It is limited by time, so the result depends on the "
+            "machine. Accuracy stays below the published 88 to 91 % of models of this kind with days of GPU training."
+        ),
+    ),
+    Recipe(
+        name="retro-50k-gpu",
+        task="retro",
+        train_files=("retro_train.csv.gz",),
+        validation_files=("retro_val.csv.gz",),
+        data=DataSettings(task="retro", variants=20),
+        validation_data=DataSettings(task="retro", variants=1),
+        preset="mt-6x6",
+        train=_gpu(60_000),
+        average_last=10,
+        tried=False,
+        expectation=(
+            "Not yet run: settings scaled up from retro-50k. The size of Andronov et al. (six layers each), twenty "
+            "spellings of each reaction and batches of 40,000 tokens, some forty passes over the data on one large GPU. "
+            "If it goes as in the literature, top-1 accuracy on the USPTO-50K test part comes near the 52 to 56 % of "
+            "paper A and of root-aligned SMILES; nobody has checked."
+        ),
+    ),
+    Recipe(
+        name="forward-mit-gpu",
+        task="forward",
+        train_files=("forward_stereo_train.csv.gz",),
+        data=DataSettings(task="forward", variants=5, flat_share=0.5, leave_out=TEST_PRODUCTS),
+        preset="mt-4x4",
+        train=_gpu(120_000),
+        average_last=10,
+        tried=False,
+        expectation=(
+            "Not yet run: settings scaled up from forward-mit. The Molecular Transformer's size (four layers each), five "
+            "spellings of each reaction and batches of 40,000 tokens, some thirty passes over the data on one large GPU. "
+            "If it goes as in the literature, top-1 accuracy on USPTO-MIT mixed comes near the 88 % of paper A; nobody "
+            "has checked."
+        ),
+    ),
+)
+
+RECIPES: dict[str, Recipe] = {item.name: item for item in _ALL}
+
+
+def recipe(name: str) -> Recipe:
+    """A recipe by name."""
+    if name not in RECIPES:
+        raise ValueError(f"no recipe {name!r}; there are {', '.join(RECIPES)}")
+    return RECIPES[name]

@@ -1,0 +1,60 @@
+"""How often greedy decoding gives the very target: a check on a running training that needs no RDKit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from chemspec.data.arrays import Pairs
+from chemspec.decode.drive import drive
+from chemspec.decode.greedy import greedy
+from chemspec.draft.none import NoDrafts
+from chemspec.model.session import Session
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.model.transformer import Transformer
+from chemspec.tokenizer import EOS
+from chemspec.types import Written
+
+BATCH = 32
+
+
+def exact_match(model: Transformer, pairs: Pairs) -> float:
+    """The share of pairs whose greedy decode equals the target token for token.
+
+    The model is decoded where it is, in eval mode, and put back into the mode it was in.
+    """
+    if not len(pairs):
+        raise ValueError("no pairs to decode")
+    sources, targets = pairs.sources, pairs.targets
+    order = sorted(range(len(pairs)), key=lambda index: (len(targets[index]), len(sources[index])))
+    was_training = model.training
+    model.eval()
+    try:
+        backend = TorchBackend(model)
+        found = 0
+        for start in range(0, len(order), BATCH):
+            chosen = order[start : start + BATCH]
+            wanted = [(*targets[index].tolist(), EOS) for index in chosen]
+            answers = _decode(
+                backend, [sources[index].tolist() for index in chosen], list(map(len, wanted))
+            )
+            found += sum(one.tokens == other for one, other in zip(answers, wanted, strict=True))
+    finally:
+        model.train(was_training)
+    return found / len(pairs)
+
+
+def _decode(
+    backend: TorchBackend, sources: Sequence[Sequence[int]], limits: Sequence[int]
+) -> list[Written]:
+    """One greedy answer a source, none longer than its target: it would be wrong anyway."""
+    session = Session(backend, sources, top_k=1)
+    decoders = [greedy(max_len=limit) for limit in limits]
+    run = drive(
+        sources, decoders, session, NoDrafts(), max_len=max(limits), budget=0, clock=time.monotonic
+    )
+    while True:
+        try:
+            next(run)
+        except StopIteration as stop:
+            return [answers[0] for answers in stop.value]

@@ -1,0 +1,215 @@
+"""What goes on beside the training loop: the log, the progress line, exact match, and the ways to stop."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.pytorch.callbacks import Callback
+from tqdm import tqdm
+
+from chemspec.model.transformer import Transformer
+
+
+class StopOnTime(Callback):  # type: ignore[misc]
+    """Ends a run of limited minutes once they are over."""
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
+        if module.settings.minutes and module.progress(trainer.global_step) >= 1:
+            trainer.should_stop = True
+
+
+class Stopped(Exception):
+    """The run was stopped from outside, after a checkpoint was written."""
+
+
+class StopOnSignal(Callback):  # type: ignore[misc]
+    """On Ctrl-C (or SIGTERM) finishes the step, writes `last` and raises `Stopped`; a second Ctrl-C ends it at once.
+
+    Lightning itself would break off wherever it is, perhaps in the middle of the optimiser's step, and write nothing.
+    """
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self, last: Path) -> None:
+        self.last = last
+        self.asked = False
+        # Taken now: when the training starts, Lightning has put one of its own in place.
+        self.before = {number: signal.getsignal(number) for number in self.SIGNALS}
+
+    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        if _in_main_thread():
+            for number in self.SIGNALS:
+                signal.signal(number, self._ask)
+
+    def _ask(self, number: int, frame: Any) -> None:
+        if self.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
+        if self.asked:
+            trainer.save_checkpoint(self.last)
+            raise Stopped
+
+    def restore(self) -> None:
+        """Put the handlers back that were there before."""
+        for number, handler in self.before.items():
+            if handler is not None and _in_main_thread():  # None: not installed from Python
+                signal.signal(number, handler)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+class ExactMatch(Callback):  # type: ignore[misc]
+    """After each validation: the share of held-out pairs that greedy decoding answers token for token."""
+
+    def __init__(self, score: Callable[[Transformer], float]) -> None:
+        self.score = score
+
+    def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        if not trainer.sanity_checking:
+            module.log("val_exact", self.score(module.model), prog_bar=True)
+
+
+class Log(Callback):  # type: ignore[misc]
+    """`log.csv`: a row every `every` steps and one after each validation; a resumed run goes on with it.
+
+    `loss` is the mean over the steps since the last row, `seconds` is training time including validation and earlier
+    sessions, and `tokens_per_second` counts source and target tokens without padding and without validation time.
+    """
+
+    COLUMNS = ("step", "seconds", "loss", "lr", "tokens_per_second", "val_loss", "val_exact")
+
+    def __init__(self, path: Path, *, done: int, every: int = 50, bar: bool = True) -> None:
+        self.path, self.done, self.every = path, done, every
+        self.bar = tqdm(disable=None if bar else True, total=100, bar_format=BAR, leave=True)
+        self.latest: dict[str, float] = {}
+
+    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        old = self._rows() if self.done else []
+        with self.path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self.COLUMNS, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(old)
+        self._mark(module)
+
+    def _rows(self) -> list[dict[str, str]]:
+        """What the log held up to the step from which the run goes on."""
+        if not self.path.exists():
+            return []
+        with self.path.open(newline="", encoding="utf-8") as file:
+            return [row for row in csv.DictReader(file) if int(row["step"]) <= self.done]
+
+    def _mark(self, module: Any) -> None:
+        self.loss: Any = 0.0
+        self.count = 0
+        self.since, self.tokens = module.seconds(), module.tokens
+
+    def on_train_batch_start(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
+        self.lr = trainer.optimizers[0].param_groups[0]["lr"]  # the scheduler is a step ahead later
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: Any, outputs: Any, *args: Any
+    ) -> None:
+        # A sum on the device: reading every loss would make a GPU wait at every step.
+        self.loss = self.loss + outputs["loss"].detach().double()
+        self.count += 1
+        step = trainer.global_step
+        if step % self.every == 0 or step == trainer.max_steps or trainer.should_stop:
+            self._report(trainer, module)
+
+    def _report(self, trainer: lightning.Trainer, module: Any) -> None:
+        loss = float(self.loss) / self.count
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"the loss is {loss} at step {trainer.global_step}; "
+                f"lower lr ({module.settings.lr}) or clip ({module.settings.clip}), or lengthen warmup"
+            )
+        speed = (module.tokens - self.tokens) / max(1e-9, module.seconds() - self.since)
+        self._write(trainer, module, loss=loss, lr=self.lr, tokens_per_second=round(speed))
+        self.latest.update(loss=loss, speed=speed)
+        self._mark(module)
+        self._show(trainer, module)
+
+    def on_validation_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        self.paused = module.seconds()
+        self.bar.set_postfix_str("validating")
+
+    def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        names = ("val_loss", "val_exact")
+        found = trainer.callback_metrics
+        values = {name: float(found[name]) for name in names if name in found}
+        self._write(trainer, module, **values)
+        self.latest.update(values)
+        self.since += module.seconds() - self.paused
+        self._show(trainer, module)
+
+    def _write(self, trainer: lightning.Trainer, module: Any, **values: float) -> None:
+        row = {"step": trainer.global_step, "seconds": round(module.seconds(), 1), **values}
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            csv.DictWriter(file, self.COLUMNS).writerow(row)
+
+    def _show(self, trainer: lightning.Trainer, module: Any) -> None:
+        share = min(1.0, module.progress(trainer.global_step))
+        left = module.seconds() / 60 * (1 - share) / max(share, 1e-9)
+        self.bar.n = round(100 * share, 1)
+        self.bar.set_description_str(f"step {trainer.global_step}", refresh=False)
+        self.bar.set_postfix_str(describe(self.latest, left))
+
+    def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        self.bar.close()
+
+    def on_exception(self, trainer: lightning.Trainer, module: Any, exception: Any) -> None:
+        self.bar.close()
+
+
+BAR = "|{bar:20}| {percentage:.0f} %, {desc}{postfix}"
+
+
+def describe(latest: dict[str, float], minutes: float) -> str:
+    """The numbers of the progress line."""
+    parts = []
+    if "loss" in latest:
+        parts += [f"loss {latest['loss']:.3f}", f"{latest['speed']:,.0f} tokens/s"]
+    if "val_loss" in latest:
+        parts.append(f"validation {latest['val_loss']:.3f}")
+    if "val_exact" in latest:
+        parts.append(f"{100 * latest['val_exact']:.1f} % exact")
+    return ", ".join([*parts, f"{minutes:.0f} min left"])
+
+
+class WholeFiles(TorchCheckpointIO):  # type: ignore[misc]
+    """Checkpoints that are there whole or not at all, even where the disk fills up."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
+    ) -> None:
+        file = Path(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(file.name + ".partial")
+        try:
+            with partial.open("wb") as out:
+                torch.save(checkpoint, out)
+                out.flush()
+                os.fsync(out.fileno())
+            partial.replace(file)
+        except (OSError, RuntimeError) as error:
+            # torch reports a full disk as a RuntimeError about its zip writer
+            raise OSError(
+                f"{file} could not be written ({error}); is the disk full? "
+                f"Free some space, then resume from the newest checkpoint in {file.parent}"
+            ) from error
+        finally:
+            partial.unlink(missing_ok=True)

@@ -1,0 +1,241 @@
+"""Tests of align.py: aligned texts mean the same molecules, and share more."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+from difflib import SequenceMatcher
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+from rdkit import Chem
+
+from chemspec.align import align_forward, align_retro
+from chemspec.chem import canonical, canonical_parts, drop_stereo
+from chemspec.tokenizer import split
+
+SHARED = Path(os.environ.get("CHEMSPEC_SHARED", Path(__file__).parents[1] / ".." / "shared"))
+
+RETRO = (
+    "[O:1]=[CH:2][c:3]1[cH:4][cH:5][c:6]([F:7])[n:8][cH:9]1>>[OH:1][CH2:2][c:3]1[cH:4][cH:5][c:6]([F:7])[n:8][cH:9]1",
+    "O=[C:1]([CH:2]([CH:3]([NH2:4])[CH2:5][F:6])[F:7])[OH:8]>>[CH2:1]([CH:2]([CH:3]([NH2:4])[CH2:5][F:6])[F:7])[OH:8]",
+    "C[O:1][c:2]1[cH:3][cH:4][cH:5][c:6]([Cl:7])[c:8]1[NH2:9]>>[OH:1][c:2]1[cH:3][cH:4][cH:5][c:6]([Cl:7])[c:8]1[NH2:9]",
+    "Cl[C:1](=[O:2])[O:3][CH2:4][Cl:5].[CH3:8][CH:7]([CH3:6])[OH:9]>>[C:1](=[O:2])([O:3][CH2:4][Cl:5])[O:9][CH:7]([CH3:6])[CH3:8]",
+    "O[CH3:1].[O:2]=[C:3]([OH:4])[CH2:5][c:6]1[cH:7][cH:8][cH:9][s:10]1>>[CH3:1][O:4][C:3](=[O:2])[CH2:5][c:6]1[cH:7][cH:8][cH:9][s:10]1",
+    "CO[C:1]([CH2:2][C@H:3]([CH2:4][CH2:5][CH2:6][CH3:7])[OH:8])=[O:9]>>[CH2:1]([CH2:2][C@H:3]([CH2:4][CH2:5][CH2:6][CH3:7])[OH:8])[OH:9]",
+    "[CH3:1][O:2][C:3]1([O:4][CH3:5])[CH2:6][CH2:7][O:8][CH2:9][C:10]1=[O:11]>>[CH3:1][O:2][C:3]1([O:4][CH3:5])[CH2:6][CH2:7][O:8][CH2:9][C@@H:10]1[OH:11]",
+    "Br[CH2:1][CH2:2][CH2:3][Cl:4].[CH3:5][O:6][CH2:7][C@@H:8]1[CH2:9][NH:10][CH2:11][CH2:12][O:13]1>>[CH2:1]([CH2:2][CH2:3][Cl:4])[N:10]1[CH2:9][C@@H:8]([CH2:7][O:6][CH3:5])[O:13][CH2:12][CH2:11]1",
+    "Br[c:1]1[cH:2][c:3]([O:4][CH3:5])[cH:6][c:7]([Br:8])[cH:9]1.[CH2:10]=[CH:11][C:12](=[O:13])[OH:14]>>[c:1]1(/[CH:10]=[CH:11]/[C:12](=[O:13])[OH:14])[cH:2][c:3]([O:4][CH3:5])[cH:6][c:7]([Br:8])[cH:9]1",
+)
+# mapped, reagents, what the flask holds, product
+FORWARD = (
+    (
+        "Br[CH2:2]/[CH:3]=[CH:4]/[C:5]([O:7]C)=[O:6].[NH2:9][C:10]([NH2:12])=[S:11]>>[NH2:12][C:10]1[S:11][CH2:2][CH:3]([CH2:4][C:5]([OH:7])=[O:6])[N:9]=1",
+        "CC(C)=O.CO.Cl.O=C([O-])O.[Na+].[Na+].[OH-]",
+        "CC(C)=O.CO.COC(=O)/C=C/CBr.Cl.NC(N)=S.O=C([O-])O.[Na+].[Na+].[OH-]",
+        "NC1=NC(CC(=O)O)CS1",
+    ),
+    (
+        "[SH:1][CH2:2][C:3]([OH:5])=[O:4].[CH:10]12[O:15][CH:11]1[CH2:12][CH2:13][CH2:14]2>>[OH:15][C@@H:11]1[CH2:12][CH2:13][CH2:14][C@H:10]1[S:1][CH2:2][C:3]([OH:5])=[O:4]",
+        "CO.C[O-].[Na+].[Na]",
+        "C1CC2OC2C1.CO.C[O-].O=C(O)CS.[Na+].[Na]",
+        "O=C(O)CS[C@@H]1CCC[C@H]1O",
+    ),
+    (
+        "P(Cl)(Cl)([Cl:3])=O.[C:6]([C:8]1[CH:9]=[CH:10][C:11]([CH3:15])=[N+:12]([O-])[CH:13]=1)#[N:7]>>[Cl:3][CH2:15][C:11]1[CH:10]=[CH:9][C:8]([C:6]#[N:7])=[CH:13][N:12]=1",
+        "CCN(CC)CC.ClCCl",
+        "CCN(CC)CC.Cc1ccc(C#N)c[n+]1[O-].ClCCl.O=P(Cl)(Cl)Cl",
+        "N#Cc1ccc(CCl)nc1",
+    ),
+)
+
+
+def edits(one: str, other: str) -> int:
+    matcher = SequenceMatcher(None, split(one), split(other), autojunk=False)
+    return sum(code != "equal" for code, *_ in matcher.get_opcodes())
+
+
+def plain(mapped: str) -> str:
+    """The canonical form without maps."""
+    mol = Chem.MolFromSmiles(mapped)
+    for atom in mol.GetAtoms():
+        atom.SetAtomMapNum(0)
+    return canonical(Chem.MolToSmiles(mol)) or ""
+
+
+def sides(mapped: str) -> tuple[str, str]:
+    """Plain product and plain reactants."""
+    reactants, _, product = mapped.split(">")
+    return plain(product), plain(reactants)
+
+
+@pytest.mark.parametrize("mapped", RETRO)
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_aligned_retro_texts_mean_the_same_molecules(mapped: str, seed: int | None) -> None:
+    product, reactants = sides(mapped)
+    source, target = align_retro(mapped, None if seed is None else Random(seed)) or ("", "")
+    assert canonical(source) == product
+    assert canonical_parts(target) == canonical_parts(reactants)
+    if seed is None:
+        assert source == product
+
+
+@pytest.mark.parametrize(("mapped", "reagents", "flask", "product"), FORWARD)
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_aligned_forward_texts_mean_the_same_molecules(
+    mapped: str, reagents: str, flask: str, product: str, seed: int | None
+) -> None:
+    rng = None if seed is None else Random(seed)
+    source, target = align_forward(mapped, reagents.split("."), rng) or ("", "")
+    assert canonical_parts(source) == canonical_parts(flask)
+    assert canonical(target) == product
+    if seed is None:
+        assert source == flask
+
+
+def test_alignment_is_deterministic_for_a_seed_and_differs_between_seeds() -> None:
+    texts = [[align_retro(mapped, Random(seed)) for mapped in RETRO] for seed in (0, 0, 1)]
+    assert texts[0] == texts[1] != texts[2]
+    mapped, reagents, *_ = FORWARD[0]
+    texts = [[align_forward(mapped, reagents.split("."), Random(seed))] for seed in (0, 0, 1)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize("root", range(9))
+def test_the_target_starts_at_the_atom_at_which_the_source_starts(root: int) -> None:
+    """In this reduction every atom stays and has its own kind of neighbourhood, so the texts tell their root."""
+
+    class Fixed(Random):
+        def randrange(self, *args: object, **kwargs: object) -> int:  # type: ignore[override]
+            return root
+
+    mapped = RETRO[0]
+    product = Chem.MolFromSmiles(mapped.split(">")[2])
+    number = product.GetAtomWithIdx(root).GetAtomMapNum()
+    reactant = Chem.MolFromSmiles(mapped.split(">")[0])
+    here = next(atom.GetIdx() for atom in reactant.GetAtoms() if atom.GetAtomMapNum() == number)
+    for mol in (product, reactant):
+        for atom in mol.GetAtoms():
+            atom.SetAtomMapNum(0)
+    source, target = align_retro(mapped, Fixed()) or ("", "")
+    assert source == Chem.MolToSmiles(product, rootedAtAtom=root)
+    first = Chem.MolFromSmiles(target)
+    order = reactant.GetSubstructMatch(first)
+    assert order[0] == here
+
+
+def test_the_product_starts_at_the_first_surviving_atom_of_the_main_reactant() -> None:
+    # The ester's methyl is lost; canonical source COC(=O)CC, so the product starts at its oxygen.
+    mapped = "C[O:1][C:2](=[O:3])[CH2:4][CH3:5]>>[OH:1][C:2](=[O:3])[CH2:4][CH3:5]"
+    source, target = align_forward(mapped) or ("", "")
+    assert source == "CCC(=O)OC"
+    assert target == "CCC(=O)O"
+    mapped = "[CH3:9][O:1][C:2](=[O:3])[CH2:4]Cl>>[CH3:9][O:1][C:2](=[O:3])[CH3:4]"
+    assert align_forward(mapped) == ("COC(=O)CCl", "COC(=O)C")
+
+
+def test_reactants_that_give_nothing_are_left_out_of_retro_targets() -> None:
+    mapped = "[CH3:1][OH:2].[Na+].OS(=O)(=O)O>>[CH3:1][O-:2]"
+    assert align_retro(mapped) == ("C[O-]", "CO")
+
+
+def test_without_stereo_neither_side_has_any() -> None:
+    for mapped in RETRO:
+        source, target = align_retro(mapped, Random(3), stereo=False) or ("", "")
+        assert not set("@/\\") & set(source + target)
+        product, reactants = sides(mapped)
+        assert canonical(source) == drop_stereo(product)
+        assert canonical(target) == drop_stereo(reactants)
+
+
+@pytest.mark.parametrize(
+    "mapped",
+    [
+        "",
+        ">>",
+        "CC",
+        "[CH3:1][OH:2]",
+        "CC>>CC",
+        "[CH3:1]C>>",
+        ">>[CH3:1]C",
+        "[CH3:1]C>>[CH3:2]C",
+        "[CH3:1][CH3:1]>>[CH3:1]C",
+        "[CH3:1]C>>[CH3:1][CH3:1]",
+        "[CH3:1]C>>[CH3:1]C.[CH4:2]",
+        "[CH3:1]C>>[CH3:1](C)(C)(C)C",
+        "[CH3:1]C(>>[CH3:1]C",
+        "[CH3:1]X>>[CH3:1]C",
+        "[CH3:1]C>>[CH3:1]c1ccc1c",
+        "[CH3:1][NH2:2]>>[CH3:1][NH2:2]->[Pt]",
+        "not a reaction",
+        "[CH3:1]" + "C" * 20_000 + ">>[CH3:1]C",
+    ],
+)
+def test_unusable_maps_give_none(mapped: str) -> None:
+    assert align_retro(mapped) is None
+    assert align_forward(mapped) is None
+
+
+def test_an_unreadable_reagent_gives_none() -> None:
+    assert align_forward(FORWARD[0][0], ["C(("]) is None
+
+
+def test_agents_between_the_arrows_are_ignored() -> None:
+    with_agents = RETRO[0].replace(">>", ">[Pd].CCO>")
+    assert align_retro(with_agents) == align_retro(RETRO[0])
+
+
+def test_aligned_texts_need_fewer_edits_than_canonical_ones() -> None:
+    aligned = [align_retro(mapped, Random(0)) or ("", "") for mapped in RETRO]
+    assert sum(edits(*pair) for pair in aligned) <= sum(edits(*sides(mapped)) for mapped in RETRO)
+
+
+def rows(name: str, count: int, skip: int) -> list[dict[str, str]]:
+    file = SHARED / "data" / name
+    if not file.exists():
+        pytest.skip(f"{file} is absent; set CHEMSPEC_SHARED to the folder that holds data/")
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        return list(islice(csv.DictReader(lines), skip, skip + count))
+
+
+def test_five_hundred_real_retro_reactions() -> None:
+    rng, ours, theirs, used = Random(0), 0, 0, 0
+    for row in rows("retro_train.csv.gz", 500, 2000):
+        pair = align_retro(row["mapped_rxn"], rng)
+        if pair is None:
+            continue
+        used += 1
+        assert canonical(pair[0]) == row["product"]
+        assert canonical(pair[1]) == row["reactants"]
+        ours += edits(*pair)
+        theirs += edits(row["product"], row["reactants"])
+    assert used > 490
+    assert ours < 0.8 * theirs
+
+
+def test_five_hundred_real_forward_reactions() -> None:
+    rng, ours, theirs, used = Random(0), 0, 0, 0
+    for number, row in enumerate(rows("forward_stereo_train.csv.gz", 500, 2000)):
+        if not row["mapped_core_rxn"]:
+            continue
+        others = row["reactants_and_reagents"].split(".")
+        for molecule in row["core_reactants"].split("."):
+            if molecule in others:
+                others.remove(molecule)
+        stereo = number % 2 == 0
+        pair = align_forward(row["mapped_core_rxn"], others, rng, stereo=stereo)
+        if pair is None:
+            continue
+        used += 1
+        texts = row["reactants_and_reagents"], row["main_product"]
+        if not stereo:
+            texts = drop_stereo(texts[0]) or "", drop_stereo(texts[1]) or ""
+        assert canonical_parts(pair[0]) == canonical_parts(texts[0])
+        assert canonical(pair[1]) == canonical(texts[1])
+        ours += edits(*pair)
+        theirs += edits(*texts)
+    assert used > 250
+    assert ours < theirs

@@ -1,0 +1,415 @@
+"""Tests of data/: the same arrays however they are made, and batches that cover everything once."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.chem import canonical
+from chemspec.data import prepare as module
+from chemspec.data.arrays import Pairs, Ragged, TokenBatches, pad
+from chemspec.data.prepare import DataSettings, prepare, read_rows
+from chemspec.data.reactions import canonical_pair, variants
+from chemspec.tokenizer import BOS, EOS, PAD, Tokenizer
+
+RETRO = DataSettings(task="retro", variants=3, min_count=1)
+FORWARD = DataSettings(task="forward", variants=3, flat_share=0.5, min_count=1)
+
+
+def retro_rows(count: int = 30) -> list[dict[str, str]]:
+    """Esters of growing chains; the 8th cannot be used, the 9th has a rare atom, the 10th is a test product."""
+    rows = []
+    for length in range(1, max(count, 10) + 1):
+        chain = "".join(f"[CH2:{10 + place}]" for place in range(length))
+        ester = f"[CH3:1]{chain}[C:2](=[O:3])[O:4][CH3:5]"
+        acid = f"[CH3:1]{chain}[C:2](=[O:3])O.[OH:4][CH3:5]"
+        rows.append({"mapped_rxn": f"{acid}>>{ester}", "test": "0", "product": "", "reactants": ""})
+    rows[7]["mapped_rxn"] = "CC>>CC"
+    rows[8]["mapped_rxn"] = "[CH3:1][SnH2:2]Cl>>[CH3:1][SnH3:2]"
+    rows[9]["test"] = "1"
+    return rows[:count]
+
+
+def forward_rows() -> list[dict[str, str]]:
+    mapped = "[CH3:1][C@H:2]([F:3])[C:4](=[O:5])O.[NH2:6][CH3:7]>>[CH3:1][C@H:2]([F:3])[C:4](=[O:5])[NH:6][CH3:7]"
+    core, product = "CN.C[C@H](F)C(=O)O", "CNC(=O)[C@H](C)F"
+    row = {
+        "mapped_core_rxn": mapped,
+        "core_reactants": core,
+        "reactants_and_reagents": f"{core}.ClCCl",
+        "main_product": product,
+    }
+    return [row, {**row, "mapped_core_rxn": ""}]
+
+
+def write(path: Path, rows: list[dict[str, str]]) -> Path:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    content = text.getvalue().encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def same(one: Pairs, other: Pairs) -> bool:
+    return all(
+        np.array_equal(getattr(mine, name), getattr(yours, name))
+        for mine, yours in ((one.sources, other.sources), (one.targets, other.targets))
+        for name in ("flat", "offsets")
+    )
+
+
+@pytest.fixture
+def retro_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(module, "SHARD", 8)
+    return write(tmp_path / "retro.csv.gz", retro_rows())
+
+
+# --- prepare -------------------------------------------------------------------------------------
+
+
+def test_workers_do_not_change_the_arrays(retro_csv: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    one = prepare([retro_csv], tmp_path / "one", RETRO, workers=1)
+    two = prepare(
+        [retro_csv], tmp_path / "two", RETRO, workers=2, progress=lambda *pair: seen.append(pair)
+    )
+    assert one == two
+    assert one["pairs"] > 60
+    assert same(Pairs.load(tmp_path / "one/train.npz"), Pairs.load(tmp_path / "two/train.npz"))
+    assert seen[0] == (0, 30)
+    assert seen[-1] == (30, 30)
+    assert json.loads((tmp_path / "one" / "train.json").read_text())["files"] == one["files"]
+
+
+def test_an_interrupted_preparation_goes_on(
+    retro_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = prepare([retro_csv], tmp_path / "out", RETRO, workers=1)
+    before = Pairs.load(tmp_path / "out" / "train.npz")
+    shards = sorted((tmp_path / "out" / "train-shards").glob("*.tsv"))
+    assert len(shards) == 4
+    shards[1].unlink()
+    shards[2].rename(shards[2].with_suffix(".partial"))
+    (tmp_path / "out" / "train.npz").unlink()
+    made = []
+    monkeypatch.setattr(
+        module, "write_shard", lambda *job: made.append(job[1]) or write_shard(*job)
+    )
+    assert prepare([retro_csv], tmp_path / "out", RETRO, workers=1) == whole
+    assert made == [8, 16]
+    assert same(Pairs.load(tmp_path / "out" / "train.npz"), before)
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+write_shard = module.write_shard
+
+
+def test_other_settings_or_another_file_do_not_reuse_shards(
+    retro_csv: Path, tmp_path: Path
+) -> None:
+    first = prepare([retro_csv], tmp_path / "out", RETRO, workers=1)
+    other = prepare([retro_csv], tmp_path / "out", replace(RETRO, variants=1), workers=1)
+    assert other["pairs"] < first["pairs"]
+    fresh = prepare([retro_csv], tmp_path / "fresh", replace(RETRO, variants=1), workers=1)
+    assert other == fresh
+    plain = write(tmp_path / "plain.csv", retro_rows())
+    size = plain.stat().st_size
+    old = prepare([plain], tmp_path / "plain", RETRO, workers=1)
+    plain.write_bytes(plain.read_bytes().replace(b"[OH:4]", b"[SH:4]").replace(b"[O:4]", b"[S:4]"))
+    assert plain.stat().st_size == size
+    new = prepare([plain], tmp_path / "plain", RETRO, workers=1)
+    assert new["vocabulary"] == old["vocabulary"] + 1
+
+
+def test_plain_and_gzipped_files_are_read_alike(tmp_path: Path) -> None:
+    zipped = write(tmp_path / "a.csv.gz", retro_rows(5))
+    plain = write(tmp_path / "a.csv", retro_rows(5))
+    marked = tmp_path / "excel.csv"
+    marked.write_text("\ufeff" + plain.read_text(), encoding="utf-8")
+    assert list(read_rows(zipped)) == list(read_rows(plain)) == list(read_rows(marked))
+
+
+def test_rows_with_rare_tokens_are_left_out_and_counted(retro_csv: Path, tmp_path: Path) -> None:
+    every = prepare([retro_csv], tmp_path / "every", RETRO, workers=1)
+    assert every["pairs_with_rare_tokens"] == 0
+    common = prepare([retro_csv], tmp_path / "common", replace(RETRO, min_count=10), workers=1)
+    assert common["pairs_with_rare_tokens"] > 0
+    assert common["pairs"] + common["pairs_with_rare_tokens"] == every["pairs"]
+    tokens = Tokenizer.load(tmp_path / "common" / "vocab.json").tokens
+    assert "[SnH3]" not in tokens
+    flat = Pairs.load(tmp_path / "common" / "train.npz").targets.flat
+    assert 4 <= flat.min() <= flat.max() < len(tokens)
+
+
+def test_rows_flagged_in_a_leave_out_column_are_not_used(retro_csv: Path, tmp_path: Path) -> None:
+    settings = replace(RETRO, variants=1)
+    every = prepare([retro_csv], tmp_path / "every", settings, workers=1)
+    less = prepare(
+        [retro_csv], tmp_path / "less", replace(settings, leave_out=("test",)), workers=1
+    )
+    assert (every["pairs"], less["pairs"]) == (29, 28)
+
+
+def test_a_limit_counts_rows_of_each_file(retro_csv: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other.csv", retro_rows(12))
+    settings = replace(RETRO, variants=1, limit=5)
+    assert prepare([retro_csv, other], tmp_path / "out", settings, workers=1)["pairs"] == 10
+
+
+def test_long_reactions_are_left_out(retro_csv: Path, tmp_path: Path) -> None:
+    settings = replace(RETRO, max_tokens=20)
+    prepare([retro_csv], tmp_path / "out", settings, workers=1)
+    pairs = Pairs.load(tmp_path / "out" / "train.npz")
+    assert max(pairs.sources.lengths.max(), pairs.targets.lengths.max()) == 20
+
+
+def test_the_texts_mean_what_the_rows_say(retro_csv: Path, tmp_path: Path) -> None:
+    prepare([retro_csv], tmp_path / "out", RETRO, workers=1)
+    pairs = Pairs.load(tmp_path / "out" / "train.npz")
+    tokenizer = Tokenizer.load(tmp_path / "out" / "vocab.json")
+    texts = [
+        (tokenizer.decode(pairs.sources[i]), tokenizer.decode(pairs.targets[i])) for i in (0, 1)
+    ]
+    assert texts[0] == ("CCC(=O)OC", "CCC(=O)O.OC")  # in the order of the source
+    assert canonical(texts[1][0]) == "CCC(=O)OC"
+
+
+def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", [{"product": "CC", "reactants": "CC"}])
+    with pytest.raises(ValueError, match="lacks column mapped_rxn") as caught:
+        prepare([file], tmp_path / "out", RETRO)
+    assert str(file) in str(caught.value)
+    assert "product, reactants" in str(caught.value)
+    with pytest.raises(ValueError, match="mapped_core_rxn, core_reactants, reactants_and_reagents"):
+        prepare([file], tmp_path / "out", FORWARD)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_leave_out_column_is_an_error_not_a_leak(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", retro_rows(3))
+    with pytest.raises(ValueError, match="lacks column product_in_test"):
+        prepare([file], tmp_path / "out", replace(RETRO, leave_out=("product_in_test",)))
+
+
+def test_no_usable_reaction_says_why(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", [{"mapped_rxn": "CC>>CC"}] * 3)
+    with pytest.raises(
+        ValueError, match=r"no usable reaction in the 3 rows of .*a\.csv: atom maps"
+    ):
+        prepare([file], tmp_path / "out", RETRO, workers=1)
+    file = write(tmp_path / "b.csv", retro_rows(2))
+    with pytest.raises(ValueError, match=r"each of the 4 pairs has a token .* min_count"):
+        prepare([file], tmp_path / "out", replace(RETRO, variants=2, min_count=99), workers=1)
+    (tmp_path / "empty.csv").write_text("mapped_rxn\n")
+    with pytest.raises(ValueError, match=r"empty\.csv has no rows"):
+        prepare([tmp_path / "empty.csv"], tmp_path / "out", RETRO, workers=1)
+    with pytest.raises(ValueError, match="no data file"):
+        prepare([], tmp_path / "out", RETRO)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x1f\x8b broken", b"plain text", gzip.compress(b"a,b\n1,2\n" * 99)[:-9]]
+)
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.csv\.gz is damaged or no CSV"):
+        list(read_rows(tmp_path / "a.csv.gz"))
+
+
+def test_a_fault_in_a_worker_is_raised_at_once(retro_csv: Path, tmp_path: Path) -> None:
+    good = prepare([retro_csv], tmp_path / "good", RETRO, workers=1)
+    bad = tmp_path / "bad"
+    shards = bad / "train-shards"
+    shards.mkdir(parents=True)
+    (shards / "retro.csv.gz-00000000.partial").mkdir()  # where the shard is to be written
+    with pytest.raises(OSError, match=r"00000000\.partial"):
+        prepare([retro_csv], bad, RETRO, workers=2)
+    (shards / "retro.csv.gz-00000000.partial").rmdir()
+    assert prepare([retro_csv], bad, RETRO, workers=1) == good
+
+
+def test_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    files = [
+        write(tmp_path / "a.csv", retro_rows(2)),
+        write(tmp_path / "x" / "a.csv", retro_rows(3)),
+    ]
+    with pytest.raises(ValueError, match="same name"):
+        prepare(files, tmp_path / "out", RETRO)
+
+
+def test_a_given_vocabulary_is_used_and_kept_beside_the_arrays(
+    retro_csv: Path, tmp_path: Path
+) -> None:
+    prepare([retro_csv], tmp_path / "a", RETRO, workers=1)
+    vocab = tmp_path / "a" / "vocab.json"
+    for folder in ("a", "b"):
+        prepare([retro_csv], tmp_path / folder, RETRO, vocab=vocab, name="val", workers=1)
+        assert Tokenizer.load(tmp_path / folder / "vocab.json") == Tokenizer.load(vocab)
+    with pytest.raises(ValueError, match=r"vocabulary of val\.npz and differs from that of train"):
+        prepare([retro_csv], tmp_path / "a", replace(RETRO, min_count=10), workers=1)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"variants": 0},
+        {"flat_share": 1.5},
+        {"task": "sideways"},
+        {"leave_out": "test"},
+        {"limit": -1},
+    ],
+)
+def test_impossible_settings_are_refused(fault: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(fault))):
+        replace(RETRO, **fault)  # type: ignore[arg-type]
+
+
+# --- reactions -----------------------------------------------------------------------------------
+
+
+def test_the_first_variant_is_canonical_and_all_differ() -> None:
+    row = retro_rows()[5]
+    pairs = variants(row, "retro", count=12, flat_share=0.0, rng=Random(0))
+    assert len(set(pairs)) == len(pairs) > 3
+    assert pairs[0][0] == canonical(pairs[0][0])
+    assert {canonical(source) for source, _ in pairs} == {pairs[0][0]}
+
+
+def test_flat_variants_have_no_stereo() -> None:
+    row = forward_rows()[0]
+    for share, stereo in ((0.0, {True}), (1.0, {False}), (0.5, {True, False})):
+        pairs = variants(row, "forward", count=20, flat_share=share, rng=Random(0))
+        assert {"@" in source for source, _ in pairs} == stereo
+        assert all(("@" in source) == ("@" in target) for source, target in pairs)
+        assert all("ClCCl" in source.split(".") or "C(Cl)Cl" in source for source, _ in pairs)
+
+
+def test_rows_without_maps_or_with_missing_fields_give_nothing() -> None:
+    assert variants(forward_rows()[1], "forward", count=2, flat_share=0, rng=Random(0)) == []
+    short = {**forward_rows()[0], "reactants_and_reagents": None}
+    assert variants(short, "forward", count=2, flat_share=0, rng=Random(0)) == []  # type: ignore[arg-type]
+    assert variants({"mapped_rxn": ""}, "retro", count=2, flat_share=0, rng=Random(0)) == []
+
+
+def test_plain_texts_of_a_test_row() -> None:
+    assert canonical_pair(forward_rows()[0], "forward")[1] == "CNC(=O)[C@H](C)F"
+    assert canonical_pair({"product": "CO", "reactants": "C.O"}, "retro") == ("CO", "C.O")
+
+
+# --- arrays --------------------------------------------------------------------------------------
+
+sequences = st.lists(
+    st.lists(st.integers(4, 65535), min_size=1, max_size=9), min_size=1, max_size=30
+)
+
+
+@given(sequences)
+def test_ragged_gives_back_what_was_packed(lists: list[list[int]]) -> None:
+    ragged = Ragged.pack(lists)
+    assert len(ragged) == len(lists)
+    assert [part.tolist() for part in ragged] == lists  # type: ignore[attr-defined]
+    assert ragged.lengths.tolist() == list(map(len, lists))
+
+
+def test_pairs_are_read_as_written(tmp_path: Path) -> None:
+    pairs = Pairs(Ragged.pack([[4, 5], [6]]), Ragged.pack([[7], [8, 9, 65535]]))
+    pairs.save(tmp_path / "a.npz")
+    assert same(Pairs.load(tmp_path / "a.npz"), pairs)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
+    empty = Pairs(Ragged.pack([]), Ragged.pack([]))
+    empty.save(tmp_path / "empty.npz")
+    assert len(Pairs.load(tmp_path / "empty.npz")) == 0
+
+
+def test_files_that_are_no_pairs_are_refused_by_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "other.npz", x=np.zeros(3))
+    (tmp_path / "text.npz").write_text("hello")
+    Pairs(Ragged.pack([[4]] * 99), Ragged.pack([[4]] * 99)).save(tmp_path / "cut.npz")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:-50])
+    for name in ("other", "text", "cut"):
+        with pytest.raises(ValueError, match=rf"{name}\.npz holds no prepared reactions"):
+            Pairs.load(tmp_path / f"{name}.npz")
+    np.savez(
+        tmp_path / "odd.npz", sources=np.zeros(1), source_offsets=np.array([0, 1]),
+        targets=np.zeros(0), target_offsets=np.array([0]),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"odd\.npz is damaged: 1 sources, 0 targets"):
+        Pairs.load(tmp_path / "odd.npz")
+
+
+def test_a_batch_is_padded_and_marked() -> None:
+    pairs = Pairs(Ragged.pack([[4, 5], [6]]), Ragged.pack([[7], [8, 9]]))
+    source, target = pairs.batch([0, 1])
+    assert source.tolist() == [[4, 5], [6, PAD]]
+    assert target.tolist() == [[BOS, 7, EOS, PAD], [BOS, 8, 9, EOS]]
+    assert source.dtype == torch.int64
+    assert pairs.batch([1], source_specials=True)[0].tolist() == [[BOS, 6, EOS]]
+    assert pad([[1], [2, 3]]).tolist() == [[1, PAD], [2, 3]]
+
+
+def many(count: int = 500) -> Pairs:
+    rng = np.random.default_rng(0)
+    sides = [[[4] * int(n) for n in rng.integers(1, 40, size=count)] for _ in range(2)]
+    return Pairs(Ragged.pack(sides[0]), Ragged.pack(sides[1]))
+
+
+@pytest.mark.parametrize("tokens", [1, 50, 300, 10**6])
+def test_an_epoch_covers_every_reaction_once_within_the_budget(tokens: int) -> None:
+    pairs = many()
+    batches = TokenBatches(pairs, tokens=tokens, seed=3)
+    for number in (0, 1):
+        epoch = batches.epoch(number)
+        assert sorted(index for batch in epoch for index in batch) == list(range(len(pairs)))
+        for batch in epoch:
+            source, target = pairs.batch(batch)
+            assert source.numel() + target.numel() <= tokens or len(batch) == 1
+    assert batches.epoch(0) == TokenBatches(pairs, tokens=tokens, seed=3).epoch(0)
+    assert tokens == 10**6 or batches.epoch(0) != batches.epoch(1)
+
+
+def test_special_tokens_of_the_source_count() -> None:
+    pairs = many()
+    for batch in TokenBatches(pairs, tokens=300, seed=0, source_specials=True).epoch(0):
+        source, target = pairs.batch(batch, source_specials=True)
+        assert source.numel() + target.numel() <= 300
+
+
+def test_batches_hold_little_padding() -> None:
+    pairs = many(2000)
+    batches = TokenBatches(pairs, tokens=1000, seed=0).epoch(0)
+    cells = sum(part.numel() for batch in batches for part in pairs.batch(batch))
+    real = len(pairs.sources.flat) + len(pairs.targets.flat) + 2 * len(pairs)
+    assert real / cells > 0.75
+
+
+@given(st.integers(0, 300))
+def test_skipping_goes_on_exactly_where_it_was(skip: int) -> None:
+    pairs = many(200)
+    whole = list(islice(TokenBatches(pairs, tokens=100, seed=1), skip + 5))
+    assert list(islice(TokenBatches(pairs, tokens=100, seed=1, skip=skip), 5)) == whole[skip:]
+
+
+def test_the_order_of_batches_is_what_it_always_was() -> None:
+    """Runs under way and their checkpoints rely on it."""
+    first = TokenBatches(many(50), tokens=200, seed=0).epoch(0)
+    assert first[:3] == [[24, 17, 38], [35, 45, 9], [19, 31, 16]]
+
+
+def test_no_reactions_make_no_batches() -> None:
+    with pytest.raises(ValueError, match="no reactions"):
+        TokenBatches(Pairs(Ragged.pack([]), Ragged.pack([])), tokens=10, seed=0)

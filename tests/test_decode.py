@@ -1,0 +1,401 @@
+"""The decoders are the textbook's: equal to naive ones that remember nothing."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from random import Random
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from chemspec.decode.ask import Decoder
+from chemspec.decode.beam import beam_search
+from chemspec.decode.greedy import greedy
+from chemspec.decode.sample import distribution, sample
+from chemspec.draft.none import NoDrafts
+from chemspec.model.onnx_runner import OnnxBackend
+from chemspec.model.session import Backend
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.model.transformer import Transformer
+from chemspec.testing import (
+    RandomDrafts,
+    Table,
+    enumerate_samples,
+    naive_beam,
+    naive_greedy,
+    run,
+    tiny_model,
+)
+from chemspec.tokenizer import BOS, EOS
+from chemspec.types import Prefix, Scores, Written
+
+VOCAB = 12
+
+sources = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=8)
+batches = st.lists(sources, min_size=1, max_size=5)
+penalties = st.sampled_from([0.0, 0.6])
+
+
+@cache
+def model_of(seed: int) -> Transformer:
+    return tiny_model(seed, VOCAB)
+
+
+@cache
+def onnx_of(seed: int) -> OnnxBackend:
+    return OnnxBackend(tiny_model(seed, VOCAB).float(), digest=f"decode-{seed}", threads=1)
+
+
+def decode(
+    decoder: Callable[[], Decoder],
+    batch: list[list[int]],
+    backend: Backend,
+    max_len: int,
+    *,
+    top_k: int = VOCAB,
+) -> list[list[Written]]:
+    answers, _ = run(lambda _: decoder(), batch, backend, NoDrafts(), max_len=max_len, top_k=top_k)
+    return answers
+
+
+def assert_same(found: list[Written], expected: list[Written], *, within: float = 1e-9) -> None:
+    """Same tokens in the same order, same log-probs of every token, ended for the same reason."""
+    assert [answer.tokens for answer in found] == [answer.tokens for answer in expected]
+    assert [answer.ended for answer in found] == [answer.ended for answer in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.log_probs == pytest.approx(other.log_probs, rel=0, abs=within)
+
+
+def check_beam(
+    target: Transformer | Table, source: list[int], width: int, max_len: int, penalty: float
+) -> list[Written]:
+    backend = target if isinstance(target, Table) else TorchBackend(target)
+    (found,) = decode(
+        lambda: beam_search(width=width, max_len=max_len, length_penalty=penalty),
+        [source],
+        backend,
+        max_len,
+        top_k=width + 1,  # all that a beam search needs
+    )
+    assert_same(found, naive_beam(target, source, width, max_len, penalty))
+    return found
+
+
+# Greedy and beam search --------------------------------------------------------------------------
+
+
+@given(batches, st.integers(0, 9), st.integers(1, 14))
+def test_greedy_is_naive_greedy(batch: list[list[int]], seed: int, max_len: int) -> None:
+    answers = decode(
+        lambda: greedy(max_len=max_len), batch, TorchBackend(model_of(seed)), max_len, top_k=2
+    )
+    for source, answer in zip(batch, answers, strict=True):
+        assert_same(answer, [naive_greedy(model_of(seed), source, max_len)])
+
+
+@given(sources, st.integers(0, 9), st.integers(1, 12), st.integers(1, 9), penalties)
+def test_beam_search_is_naive_beam_search(
+    source: list[int], seed: int, width: int, max_len: int, penalty: float
+) -> None:
+    check_beam(model_of(seed), source, width, max_len, penalty)
+
+
+@given(
+    sources,
+    st.integers(0, 10**6),
+    st.integers(1, 12),
+    st.integers(1, 20),
+    penalties,
+    st.sampled_from([0.5, 1.5, 4.0]),
+)
+def test_beam_search_is_naive_beam_search_on_tables(
+    source: list[int], seed: int, width: int, max_len: int, penalty: float, sharpness: float
+) -> None:
+    check_beam(Table(seed, sharpness=sharpness), source, width, max_len, penalty)
+
+
+@given(
+    sources,
+    st.integers(0, 10**6),
+    st.integers(1, 9),
+    st.integers(1, 7),
+    penalties,
+    st.integers(1, 3),
+)
+@example([4], 0, 5, 4, 0.0, 1)
+def test_ties_are_broken_by_token_ids(
+    source: list[int], seed: int, width: int, max_len: int, penalty: float, levels: int
+) -> None:
+    """With few levels nearly every step has ties, within a hypothesis and between hypotheses."""
+    answers = check_beam(Table(seed, vocab_size=8, levels=levels), source, width, max_len, penalty)
+    ranked = [
+        (-answer.log_prob / len(answer.tokens) ** penalty, answer.tokens) for answer in answers
+    ]
+    finished = [rank for rank, answer in zip(ranked, answers, strict=True) if answer.ended == "eos"]
+    assert finished == sorted(finished)
+
+
+@given(sources, st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 7), penalties)
+def test_certain_tokens_change_nothing(
+    source: list[int], seed: int, width: int, max_len: int, penalty: float
+) -> None:
+    """Log-probs of exactly 0, as a sharp model has them in fp32: to live on costs nothing."""
+    table = Table(seed, vocab_size=8, levels=2, sharpness=50.0)
+    check_beam(table, source, width, max_len, penalty)
+
+
+class Fixed(Table):
+    """Chances of what follows each text; where none are given, eos is certain."""
+
+    def __init__(self, chances: dict[tuple[int, ...], dict[int, float]]) -> None:
+        super().__init__(vocab_size=8)
+        self.chances = chances
+
+    def _log_probs(self, _: Prefix, prefix: Prefix) -> tuple[float, ...]:
+        row = self.chances.get(prefix[1:], {EOS: 1.0})
+        return tuple(math.log(row[token]) if token in row else -math.inf for token in range(8))
+
+
+def test_a_hypothesis_that_ties_with_the_last_finished_one_may_still_win() -> None:
+    """(4, 6) ties with the finished (5, eos) and becomes (4, 6, eos), which sorts first."""
+    table = Fixed({(): {EOS: 0.4, 4: 0.3, 5: 0.3}, (4,): {6: 1.0}})
+    answers = check_beam(table, [4], 2, 6, 0.0)
+    assert [answer.tokens for answer in answers] == [(EOS,), (4, 6, EOS)]
+
+
+def test_a_long_answer_overtakes_a_short_one_where_the_penalty_favours_it() -> None:
+    table = Fixed({(): {EOS: 0.4, 4: 0.35, 5: 0.25}, (4,): {6: 0.9, 7: 0.1}})
+    assert check_beam(table, [4], 1, 6, 0.0)[0].tokens == (EOS,)
+    assert check_beam(table, [4], 2, 6, 1.0)[0].tokens == (4, 6, EOS)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.6])
+@pytest.mark.parametrize("max_len", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_beam_may_be_wider_than_the_vocabulary(seed: int, max_len: int, penalty: float) -> None:
+    for target in (model_of(seed), Table(seed)):
+        answers = check_beam(target, [4, 5, 6], 100, max_len, penalty)
+        assert len({answer.tokens for answer in answers}) == len(answers) <= 100
+
+
+def test_there_are_no_more_answers_than_texts() -> None:
+    """Two tokens are possible after bos, and eos: three texts of one token, not a hundred."""
+    assert len(check_beam(Table(0, vocab_size=5), [4], 100, 1, 0.0)) == 3
+
+
+@given(batches, st.integers(0, 9), st.integers(1, 14), st.sampled_from([None, 0, 2]))
+def test_a_beam_of_one_without_length_penalty_is_greedy(
+    batch: list[list[int]], seed: int, max_len: int, levels: int | None
+) -> None:
+    """(With a penalty it is not: a longer text may then overtake the one that greedy ends with.)"""
+    backend = TorchBackend(model_of(seed)) if levels is None else Table(seed, levels=levels)
+    beams = decode(lambda: beam_search(width=1, max_len=max_len), batch, backend, max_len)
+    lines = decode(lambda: greedy(max_len=max_len), batch, backend, max_len)
+    assert [[answer.tokens for answer in beam] for beam in beams] == [
+        [answer.tokens for answer in line] for line in lines
+    ]
+
+
+@given(sources, st.integers(0, 9), st.integers(1, 6), st.integers(1, 10))
+def test_answers_are_whole(source: list[int], seed: int, width: int, max_len: int) -> None:
+    (answers,) = decode(
+        lambda: beam_search(width=width, max_len=max_len),
+        [source],
+        TorchBackend(model_of(seed)),
+        max_len,
+    )
+    assert len(answers) == width or max_len < 3
+    assert [answer.ended for answer in answers] == sorted(
+        answer.ended for answer in answers
+    )  # eos first
+    for answer in answers:
+        assert len(answer.tokens) == len(answer.log_probs) <= max_len
+        assert EOS not in answer.tokens[:-1]
+        assert (answer.tokens[-1] == EOS) == (answer.ended == "eos")
+        assert answer.ended == "eos" or len(answer.tokens) == max_len
+
+
+def test_the_tiny_models_are_worth_decoding() -> None:
+    """Answers end or are cut, have many lengths, and beams differ from greedy."""
+    answers = [naive_greedy(model_of(seed), [4, 5, 6, 7], 14) for seed in range(10)]
+    assert {answer.ended for answer in answers} == {"eos", "length"}
+    assert len({len(answer.tokens) for answer in answers}) > 3
+    firsts = [naive_beam(model_of(seed), [4, 5, 6, 7], 4, 9)[0].tokens for seed in range(10)]
+    assert (
+        sum(
+            naive_greedy(model_of(seed), [4, 5, 6, 7], 9).tokens != firsts[seed]
+            for seed in range(10)
+        )
+        > 2
+    )
+
+
+# Batches -----------------------------------------------------------------------------------------
+
+DECODERS: dict[str, Callable[[int], Callable[[], Decoder]]] = {
+    "greedy": lambda max_len: lambda: greedy(max_len=max_len),
+    "beam": lambda max_len: lambda: beam_search(width=4, max_len=max_len),
+    "long beam": lambda max_len: lambda: beam_search(width=3, max_len=max_len, length_penalty=0.6),
+    "sample": lambda max_len: lambda: sample(count=3, max_len=max_len, rng=Random(5)),
+}
+
+
+@given(batches, st.integers(0, 9), st.integers(1, 10), st.sampled_from(sorted(DECODERS)))
+def test_company_never_changes_an_answer(
+    batch: list[list[int]], seed: int, max_len: int, name: str
+) -> None:
+    make = DECODERS[name](max_len)
+    together = decode(make, batch, TorchBackend(model_of(seed)), max_len)
+    for source, answers in zip(batch, together, strict=True):
+        (alone,) = decode(make, [source], TorchBackend(model_of(seed)), max_len)
+        assert_same(answers, alone)
+
+
+@given(batches, st.integers(0, 2), st.integers(1, 10), st.sampled_from(sorted(DECODERS)))
+def test_company_never_changes_an_answer_in_onnx(
+    batch: list[list[int]], seed: int, max_len: int, name: str
+) -> None:
+    make = DECODERS[name](max_len)
+    together = decode(make, batch, onnx_of(seed), max_len)
+    for source, answers in zip(batch, together, strict=True):
+        (alone,) = decode(make, [source], onnx_of(seed), max_len)
+        assert_same(answers, alone, within=1e-4)
+
+
+# Sampling ----------------------------------------------------------------------------------------
+
+
+@given(batches, st.integers(0, 99), st.integers(1, 8), st.integers(0, 99))
+def test_a_seed_settles_a_sample(
+    batch: list[list[int]], seed: int, max_len: int, draw: int
+) -> None:
+    """Whatever the company and the drafts."""
+    table = Table(seed, copying=3.0, vocab_size=VOCAB)
+    results = [
+        run(
+            lambda query: sample(count=4, max_len=max_len, rng=Random(draw + query)),
+            batch, table, drafter, max_len=max_len,
+        )[0]
+        for drafter in (NoDrafts(), NoDrafts(), RandomDrafts(seed, vocab_size=VOCAB))
+    ]  # fmt: skip
+    assert results[0] == results[1] == results[2]
+    for query, source in enumerate(batch):
+        alone, _ = run(
+            lambda _, query=query: sample(count=4, max_len=max_len, rng=Random(draw + query)),
+            [source], table, RandomDrafts(seed + 1, vocab_size=VOCAB), max_len=max_len,
+        )  # fmt: skip
+        assert alone == [results[0][query]]
+
+
+def chi_square(seen: Counter[tuple[int, ...]], chances: dict[tuple[int, ...], float]) -> float:
+    """Standard deviations of the statistic above its mean; rare texts are taken together."""
+    draws = seen.total()
+    cells = [
+        (seen[text], chance * draws) for text, chance in chances.items() if chance * draws >= 5
+    ]
+    rare = draws - sum(count for count, _ in cells), draws - sum(mean for _, mean in cells)
+    cells += [rare] if rare[1] >= 5 else []
+    statistic = sum((count - mean) ** 2 / mean for count, mean in cells)
+    freedom = len(cells) - 1
+    return (statistic - freedom) / math.sqrt(2 * freedom)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_p"), [(1.0, 1.0), (0.6, 1.0), (2.0, 1.0), (1.0, 0.8), (0.7, 0.9)]
+)
+def test_samples_follow_the_model(temperature: float, top_p: float) -> None:
+    """Chi-square of 6000 texts against all there are; for other settings it is huge."""
+    table, max_len, draws = Table(3, vocab_size=6, sharpness=1.0), 3, 6000
+    seen: Counter[tuple[int, ...]] = Counter()
+    for start in range(0, draws, 500):
+        answers, _ = run(
+            lambda query, start=start: sample(
+                count=1, max_len=max_len, rng=Random(start + query),
+                temperature=temperature, top_p=top_p,
+            ),
+            [[4, 5]] * 500, table, NoDrafts(), max_len=max_len,
+        )  # fmt: skip
+        seen.update(answer.tokens for (answer,) in answers)
+    exact = enumerate_samples(table, [4, 5], max_len=max_len, temperature=temperature, top_p=top_p)
+    assert sum(exact.values()) == pytest.approx(1)
+    assert set(seen) <= set(exact)
+    assert len(exact) > 7
+    assert abs(chi_square(seen, exact)) < 3.5
+    for other in ((1.0, 1.0), (0.6, 1.0), (2.0, 1.0), (1.0, 0.8), (0.7, 0.9)):
+        if other != (temperature, top_p):
+            wrong = enumerate_samples(
+                table, [4, 5], max_len=max_len, temperature=other[0], top_p=other[1]
+            )
+            assert not set(seen) <= set(wrong) or chi_square(seen, wrong) > 10
+
+
+@given(sources, st.integers(0, 9), st.integers(1, 8), st.integers(0, 99))
+def test_a_cold_sample_is_greedy(source: list[int], seed: int, max_len: int, draw: int) -> None:
+    (answers,) = decode(
+        lambda: sample(count=3, max_len=max_len, rng=Random(draw), temperature=1e-7),
+        [source], TorchBackend(model_of(seed)), max_len,
+    )  # fmt: skip
+    assert_same(answers, [naive_greedy(model_of(seed), source, max_len)])
+
+
+@given(sources, st.integers(0, 9), st.integers(1, 8), st.integers(0, 99))
+def test_a_nucleus_of_one_token_is_greedy(
+    source: list[int], seed: int, max_len: int, draw: int
+) -> None:
+    (answers,) = decode(
+        lambda: sample(count=3, max_len=max_len, rng=Random(draw), temperature=3.0, top_p=1e-9),
+        [source], TorchBackend(model_of(seed)), max_len,
+    )  # fmt: skip
+    assert_same(answers, [naive_greedy(model_of(seed), source, max_len)])
+
+
+@given(sources, st.integers(0, 99), st.integers(1, 6), st.integers(1, 12))
+def test_samples_are_different_and_best_first(
+    source: list[int], seed: int, max_len: int, count: int
+) -> None:
+    table = Table(seed, vocab_size=6, sharpness=1.0)
+    (answers,) = decode(
+        lambda: sample(count=count, max_len=max_len, rng=Random(seed), temperature=1.5),
+        [source],
+        table,
+        max_len,
+    )
+    assert 1 <= len(answers) <= count
+    assert len({answer.tokens for answer in answers}) == len(answers)
+    totals = [answer.log_prob for answer in answers]
+    assert totals == sorted(totals, reverse=True)
+    for answer in answers:  # the model's own log-probs, whatever the temperature
+        own = [
+            table.log_probs(tuple(source), (BOS, *answer.tokens[:place]))[token]
+            for place, token in enumerate(answer.tokens)
+        ]
+        assert answer.log_probs == tuple(own)
+
+
+@given(st.lists(st.floats(-30, 0), min_size=1, max_size=8), st.floats(0.05, 5), st.floats(0.01, 1))
+def test_a_nucleus_is_the_smallest_that_reaches_top_p(
+    logits: list[float], temperature: float, top_p: float
+) -> None:
+    scores = Scores(range(len(logits)), sorted(logits, reverse=True))
+    whole = distribution(scores, temperature=temperature, top_p=1.0)
+    kept = distribution(scores, temperature=temperature, top_p=top_p)
+    size = int((kept > 0).sum())
+    assert kept.sum() == pytest.approx(1)
+    assert size >= 1
+    assert (kept[:size] > 0).all()
+    assert whole[:size].sum() >= top_p - 1e-9 or size == int((whole > 0).sum())
+    assert whole[: size - 1].sum() < top_p + 1e-9
+
+
+# Corners -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(DECODERS))
+def test_a_source_of_one_token_and_an_answer_of_one(name: str) -> None:
+    for backend in (TorchBackend(model_of(0)), onnx_of(0), Table(0)):
+        answers = decode(DECODERS[name](1), [[4]], backend, 1)
+        assert all(len(answer.tokens) == 1 for answer in answers[0])

@@ -1,0 +1,527 @@
+"""The loop is lossless: with any drafter an exact decoder answers as without it, and no later."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.decode import drive as drive_module
+from chemspec.decode.ask import START, Ask, Decoder
+from chemspec.decode.beam import beam_search
+from chemspec.decode.greedy import greedy
+from chemspec.decode.sample import sample
+from chemspec.draft.base import Drafter
+from chemspec.draft.none import NoDrafts
+from chemspec.model.onnx_runner import OnnxBackend
+from chemspec.model.session import Backend, Session
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.model.transformer import Transformer
+from chemspec.testing import (
+    AlwaysWrong,
+    EmptyDrafts,
+    EosInside,
+    Oracle,
+    RandomDrafts,
+    Table,
+    Target,
+    TooLong,
+    naive_beam,
+    naive_greedy,
+    run,
+    tiny_model,
+)
+from chemspec.tokenizer import BOS, EOS, PAD
+from chemspec.types import Draft, Pass, Prefix, Scores, Written
+
+VOCAB = 10
+
+
+@dataclass(frozen=True)
+class Several:
+    """All that some drafters propose."""
+
+    drafters: tuple[Drafter, ...]
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        return [
+            draft for drafter in self.drafters for draft in drafter.propose(source, prefix, room)
+        ]
+
+
+DECODERS: dict[str, Callable[[int], Callable[[int], Decoder]]] = {
+    "greedy": lambda max_len: lambda _: greedy(max_len=max_len),
+    "beam of 1": lambda max_len: lambda _: beam_search(width=1, max_len=max_len),
+    "beam of 2": lambda max_len: lambda _: beam_search(width=2, max_len=max_len),
+    "beam of 5": lambda max_len: (
+        lambda _: beam_search(width=5, max_len=max_len, length_penalty=0.6)
+    ),
+    "one sample": lambda max_len: lambda query: sample(count=1, max_len=max_len, rng=Random(query)),
+    "samples": lambda max_len: (
+        lambda query: sample(count=4, max_len=max_len, rng=Random(query), top_p=0.95)
+    ),
+}
+
+DRAFTERS: dict[str, Callable[[Target], Drafter]] = {
+    "random": lambda _: RandomDrafts(1, vocab_size=VOCAB),
+    "bushy": lambda _: RandomDrafts(2, vocab_size=VOCAB, count=12, length=9),
+    "empty": lambda _: EmptyDrafts(),
+    "eos inside": lambda _: EosInside(VOCAB),
+    "too long": lambda _: TooLong(),
+    "wrong": lambda target: AlwaysWrong(target),
+    "oracle": lambda target: Oracle(target),
+    "all": lambda target: Several(
+        (
+            AlwaysWrong(target), EosInside(VOCAB), EmptyDrafts(),
+            TooLong(), RandomDrafts(3), Oracle(target),
+        )
+    ),
+}  # fmt: skip
+
+sources = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=9)
+batches = st.lists(sources, min_size=1, max_size=8)
+decoders, drafters = st.sampled_from(sorted(DECODERS)), st.sampled_from(sorted(DRAFTERS))
+
+
+@cache
+def model_of(seed: int) -> Transformer:
+    return tiny_model(seed, VOCAB)
+
+
+@cache
+def onnx_of(seed: int) -> OnnxBackend:
+    return OnnxBackend(tiny_model(seed, VOCAB).float(), digest=f"drive-{seed}", threads=1)
+
+
+def assert_same(
+    found: list[list[Written]], expected: list[list[Written]], *, within: float = 1e-9
+) -> None:
+    """Same tokens in the same order, same log-probs of every token, ended for the same reason."""
+    for some, others in zip(found, expected, strict=True):
+        assert [(one.tokens, one.ended) for one in some] == [
+            (one.tokens, one.ended) for one in others
+        ]
+        for one, other in zip(some, others, strict=True):
+            assert one.log_probs == pytest.approx(other.log_probs, rel=0, abs=within)
+
+
+def check(
+    batch: list[list[int]],
+    backend: Backend,
+    target: Target,
+    decoder: str,
+    drafter: str,
+    *,
+    max_len: int,
+    budget: int = 64,
+    within: float = 1e-9,
+) -> list[list[Pass]]:
+    """The law: with drafts as without them, in no more passes; and the counters add up."""
+    make = DECODERS[decoder](max_len)
+    plain, plain_passes = run(make, batch, backend, NoDrafts(), max_len=max_len)
+    answers, passes = run(
+        make, batch, backend, DRAFTERS[drafter](target), max_len=max_len, budget=budget
+    )
+    assert_same(answers, plain, within=within)
+    for query, source in enumerate(batch):
+        assert 1 <= len(passes[query]) <= len(plain_passes[query])
+        check_counters(
+            source, answers[query], passes[query], budget=budget, decoder=decoder, max_len=max_len
+        )
+        check_counters(
+            source, plain[query], plain_passes[query], budget=0, decoder=decoder, max_len=max_len
+        )
+        # The decoder went through the same states: as many steps, the same narrowest choice.
+        steps, plain_steps = (
+            sum(step.emitted for step in each[query]) for each in (passes, plain_passes)
+        )
+        assert steps == plain_steps
+        margin, plain_margin = (
+            min(step.margin for step in each[query]) for each in (passes, plain_passes)
+        )
+        assert margin == pytest.approx(plain_margin, rel=0, abs=10 * within)
+    for each in (passes, plain_passes):
+        widths = [sum(len(steps) > call for steps in each) for call in range(max(map(len, each)))]
+        assert all([step.width for step in steps] == widths[: len(steps)] for steps in each)
+    return passes
+
+
+def check_counters(
+    source: list[int],
+    answers: list[Written],
+    passes: list[Pass],
+    *,
+    budget: int,
+    decoder: str,
+    max_len: int,
+) -> None:
+    """What the docstring of `Pass` promises."""
+    for step in passes:
+        assert step.asked >= 1
+        assert step.computed == step.asked + step.drafted
+        assert step.drafted <= budget
+        assert step.emitted >= 1
+        assert 0 <= step.accepted == sum(span.length for span in step.spans) < step.emitted
+        assert step.margin >= 0
+        assert step.draft_seconds > 0
+        assert step.model_seconds > 0
+        for span in step.spans:
+            assert span.length >= 1
+            assert 0 <= span.start <= span.start + span.length < max_len
+            if span.span is not None:
+                assert 0 <= span.span[0] < span.span[1] <= len(source)
+                assert span.span[1] - span.span[0] == span.length
+    assert sum(step.accepted for step in passes) <= sum(step.drafted for step in passes)
+    places = Counter(
+        place
+        for step in passes
+        for span in step.spans
+        for place in range(span.start, span.start + span.length)
+    )  # fmt: skip
+    assert not places or max(places.values()) == 1  # no place of the answer is accepted twice
+    if decoder in ("greedy", "one sample"):
+        (answer,) = answers
+        assert sum(step.emitted for step in passes) == len(answer.tokens)
+        assert sum(step.emitted - step.accepted for step in passes) == len(
+            passes
+        )  # one token a pass is the model's own
+        for step in passes:
+            for span in step.spans:
+                assert span.start + span.length <= len(answer.tokens)
+                if span.span is not None:
+                    copied = tuple(source[slice(*span.span)])
+                    assert copied == answer.tokens[span.start : span.start + span.length]
+
+
+# Losslessness ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decoder", sorted(DECODERS))
+@pytest.mark.parametrize("drafter", sorted(DRAFTERS))
+def test_drafts_never_change_an_answer(decoder: str, drafter: str) -> None:
+    """Every decoder with every drafter, batches of all sizes, limits that bind and that do not."""
+    random = Random(f"{decoder} {drafter}")
+    for size, max_len in zip(range(1, 9), (1, 25, 2, 12, 6, 3, 9, 18), strict=True):
+        table = Table(size, vocab_size=VOCAB, copying=3.0)
+        batch = [
+            [random.randrange(3, VOCAB) for _ in range(random.randint(1, 14))] for _ in range(size)
+        ]
+        budget = random.choice((0, 1, 3, 20, 64))
+        check(batch, table, table, decoder, drafter, max_len=max_len, budget=budget, within=0)
+
+
+@given(
+    batches,
+    st.integers(0, 10**6),
+    st.sampled_from([0.0, 3.0, 8.0]),
+    decoders,
+    drafters,
+    st.integers(1, 14),
+    st.integers(0, 40),
+)
+def test_drafts_never_change_an_answer_on_tables(
+    batch: list[list[int]],
+    seed: int,
+    copying: float,
+    decoder: str,
+    drafter: str,
+    max_len: int,
+    budget: int,
+) -> None:
+    table = Table(seed, vocab_size=VOCAB, copying=copying)
+    check(batch, table, table, decoder, drafter, max_len=max_len, budget=budget, within=0)
+
+
+@given(batches, st.integers(0, 10**6), decoders, drafters, st.integers(1, 8), st.integers(1, 3))
+def test_drafts_never_change_an_answer_where_scores_tie(
+    batch: list[list[int]], seed: int, decoder: str, drafter: str, max_len: int, levels: int
+) -> None:
+    table = Table(seed, vocab_size=VOCAB, levels=levels, copying=1.0)
+    check(batch, table, table, decoder, drafter, max_len=max_len, within=0)
+
+
+@given(
+    batches,
+    st.integers(0, 5),
+    decoders,
+    drafters,
+    st.integers(1, 14),
+    st.integers(0, 40),
+    st.booleans(),
+)
+def test_drafts_never_change_an_answer_of_a_model(
+    batch: list[list[int]],
+    seed: int,
+    decoder: str,
+    drafter: str,
+    max_len: int,
+    budget: int,
+    tight: bool,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if tight:  # compact the cache at every opportunity
+            patch.setattr(Session, "SLACK", -(10**6))
+        model = model_of(seed)
+        check(batch, TorchBackend(model), model, decoder, drafter, max_len=max_len, budget=budget)
+
+
+@given(batches, st.integers(0, 2), decoders, drafters, st.integers(1, 14), st.booleans())
+def test_drafts_never_change_an_answer_in_onnx(
+    batch: list[list[int]], seed: int, decoder: str, drafter: str, max_len: int, tight: bool
+) -> None:
+    """In fp32: the tokens are the same, as no choice of these models hangs on the last bits."""
+    with pytest.MonkeyPatch.context() as patch:
+        if tight:
+            patch.setattr(Session, "SLACK", -(10**6))
+        check(batch, onnx_of(seed), model_of(seed), decoder, drafter, max_len=max_len, within=1e-4)
+
+
+@given(batches, st.integers(0, 5), drafters, st.integers(1, 9))
+def test_drafted_answers_are_the_naive_ones(
+    batch: list[list[int]], seed: int, drafter: str, max_len: int
+) -> None:
+    """Against the oracle itself, which shares no code with the loop."""
+    model = model_of(seed)
+    make = DRAFTERS[drafter](model)
+    lines, _ = run(
+        lambda _: greedy(max_len=max_len), batch, TorchBackend(model), make, max_len=max_len
+    )
+    assert_same(lines, [[naive_greedy(model, source, max_len)] for source in batch])
+    beams, _ = run(
+        lambda _: beam_search(width=3, max_len=max_len),
+        batch[:2], TorchBackend(model), make, max_len=max_len, top_k=4,
+    )  # fmt: skip
+    assert_same(beams, [naive_beam(model, source, 3, max_len) for source in batch[:2]])
+
+
+def test_different_decoders_may_share_a_session() -> None:
+    table, batch = (
+        Table(5, vocab_size=VOCAB, copying=3.0),
+        [[4, 5, 6, 7], [8, 9], [4, 6], [5, 5, 5, 5, 5]],
+    )
+    makes = [DECODERS[name](12) for name in ("greedy", "beam of 5", "samples", "beam of 2")]
+    answers, _ = run(
+        lambda query: makes[query](query), batch, table, DRAFTERS["all"](table), max_len=12
+    )
+    for query, source in enumerate(batch):
+        alone, _ = run(
+            lambda _, query=query: makes[query](query), [source], table, NoDrafts(), max_len=12
+        )
+        assert alone == [answers[query]]
+
+
+# The law bites -----------------------------------------------------------------------------------
+
+
+def mix_up(scores: dict[Prefix, Scores], asked: set[Prefix]) -> dict[Prefix, Scores]:
+    """A lossy loop: a drafted prefix is answered with what was computed for another drafted one."""
+    drafted = [prefix for prefix in scores if prefix not in asked]
+    mixed = {prefix: scores[drafted[index - 1]] for index, prefix in enumerate(drafted)}
+    return {**scores, **mixed}
+
+
+@pytest.mark.parametrize("decoder", sorted(DECODERS))
+def test_a_lossy_loop_is_found_out(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    score = Session.score
+
+    def lossy(self: Session, asked: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
+        # What the decoder waits for, the shortest prefixes, is told the truth.
+        waits = [{prefix for prefix in row if len(prefix) == min(map(len, row))} for row in asked]
+        return [mix_up(scores, own) for scores, own in zip(score(self, asked), waits, strict=True)]
+
+    table = Table(1, vocab_size=VOCAB, copying=2.0)
+    batch = [[4, 5, 6, 7, 8, 9], [9, 8, 7, 6], [5, 5, 6, 6]]
+    check(batch, table, table, decoder, "bushy", max_len=12)
+    monkeypatch.setattr(Session, "score", lossy)
+    check(batch, table, table, decoder, "empty", max_len=12)
+    with pytest.raises(AssertionError):
+        check(batch, table, table, decoder, "bushy", max_len=12)
+
+
+def test_a_loop_that_believes_its_drafter_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other way to be lossy: a drafted continuation is taken for the best one."""
+    go_on = drive_module.Flight.go_on
+
+    def trusting(self: drive_module.Flight) -> tuple[int, float]:
+        for prefix in [prefix for prefix in self.origin if prefix[:-1] in self.known]:
+            ids, log_probs = self.known[prefix[:-1]]
+            if prefix[-1] in list(ids)[:2]:  # the second best is good enough
+                order = sorted(range(len(ids)), key=lambda place: ids[place] != prefix[-1])
+                self.known[prefix[:-1]] = Scores(
+                    [int(ids[place]) for place in order],
+                    [float(log_probs[place]) for place in order],
+                )
+        return go_on(self)
+
+    monkeypatch.setattr(drive_module.Flight, "go_on", trusting)
+    table = Table(1, vocab_size=VOCAB)
+    with pytest.raises(AssertionError):
+        check(
+            [[token, 5, 6, 7] for token in range(4, VOCAB)],
+            table,
+            table,
+            "greedy",
+            "bushy",
+            max_len=12,
+        )
+
+
+# Speed in passes and nodes -----------------------------------------------------------------------
+
+
+@given(batches, st.integers(0, 99), st.integers(1, 20))
+def test_with_the_oracle_greedy_takes_one_pass(
+    batch: list[list[int]], seed: int, max_len: int
+) -> None:
+    table = Table(seed, vocab_size=VOCAB)
+    passes = check(batch, table, table, "greedy", "oracle", max_len=max_len, within=0)
+    assert all(len(steps) == 1 for steps in passes)
+    for steps in passes:
+        assert steps[0].drafted == steps[0].accepted == steps[0].emitted - 1
+
+
+@given(batches, st.integers(0, 99), st.integers(1, 20), st.integers(1, 5))
+def test_a_budget_bounds_what_the_oracle_gains(
+    batch: list[list[int]], seed: int, max_len: int, budget: int
+) -> None:
+    table = Table(seed, vocab_size=VOCAB)
+    passes = check(
+        batch, table, table, "greedy", "oracle", max_len=max_len, budget=budget, within=0
+    )
+    for steps in passes:
+        tokens = sum(step.emitted for step in steps)
+        assert len(steps) == -(-tokens // (budget + 1))
+
+
+@given(batches, st.integers(0, 99), decoders, drafters, st.integers(1, 14), st.booleans())
+def test_nothing_is_computed_twice(
+    batch: list[list[int]], seed: int, decoder: str, drafter: str, max_len: int, tight: bool
+) -> None:
+    """Not even with pruning: what lies below the prefixes asked stays; no decoder goes back."""
+    table = Table(seed, vocab_size=VOCAB, copying=3.0)
+    batch = [
+        list(source) for source in dict.fromkeys(map(tuple, batch))
+    ]  # the table tells queries by their sources
+    with pytest.MonkeyPatch.context() as patch:
+        if tight:
+            patch.setattr(Session, "SLACK", -(10**6))
+        _, passes = run(
+            DECODERS[decoder](max_len), batch, table, DRAFTERS[drafter](table), max_len=max_len
+        )
+    assert max(Counter(table.nodes).values()) == 1
+    assert len(table.nodes) == sum(step.computed for steps in passes for step in steps)
+    assert len(table.calls) == max(map(len, passes))
+    assert all(len(prefix) <= max_len and prefix[-1] != EOS for _, prefix in table.nodes)
+
+
+def test_without_drafts_a_pass_a_token_and_a_node_an_ask() -> None:
+    table = Table(2, vocab_size=VOCAB)
+    (answers,), (passes,) = run(
+        lambda _: greedy(max_len=30), [[4, 5, 6]], table, NoDrafts(), max_len=30
+    )
+    assert len(passes) == len(answers[0].tokens) == len(table.nodes)
+    assert all(
+        (step.asked, step.computed, step.drafted, step.emitted, step.accepted) == (1, 1, 0, 1, 0)
+        for step in passes
+    )
+
+
+def test_a_long_decode_keeps_its_tree_small() -> None:
+    """Dead drafts are thrown out of the cache; otherwise it would grow with every pass."""
+    table, sizes = Table(4, vocab_size=VOCAB, sharpness=0.5), []
+    source, room = [4, 5, 6, 7], 60
+
+    def watched() -> Generator[Ask, Sequence[Scores], list[Written]]:
+        prefix = START
+        for step in range(room):
+            yield (prefix,)
+            prefix = (*prefix, 4 + step % 5)
+        return [Written(prefix[1:], (0.0,) * room, "length")]
+
+    session = Session(table, [source], top_k=2)
+    loop = drive_module.drive(
+        [source], [watched()], session, DRAFTERS["bushy"](table),
+        max_len=room, budget=64, clock=lambda: 0.0,
+    )  # fmt: skip
+    sizes = [len(tree.slots) for _ in loop for tree in session.trees.values()]
+    assert len(sizes) > 10
+    assert len(table.nodes) > 300
+    assert max(sizes) < 2 * (room + 1) + Session.SLACK
+
+
+# Corners -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("drafter", sorted(DRAFTERS))
+@pytest.mark.parametrize("decoder", sorted(DECODERS))
+def test_an_answer_of_one_token_takes_one_pass(decoder: str, drafter: str) -> None:
+    table = Table(0, vocab_size=VOCAB)
+    passes = check([[4], [5, 6]], table, table, decoder, drafter, max_len=1)
+    assert [len(steps) for steps in passes] == [1, 1]
+    assert len(table.nodes) == 4  # two queries with drafts and without
+
+
+def test_a_decoder_that_asks_nothing_is_done() -> None:
+    def silent() -> Generator[Ask, Sequence[Scores], list[Written]]:
+        return [Written((EOS,), (0.0,), "eos")]
+        yield
+
+    table = Table(0)
+    makes = [silent, lambda: greedy(max_len=5), silent]
+    answers, passes = run(
+        lambda query: makes[query](), [[4], [5], [6]], table, NoDrafts(), max_len=5
+    )
+    assert answers[0] == answers[2] == [Written((EOS,), (0.0,), "eos")]
+    assert answers[1] == [naive_greedy(table, [5], 5)]
+    assert [bool(steps) for steps in passes] == [False, True, False]
+    answers, passes = run(lambda _: silent(), [[4], [5]], table, NoDrafts(), max_len=5)
+    assert (len(answers), passes) == (2, [[], []])
+
+
+def test_a_decoder_may_ask_for_prefixes_of_any_length_and_ask_again() -> None:
+    """Ancestors that the cache lacks are computed on the way; known answers need no pass."""
+
+    def leaps() -> Generator[Ask, Sequence[Scores], list[Written]]:
+        first = yield ((BOS, 4, 5, 6), (BOS,))
+        second = yield ((BOS, 4), (BOS, 4, 5, 6))
+        third = yield ((BOS, 7, 8),)
+        return [
+            Written(
+                (),
+                tuple(float(scores.log_probs[0]) for scores in (*first, *second, *third)),
+                "length",
+            )
+        ]
+
+    table = Table(0, vocab_size=VOCAB)
+    (answers,), (passes,) = run(lambda _: leaps(), [[4, 5]], table, NoDrafts(), max_len=9)
+    expected = [(BOS, 4, 5, 6), (BOS,), (BOS, 4), (BOS, 4, 5, 6), (BOS, 7, 8)]
+    assert answers[0].log_probs == tuple(
+        max(table.log_probs((4, 5), prefix)) for prefix in expected
+    )
+    assert [step.computed for step in passes] == [4, 2]
+
+
+@given(sources, st.integers(1, 12), drafters)
+def test_the_drafters_are_deterministic_and_mostly_well_behaved(
+    source: list[int], room: int, name: str
+) -> None:
+    table = Table(0, vocab_size=VOCAB)
+    drafter, prefix = DRAFTERS[name](table), (BOS, *source[:3])
+    drafts = drafter.propose(source, prefix, room)
+    assert (
+        drafts
+        == drafter.propose(source, prefix, room)
+        == DRAFTERS[name](table).propose(source, prefix, room)
+    )
+    for draft in drafts:
+        assert not {PAD, BOS} & set(draft.tokens)
+        assert draft.tokens or draft.drafter == "empty"
+        if draft.span is not None:
+            assert tuple(source[slice(*draft.span)]) == draft.tokens

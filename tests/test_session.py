@@ -1,0 +1,270 @@
+"""The cache law: a session says of a prefix what the model says when it reads it anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.model.onnx_runner import OnnxBackend, cache_dir
+from chemspec.model.session import Backend, Session, _Tree
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.model.transformer import Transformer
+from chemspec.testing import Table, Target, naive_log_probs, tiny_model
+from chemspec.tokenizer import BOS
+from chemspec.types import Prefix
+
+VOCAB = 12
+
+VARIANTS = {
+    "pre": {},
+    "post": {"norm_first": False},
+    "pre-bare": {"final_norms": False, "scale_embedding": False},
+    "post-bare": {"norm_first": False, "final_norms": False},
+    "gelu-untied": {"activation": "gelu", "shared_embedding": False},
+    "tied-target": {"shared_embedding": False, "tied_output": True, "output_bias": False},
+    "source-specials": {"source_specials": True, "norm_first": False, "decoder_layers": 1},
+    "one-head": {"heads": 1, "encoder_layers": 1, "decoder_layers": 3, "output_bias": False},
+}
+
+
+@dataclass(frozen=True)
+class Round:
+    """One pass, and what happens after it; prefixes are chosen among those grown by it."""
+
+    asked: tuple[tuple[Prefix, ...], ...]  # for every query
+    prune: tuple[Prefix, ...] | None  # what is said to be wanted
+    drop: frozenset[int]
+
+
+tokens = st.integers(
+    2, 5
+)  # few, so that prefixes share beginnings; eos among them, a session does not care
+prefixes = st.lists(tokens, max_size=7).map(lambda tail: (BOS, *tail))
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> tuple[list[list[int]], list[Round]]:
+    """Ragged sources, and rounds of asking, pruning and dropping."""
+    sources = draw(
+        st.lists(
+            st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=7), min_size=1, max_size=6
+        )
+    )
+    rounds = [
+        Round(
+            tuple(tuple(draw(st.lists(prefixes, max_size=4))) for _ in sources),
+            draw(st.none() | st.lists(prefixes, min_size=1, max_size=2).map(tuple)),
+            draw(st.frozensets(st.integers(0, len(sources) - 1), max_size=2)),
+        )
+        for _ in range(draw(st.integers(1, 5)))
+    ]
+    return sources, rounds
+
+
+def check(
+    backend: Backend, model: Target, sources: list[list[int]], rounds: list[Round], *, within: float
+) -> None:
+    """Play a script and compare every score given out with the naive one."""
+    session = Session(backend, sources, top_k=VOCAB)
+    session.SLACK = -(10**6)  # type: ignore[misc]  # compact whenever anything can go
+    naive = cache(lambda query, prefix: naive_log_probs(model, sources[query], prefix).numpy())
+    for step in rounds:
+        asked = [[(BOS,), *step.asked[query]] for query in session.rows]
+        held = {query: set(session.trees[query].slots) for query in session.rows}
+        if all(set(row) <= held[query] for query, row in zip(session.rows, asked, strict=True)):
+            continue
+        answers = session.score(asked)
+        for query, row, scores in zip(session.rows, asked, answers, strict=True):
+            ancestors = {prefix[:end] for prefix in row for end in range(1, len(prefix) + 1)}
+            assert set(scores) == ancestors - held[query]  # each once, and nothing else
+            for prefix, (ids, log_probs) in scores.items():
+                expected = naive(query, prefix)
+                assert sorted(ids) == list(range(len(expected)))
+                assert np.all(log_probs[:-1] >= log_probs[1:])
+                np.testing.assert_allclose(log_probs, expected[ids], rtol=0, atol=within)
+        if step.prune is not None:
+            session.prune(dict.fromkeys(session.rows, step.prune))
+            for tree in session.trees.values():
+                assert sorted(tree.slots.values()) == list(range(len(tree.slots)))
+        session.drop(step.drop)
+        if not session.rows:
+            break
+
+
+@cache
+def model_of(seed: int, variant: str) -> Transformer:
+    return tiny_model(seed, VOCAB, **VARIANTS[variant])
+
+
+@cache
+def onnx_of(seed: int, variant: str) -> tuple[OnnxBackend, Transformer]:
+    model = tiny_model(seed, VOCAB, **VARIANTS[variant]).float()
+    return OnnxBackend(model, digest=f"{variant}-{seed}", threads=1), model
+
+
+@given(scripts(), st.integers(0, 2), st.sampled_from(sorted(VARIANTS)))
+def test_a_session_gives_the_scores_of_a_model_without_cache(
+    script: tuple[list[list[int]], list[Round]], seed: int, variant: str
+) -> None:
+    model = model_of(seed, variant)
+    check(TorchBackend(model), model, *script, within=1e-9)
+
+
+@given(scripts(), st.sampled_from(sorted(VARIANTS)))
+def test_onnx_gives_the_scores_of_the_model(
+    script: tuple[list[list[int]], list[Round]], variant: str
+) -> None:
+    backend, model = onnx_of(0, variant)
+    check(backend, model, *script, within=1e-4)
+
+
+@given(scripts(), st.integers(0, 2))
+def test_a_session_spells_every_prefix_to_its_runner(
+    script: tuple[list[list[int]], list[Round]], seed: int
+) -> None:
+    table = Table(seed, vocab_size=VOCAB)
+    check(table, table, *script, within=0)
+
+
+@pytest.mark.parametrize("backend", ["torch", "onnx"])
+def test_a_cache_grows_as_far_as_it_must(backend: str) -> None:
+    """Far more nodes than a runner starts with, in wide passes and narrow ones, unevenly."""
+    onnx, model32 = onnx_of(0, "pre")
+    model = model32 if backend == "onnx" else model_of(0, "pre")
+    session = Session(
+        onnx if backend == "onnx" else TorchBackend(model), [[4, 5, 6], [7]], top_k=VOCAB
+    )
+    rng = np.random.default_rng(0)
+    naive = cache(lambda source, prefix: naive_log_probs(model, source, prefix).numpy())
+    for width in (40, 1, 70, 2, 130, 1):
+        asked = [[(BOS, *rng.integers(2, VOCAB, 9).tolist()) for _ in range(n)] for n in (width, 1)]
+        for source, scores in zip(((4, 5, 6), (7,)), session.score(asked), strict=True):
+            for prefix in [*scores][-20:]:
+                ids, log_probs = scores[prefix]
+                np.testing.assert_allclose(log_probs, naive(source, prefix)[ids], rtol=0, atol=1e-4)
+    assert len(session.trees[0].slots) > 1000
+
+
+@pytest.mark.parametrize("backend", ["torch", "onnx"])
+def test_a_compacted_cache_still_holds_what_was_kept(backend: str) -> None:
+    """What is kept lies last, so that all of it moves; then a query goes, and rows move too."""
+    onnx, model32 = onnx_of(0, "pre")
+    model = model32 if backend == "onnx" else model_of(0, "pre")
+    sources = [[4, 5, 6], [7], [8, 9, 4, 5]]
+    bushes = [[(BOS, first, 4), (BOS, 5, first), (BOS, first, 6, 7, 8)] for first in (9, 10, 11)]
+    session = Session(onnx if backend == "onnx" else TorchBackend(model), sources, top_k=VOCAB)
+    session.SLACK = -(10**6)  # type: ignore[misc]
+    session.score(bushes)
+    session.prune({query: [bush[2]] for query, bush in enumerate(bushes)})
+    session.drop([1])
+    for tail in ((4,), (4, 9)):
+        for query, scores in zip(
+            (0, 2), session.score([[(*bushes[query][2], *tail)] for query in (0, 2)]), strict=True
+        ):
+            ((prefix, (ids, log_probs)),) = scores.items()
+            expected = naive_log_probs(model, sources[query], prefix).numpy()
+            np.testing.assert_allclose(log_probs, expected[ids], rtol=0, atol=1e-4)
+
+
+def test_the_best_tokens_are_the_first_of_all_of_them() -> None:
+    model = model_of(0, "pre")
+    every, best = (
+        Session(TorchBackend(model), [[4, 5]], top_k=k).score([[(BOS, 4)]])[0] for k in (VOCAB, 3)
+    )
+    for prefix, scores in best.items():
+        assert list(scores.ids) == list(every[prefix].ids[:3])
+        assert list(scores.log_probs) == list(every[prefix].log_probs[:3])
+
+
+@pytest.mark.parametrize("kind", ["torch", "onnx", "table"])
+def test_ties_go_to_the_smaller_id(kind: str) -> None:
+    if kind == "table":
+        backend: Backend = Table(0, vocab_size=VOCAB, levels=1)
+        expected = [*range(2, VOCAB), 0, 1]
+    else:
+        model = tiny_model(0, VOCAB, tied_output=False).float()
+        model.output.weight.zero_()
+        model.output.bias.zero_()
+        model.output.bias[7] = 1.0
+        expected = [7, *(token for token in range(VOCAB) if token != 7)]
+        backend = (
+            TorchBackend(model) if kind == "torch" else OnnxBackend(model, digest="ties", threads=1)
+        )
+    for top_k in (VOCAB, 5):
+        (scores,) = Session(backend, [[4, 5]], top_k=top_k).score([[(BOS, 4), (BOS, 5, 6)]])
+        assert all(list(score.ids) == expected[:top_k] for score in scores.values())
+
+
+def test_asking_for_more_tokens_than_there_are_gives_all() -> None:
+    onnx, model = onnx_of(0, "pre")
+    for backend in (TorchBackend(model), onnx, Table(0, vocab_size=VOCAB)):
+        (scores,) = Session(backend, [[4]], top_k=10 * VOCAB).score([[(BOS,)]])
+        assert len(scores[BOS,].ids) == len(scores[BOS,].log_probs) == VOCAB
+
+
+def test_pruning_waits_until_it_pays() -> None:
+    session = Session(Table(0), [[4, 5]], top_k=1)
+    session.score([[(BOS, 4, 5), (BOS, 6, 7)]])
+    session.prune({0: [(BOS, 4, 5)]})
+    assert (BOS, 6) in session.trees[0].slots
+    session.score([[(BOS, token, other) for token in range(2, 10) for other in range(2, 10)]])
+    session.prune({0: [(BOS, 4, 5)]})
+    assert set(session.trees[0].slots) == {(BOS,), (BOS, 4), (BOS, 4, 5)}
+
+
+def test_pruning_keeps_what_lies_below_a_wanted_prefix() -> None:
+    session = Session(Table(0), [[4, 5]], top_k=1)
+    session.SLACK = -(10**6)  # type: ignore[misc]
+    session.score([[(BOS, 4, 5, 6), (BOS, 4, 7), (BOS, 6, 7)]])
+    session.prune(
+        {0: [(BOS, 4, 5), (BOS, 8, 9)]}
+    )  # the latter has no node: its deepest ancestor is bos
+    assert len(session.trees[0].slots) == 7
+    session.prune({0: [(BOS, 4, 5)]})
+    assert list(session.trees[0].slots) == [(BOS,), (BOS, 4), (BOS, 4, 5), (BOS, 4, 5, 6)]
+
+
+def test_a_wrong_mask_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The law bites: nodes that see elder siblings give other scores, and the table no path."""
+    add = _Tree.add
+
+    def see_siblings(self: _Tree, fresh: list[Prefix]) -> int:
+        start = add(self, fresh)
+        for prefix in fresh:
+            for sibling, slot in self.slots.items():
+                if len(sibling) == len(prefix) > 1 and slot < self.slots[prefix]:
+                    self.sees[self.slots[prefix], slot] = True
+        return start
+
+    monkeypatch.setattr(_Tree, "add", see_siblings)
+    script = [[4, 5, 6]], [Round((((BOS, 4), (BOS, 5)),), None, frozenset())]
+    model, table = model_of(0, "pre"), Table(0, vocab_size=VOCAB)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        check(TorchBackend(model), model, *script, within=1e-9)
+    with pytest.raises(AssertionError, match="not one path"):
+        check(table, table, *script, within=0)
+
+
+def test_graphs_are_written_once_into_the_cache_folder() -> None:
+    onnx_of(0, "pre")
+    graphs = {path: path.stat().st_mtime_ns for path in cache_dir().glob("pre-0-*.onnx")}
+    assert len(graphs) == 2
+    OnnxBackend(onnx_of(0, "pre")[1], digest="pre-0", threads=1)
+    assert graphs == {path: path.stat().st_mtime_ns for path in cache_dir().glob("pre-0-*")}
+
+
+def test_a_cache_folder_that_cannot_be_written_does_no_harm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_CACHE", "/dev/null/nowhere")
+    backend = OnnxBackend(onnx_of(0, "pre")[1], digest="unwritable", threads=1)
+    (scores,) = Session(backend, [[4]], top_k=VOCAB).score([[(BOS,)]])
+    expected = naive_log_probs(backend.model, [4], [BOS]).numpy()
+    np.testing.assert_allclose(
+        scores[BOS,].log_probs, expected[scores[BOS,].ids], rtol=0, atol=1e-4
+    )

@@ -1,0 +1,187 @@
+"""Tests of tokenizer.py: what is split is restored, and what is not is refused, with its place."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, TokenError, Tokenizer, split
+
+SHARED = Path(os.environ.get("CHEMSPEC_SHARED", Path(__file__).parents[1] / ".." / "shared"))
+
+# text -> number of tokens
+HARD = {
+    "": 0,
+    "C": 1,
+    "Cl": 1,
+    "CCl": 2,
+    "ClC": 2,
+    "BrCl": 2,
+    "BC": 2,
+    "[Cl-].[Na+]": 3,
+    "[nH]1cccc1": 7,
+    "[C@@H](F)(Cl)Br": 8,
+    "[13CH3]O": 2,
+    "[NH4+]": 1,
+    "[CH3:12][OH:3]": 2,
+    "[Fe+2]": 1,
+    "[Co--]": 1,
+    "[2H]C([2H])[2H]": 6,
+    "[se]1cccc1": 7,
+    "F/C=C/F": 7,
+    "F/C=C\\F": 7,
+    "C1CC%10CC1CC%10": 11,
+    "C%99CC%99": 5,
+    "C12CC1C2": 8,
+    "N#N": 3,
+    "C$C": 3,
+    "C~C": 3,
+    "C:C": 3,
+    "*C": 2,
+    "[*]C": 2,
+    "[*:1]C": 2,
+    "?": 1,
+    "@": 1,
+    "C-C=C": 5,
+    "CC>>CO": 6,
+    "CC.O>[Pd]>CCO": 10,
+    ">>C": 3,
+    "CC>>": 4,
+    "[NH3]->[Pt]": 4,
+    "b1ccccc1": 8,
+    "p1ccccc1": 8,
+    "I[I-]I": 3,
+    "S(=O)(=O)O": 10,
+    "[O-][N+](=O)c1ccccc1": 14,
+    "OS(O)(=O)=O": 11,
+    "[U]": 1,
+    "C.C.C": 5,
+}
+
+
+@pytest.mark.parametrize("smiles", HARD)
+def test_hard_smiles_split_into_the_expected_number_of_tokens(smiles: str) -> None:
+    assert "".join(split(smiles)) == smiles
+    assert len(split(smiles)) == HARD[smiles]
+
+
+def test_ten_thousand_real_smiles_are_restored() -> None:
+    file = SHARED / "data" / "retro_train.csv.gz"
+    if not file.exists():
+        pytest.skip(f"{file} is absent; set CHEMSPEC_SHARED to the folder that holds data/")
+    with gzip.open(file, "rt", encoding="utf-8") as rows:
+        names = ("product", "reactants", "mapped_rxn")
+        texts = [row[name] for row in islice(csv.DictReader(rows), 3400) for name in names]
+    assert len(texts) >= 10_000
+    tokenizer = Tokenizer.build(texts)
+    for text in texts:
+        assert "".join(split(text)) == text
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@given(st.text() | st.text(alphabet="CNOclBr[]()=#@+-123%/\\.>nH \n"))
+def test_any_text_is_split_without_loss_or_refused_at_a_place_in_it(text: str) -> None:
+    fault = None
+    try:
+        assert "".join(split(text)) == text
+    except TokenError as error:
+        fault = error
+    if fault is not None:
+        assert 0 <= fault.start < fault.end <= len(text)
+        assert "".join(split(text[: fault.start])) == text[: fault.start]
+        assert f"position {fault.start + 1} " in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("CXC", 1),
+        ("C C", 1),
+        ("CC\n", 2),
+        ("[C", 0),
+        ("C]", 1),
+        ("[]", 0),
+        ("C%1", 1),
+        ("D", 0),
+        ("CÅ", 1),
+    ],
+)
+def test_an_unknown_character_is_named_with_its_place(text: str, start: int) -> None:
+    with pytest.raises(TokenError) as caught:
+        split(text)
+    assert (caught.value.start, caught.value.end) == (start, start + 1)
+    assert repr(text[start]) in str(caught.value)
+
+
+def test_a_token_the_model_never_saw_is_named_with_its_span() -> None:
+    tokenizer = Tokenizer.build(["CCO"])
+    with pytest.raises(TokenError, match=r"'\[Pt\+2\]' \(position 3\)") as caught:
+        tokenizer.encode("CC[Pt+2]O")
+    assert (caught.value.start, caught.value.end) == (2, 8)
+    assert tokenizer.encode_or_unk("C[Pt+2]") == (tokenizer.encode("C")[0], UNK)
+
+
+def test_ids_become_text_up_to_the_first_eos_without_special_tokens() -> None:
+    tokenizer = Tokenizer.build(["CO"])
+    c, o = tokenizer.encode("CO")
+    assert tokenizer.decode((BOS, c, PAD, o, EOS, c)) == "CO"
+    assert tokenizer.pieces((c, UNK, o)) == ["C", "<unk>", "O"]
+    assert tokenizer.decode(()) == ""
+
+
+def test_no_text_encodes_to_a_special_token() -> None:
+    tokenizer = Tokenizer.build(["C"])
+    for special in SPECIALS:
+        with pytest.raises(TokenError):
+            tokenizer.encode(special)
+
+
+def test_the_vocabulary_is_alphabetical_and_leaves_rare_tokens_out() -> None:
+    texts = ["CCO", "CN", "C"]
+    assert Tokenizer.build(texts).tokens == (*SPECIALS, "C", "N", "O")
+    assert Tokenizer.build(texts, min_count=2).tokens == (*SPECIALS, "C")
+    assert Tokenizer.build(reversed(texts)) == Tokenizer.build(texts)
+
+
+def test_a_vocabulary_file_is_read_as_written(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.build(["C\\C/[13C@@H]%10"])
+    tokenizer.save(tmp_path / "vocab.json")
+    assert Tokenizer.load(tmp_path / "vocab.json") == tokenizer
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "no JSON"),
+        ("[", "no JSON"),
+        ("{}", "not a list of tokens"),
+        ('["<pad>", 1]', "not a list of tokens"),
+        (json.dumps(["C", *SPECIALS]), "starts with"),
+        (json.dumps(SPECIALS[:3]), "starts with"),
+        (json.dumps([*SPECIALS, "C", "C"]), "'C' twice"),
+        (json.dumps([*SPECIALS, ""]), "token 4 of the vocabulary is empty"),
+    ],
+)
+def test_a_faulty_vocabulary_file_is_refused_by_name(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    file = tmp_path / "vocab.json"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=message) as caught:
+        Tokenizer.load(file)
+    assert str(file) in str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "vocab.json"
+    file.write_bytes(b"\xff\xfe[")
+    with pytest.raises(ValueError, match=r"vocab\.json is no JSON"):
+        Tokenizer.load(file)

@@ -1,0 +1,490 @@
+"""Tests of train/: it learns, it stops when told, and it goes on as if it had never stopped."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from chemspec.data.arrays import Pairs, Ragged
+from chemspec.model import checkpoint
+from chemspec.model.transformer import Transformer
+from chemspec.settings import ModelConfig, TrainSettings, preset
+from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
+from chemspec.train import module, watch
+from chemspec.train.module import average, export, rate, split, take, train
+from chemspec.train.recipes import RECIPES, recipe
+from chemspec.train.run import run_recipe
+from chemspec.train.validate import exact_match
+
+TOKENIZER = Tokenizer((*SPECIALS, *"CNOSPFIBcn"))
+CONFIG = preset("tiny", vocab_size=len(TOKENIZER))
+SHORT = TrainSettings(
+    lr=3e-3, tokens=200, steps=40, warmup=5, validate_every=20, keep=3, holdout=16, threads=1
+)
+
+
+def some_pairs(count: int, seed: int = 0) -> Pairs:
+    """Texts and their mirror images."""
+    rng = np.random.default_rng(seed)
+    texts = [rng.integers(4, 14, size=rng.integers(3, 9)).tolist() for _ in range(count)]
+    return Pairs(Ragged.pack(texts), Ragged.pack([text[::-1] for text in texts]))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    some_pairs(48).save(folder / "train.npz")
+    TOKENIZER.save(folder / "vocab.json")
+    return folder
+
+
+def fit(data: Path, out: Path, settings: TrainSettings = SHORT, **options: Any) -> Path:
+    return train(data, out, task="retro", config=CONFIG, settings=settings, quiet=True, **options)
+
+
+def weights(out: Path, name: str = "last") -> dict[str, torch.Tensor]:
+    saved = torch.load(out / "checkpoints" / f"{name}.ckpt", weights_only=True)
+    state: dict[str, torch.Tensor] = saved["state_dict"]
+    return state
+
+
+def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def log(out: Path) -> list[dict[str, str]]:
+    with (out / "log.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# --- the schedule --------------------------------------------------------------------------------
+
+
+def test_the_rate_rises_then_falls_to_zero() -> None:
+    cosine = TrainSettings(warmup=10, steps=100)
+    assert rate(0, 0.0, cosine) == pytest.approx(0.1)
+    assert rate(4, 0.0, cosine) == pytest.approx(0.5)
+    assert rate(50, 0.5, cosine) == pytest.approx(0.5)
+    assert rate(100, 1.0, cosine) == pytest.approx(0)
+    assert rate(200, 2.0, cosine) == pytest.approx(0)
+    assert rate(0, 0.0, replace(cosine, warmup=0)) == 1.0
+    root = replace(cosine, schedule="inverse-sqrt")
+    assert rate(4, 0.0, root) == pytest.approx(0.5)
+    assert rate(9, 0.0, root) == 1.0
+    assert rate(39, 1.0, root) == pytest.approx(0.5)
+    assert rate(999, 9.0, root) == pytest.approx(0.1)
+
+
+# --- learning ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("optimizer", "lr", "steps"), [("muon", 2e-2, 100), ("adamw", 1e-2, 160)])
+def test_a_small_set_is_learnt_by_heart(
+    tmp_path: Path, optimizer: Any, lr: float, steps: int
+) -> None:
+    pairs = some_pairs(32)
+    for name in ("train", "val"):
+        pairs.save(tmp_path / f"{name}.npz")
+    TOKENIZER.save(tmp_path / "vocab.json")
+    settings = replace(
+        SHORT, optimizer=optimizer, lr=lr, steps=steps, validate_every=steps, tokens=700
+    )
+    model = fit(tmp_path, tmp_path / "run", settings, exact=exact_match)
+    last = log(tmp_path / "run")[-1]
+    assert float(last["val_loss"]) < 0.1
+    assert float(last["val_exact"]) > 0.9
+    # Shipped in half precision, it has not forgotten.
+    assert exact_match(checkpoint.load(model).model, pairs) > 0.9
+
+
+@pytest.mark.parametrize(("optimizer", "dropout"), [("muon", 0.0), ("adamw", 0.2)])
+def test_a_resumed_run_ends_with_the_very_same_weights(
+    data: Path, tmp_path: Path, optimizer: Any, dropout: float
+) -> None:
+    settings = replace(SHORT, optimizer=optimizer, dropout=dropout, label_smoothing=dropout)
+    fit(data, tmp_path / "one", settings, exact=exact_match)
+    half = tmp_path / "one" / "checkpoints" / "step=20.ckpt"
+    fit(data, tmp_path / "two", settings, resume=half, exact=exact_match)
+    assert equal(weights(tmp_path / "one"), weights(tmp_path / "two"))
+    assert not equal(weights(tmp_path / "one"), weights(tmp_path / "one", "step=20"))
+    assert [row["step"] for row in log(tmp_path / "two")] == ["40", "40"]
+
+
+def test_a_checkpoint_of_an_earlier_version_resumes_too(data: Path, tmp_path: Path) -> None:
+    fit(data, tmp_path / "one")
+    old = torch.load(tmp_path / "one" / "checkpoints" / "step=20.ckpt", weights_only=True)
+    for name in ("settings", "random"):
+        del old[name]
+    torch.save(old, tmp_path / "old.ckpt")
+    fit(data, tmp_path / "two", resume=tmp_path / "old.ckpt")
+    assert equal(weights(tmp_path / "one"), weights(tmp_path / "two"))
+
+
+def test_the_same_seed_gives_the_same_model_and_another_does_not(
+    data: Path, tmp_path: Path
+) -> None:
+    short = replace(SHORT, steps=5)
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        torch.rand(len(name))
+        fit(data, tmp_path / name, replace(short, seed=seed))
+    assert equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert not equal(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+# --- stopping ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
+    data: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    fit(data, tmp_path / "whole", exact=lambda *_: 0.0)
+    before = signal.getsignal(number)
+
+    def interrupt(*_: Any) -> float:
+        os.kill(os.getpid(), number)
+        return 0.0
+
+    out = tmp_path / "broken"
+    with pytest.raises(KeyboardInterrupt, match=r"stopped after step 21; .*last\.ckpt resumes it"):
+        fit(data, out, exact=interrupt)
+    assert signal.getsignal(number) == before
+    assert not (out / "model").exists()
+    last = out / "checkpoints" / "last.ckpt"
+    fit(data, out, resume=last, exact=lambda *_: 0.0)
+    assert equal(weights(tmp_path / "whole"), weights(out))
+    assert [row["step"] for row in log(out)] == ["20", "20", "40", "40"]
+    assert (out / "model" / "model.safetensors").exists()
+
+
+def test_a_second_ctrl_c_ends_it_at_once(data: Path, tmp_path: Path) -> None:
+    def interrupt(*_: Any) -> float:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        return 0.0
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        fit(data, tmp_path / "run", exact=interrupt)
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_minutes_end_a_run_and_the_rate_is_zero_by_then(data: Path, tmp_path: Path) -> None:
+    settings = replace(SHORT, steps=10**6, minutes=0.02, validate_every=10**6)
+    model = fit(data, tmp_path / "run", settings)
+    rows = [row for row in log(tmp_path / "run") if row["loss"]]
+    assert 1.2 <= float(rows[-1]["seconds"]) < 30
+    assert float(rows[-1]["lr"]) < 0.05 * SHORT.lr
+    assert int(rows[-1]["step"]) < 10**6
+    assert checkpoint.load(model).task == "retro"
+
+
+def test_a_full_disk_is_reported_with_a_remedy_and_spoils_no_checkpoint(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, calls = torch.save, []
+
+    def fill(value: Any, file: Any) -> None:
+        calls.append(file)
+        if len(calls) > 2:
+            file.write(b"half a checkp")
+            raise RuntimeError("PytorchStreamWriter failed writing file data/3: file write failed")
+        save(value, file)
+
+    monkeypatch.setattr(watch.torch, "save", fill)
+    with pytest.raises(OSError, match=r"step=40\.ckpt could not be written .* is the disk full"):
+        fit(data, tmp_path / "run")
+    monkeypatch.undo()
+    files = {file.name for file in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert files == {"step=20.ckpt", "last.ckpt"}
+    fit(data, tmp_path / "run", resume=tmp_path / "run" / "checkpoints" / "last.ckpt")
+
+
+def test_a_loss_that_is_no_number_ends_the_run(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "rate", lambda *_: float("nan"))
+    with pytest.raises(FloatingPointError, match="the loss is nan at step 20; lower lr"):
+        fit(data, tmp_path / "run")
+
+
+# --- what it writes and says -----------------------------------------------------------------------
+
+
+def test_the_log_holds_what_a_user_wants_to_know(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    fit(data, out, replace(SHORT, validate_every=10), exact=lambda *_: 0.25)
+    rows = log(out)
+    assert tuple(rows[0]) == watch.Log.COLUMNS
+    assert [int(row["step"]) for row in rows] == [10, 10, 20, 20, 30, 30, 40, 40]
+    trained, checked = rows[::2], rows[1::2]
+    for row in trained:
+        assert float(row["lr"]) > 0
+        assert float(row["loss"]) > 0
+        assert float(row["tokens_per_second"]) > 0
+        assert not row["val_loss"]
+    for row in checked:
+        assert float(row["val_loss"]) > 0
+        assert row["val_exact"] == "0.25"
+    seconds = [float(row["seconds"]) for row in rows]
+    assert seconds == sorted(seconds)
+    assert capfd.readouterr() == ("", "")  # no advertisements, no warnings
+    description = json.loads((out / "settings.json").read_text())
+    assert description["task"] == "retro"
+    assert ModelConfig.from_json(description["model"]) == CONFIG
+    assert len(list((out / "checkpoints").glob("step=*.ckpt"))) == SHORT.keep
+
+
+def test_the_progress_line_names_loss_speed_and_time_left() -> None:
+    latest = {"loss": 0.1234, "speed": 12345.6, "val_loss": 0.5, "val_exact": 0.412}
+    assert watch.describe(latest, 42.4) == (
+        "loss 0.123, 12,346 tokens/s, validation 0.500, 41.2 % exact, 42 min left"
+    )
+    assert watch.describe({}, 1.0) == "1 min left"
+
+
+def test_the_number_of_threads_is_as_before() -> None:
+    before = torch.get_num_threads()
+    with module._threads(before + 1):
+        assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before
+    with module._threads(0):
+        assert torch.get_num_threads() == before
+
+
+# --- averaging -----------------------------------------------------------------------------------
+
+
+def test_averaging_is_the_arithmetic_mean(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    model = fit(data, out, replace(SHORT, validate_every=10), average_last=3)
+    files = [out / "checkpoints" / f"step={step}.ckpt" for step in (20, 30, 40)]
+    mean = average(files)
+    states = [weights(out, file.stem) for file in files]
+    for name, tensor in mean.items():
+        wanted = sum(state[f"model.{name}"].double() for state in states) / 3
+        assert torch.allclose(tensor.double(), wanted, rtol=1e-6, atol=1e-7)
+    # The step at which it ended was saved under two names, but counts once.
+    shipped = checkpoint.load(model).model.state_dict()
+    for name, tensor in shipped.items():
+        assert torch.equal(tensor, mean[name].half().float()), name
+    one = average([files[2]])
+    assert all(torch.equal(one[name], states[2][f"model.{name}"]) for name in one)
+
+
+def test_average_last_is_checked_before_the_training(data: Path, tmp_path: Path) -> None:
+    for count in (0, 9):
+        with pytest.raises(ValueError, match=f"average_last is {count}; 3 checkpoints are kept"):
+            fit(data, tmp_path / "run", average_last=count)
+
+
+def test_a_run_without_checkpoints_cannot_be_exported(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="has the training started"):
+        export(tmp_path, tmp_path / "model", TOKENIZER)
+
+
+# --- mistakes that are told before the training, not after it ------------------------------------
+
+
+def test_two_runs_are_not_mixed_in_one_folder(data: Path, tmp_path: Path) -> None:
+    fit(data, tmp_path / "run", replace(SHORT, steps=20))
+    with pytest.raises(FileExistsError, match="holds a training already; resume it from"):
+        fit(data, tmp_path / "run")
+
+
+def test_a_run_is_resumed_only_with_the_settings_that_order_its_batches(
+    data: Path, tmp_path: Path
+) -> None:
+    fit(data, tmp_path / "run", replace(SHORT, steps=20))
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    with pytest.raises(ValueError, match="was made with tokens 200, not 300"):
+        fit(data, tmp_path / "run", replace(SHORT, tokens=300), resume=last)
+    (tmp_path / "junk.ckpt").write_bytes(b"junk")
+    with pytest.raises(ValueError, match=r"junk\.ckpt is no checkpoint of a training"):
+        fit(data, tmp_path / "run", resume=tmp_path / "junk.ckpt")
+    with pytest.raises(FileNotFoundError):
+        fit(data, tmp_path / "run", resume=tmp_path / "nowhere.ckpt")
+    fit(data, tmp_path / "run", replace(SHORT, steps=20), resume=last)  # nothing left to do
+
+
+def test_the_data_must_fit_the_model(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"vocab\.json has 14 tokens, the model 20"):
+        train(
+            data,
+            tmp_path / "run",
+            task="retro",
+            config=preset("tiny", vocab_size=20),
+            settings=SHORT,
+        )
+    with pytest.raises(ValueError, match="max_positions"):
+        train(
+            data,
+            tmp_path / "run",
+            task="retro",
+            config=replace(CONFIG, max_positions=5),
+            settings=SHORT,
+        )
+    other = tmp_path / "data"
+    shutil.copytree(data, other)
+    pairs = some_pairs(20)
+    Pairs(Ragged.pack([[99]] * 20), pairs.targets).save(other / "val.npz")
+    with pytest.raises(ValueError, match="holds token 99"):
+        fit(other, tmp_path / "run")
+    (other / "vocab.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"vocab\.json"):
+        fit(other, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_start_must_have_the_same_vocabulary_and_architecture(data: Path, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    first = Transformer(CONFIG)
+    checkpoint.save(tmp_path / "good", first, TOKENIZER, task="retro")
+    mixed = Tokenizer((*SPECIALS, *"NCOSPFIBcn"))
+    checkpoint.save(tmp_path / "mixed", first, mixed, task="retro")
+    wide = replace(CONFIG, feedforward=64)
+    checkpoint.save(tmp_path / "wide", Transformer(wide), TOKENIZER, task="retro")
+    still = replace(SHORT, steps=1, lr=0.0)
+    fit(data, tmp_path / "run", still, start=tmp_path / "good")
+    state = weights(tmp_path / "run")
+    for name, tensor in checkpoint.load(tmp_path / "good").model.state_dict().items():
+        assert torch.equal(state[f"model.{name}"], tensor)
+    with pytest.raises(ValueError, match="another vocabulary"):
+        fit(data, tmp_path / "other", start=tmp_path / "mixed")
+    with pytest.raises(ValueError, match="another architecture"):
+        fit(data, tmp_path / "other", start=tmp_path / "wide")
+
+
+def test_held_out_pairs_are_the_last_ones_unless_there_is_a_file(
+    data: Path, tmp_path: Path
+) -> None:
+    pairs, held = split(data, 16)
+    assert (len(pairs), len(held)) == (32, 16)
+    whole = some_pairs(48)
+    assert [held.sources[0].tolist(), held.targets[15].tolist()] == [
+        whole.sources[32].tolist(), whole.targets[47].tolist(),
+    ]  # fmt: skip
+    assert len(take(pairs, 5)) == 5
+    assert len(take(pairs, 99)) == 32
+    for holdout, message in ((48, "too few to hold out 48"), (0, "must be at least 1")):
+        with pytest.raises(ValueError, match=message):
+            split(data, holdout)
+    shutil.copytree(data, tmp_path / "data")
+    some_pairs(7).save(tmp_path / "data" / "val.npz")
+    assert [len(part) for part in split(tmp_path / "data", 0)] == [48, 7]
+
+
+# --- exact match ---------------------------------------------------------------------------------
+
+
+def naive(model: Transformer, source: list[int], limit: int) -> list[int]:
+    """Greedy decoding without cache or batch."""
+    prefix = [BOS]
+    with torch.inference_mode():
+        while len(prefix) <= limit and prefix[-1] != EOS:
+            logits = model(torch.tensor([source]), torch.tensor([prefix]))
+            prefix.append(int(logits[0, -1].argmax()))
+    return prefix[1:]
+
+
+@pytest.mark.parametrize("specials", [False, True])
+def test_exact_match_counts_what_plain_greedy_decoding_gets_right(specials: bool) -> None:
+    torch.manual_seed(3)
+    model = Transformer(replace(CONFIG, source_specials=specials)).double().train()
+    pairs = some_pairs(40, seed=9)
+    framed = [[BOS, *map(int, s), EOS] if specials else list(map(int, s)) for s in
+              (pairs.sources[i] for i in range(40))]  # fmt: skip
+    answers = [naive(model.eval(), source, 12) for source in framed]
+    # Half of the targets are what the model says, if it comes to an end at all, half are not.
+    targets = [
+        answer[:-1] if index % 2 and answer[-1] == EOS and len(answer) > 1 else [4, 5, 6]
+        for index, answer in enumerate(answers)
+    ]
+    wanted = [answers[i][: len(t) + 1] == [*t, EOS] for i, t in enumerate(targets)]
+    model.train()
+    found = exact_match(model, Pairs(pairs.sources, Ragged.pack(targets)))
+    assert found == sum(wanted) / 40
+    assert model.training
+    model.eval()
+    exact_match(model, take(pairs, 1))
+    assert not model.training
+
+
+def test_exact_match_needs_pairs() -> None:
+    with pytest.raises(ValueError, match="no pairs"):
+        exact_match(Transformer(CONFIG), Pairs(Ragged.pack([]), Ragged.pack([])))
+
+
+@pytest.mark.gpu
+def test_exact_match_on_a_gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    torch.manual_seed(3)
+    model = Transformer(CONFIG)
+    pairs = some_pairs(40)
+    here = exact_match(model, pairs)
+    assert exact_match(model.cuda(), pairs) == here
+    assert model.embedding.weight.is_cuda
+
+
+# --- recipes -------------------------------------------------------------------------------------
+
+
+def test_training_needs_no_rdkit() -> None:
+    modules = ("train.module", "train.validate", "train.recipes", "train.run", "data.arrays")
+    code = "import sys\n" + "".join(f"import chemspec.{name}\n" for name in modules)
+    code += "sys.exit('rdkit' in sys.modules)"
+    root = Path(__file__).parents[1]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_are_sound(name: str) -> None:
+    item = recipe(name)
+    assert item.name == name
+    assert item.data.task == item.task
+    assert preset(item.preset, vocab_size=100).vocab_size == 100
+    assert len(item.expectation) > 100
+    assert item.tried or item.expectation.startswith("Not yet run")
+    assert item.average_last <= item.train.keep + 1
+    if item.validation_data:
+        assert item.validation_data == replace(item.data, variants=1)
+    if item.task == "forward":
+        assert set(item.data.leave_out) == {"product_in_50k_valtest", "product_in_mit_test"}
+
+
+def test_an_unknown_recipe_lists_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="no recipe 'x'; there are retro-50k, forward-mit"):
+        recipe("x")
+
+
+def test_a_recipe_is_run_and_resumed(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = replace(RECIPES["retro-50k"], preset="tiny", train=SHORT)
+    out = tmp_path / "run"
+    folder = run_recipe(item, data, out, steps=20, threads=1, quiet=True)
+    assert checkpoint.load(folder).task == "retro"
+    run_recipe(item, data, out, quiet=True)
+    steps = [int(row["step"]) for row in log(out)]
+    assert steps == [20, 20, 40, 40]
+    assert not math.isnan(float(log(out)[-1]["val_exact"]))
+    with pytest.raises(FileExistsError):
+        run_recipe(item, data, out, resume=False, quiet=True)
+    with pytest.raises(FileNotFoundError, match="chemspec data --recipe retro-50k"):
+        run_recipe(item, tmp_path, out)
