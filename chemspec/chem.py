@@ -13,7 +13,8 @@ from typing import Any, Literal
 from rdkit import Chem, rdBase
 
 from chemspec import syntax
-from chemspec.syntax import Fault, show
+from chemspec.syntax import Fault as Fault
+from chemspec.syntax import show
 
 # RDKit walks a molecule recursively: a chain of 20,000 atoms overflows an 8 MB stack and kills the
 # process (2,000 atoms are too many for 512 KB). Nothing longer than this is ever handed to it.

@@ -6,81 +6,103 @@ Exit codes: 0 all went well; 1 something in the input could not be answered (som
 
 from __future__ import annotations
 
+import io
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
+from typer.core import TyperGroup
 
-from chemspec import __version__
+from chemspec import __version__, show
 from chemspec.settings import DecodeSettings, Task
 
-if TYPE_CHECKING:  # the model engine takes seconds to import; --help should not
-    from chemspec.types import DecodeResult
+if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
+    from chemspec.engine import Engine
+
+
+class Guarded(TyperGroup):
+    """Turns expected errors into a message and an exit code, whatever command they come from."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            show.note(
+                "interrupted; what was written to files stays valid, the same command goes on from there"
+            )
+            raise typer.Exit(130) from None
+        except (
+            BrokenPipeError
+        ):  # whoever reads the output has left, as `head` does: no error of ours
+            raise
+        except (ValueError, OSError, ModuleNotFoundError) as error:
+            show.note(f"error: {error}")
+            raise typer.Exit(2) from None
+
 
 app = typer.Typer(
+    cls=Guarded,
     help="Predict products and reactants with SMILES-to-SMILES transformers, fast and without changing an answer.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 fine; 1 some query could not be answered; 2 the command could not be carried out; 130 interrupted.",
 )
-notes = Console(stderr=True)
-answers = Console()
-
-TaskOption = Annotated[
-    str, typer.Option("--task", "-t", help="forward (what forms?) or retro (what from?).")
-]
-ModelOption = Annotated[
-    str, typer.Option("--model", "-m", help="Model folder or installed name; default: the task's.")
-]
-NOption = Annotated[int, typer.Option("--n", "-n", help="Answers wanted.")]
-DecoderOption = Annotated[
-    str, typer.Option(help="auto, greedy, beam or sample; auto: greedy for one answer, else beam.")
-]
-DrafterOption = Annotated[
-    str, typer.Option(help="Who guesses ahead; never changes the answers of an exact decoder.")
-]
-ExactOption = Annotated[
-    bool,
-    typer.Option("--exact/--relaxed", help="Allow decoders that may differ from the standard."),
-]
-BatchOption = Annotated[int, typer.Option(help="Queries per model call.")]
-LengthOption = Annotated[int, typer.Option(help="Most tokens of an answer.")]
-DtypeOption = Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
-ThreadsOption = Annotated[int, typer.Option(help="CPU threads; 0: all cores.")]
-RuntimeOption = Annotated[str, typer.Option(help="auto, onnx or torch.")]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Machine-readable: the last line is one JSON document.")
-]
 
 
 def main() -> None:
-    """Run the command line; turns expected errors into a message and an exit code."""
-    from chemspec.model.checkpoint import CheckpointError
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # queries may hold what a terminal cannot show
+    app()
 
-    try:
-        app()
-    except KeyboardInterrupt:
-        notes.print(
-            "[yellow]interrupted[/]; what was written stays valid, the same command goes on from there"
-        )
-        sys.exit(130)
-    except (ValueError, FileNotFoundError, CheckpointError) as error:
-        notes.print("error: ", style="bold red", end="")
-        notes.print(str(error), markup=False, highlight=False)
-        sys.exit(2)
+
+# --- options -------------------------------------------------------------------------------------
+
+
+def _option(text: str, *names: str) -> Any:
+    return typer.Option(*names, help=text)
+
+
+TaskOption = Annotated[str, _option("forward (what forms?) or retro (what from?).", "--task", "-t")]
+ModelOption = Annotated[
+    str, _option("Model folder or installed name; default: the task's.", "--model", "-m")
+]
+NOption = Annotated[int, _option("Answers wanted.", "--n", "-n")]
+DecoderOption = Annotated[
+    str, _option("auto, greedy, beam or sample; auto: greedy for one answer, else beam.")
+]
+DrafterOption = Annotated[
+    str, _option("Who guesses ahead; never changes the answers of an exact decoder.")
+]
+ExactOption = Annotated[
+    bool, _option("Allow decoders that may differ from the standard.", "--exact/--relaxed")
+]
+BatchOption = Annotated[int, _option("Queries per model call.")]
+LengthOption = Annotated[int, _option("Most tokens of an answer.")]
+DtypeOption = Annotated[str, _option("auto, fp32, bf16 or fp16.")]
+DeviceOption = Annotated[str, _option("auto, cpu, cuda, cuda:1, ...")]
+ThreadsOption = Annotated[int, _option("CPU threads; 0: all cores.")]
+RuntimeOption = Annotated[str, _option("auto, onnx or torch.")]
+JsonOption = Annotated[
+    bool, _option("Machine-readable: the last line is one JSON document.", "--json")
+]
+SampleFloat = Annotated[float, _option("For --decoder sample.")]
+SampleInt = Annotated[int, _option("For --decoder sample.")]
+SourceOption = Annotated[Path, _option("Folder with the reaction CSVs.")]
+
+DEFAULT = DecodeSettings()
+DATA = Path("../shared/data")
 
 
 @app.callback(invoke_without_command=True)
 def _version(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    version: Annotated[bool, _option("Print the version and stop.", "--version")] = False,
 ) -> None:
     if version:
         print(__version__)
@@ -98,32 +120,34 @@ def _decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> Decode
         decoder = "greedy" if n == 1 else "beam"
     settings = DecodeSettings(decoder=decoder, n=n, **others)
     if exact and not settings.exact:
-        raise ValueError(
-            f"decoder {decoder!r} is relaxed: its answers may differ from the standard; add --relaxed"
-        )
+        message = f"decoder {decoder!r} is relaxed: its answers may differ from the standard"
+        raise ValueError(f"{message}; add --relaxed")
     return replace(settings, n=1) if decoder == "greedy" else settings
 
 
-@contextmanager
-def _progress(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+def _load(task: str, model: str, **options: Any) -> Engine:
+    """The model asked for, or the task's; refused if it answers the other question."""
+    from chemspec.engine import Engine
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=notes, disable=quiet or not notes.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    engine = Engine.load(model or _task(task), **options)
+    if task and engine.task != _task(task):
+        message = f"model {engine.name!r} is a {engine.task} model"
+        raise ValueError(f"{message}; leave --task out or choose another model")
+    return engine
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise ValueError(f"--{option} is {text!r}; give numbers such as 5,10,25") from None
+
+
+# --- commands ------------------------------------------------------------------------------------
 
 
 @app.command()
@@ -134,137 +158,90 @@ def predict(
     ] = None,
     task: TaskOption = "",
     model: ModelOption = "",
-    n: NOption = 5,
+    n: NOption = DEFAULT.n,
     decoder: DecoderOption = "auto",
-    drafter: DrafterOption = "none",
+    drafter: DrafterOption = DEFAULT.drafter,
     exact: ExactOption = True,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Result file: .csv, .jsonl or .parquet; resumable."),
+        Path | None, _option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")
     ] = None,
-    column: Annotated[str, typer.Option(help="Column of the input file with the SMILES.")] = "",
+    column: Annotated[str, _option("Column of the input file with the SMILES.")] = "",
     trace: Annotated[
-        Path | None, typer.Option(help="Write the full results with traces here, one JSON a line.")
+        Path | None, _option("Write full results with traces here, one JSON a line.")
     ] = None,
-    batch_size: BatchOption = 16,
-    max_len: LengthOption = 200,
+    batch_size: BatchOption = DEFAULT.batch_size,
+    max_len: LengthOption = DEFAULT.max_len,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     runtime: RuntimeOption = "auto",
     length_penalty: Annotated[
-        float, typer.Option(help="Rank beam answers by log-prob / length ** this.")
-    ] = 0.0,
-    temperature: Annotated[float, typer.Option(help="For --decoder sample.")] = 1.0,
-    top_p: Annotated[float, typer.Option(help="For --decoder sample.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="For --decoder sample.")] = 0,
+        float, _option("Rank beam answers by log-prob / length ** this.")
+    ] = DEFAULT.length_penalty,
+    temperature: SampleFloat = DEFAULT.temperature,
+    top_p: SampleFloat = DEFAULT.top_p,
+    seed: SampleInt = DEFAULT.seed,
     node_budget: Annotated[
-        int, typer.Option(help="Most drafted nodes a query may add to a pass.")
-    ] = 64,
+        int, _option("Most drafted nodes a query may add to a pass.")
+    ] = DEFAULT.node_budget,
     as_json: JsonOption = False,
 ) -> None:
     """Predict products (forward) or reactant sets (retro) for SMILES, a file of them, or standard input."""
-    from chemspec import files
-    from chemspec.engine import Engine
-    from chemspec.types import to_json
-
     settings = _decode_settings(
         decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, node_budget=node_budget,
         length_penalty=length_penalty, temperature=temperature, top_p=top_p, seed=seed,
     )  # fmt: skip
-    queries, many = _queries(smiles, column)
     if not task and not model:
         raise ValueError(
-            "say which question to answer: --task forward (what forms?) or --task retro (what from?)"
+            "say which question: --task forward (what forms?) or --task retro (what from?)"
         )
-    engine = Engine.load(
-        model or _task(task), device=device, dtype=dtype, threads=threads, runtime=runtime
-    )
-    if task and engine.task != _task(task):
-        raise ValueError(
-            f"model {engine.name!r} is a {engine.task} model; leave --task out or choose another model"
-        )
+    from chemspec import files
+
+    queries, many = _queries(smiles, column)
+    engine = _load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
+    document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
     if out is not None:
-        with _progress("predicting") as progress:
-            counts = files.predict_file(engine, queries, out, settings, progress=progress)
-        if as_json:
-            print(
-                json.dumps(
-                    {
-                        "model": engine.name,
-                        "settings": asdict(settings),
-                        "out": str(out),
-                        "counts": counts,
-                    }
-                )
+        with show.progress("predicting") as report:
+            counts = files.predict_file(
+                engine, queries, out, settings, trace=trace, progress=report
             )
-        else:
-            told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-            notes.print(f"{out}: {told or 'no queries'}")
-        raise typer.Exit(0 if set(counts) <= {"ok"} else 1)
-    with _progress("predicting", quiet=not many) as progress:
-        results = engine.predict(
-            queries, settings, progress=lambda done: progress(done, len(queries))
-        )
-    if trace is not None:
-        trace.write_text("".join(to_json(result) + "\n" for result in results), encoding="utf-8")
-    if as_json:
-        document = {
-            "model": engine.name,
-            "settings": asdict(settings),
-            "results": [files.brief(r) for r in results],
-        }
-        print(json.dumps(document, ensure_ascii=False))
+        told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        show.note(f"{out}: {told}")
+        document |= {"out": str(out), "counts": counts}
+        fine = set(counts) <= {"ok"}
     else:
-        for result in results:
-            _show(result)
-    raise typer.Exit(0 if all(result.status == "ok" for result in results) else 1)
+        with show.progress("predicting", quiet=not many) as report:
+            results = engine.predict(
+                queries, settings, progress=lambda done: report(done, len(queries))
+            )
+        if trace is not None:
+            files.write_traces(results, trace)
+        for result in () if as_json else results:
+            show.result(result)
+        document["results"] = [files.brief(result) for result in results]
+        fine = all(result.status == "ok" for result in results)
+    if as_json:
+        print(json.dumps(document))
+    raise typer.Exit(0 if fine else 1)
 
 
 def _queries(given: list[str] | None, column: str) -> tuple[list[str], bool]:
     """The query texts, and whether they are many (then a progress bar is shown)."""
-    from chemspec import files
+    from chemspec import inputs
 
     if not given or given == ["-"]:
         if not given and sys.stdin.isatty():
             raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
-        return files.lines_of(sys.stdin), True
-    if len(given) == 1 and files.looks_like_file(given[0]):
-        return files.read_queries(Path(given[0]), column), True
-    return given, len(given) > 8
-
-
-def _show(result: DecodeResult) -> None:
-    from rich.markup import escape
-
-    answers.print(f"[bold]{escape(result.query)}[/]", highlight=False)
-    for note in result.notes:
-        answers.print(f"  note: {escape(note)}", highlight=False, style="yellow")
-    if result.status != "ok":
-        answers.print(f"  {result.status}: {escape(result.message)}", highlight=False, style="red")
-        return
-    table = Table(box=None, pad_edge=True, show_header=True, header_style="dim")
-    table.add_column("#", justify="right")
-    table.add_column("answer", overflow="fold")
-    table.add_column("prob.", justify="right")
-    table.add_column("log-prob", justify="right")
-    for rank, item in enumerate(result.hypotheses, 1):
-        text = escape(item.canonical or item.smiles)
-        flaw = (
-            ""
-            if item.valid
-            else " [red](cut at the length limit)[/]"
-            if item.ended == "length"
-            else " [red](not valid)[/]"
-        )
-        table.add_row(str(rank), text + flaw, f"{item.probability:.3f}", f"{item.log_prob:.3f}")
-    answers.print(table)
-    passes = result.trace.passes
-    tokens = sum(item.emitted for item in passes)
-    answers.print(
-        f"  {tokens} tokens in {len(passes)} passes, {result.trace.seconds * 1e3:.0f} ms",
-        style="dim",
-    )
+        where, queries = "standard input", inputs.lines_of(sys.stdin)
+    elif len(given) == 1 and inputs.looks_like_file(given[0]):
+        where, queries = given[0], inputs.read_queries(Path(given[0]), column)
+    else:
+        for text in filter(inputs.looks_like_file, given):
+            raise ValueError(f"{text} is a file; give one file, or SMILES, but not both")
+        return given, len(given) > 8
+    if not queries:
+        raise ValueError(f"nothing to predict: there is no query in {where}")
+    return queries, True
 
 
 @app.command()
@@ -274,42 +251,36 @@ def models(as_json: JsonOption = False) -> None:
 
     rows = []
     for folder in installed():
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
+        try:
+            task = json.loads((folder / "config.json").read_text(encoding="utf-8"))["task"]
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+        ):  # one bad folder must not hide the others
+            task = "unusable"
+        size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6
         rows.append(
-            {
-                "name": folder.name,
-                "task": config.get("task", "?"),
-                "mb": round(size, 1),
-                "folder": str(folder),
-            }
+            {"name": folder.name, "task": task, "mb": round(size, 1), "folder": str(folder)}
         )
     if as_json:
         print(json.dumps({"models": rows}))
-        return
-    if not rows:
-        notes.print(f"no models in {models_home()}")
-    table = Table("name", "task", "MB", "folder", box=None)
-    for row in rows:
-        table.add_row(str(row["name"]), str(row["task"]), str(row["mb"]), str(row["folder"]))
-    answers.print(table)
+    elif rows:
+        show.models(rows)
+    else:
+        show.note(f"no models in {models_home()}")
 
 
 @app.command()
 def data(
-    recipe: Annotated[
-        str, typer.Option(help="Recipe whose data to prepare: see `chemspec train --list`.")
-    ],
-    source: Annotated[Path, typer.Option(help="Folder with the reaction CSVs.")] = Path(
-        "../shared/data"
-    ),
+    recipe: Annotated[str, _option("Recipe whose data to prepare: see `chemspec train --list`.")],
+    source: SourceOption = DATA,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the token arrays; default data/<recipe>.")
+        Path | None, _option("Folder for the token arrays; default data/<recipe>.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes.")] = 2,
-    limit: Annotated[
-        int, typer.Option(help="Use only so many rows of each file (for a trial).")
-    ] = 0,
+    workers: Annotated[int, _option("Processes.")] = 2,
+    limit: Annotated[int, _option("Use only so many rows of each file (for a trial).")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Turn reaction CSVs into aligned, augmented token arrays; resumable."""
@@ -317,90 +288,83 @@ def data(
     from chemspec.train.recipes import recipe as find
 
     chosen, folder = find(recipe), out or Path("data") / recipe
+    vocab: Path | None = None
+    jobs = {"train": (chosen.train_files, chosen.data, vocab)}
+    if chosen.validation_data:
+        vocab = folder / "vocab.json"  # that of the training data, which comes first
+        jobs["val"] = (chosen.validation_files, chosen.validation_data, vocab)
     reports = {}
-    with _progress("training pairs") as progress:
-        files = [source / name for name in chosen.train_files]
-        reports["train"] = prepare(
-            files, folder, replace(chosen.data, limit=limit), workers=workers, progress=progress
-        )
-    if chosen.validation_files:
-        with _progress("validation pairs") as progress:
-            files = [source / name for name in chosen.validation_files]
-            settings = replace(chosen.data, limit=limit, variants=1)
-            reports["val"] = prepare(
-                files,
-                folder,
-                settings,
-                vocab=folder / "vocab.json",
-                name="val",
-                workers=workers,
-                progress=progress,
-            )
+    for name, (names, settings, vocab) in jobs.items():
+        with show.progress(f"{name} pairs") as report:
+            reports[name] = prepare(
+                [source / file for file in names], folder, replace(settings, limit=limit),
+                vocab=vocab, name=name, workers=workers, progress=report,
+            )  # fmt: skip
+    for name, told in reports.items():
+        tokens = told["source_tokens"] + told["target_tokens"]
+        show.note(f"{folder / name}.npz: {told['pairs']} pairs, {tokens} tokens")
     if as_json:
         print(json.dumps(reports))
-    else:
-        for name, report in reports.items():
-            notes.print(
-                f"{folder / name}.npz: {report['pairs']} pairs, {report['source_tokens'] + report['target_tokens']} tokens"
-            )
 
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Option(help="Recipe; see --list.")] = "",
+    recipe: Annotated[str, _option("Recipe; see --list.")] = "",
     data_dir: Annotated[
-        Path | None,
-        typer.Option("--data", help="What `chemspec data` wrote; default data/<recipe>."),
+        Path | None, _option("What `chemspec data` wrote; default data/<recipe>.", "--data")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; default runs/<recipe>.")] = None,
-    steps: Annotated[int, typer.Option(help="Instead of the recipe's number of steps.")] = 0,
-    minutes: Annotated[float, typer.Option(help="Instead of the recipe's time limit.")] = -1.0,
+    out: Annotated[Path | None, _option("Run folder; default runs/<recipe>.")] = None,
+    steps: Annotated[int, _option("Instead of the recipe's number of steps.")] = 0,
+    minutes: Annotated[float, _option("Instead of the recipe's time limit.")] = -1.0,
     threads: ThreadsOption = -1,
     resume: Annotated[
-        bool, typer.Option(help="Go on from the run folder's last checkpoint, if there is one.")
+        bool,
+        _option(
+            "Go on from the run folder's last checkpoint, if there is one.", "--resume/--no-resume"
+        ),
     ] = True,
-    start: Annotated[
-        Path | None, typer.Option(help="Begin with the weights of this model folder.")
-    ] = None,
-    average: Annotated[int, typer.Option(help="Average so many of the last checkpoints.")] = 1,
-    show: Annotated[bool, typer.Option("--list", help="List the recipes and stop.")] = False,
+    start: Annotated[Path | None, _option("Begin with the weights of this model folder.")] = None,
+    average: Annotated[int, _option("Average so many of the last checkpoints.")] = 1,
+    listed: Annotated[bool, _option("List the recipes and stop.", "--list")] = False,
 ) -> None:
     """Train a model by a recipe; needs the extra `train`, but no RDKit."""
     from chemspec.train.recipes import RECIPES
     from chemspec.train.recipes import recipe as find
 
-    if show or not recipe:
+    if listed or not recipe:
         for name, item in RECIPES.items():
-            answers.print(f"[bold]{name}[/]  {item.expectation}", highlight=False)
+            show.line(f"{name}: {item.expectation}")
         return
-    from chemspec.train.run import run_recipe
-
+    try:
+        from chemspec.train.run import run_recipe
+    except ModuleNotFoundError as error:
+        if error.name != "lightning":
+            raise
+        raise ValueError("training needs more packages: pip install 'chemspec[train]'") from error
     folder = run_recipe(
         find(recipe), data_dir or Path("data") / recipe, out or Path("runs") / recipe, steps=steps, minutes=minutes,
         threads=threads, resume=resume, start=start, average=average,
     )  # fmt: skip
-    answers.print(f"model folder: {folder}")
+    show.line(f"model folder: {folder}")
 
 
 @app.command()
 def evaluate(
     task: TaskOption,
     model: ModelOption = "",
-    source: Annotated[Path, typer.Option(help="Folder with the reaction CSVs.")] = Path(
-        "../shared/data"
-    ),
+    source: SourceOption = DATA,
     file: Annotated[
-        Path | None, typer.Option(help="Test file; default: the task's standard test set.")
+        Path | None, _option("Test file; default: the task's standard test set.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="A random sample of so many reactions; 0: all.")] = 0,
-    seed: Annotated[int, typer.Option(help="Of the random sample.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Predictions (.jsonl), resumable.")] = None,
+    limit: Annotated[int, _option("A random sample of so many reactions; 0: all.")] = 0,
+    seed: Annotated[int, _option("Of the random sample.")] = 0,
+    out: Annotated[Path | None, _option("Predictions (.jsonl), resumable.")] = None,
     n: NOption = 10,
     decoder: DecoderOption = "auto",
-    drafter: DrafterOption = "none",
+    drafter: DrafterOption = DEFAULT.drafter,
     exact: ExactOption = True,
     batch_size: BatchOption = 32,
-    max_len: LengthOption = 200,
+    max_len: LengthOption = DEFAULT.max_len,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
@@ -408,70 +372,46 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Top-k exact match on the standard test sets (USPTO-50K for retro, USPTO-MIT mixed for forward)."""
-    from chemspec.engine import Engine
-    from chemspec.evaluate import evaluate as run
-    from chemspec.evaluate import questions
-
     settings = _decode_settings(
         decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size
     )
+    from chemspec import evaluate as measure
+
     tests = file or source / f"{_task(task)}_test.csv.gz"
-    asked = questions(tests, _task(task), limit=limit, seed=seed)
-    engine = Engine.load(
-        model or task, device=device, dtype=dtype, threads=threads, runtime=runtime
-    )
-    target = (
-        out
-        or Path("runs")
-        / f"evaluate-{engine.name}-{engine.digest[:6]}-{settings.decoder}{settings.n}-{limit}-{seed}.jsonl"
-    )
+    asked = measure.questions(tests, _task(task), limit=limit, seed=seed)
+    engine = _load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
+    what = f"{engine.name}-{engine.digest[:6]}-{tests.name.split('.')[0]}-{limit}-{seed}"
+    how = f"{settings.decoder}{settings.n}-{drafter}-{max_len}-{engine.dtype}"
+    target = out or Path("runs") / f"evaluate-{what}-{how}.jsonl"
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _progress("evaluating") as progress:
-        report = run(engine, asked, target, settings, progress=progress)
-    report = {
-        "model": engine.name,
-        "digest": engine.digest,
-        "file": tests.name,
-        "settings": asdict(settings),
-        **report,
-    }
+    with show.progress("evaluating") as report:
+        found = measure.evaluate(engine, asked, target, settings, progress=report)
+    head = {"model": engine.name, "digest": engine.digest, "file": tests.name}
+    found = {**head, "settings": asdict(settings), "predictions": str(target), **found}
+    show.note(f"predictions: {target}")
     if as_json:
-        print(json.dumps(report))
-        return
-    table = Table(
-        "",
-        "share",
-        "95 % interval",
-        box=None,
-        title=f"{engine.name} on {report['reactions']} of {tests.name}",
-    )
-    rows = [(f"top-{k}", value) for k, value in report["top"].items()]
-    for name, value in [
-        *rows,
-        ("invalid", report["invalid"]),
-        ("invalid first", report["invalid_first"]),
-    ]:
-        table.add_row(name, f"{value['value']:.1%}", f"{value['low']:.1%} to {value['high']:.1%}")
-    answers.print(table)
-    notes.print(f"predictions: {target}")
+        print(json.dumps(found))
+    else:
+        show.accuracy(found)
 
 
 @app.command(name="bench")
 def bench_(
-    task: Annotated[str, typer.Option("--task", "-t", help="forward, retro or both.")] = "both",
+    task: Annotated[str, _option("forward, retro or both.", "--task", "-t")] = "both",
     source: Annotated[
-        Path | None,
-        typer.Option(help="Folder with the reaction CSVs; default: the built-in queries."),
+        Path | None, _option("Folder with the reaction CSVs; default: the built-in queries.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="Queries per row.")] = 200,
-    widths: Annotated[str, typer.Option(help="Beam widths for retro.")] = "5,10,25",
-    batches: Annotated[str, typer.Option(help="Batch sizes.")] = "1,32",
+    limit: Annotated[int, _option("Queries per row.")] = 200,
+    widths: Annotated[str, _option("Beam widths for retro.")] = "5,10,25",
+    batches: Annotated[str, _option("Batch sizes.")] = "1,32",
     engines: Annotated[
-        str, typer.Option(help="Of naive, ctranslate2, chemspec.")
-    ] = "naive,ctranslate2,chemspec",
-    drafters: Annotated[str, typer.Option(help="Drafters of chemspec's rows.")] = "none",
+        str, _option("Of chemspec, naive, ctranslate2.")
+    ] = "chemspec,naive,ctranslate2",
+    drafters: Annotated[
+        str, _option("Drafters of chemspec's rows, besides none.")
+    ] = DEFAULT.drafter,
     preset: Annotated[
-        str, typer.Option(help="Time this architecture with random weights instead of the models.")
+        str, _option("Time this architecture with random weights instead of the models.")
     ] = "",
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
@@ -483,29 +423,27 @@ def bench_(
 
     plan = bench.Plan(
         tasks=("forward", "retro") if task == "both" else (_task(task),), source=source, limit=limit,
-        widths=tuple(map(int, widths.split(","))), batches=tuple(map(int, batches.split(","))),
-        engines=tuple(engines.split(",")), drafters=tuple(drafters.split(",")), preset=preset, threads=threads,
-        device=device, dtype=dtype,
+        widths=_numbers("widths", widths), batches=_numbers("batches", batches), engines=_words(engines),
+        drafters=_words(drafters), preset=preset, threads=threads, device=device, dtype=dtype,
     )  # fmt: skip
-    with _progress("measuring") as progress:
-        report = bench.run(plan, progress=progress)
+    with show.progress("measuring") as report:
+        found = bench.run(plan, progress=report)
     if not as_json:
-        answers.print(bench.table(report))
-    print(json.dumps(report))
+        show.table(bench.table(found))
+    print(json.dumps(found))
 
 
 @app.command(name="app")
 def app_(
-    port: Annotated[int, typer.Option(help="Port on this machine.")] = 8501,
-    headless: Annotated[bool, typer.Option(help="Do not open a browser.")] = False,
+    port: Annotated[int, _option("Port on this machine.")] = 8501,
+    headless: Annotated[bool, _option("Do not open a browser.", "--headless")] = False,
 ) -> None:
     """Open the app in a browser."""
     import subprocess
 
-    from chemspec.engine import models_home
-
-    inside = Path(__file__).parent / "assets" / "app" / "app.py"
-    script = inside if inside.is_file() else models_home().parent.parent / "app.py"
+    here = Path(__file__).parent
+    inside = here / "assets" / "app" / "app.py"  # of an installation; else of the source tree
+    script = inside if inside.is_file() else here.parent / "app.py"
     options = ["--server.port", str(port), "--server.headless", str(headless).lower()]
     command = [sys.executable, "-m", "streamlit", "run", str(script), *options]
     raise typer.Exit(subprocess.call(command, cwd=script.parent))

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from math import exp
 from pathlib import Path
 from random import Random
+from threading import Lock
 from typing import Any
 
 import torch
@@ -19,8 +20,9 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.drive import drive
 from chemspec.decode.greedy import greedy
 from chemspec.decode.sample import sample
-from chemspec.draft import DRAFTERS
+from chemspec.draft import build
 from chemspec.model import checkpoint
+from chemspec.model.cost import Curve, cached, measure
 from chemspec.model.session import Backend, Session
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings, Task
@@ -95,6 +97,7 @@ class Engine:
         device: str,
         dtype: str,
         runtime: str,
+        threads: int,
     ) -> None:
         self.name = loaded.name
         self.task: Task = loaded.task
@@ -103,7 +106,9 @@ class Engine:
         self.digest = loaded.digest
         self.folder = loaded.folder
         self.backend = backend
-        self.device, self.dtype, self.runtime = device, dtype, runtime
+        self.device, self.dtype, self.runtime, self.threads = device, dtype, runtime, threads
+        self._measuring = Lock()
+        self._curve: Curve | None = None
 
     @classmethod
     def load(
@@ -131,6 +136,7 @@ class Engine:
         loaded = checkpoint.load(model_folder(name))
         device = _device(device)
         dtype = "fp32" if dtype == "auto" else dtype
+        threads = threads or os.cpu_count() or 1
         if dtype not in DTYPES:
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(DTYPES)}")
         suits = device == "cpu" and dtype == "fp32"
@@ -143,16 +149,13 @@ class Engine:
                 )
             from chemspec.model.onnx_runner import OnnxBackend  # spares GPU boxes the import
 
-            backend: Backend = OnnxBackend(
-                loaded.model, digest=loaded.digest, threads=threads or os.cpu_count() or 1
-            )
+            backend: Backend = OnnxBackend(loaded.model, digest=loaded.digest, threads=threads)
         elif runtime == "torch":
-            if threads:
-                torch.set_num_threads(threads)
+            torch.set_num_threads(threads)
             backend = TorchBackend(loaded.model.to(device=device, dtype=DTYPES[dtype]))
         else:
             raise ValueError(f"no runtime {runtime!r}; there are onnx and torch")
-        return cls(loaded, backend, device=device, dtype=dtype, runtime=runtime)
+        return cls(loaded, backend, device=device, dtype=dtype, runtime=runtime, threads=threads)
 
     def predict(
         self,
@@ -271,16 +274,21 @@ class Engine:
             sources,
             [self._decoder(item, settings) for item in ready],
             session,
-            self._drafter(settings),
+            build(settings, self.cost),
             max_len=settings.max_len,
             budget=settings.node_budget if settings.drafter != "none" else 0,
             clock=time.perf_counter,
         )
 
-    def _drafter(self, settings: DecodeSettings) -> Any:
-        if settings.drafter not in DRAFTERS:
-            raise ValueError(f"no drafter {settings.drafter!r}; there are {', '.join(DRAFTERS)}")
-        return DRAFTERS[settings.drafter]()
+    def cost(self) -> Curve:
+        """What a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
+        with self._measuring:
+            if self._curve is None:
+                key = f"{self.digest}-{self.runtime}-{self.device}-{self.dtype}-{self.threads}"
+                self._curve = cached(
+                    key, lambda: measure(self.backend, self.config.vocab_size, time.perf_counter)
+                )
+            return self._curve
 
     def _top_k(self, settings: DecodeSettings) -> int:
         """Candidates needed per prefix: with eos among them, a beam of n can use n + 1; a margin needs two."""

@@ -85,6 +85,12 @@ def predict_file(
     return dict(counts)
 
 
+def write_traces(results: Iterable[DecodeResult], path: Path) -> None:
+    """Full results, one JSON a line."""
+    with path.open("wb") as file:
+        _append(file, (to_json(result) + "\n" for result in results))
+
+
 def _append(file: Any, lines: Iterable[str]) -> None:
     """Write and see to it that it is on the disk."""
     file.write("".join(lines).encode("utf-8", errors="backslashreplace"))

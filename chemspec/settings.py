@@ -148,6 +148,8 @@ class DecodeSettings:
         drafter: who guesses ahead; never changes an exact decoder's answers.
         max_len: most tokens of an answer; longer ones are cut and say so.
         batch_size: queries per model call.
+        draft_length, draft_count: tokens of a draft and drafts of a pass; 0 leaves them to the drafter.
+        dilation: tokens that the drafter `windows` leaves out between two of a window.
         node_budget: most drafted nodes a query may add to a pass.
         length_penalty: beam answers are ranked by log-prob / length ** length_penalty; 0 is plain log-prob.
         temperature, top_p, seed: of sampling; the seed makes it repeatable.
@@ -155,10 +157,13 @@ class DecodeSettings:
 
     decoder: str = "beam"
     n: int = 5
-    drafter: str = "none"
+    drafter: str = "auto"
+    draft_length: int = 0
+    draft_count: int = 0
+    dilation: int = 0
     max_len: int = 200
     batch_size: int = 16
-    node_budget: int = 64
+    node_budget: int = 256
     length_penalty: float = 0.0
     temperature: float = 1.0
     top_p: float = 1.0

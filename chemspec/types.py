@@ -79,6 +79,7 @@ class Pass:
         width: queries in the same call.
         draft_seconds, model_seconds: of the whole call, shared by all its queries.
         spans: where accepted tokens came from.
+        drafts: what was proposed after the leading prefix.
     """
 
     asked: int
@@ -91,6 +92,7 @@ class Pass:
     draft_seconds: float
     model_seconds: float
     spans: tuple[Accepted, ...] = ()
+    drafts: tuple[Draft, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,9 +177,12 @@ def _trace(values: dict[str, Any]) -> Trace:
         spans = tuple(
             _make(Accepted, span, span=_pair(span.pop("span", None))) for span in item.pop("spans")
         )
-        passes.append(
-            _make(Pass, item, margin=float("inf") if margin is None else margin, spans=spans)
+        drafts = tuple(
+            _make(Draft, one, tokens=tuple(one.pop("tokens")), span=_pair(one.pop("span", None)))
+            for one in item.pop("drafts", ())
         )
+        margin = float("inf") if margin is None else margin
+        passes.append(_make(Pass, item, margin=margin, spans=spans, drafts=drafts))
     return _make(Trace, values, query=tuple(values.pop("query")), passes=tuple(passes))
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.model.onnx_runner import OnnxBackend, cache_dir
+from chemspec.cache import cache_dir
+from chemspec.model.onnx_runner import OnnxBackend
 from chemspec.model.session import Backend, Session, _Tree
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer

@@ -120,9 +120,18 @@ def drive(
             if adaptive is not None:
                 _tell(adaptive, plan, before, flight.leading())
             event = Pass(
-                len(prefixes), len(scores), len(scores) - len(prefixes), emitted, accepted, margin, len(active),
-                ready - began, done - ready, spans,
-            )  # fmt: skip
+                asked=len(prefixes),
+                computed=len(scores),
+                drafted=len(scores) - len(prefixes),
+                emitted=emitted,
+                accepted=accepted,
+                margin=margin,
+                width=len(active),
+                draft_seconds=ready - began,
+                model_seconds=done - ready,
+                spans=spans,
+                drafts=tuple(plan.drafts.get(before, ())),
+            )
             events.append((query, event))
         session.drop(query for query in list(session.rows) if flights[query].answer is not None)
         session.prune({query: flights[query].asked for query in session.rows})
@@ -146,8 +155,8 @@ def _tell(drafter: Adaptive, plan: Prefetch, before: Prefix, text: Prefix) -> No
 def _accepted(flight: Flight, before: Prefix, emitted: int) -> tuple[Accepted, ...]:
     """Which of the tokens just emitted had been drafted, as runs copied from one span.
 
-    For several hypotheses this follows the first one. The last token of a pass counts only if it ended the answer: else it
-    is the model's own, for nothing was computed after it.
+    For several hypotheses this follows the first one. The last token of a pass does not count, eos
+    included: it is the model's own, for nothing was computed after it.
     """
     text = flight.leading()
     runs: list[Accepted] = []

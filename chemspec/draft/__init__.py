@@ -1,10 +1,58 @@
 """The drafters by name."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from chemspec.draft.auto import Auto
 from chemspec.draft.base import Adaptive, Drafter
 from chemspec.draft.copy import Copy
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.windows import Windows
+from chemspec.settings import DecodeSettings
 
-DRAFTERS: dict[str, type[Drafter]] = {"none": NoDrafts, "windows": Windows, "copy": Copy}
+Cost = Callable[[float], float]  # seconds of a pass by its nodes
 
-__all__ = ["DRAFTERS", "Adaptive", "Copy", "Drafter", "NoDrafts", "Windows"]
+
+def _chosen(**options: int) -> dict[str, Any]:
+    """The options that were set; 0 leaves a drafter its own default."""
+    return {name: value for name, value in options.items() if value}
+
+
+def _windows(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
+    options = _chosen(length=settings.draft_length, count=settings.draft_count)
+    return Windows(dilation=settings.dilation, **options)
+
+
+def _copy(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
+    return Copy(**_chosen(length=settings.draft_length, count=settings.draft_count))
+
+
+def _auto(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
+    return Auto(cost(), **_chosen(length=settings.draft_length, places=settings.draft_count))
+
+
+DRAFTERS: dict[str, Callable[[DecodeSettings, Callable[[], Cost]], Drafter]] = {
+    "none": lambda settings, cost: NoDrafts(),
+    "windows": _windows,
+    "copy": _copy,
+    "auto": _auto,
+}
+
+
+def build(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
+    """The drafter that the settings ask for, for one run of the loop.
+
+    Args:
+        cost: gives the cost curve of the machine; called only by drafters that need it.
+
+    Raises:
+        ValueError: for an unknown name or an option out of range.
+    """
+    if settings.drafter not in DRAFTERS:
+        raise ValueError(f"no drafter {settings.drafter!r}; there are {', '.join(DRAFTERS)}")
+    return DRAFTERS[settings.drafter](settings, cost)
+
+
+__all__ = ["DRAFTERS", "Adaptive", "Auto", "Copy", "Drafter", "NoDrafts", "Windows", "build"]

@@ -55,9 +55,16 @@ class Auto:
         self, cost: Callable[[float], float], *, places: int = 3, length: int = 24
     ) -> None:
         self.copy = Copy(length=length, count=places)
-        self.cost = cost
+        self._cost = cost
+        self._costs: dict[int, float] = {}
         self.record = Record()
         self.asked, self.queries = 1, 1
+
+    def cost(self, nodes: int) -> float:
+        """Seconds of a pass of so many nodes."""
+        if nodes not in self._costs:
+            self._costs[nodes] = self._cost(nodes)
+        return self._costs[nodes]
 
     def begin(self, asked: int, queries: int) -> bool:
         self.asked, self.queries = asked, queries

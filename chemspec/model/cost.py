@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
+from chemspec import cache
 from chemspec.model.session import Backend, Session
 from chemspec.tokenizer import BOS, SPECIALS
 from chemspec.types import Prefix
@@ -53,20 +52,17 @@ def measure(backend: Backend, vocab_size: int, clock: Callable[[], float]) -> Cu
     return Curve(SIZES, tuple(seconds))
 
 
-def cached(path: Path, make: Callable[[], Curve]) -> Curve:
-    """The curve in the file, or a new one, which is then written there if that is possible."""
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        return Curve(tuple(stored["nodes"]), tuple(stored["seconds"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        curve = make()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_text(
-            json.dumps({"nodes": curve.nodes, "seconds": curve.seconds}), encoding="utf-8"
-        )
-        partial.replace(path)
-    except OSError:
-        pass
+def cached(key: str, make: Callable[[], Curve]) -> Curve:
+    """The curve measured earlier, or a new one."""
+    content = cache.read(f"{key}.cost.json")
+    if content is not None:
+        try:
+            stored = json.loads(content)
+            return Curve(tuple(stored["nodes"]), tuple(stored["seconds"]))
+        except (ValueError, KeyError, TypeError):
+            pass  # damaged: measure again
+    curve = make()
+    cache.write(
+        f"{key}.cost.json", json.dumps({"nodes": curve.nodes, "seconds": curve.seconds}).encode()
+    )
     return curve

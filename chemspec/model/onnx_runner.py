@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from chemspec import cache
 from chemspec.model import onnx_graph
 from chemspec.model.session import Floats, Ints
 from chemspec.model.torch_runner import source_batch
@@ -21,30 +20,13 @@ VERSION = 1  # of the graphs; raise it when onnx_graph.py changes what it writes
 STEP = 32  # the cache grows by so many slots: shapes change seldom, and unused slots cost little
 
 
-def cache_dir() -> Path:
-    """Where graphs and measurements are kept: `CHEMSPEC_CACHE`, or `chemspec` in the user's cache folder."""
-    base = os.environ.get("CHEMSPEC_CACHE")
-    return (
-        Path(base)
-        if base
-        else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "chemspec"
-    )
-
-
 def _graph(model: Transformer, name: str, digest: str) -> bytes:
-    """The graph's bytes, from the cache if there; a cache that cannot be written only costs the next start."""
-    path = cache_dir() / f"{digest}-{name}-v{VERSION}.onnx"
-    try:
-        return path.read_bytes()
-    except OSError:
+    """The graph's bytes, from the cache if it is there."""
+    key = f"{digest}-{name}-v{VERSION}.onnx"
+    content = cache.read(key)
+    if content is None:
         content = GRAPHS[name](model)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError:
-        pass
+        cache.write(key, content)
     return content
 
 
@@ -131,9 +113,9 @@ class OnnxRunner:
         return ids.reshape(queries, width, -1), log_probs.reshape(queries, width, -1)
 
     def keep_queries(self, rows: Sequence[int]) -> None:
-        self.cache = np.ascontiguousarray(self.cache[:, rows])
-        self.memory = np.ascontiguousarray(self.memory[:, rows])
-        self.real = np.ascontiguousarray(self.real[rows])
+        self.cache = np.take(self.cache, rows, axis=1)
+        self.memory = np.take(self.memory, rows, axis=1)
+        self.real = np.take(self.real, rows, axis=0)
         self._bind()
 
     def keep_slots(self, row: int, slots: Ints) -> None:

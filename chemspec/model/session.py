@@ -109,43 +109,50 @@ class _Tree:
 
 
 class Session:
-    """Scores prefixes of several queries, batched, each prefix once.
-
-    `queries` maps the caller's number of a query to its row; a query that is dropped frees its row.
-    """
+    """Scores prefixes of several queries, batched, each prefix once; queries are known by their numbers."""
 
     # A query may keep so many dead nodes, plus so many for every prefix asked for, before they are cleared away: that costs
     # about as much as a small pass, while a dead node costs the others one product each.
     SLACK, SLACK_EACH = 48, 6
 
+    # Rows of finished queries are carried along until so small a share of them is alive: moving the
+    # others together copies their whole cache.
+    ALIVE = 0.75
+
     def __init__(self, backend: Backend, sources: Sequence[Sequence[int]], *, top_k: int) -> None:
         self.runner = backend.open(sources, top_k=top_k)
-        self.rows = list(range(len(sources)))  # row -> the caller's number of the query
-        self.trees = {query: _Tree() for query in self.rows}
+        self.width = len(sources)  # rows of the runner
+        self.places = {query: query for query in range(len(sources))}  # query -> row of the runner
+        self.trees = {query: _Tree() for query in self.places}
+
+    @property
+    def rows(self) -> list[int]:
+        """The queries still here, in order."""
+        return list(self.places)
 
     def score(self, asked: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
         """Run prefixes through the model in one pass.
 
         Args:
-            asked: for every query still here, in order of `rows`, prefixes from bos on. Ancestors that the cache lacks
-                are added; prefixes that it holds are not wanted here (their scores have been given out).
+            asked: for every query still here, in order of `rows`, prefixes from bos on. Ancestors that the
+                cache lacks are added; prefixes that it holds are not wanted here (their scores have been
+                given out).
 
         Returns:
             For every query, the scores of all nodes computed for it.
         """
-        fresh = [
-            self._missing(query, prefixes) for query, prefixes in zip(self.rows, asked, strict=True)
-        ]
+        fresh = [self._missing(query, part) for query, part in zip(self.places, asked, strict=True)]
         width = max(map(len, fresh))
-        starts = np.array([len(self.trees[query].slots) for query in self.rows], dtype=np.int64)
+        starts = np.zeros(self.width, dtype=np.int64)
+        for query, row in self.places.items():
+            starts[row] = len(self.trees[query].slots)
         used = int(starts.max())
-        tokens = np.zeros((len(fresh), width), dtype=np.int64)
-        depths = np.zeros((len(fresh), width), dtype=np.int64)
-        sees = np.zeros((len(fresh), width, used + width), dtype=np.bool_)
-        sees[:, np.arange(width), used + np.arange(width)] = (
-            True  # padding sees itself, or softmax would divide by 0
-        )
-        for row, (query, prefixes) in enumerate(zip(self.rows, fresh, strict=True)):
+        tokens = np.zeros((self.width, width), dtype=np.int64)
+        depths = np.zeros((self.width, width), dtype=np.int64)
+        sees = np.zeros((self.width, width, used + width), dtype=np.bool_)
+        # Padding sees itself, or softmax would divide by 0.
+        sees[:, np.arange(width), used + np.arange(width)] = True
+        for (query, row), prefixes in zip(self.places.items(), fresh, strict=True):
             start, count = self.trees[query].add(prefixes), len(prefixes)
             tokens[row, :count] = [prefix[-1] for prefix in prefixes]
             depths[row, :count] = [len(prefix) - 1 for prefix in prefixes]
@@ -155,11 +162,8 @@ class Session:
         self.runner.reserve(used + width)
         ids, log_probs = self.runner.run(tokens, depths, sees, starts)
         return [
-            {
-                prefix: Scores(ids[row, place], log_probs[row, place])
-                for place, prefix in enumerate(prefixes)
-            }
-            for row, prefixes in enumerate(fresh)
+            {prefix: Scores(ids[row, i], log_probs[row, i]) for i, prefix in enumerate(prefixes)}
+            for row, prefixes in zip(self.places.values(), fresh, strict=True)
         ]
 
     def _missing(self, query: int, prefixes: Iterable[Prefix]) -> list[Prefix]:
@@ -177,22 +181,20 @@ class Session:
 
     def drop(self, finished: Iterable[int]) -> None:
         """Forget queries; those already forgotten are no matter."""
-        gone = set(finished)
-        rows = [row for row, query in enumerate(self.rows) if query not in gone]
-        if len(rows) < len(self.rows):
-            if rows:
-                self.runner.keep_queries(rows)
-            self.rows = [self.rows[row] for row in rows]
-            self.trees = {query: self.trees[query] for query in self.rows}
+        for query in finished:
+            if query in self.places:
+                del self.places[query], self.trees[query]
+        if self.places and len(self.places) <= self.ALIVE * self.width:
+            self.runner.keep_queries(list(self.places.values()))
+            self.width = len(self.places)
+            self.places = {query: row for row, query in enumerate(self.places)}
 
     def prune(self, wanted: dict[int, Sequence[Prefix]]) -> None:
-        """Drop nodes that are neither ancestors nor descendants of the prefixes a query now asks for, if many are."""
-        for row, query in enumerate(self.rows):
+        """Drop nodes that are neither ancestors nor descendants of what a query now asks for, if many are."""
+        for query, row in self.places.items():
             tree = self.trees[query]
-            if (
-                len(tree.slots)
-                > 1.5 * tree.needed + self.SLACK_EACH * len(wanted[query]) + self.SLACK
-            ):
+            allowed = 1.5 * tree.needed + self.SLACK_EACH * len(wanted[query]) + self.SLACK
+            if len(tree.slots) > allowed:
                 kept = tree.compact(wanted[query])
                 tree.needed = len(tree.slots)
                 if kept is not None:

@@ -1,0 +1,90 @@
+"""What the command line prints for people: results and reports as lines and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from chemspec.types import DecodeResult
+
+notes = Console(stderr=True)
+answers = Console()
+
+
+class Report(Protocol):
+    """Tells how many of how many are done."""
+
+    def __call__(self, done: int, total: int) -> None: ...
+
+
+@contextmanager
+def progress(what: str, *, quiet: bool = False) -> Iterator[Report]:
+    """A progress bar on standard error, if that is a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    hidden = quiet or not notes.is_terminal
+    with Progress(*columns, TimeRemainingColumn(), console=notes, disable=hidden) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def note(text: str) -> None:
+    """A line on standard error, whole and as it is."""
+    notes.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def line(text: str, style: str = "") -> None:
+    """A line on standard output, whole and as it is."""
+    answers.print(text, markup=False, highlight=False, soft_wrap=True, style=style)
+
+
+def table(content: Table) -> None:
+    """On a terminal cells are folded; in a file or pipe every row stays one line."""
+    answers.print(content, width=None if answers.is_terminal else 10_000)
+
+
+def result(item: DecodeResult) -> None:
+    """One query and its answers."""
+    line(item.query, "bold")
+    for text in item.notes:
+        line(f"  note: {text}", "yellow")
+    if item.status != "ok":
+        line(f"  {item.status}: {item.message}", "red")
+        return
+    found = Table(box=None, pad_edge=True, header_style="dim")
+    found.add_column("#", justify="right")
+    found.add_column("answer", overflow="fold")
+    found.add_column("prob.", justify="right")
+    found.add_column("log-prob", justify="right")
+    for rank, one in enumerate(item.hypotheses, 1):
+        why = "cut at the length limit" if one.ended == "length" else "not valid"
+        text = escape(one.canonical or one.smiles) + ("" if one.valid else f" [red]({why})[/]")
+        found.add_row(str(rank), text, f"{one.probability:.3f}", f"{one.log_prob:.3f}")
+    table(found)
+    passes = item.trace.passes
+    tokens = sum(one.emitted for one in passes)
+    line(f"  {tokens} tokens in {len(passes)} passes, {item.trace.seconds * 1e3:.0f} ms", "dim")
+
+
+def models(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The installed models."""
+    content = Table("name", "task", "MB", "folder", box=None)
+    for row in rows:
+        content.add_row(*(escape(str(row[name])) for name in ("name", "task", "mb", "folder")))
+    table(content)
+
+
+def accuracy(report: Mapping[str, Any]) -> None:
+    """What `evaluate` found."""
+    title = f"{report['model']} on {report['reactions']} reactions of {report['file']}"
+    content = Table("", "share", "95 % interval", box=None, title=title)
+    shares = {f"top-{k}": value for k, value in report["top"].items()}
+    shares |= {"invalid": report["invalid"], "invalid first": report["invalid_first"]}
+    for name, one in shares.items():
+        content.add_row(name, f"{one['value']:.1%}", f"{one['low']:.1%} to {one['high']:.1%}")
+    table(content)

@@ -1,0 +1,37 @@
+"""A small model folder with random weights, for tests of what stands around the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from chemspec.model import checkpoint
+from chemspec.settings import Task
+from chemspec.testing import tiny_model
+from chemspec.tokenizer import SPECIALS, Tokenizer
+
+TOKENS = ("C", "N", "O", "S", "F", "Cl", "Br", "c", "n", "o", "(", ")", "=", "#", "-", "+", ".", "1", "2", "3",
+          "[nH]", "[C@@H]", "[C@H]", "/", "\\", "I", "[Na+]", "[OH-]")  # fmt: skip
+TOKENIZER = Tokenizer((*SPECIALS, *TOKENS))
+# With a bad one in the middle of good ones of different lengths.
+QUERIES = ["CCO", "CC(=O)Nc1ccccc1", "C", "O=C(O)c1ccc(Br)cc1", "CN(C)C=O", "CC(C)(C)OC(=O)NC", "c1ccc2[nH]ccc2c1"]
+BAD = {
+    "": "invalid",
+    " \t ": "invalid",
+    "CC(": "invalid",
+    "c1ccccc": "invalid",
+    "C(C)(C)(C)(C)C": "invalid",
+    "C" * 2000: "too_long",
+    "[Uus]": "invalid",
+    "CC>>": "invalid",
+    "Xx": "invalid",
+    "\N{PILE OF POO}": "invalid",
+}
+
+
+def tiny_folder(folder: Path, *, task: Task = "retro", seed: int = 0, **options: Any) -> Path:
+    """Write a random model and return its folder."""
+    shape = {"d_model": 32, "heads": 4, "feedforward": 32, "max_positions": 1024}
+    model = tiny_model(seed, len(TOKENIZER), **{**shape, **options}).float()
+    checkpoint.save(folder, model, TOKENIZER, task=task, half=False)
+    return folder

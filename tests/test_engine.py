@@ -1,0 +1,360 @@
+"""The facade: order, isolation of bad queries, batches, threads, devices, memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small import BAD, QUERIES, tiny_folder
+
+from chemspec import chem, checks
+from chemspec.draft import DRAFTERS
+from chemspec.engine import MAX_CHARS, MAX_TOKENS, Engine, installed, model_folder
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Pass, result_from_json, to_json
+
+GREEDY = DecodeSettings(decoder="greedy", n=1, max_len=30)
+BEAM = DecodeSettings(decoder="beam", n=4, max_len=30)
+SAMPLE = DecodeSettings(decoder="sample", n=3, max_len=30, seed=7)
+DECODERS = pytest.mark.parametrize("how", [GREEDY, BEAM, SAMPLE], ids=lambda how: how.decoder)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(
+    scope="module", params=["random", pytest.param("shipped", marks=pytest.mark.weights)]
+)
+def engine(request: pytest.FixtureRequest, tiny: Path) -> Engine:
+    if request.param == "random":
+        return Engine.load(tiny, threads=1)
+    if "retro" not in [folder.name for folder in installed()]:
+        pytest.skip("the retro model is not installed")
+    return Engine.load("retro", threads=1)
+
+
+@pytest.fixture(scope="module")
+def small(tiny: Path) -> Engine:
+    return Engine.load(tiny, threads=1)
+
+
+def told(results: Sequence[DecodeResult]) -> list[tuple[Any, ...]]:
+    """What must not depend on circumstances: everything but times and arithmetic noise."""
+    return [
+        (
+            result.query,
+            result.status,
+            result.message,
+            [(h.tokens, h.smiles, h.canonical, h.ended) for h in result.hypotheses],
+        )
+        for result in results
+    ]
+
+
+def close(one: Sequence[DecodeResult], other: Sequence[DecodeResult], tolerance: float) -> None:
+    assert told(one) == told(other)
+    for a, b in zip(one, other, strict=True):
+        for left, right in zip(a.hypotheses, b.hypotheses, strict=True):
+            assert left.token_log_probs == pytest.approx(right.token_log_probs, abs=tolerance)
+
+
+# --- predict -------------------------------------------------------------------------------------
+
+
+@DECODERS
+def test_answers_come_in_the_order_of_the_queries(engine: Engine, how: DecodeSettings) -> None:
+    results = engine.predict(QUERIES, replace(how, batch_size=3))
+    assert [result.query for result in results] == QUERIES
+    assert {result.status for result in results} == {"ok"}
+
+
+@DECODERS
+@given(order=st.permutations(QUERIES), batch=st.integers(1, 8))
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_else_is_in_the_batch_never_changes_an_answer(
+    engine: Engine, how: DecodeSettings, order: list[str], batch: int
+) -> None:
+    alone = engine.predict(order, replace(how, batch_size=1))
+    close(engine.predict(order, replace(how, batch_size=batch)), alone, 1e-3)
+
+
+def test_bad_queries_never_harm_the_others(engine: Engine) -> None:
+    bad = list(BAD)
+    mixed = [query for pair in zip(bad, QUERIES, strict=False) for query in pair] + bad[len(QUERIES) :]
+    results = dict(zip(mixed, engine.predict(mixed, BEAM), strict=True))
+    for query, status in BAD.items():
+        result = results[query]
+        assert (result.status, result.hypotheses) == (status, ())
+        assert result.message
+        assert result_from_json(to_json(result)) == result
+    close([results[query] for query in QUERIES], engine.predict(QUERIES, BEAM), 1e-3)
+
+
+@given(st.text(max_size=40) | st.text(alphabet="CNOcn()[]=#123.>%@+-/\\ ", max_size=40))
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_text_makes_prepare_raise(small: Engine, text: str) -> None:
+    ready = small.prepare(text)
+    assert bool(ready.ids) != bool(ready.refusal)
+
+
+@pytest.mark.parametrize(
+    ("query", "part"),
+    [
+        ("", "SMILES"),
+        ("CC(", "character 3"),
+        ("c1ccccc", "ring 1"),
+        ("C(C)(C)(C)(C)C", "more than it can form"),
+        ("[Ir]C", "never seen '[Ir]'"),
+        ("C" * 2000, f"limit is {MAX_CHARS}"),
+        ("C" * (MAX_TOKENS + 1), f"at most {MAX_TOKENS}"),
+        ("CCO>>", "no product"),
+    ],
+)
+def test_refusals_say_what_is_wrong_and_where(small: Engine, query: str, part: str) -> None:
+    assert part in small.predict([query])[0].message
+
+
+def test_maps_and_arrows_and_blanks_are_tidied_and_noted(small: Engine, tmp_path: Path) -> None:
+    plain = small.predict(["CC(=O)O"], BEAM)[0]
+    for text in ("[CH3:1][C:2](=[O:3])[OH:4]", "CCO.O>>CC(=O)O", "  CC(=O)O\n", "CC(=O)O acetic acid"):
+        result = small.predict([text], BEAM)[0]
+        assert (result.status, result.query) == ("ok", text)
+        assert result.notes
+        assert [h.tokens for h in result.hypotheses] == [h.tokens for h in plain.hypotheses]
+    forward = Engine.load(tiny_folder(tmp_path / "forward", task="forward"), threads=1)
+    assert "".join(forward.predict(["CCO.O>>CC(=O)O"], BEAM)[0].trace.query) == "CCO.O"
+
+
+def test_no_queries_no_results(small: Engine) -> None:
+    assert small.predict([]) == []
+
+
+def test_progress_never_falls_and_ends_at_the_number_of_queries(small: Engine) -> None:
+    seen: list[int] = []
+    small.predict([*QUERIES, "CC("], replace(GREEDY, batch_size=2), progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == len(QUERIES) + 1
+
+
+# --- what a hypothesis carries -------------------------------------------------------------------
+
+
+@DECODERS
+def test_every_number_of_a_hypothesis_fits_the_others(engine: Engine, how: DecodeSettings) -> None:
+    for result in engine.predict(QUERIES, how):
+        ranks = [item.log_prob for item in result.hypotheses if item.ended == "eos"]
+        assert ranks == sorted(ranks, reverse=True)
+        for item in result.hypotheses:
+            assert "".join(item.tokens) == item.smiles
+            assert item.log_prob == pytest.approx(sum(item.token_log_probs))
+            assert 0 <= item.probability <= 1
+            assert item.valid == bool(item.canonical)
+            assert len(item.token_log_probs) == len(item.tokens) + (item.ended == "eos")
+            if item.ended == "eos":
+                assert item.canonical == (chem.canonical(item.smiles) or "")
+            else:
+                assert not item.valid
+
+
+@DECODERS
+def test_the_trace_adds_up(engine: Engine, how: DecodeSettings) -> None:
+    for result in engine.predict(QUERIES, replace(how, batch_size=4, drafter="none")):
+        steps = max(len(item.token_log_probs) for item in result.hypotheses)
+        passes = result.trace.passes
+        assert sum(item.emitted for item in passes) >= steps
+        assert all(item.emitted == 1 for item in passes)
+        assert "".join(result.trace.query) == chem.canonical(result.query)
+        assert result.trace.seconds > 0
+        assert result.trace.settings["model"] == engine.name
+
+
+@DECODERS
+@pytest.mark.parametrize("drafter", [name for name in (*DRAFTERS, "auto") if name != "none"])
+def test_a_drafter_never_changes_an_answer(
+    engine: Engine, how: DecodeSettings, drafter: str
+) -> None:
+    plain = engine.predict(QUERIES, replace(how, drafter="none", batch_size=3))
+    close(engine.predict(QUERIES, replace(how, drafter=drafter, batch_size=3)), plain, 1e-3)
+
+
+# --- stream, compare, threads --------------------------------------------------------------------
+
+
+@DECODERS
+def test_stream_ends_with_what_predict_returns(engine: Engine, how: DecodeSettings) -> None:
+    for query in (*QUERIES[:3], "CC("):
+        *events, last = engine.stream(query, how)
+        assert all(isinstance(event, Pass) for event in events)
+        assert isinstance(last, DecodeResult)
+        assert last.trace.passes == tuple(events)
+        close([last], engine.predict([query], how), 1e-4)
+
+
+def test_compare_answers_under_each_of_the_settings(engine: Engine) -> None:
+    found = engine.compare(QUERIES[1], [GREEDY, BEAM, SAMPLE])
+    assert [result.trace.settings["decoder"] for result in found] == ["greedy", "beam", "sample"]
+    assert told(found) == told([engine.predict([QUERIES[1]], how)[0] for how in (GREEDY, BEAM, SAMPLE)])
+
+
+@pytest.mark.parametrize("runtime", ["onnx", "torch"])
+def test_threads_do_not_disturb_each_other(tiny: Path, runtime: str) -> None:
+    """Eight threads, one engine, different queries at once: a shared buffer would mix them up."""
+    engine = Engine.load(tiny, threads=1, runtime=runtime)
+    jobs = [QUERIES[i:] + QUERIES[:i] for i in range(len(QUERIES))] * 3
+    alone = [told(engine.predict(job, BEAM)) for job in jobs]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda job: told(engine.predict(job, BEAM)), jobs))
+    assert together == alone
+
+
+def test_sampling_repeats_with_its_seed_and_differs_with_another(small: Engine) -> None:
+    first, again = (told(small.predict(QUERIES, SAMPLE)) for _ in range(2))
+    assert first == again
+    assert told(small.predict(QUERIES, replace(SAMPLE, seed=8))) != first
+
+
+# --- widths and lengths --------------------------------------------------------------------------
+
+
+def test_a_beam_of_a_hundred_is_wider_than_the_vocabulary_and_works(small: Engine) -> None:
+    settings = DecodeSettings(n=100, max_len=20, drafter="none")
+    found = small.predict(["CCO", "CC(=O)Nc1ccccc1"], settings)
+    for result in found:
+        texts = [item.tokens for item in result.hypotheses]
+        assert len(texts) == len(set(texts)) == 100
+    best = small.predict(["CCO"], replace(settings, n=200))[0].hypotheses[0]
+    assert best.log_prob >= found[0].hypotheses[0].log_prob - 1e-4
+
+
+def test_answers_at_the_length_limit_say_that_they_were_cut(small: Engine) -> None:
+    for item in small.predict(["CC(=O)Nc1ccccc1"], replace(BEAM, max_len=2))[0].hypotheses:
+        assert len(item.token_log_probs) <= 2
+        assert item.ended == "length" or len(item.tokens) == 1
+
+
+# --- runtimes, precisions, devices ---------------------------------------------------------------
+
+
+@DECODERS
+def test_onnx_and_torch_agree(engine: Engine, how: DecodeSettings) -> None:
+    other = Engine.load(engine.folder, runtime="torch", threads=1)
+    assert (engine.runtime, other.runtime) == ("onnx", "torch")
+    close(engine.predict(QUERIES[:5], how), other.predict(QUERIES[:5], how), 1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_half_precision_runs_on_a_cpu(tiny: Path, small: Engine, dtype: str) -> None:
+    half = Engine.load(tiny, dtype=dtype, threads=1)
+    assert (half.runtime, half.dtype) == ("torch", dtype)
+    for one, other in zip(half.predict(QUERIES, GREEDY), small.predict(QUERIES, GREEDY), strict=True):
+        a, b = one.hypotheses[0].token_log_probs[0], other.hypotheses[0].token_log_probs[0]
+        assert a == pytest.approx(b, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"device": "abacus"}, "abacus"),
+        ({"dtype": "fp8"}, "fp8"),
+        ({"runtime": "steam"}, "steam"),
+        ({"runtime": "onnx", "dtype": "bf16"}, "fp32 on a CPU"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_by_name(
+    tiny: Path, options: dict[str, Any], part: str
+) -> None:
+    with pytest.raises(ValueError, match=part):
+        Engine.load(tiny, **options)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused(tiny: Path) -> None:
+    with pytest.raises(ValueError, match="no usable GPU"):
+        Engine.load(tiny, device="cuda")
+
+
+def test_an_unknown_drafter_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="oracle"):
+        DecodeSettings(drafter="oracle")
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+class Cramped:
+    """A backend whose memory suffices for two queries."""
+
+    def __init__(self, backend: Any, most: int = 2) -> None:
+        self.backend, self.most = backend, most
+        self.opened: list[int] = []
+
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Any:
+        if len(sources) > self.most:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        self.opened.append(len(sources))
+        return self.backend.open(sources, top_k=top_k)
+
+
+def test_a_batch_that_does_not_fit_is_split(tiny: Path) -> None:
+    engine = Engine.load(tiny, threads=1)
+    roomy = engine.predict(QUERIES, BEAM)
+    engine.backend = cramped = Cramped(engine.backend)
+    close(engine.predict(QUERIES, BEAM), roomy, 1e-3)
+    assert sum(cramped.opened) == len(QUERIES)
+    assert max(cramped.opened) == 2
+
+
+def test_a_query_that_does_not_fit_alone_fails_alone(tiny: Path) -> None:
+    engine = Engine.load(tiny, threads=1)
+    engine.backend = Cramped(engine.backend, most=0)
+    results = engine.predict([*QUERIES[:2], "CC("], BEAM)
+    assert [result.status for result in results] == ["failed", "failed", "invalid"]
+    assert "memory" in results[0].message
+
+
+# --- finding models ------------------------------------------------------------------------------
+
+
+def test_models_are_found_by_name_and_by_folder(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tiny.parent))
+    assert [folder.name for folder in installed()] == ["tiny"]
+    assert model_folder("tiny") == model_folder(tiny) == tiny
+    with pytest.raises(CheckpointError, match=r"'other'.*tiny"):
+        model_folder("other")
+
+
+def test_a_home_without_models_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "none"))
+    assert installed() == []
+
+
+@pytest.mark.parametrize("task", ["forward", "retro"])
+def test_the_built_in_queries_can_be_read(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", "/nowhere")  # they do not belong to the models
+    queries = checks.bench_queries.__wrapped__(task)
+    assert len(set(queries)) == 200
+    assert all(map(chem.is_valid, queries))
+
+
+def test_a_model_with_few_positions_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
+    engine = Engine.load(tiny_folder(tmp_path / "short", max_positions=64), threads=1)
+    long, short = engine.predict(["C" * 80, "CCO"], replace(GREEDY, max_len=200))
+    assert long.status == "too_long"
+    assert short.status == "ok"
+
+
+def test_a_config_is_json(tiny: Path) -> None:
+    assert json.loads((tiny / "config.json").read_text())["task"] == "retro"

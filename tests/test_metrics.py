@@ -1,0 +1,66 @@
+"""Every rate means what its definition says."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.metrics import numbers
+from chemspec.types import Pass, Trace
+
+
+def call(
+    computed: int = 1, drafted: int = 0, emitted: int = 1, accepted: int = 0, width: int = 1, margin: float = 1.0
+) -> Pass:  # fmt: skip
+    return Pass(computed - drafted, computed, drafted, emitted, accepted, margin, width, 0.5, 2.0)
+
+
+def test_rates_by_their_definitions() -> None:
+    first = Trace((), {}, (call(11, 10, 5, 4), call(6, 5, 1, 0)), seconds=10.0)
+    second = Trace((), {}, (call(1, 0, 1, 0), call(21, 20, 13, 12)), seconds=6.0)
+    found = numbers([first, second])
+    assert found.passes_per_query == 2
+    assert found.tokens_per_pass == 20 / 4  # emitted / passes
+    assert found.nodes_per_pass == 39 / 4
+    assert found.acceptance_rate == 16 / 20  # accepted / emitted
+    assert found.draft_hit_rate == 16 / 35  # accepted / drafted
+    assert found.acceptance_length == 16 / 4 + 1  # accepted + 1 per pass
+    assert found.host_share == (16 - 8) / 16
+
+
+def test_standard_decoding_emits_one_token_a_pass() -> None:
+    found = numbers([Trace((), {}, tuple(call() for _ in range(7)), 20.0)])
+    assert (found.tokens_per_pass, found.acceptance_rate, found.acceptance_length) == (1, 0, 1)
+
+
+def test_a_call_is_shared_out_among_its_queries_but_all_wait_for_it() -> None:
+    """Four queries in one call of two seconds: two seconds of model time, eight of waiting."""
+    found = numbers([Trace((), {}, (call(width=4),), 2.5) for _ in range(4)])
+    assert found.model_seconds == pytest.approx(2.0)
+    assert found.draft_seconds == pytest.approx(0.5)
+    assert found.waited_seconds == pytest.approx(8.0)
+
+
+def test_the_margin_is_the_smallest() -> None:
+    traces = [Trace((), {}, (call(margin=m),)) for m in (0.5, 1e-6, 3.0)]
+    assert numbers(traces).margin == 1e-6
+
+
+@pytest.mark.parametrize("traces", [[], [Trace((), {})]])
+def test_nothing_decoded_gives_zeros_and_no_error(traces: list[Trace]) -> None:
+    found = numbers(traces)
+    rates = ("passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate", "draft_hit_rate",
+             "acceptance_length", "host_share")  # fmt: skip
+    assert [getattr(found, name) for name in rates] == [0.0] * len(rates)
+    assert found.margin == inf
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 20)), min_size=2, max_size=6))
+def test_counts_of_parts_add_up_to_counts_of_the_whole(sizes: list[tuple[int, int]]) -> None:
+    traces = [Trace((), {}, (call(a + b, b, a, min(a, b)),), 1.0) for a, b in sizes]
+    whole, head, tail = numbers(traces), numbers(traces[:1]), numbers(traces[1:])
+    for name in ("queries", "passes", "emitted", "computed", "drafted", "accepted"):
+        assert getattr(whole, name) == getattr(head, name) + getattr(tail, name)

@@ -1,0 +1,92 @@
+"""Values go through JSON unharmed; what is no result is refused with a message."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.types import (
+    Accepted,
+    DecodeResult,
+    Hypothesis,
+    Pass,
+    Scores,
+    Trace,
+    Written,
+    result_from_json,
+    to_json,
+)
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+counts = st.integers(0, 10**6)
+texts = st.text(max_size=12)
+spans = st.builds(Accepted, counts, counts, texts, st.none() | st.tuples(counts, counts))
+passes = st.builds(
+    Pass, counts, counts, counts, counts, counts, numbers | st.just(inf), counts, numbers, numbers,
+    st.lists(spans, max_size=2).map(tuple),
+)  # fmt: skip
+options = st.dictionaries(texts, numbers | texts | st.booleans() | st.integers(), max_size=3)
+words = st.lists(texts, max_size=4).map(tuple)
+traces = st.builds(Trace, words, options, st.lists(passes, max_size=3).map(tuple), numbers)
+hypotheses = st.builds(
+    Hypothesis, texts, texts, st.booleans(), words, st.lists(numbers, max_size=4).map(tuple), numbers, numbers,
+    st.sampled_from(["eos", "length"]),
+)  # fmt: skip
+results = st.builds(
+    DecodeResult, texts, st.sampled_from(["ok", "invalid", "too_long", "failed"]), texts,
+    st.lists(hypotheses, max_size=3).map(tuple), traces, words,
+)  # fmt: skip
+
+
+@given(results)
+def test_a_result_goes_through_json_unharmed(result: DecodeResult) -> None:
+    text = to_json(result)
+    assert "\n" not in text
+    assert result_from_json(text) == result
+
+
+def test_json_names_every_field_of_a_result() -> None:
+    result = DecodeResult("C", "ok", "")
+    assert set(json.loads(to_json(result))) == {f.name for f in dataclasses.fields(DecodeResult)}
+
+
+GOOD = json.loads(to_json(DecodeResult("C", "ok", "", trace=Trace(("C",), {}))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no json",
+        "3",
+        "null",
+        "[]",
+        "{}",
+        json.dumps({**GOOD, "more": 1}),
+        json.dumps({**GOOD, "trace": None}),
+        json.dumps({**GOOD, "hypotheses": [{}]}),
+        json.dumps({k: v for k, v in GOOD.items() if k != "query"}),
+    ],
+)
+def test_what_is_no_result_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a chemspec result"):
+        result_from_json(text)
+
+
+def test_values_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        DecodeResult("C", "ok", "").query = "N"  # type: ignore[misc]
+
+
+def test_the_margin_is_the_gap_between_the_best_two() -> None:
+    assert Scores((5, 6, 7), (-0.5, -2.0, -3.0)).margin == 1.5
+    assert Scores((5,), (-0.5,)).margin == inf
+
+
+def test_the_log_prob_of_an_answer_is_the_sum_over_its_tokens() -> None:
+    assert Written((5, 2), (-0.25, -0.5), "eos").log_prob == -0.75
