@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from chemspec import __version__, show
-from chemspec.settings import DecodeSettings, Task
+from chemspec.settings import DECODERS, DecodeSettings, Task
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine import Engine
@@ -75,7 +75,7 @@ ModelOption = Annotated[
 ]
 NOption = Annotated[int, _option("Answers wanted.", "--n", "-n")]
 DecoderOption = Annotated[
-    str, _option("auto, greedy, beam or sample; auto: greedy for one answer, else beam.")
+    str, _option(f"auto, {', '.join(DECODERS)}; auto: greedy for one answer, else beam.")
 ]
 DrafterOption = Annotated[
     str, _option("Who guesses ahead; never changes the answers of an exact decoder.")
@@ -120,7 +120,7 @@ def _decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> Decode
         decoder = "greedy" if n == 1 else "beam"
     settings = DecodeSettings(decoder=decoder, n=n, **others)
     if exact and not settings.exact:
-        message = f"decoder {decoder!r} is relaxed: its answers may differ from the standard"
+        message = f"decoder {decoder!r} is relaxed: its answers may differ from the standard ones"
         raise ValueError(f"{message}; add --relaxed")
     return replace(settings, n=1) if decoder == "greedy" else settings
 
@@ -198,6 +198,8 @@ def predict(
     from chemspec import files
 
     queries, many = _queries(smiles, column)
+    if trace is not None:
+        trace.touch()  # fails now rather than when all the work is done
     engine = _load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
     if out is not None:

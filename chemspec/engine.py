@@ -20,14 +20,15 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.drive import drive
 from chemspec.decode.greedy import greedy
 from chemspec.decode.sample import sample
-from chemspec.draft import build
+from chemspec.decode.sbs import speculative_beam_search
+from chemspec.draft import Drafter, NoDrafts, build
 from chemspec.model import checkpoint
 from chemspec.model.cost import Curve, cached, measure
 from chemspec.model.session import Backend, Session
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tokenizer import TokenError
-from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, Written
+from chemspec.types import DecodeResult, Hypothesis, Pass, Prefix, Trace, Written
 
 MAX_CHARS = 1000
 MAX_TOKENS = 400  # of a query; models are trained on at most 200, and time grows with the square
@@ -270,13 +271,15 @@ class Engine:
     def _drive(self, ready: Sequence[Ready], settings: DecodeSettings) -> Any:
         sources = [item.ids for item in ready]
         session = Session(self.backend, sources, top_k=self._top_k(settings))
+        drafter = build(settings, self.cost)
+        speculates = settings.drafter != "none" and settings.exact  # SBS asks for its drafts itself
         return drive(
             sources,
-            [self._decoder(item, settings) for item in ready],
+            [self._decoder(item, settings, drafter) for item in ready],
             session,
-            build(settings, self.cost),
+            drafter if speculates else NoDrafts(),
             max_len=settings.max_len,
-            budget=settings.node_budget if settings.drafter != "none" else 0,
+            budget=settings.node_budget if speculates else 0,
             clock=time.perf_counter,
         )
 
@@ -292,15 +295,29 @@ class Engine:
 
     def _top_k(self, settings: DecodeSettings) -> int:
         """Candidates needed per prefix: with eos among them, a beam of n can use n + 1; a margin needs two."""
-        wanted = {"greedy": 2, "beam": max(2, settings.n + 1), "sample": self.config.vocab_size}
+        wanted = {
+            "greedy": 2,
+            "beam": max(2, settings.n + 1),
+            "sbs": max(2, settings.n + 1),
+            "sample": self.config.vocab_size,
+        }
         return min(wanted[settings.decoder], self.config.vocab_size)
 
-    def _decoder(self, ready: Ready, settings: DecodeSettings) -> Decoder:
+    def _decoder(self, ready: Ready, settings: DecodeSettings, drafter: Drafter) -> Decoder:
         if settings.decoder == "greedy":
             return greedy(max_len=settings.max_len)
         if settings.decoder == "beam":
             return beam_search(
                 width=settings.n, max_len=settings.max_len, length_penalty=settings.length_penalty
+            )
+        if settings.decoder == "sbs":
+
+            def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
+                room = settings.max_len - len(prefix)
+                return [draft.tokens for draft in drafter.propose(ready.ids, prefix, room)]
+
+            return speculative_beam_search(
+                width=settings.n, max_len=settings.max_len, drafts=drafts
             )
         return sample(
             count=settings.n,

@@ -135,7 +135,8 @@ class TrainSettings:
             raise ValueError(f"schedule {self.schedule!r} is not cosine or inverse-sqrt")
 
 
-DECODERS = ("greedy", "beam", "sample")
+DECODERS = ("greedy", "beam", "sample", "sbs")
+RELAXED = ("sbs",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +144,8 @@ class DecodeSettings:
     """How to answer queries.
 
     Attributes:
-        decoder: greedy (one answer), beam (the n best that beam search of width n finds) or sample (n random draws).
+        decoder: greedy (one answer), beam (the n best that beam search of width n finds), sample (n random draws) or
+            sbs (speculative beam search of Andronov et al.: relaxed, the drafts can change its answers).
         n: answers wanted, and the width of the beam.
         drafter: who guesses ahead; never changes an exact decoder's answers.
         max_len: most tokens of an answer; longer ones are cut and say so.
@@ -194,4 +196,4 @@ class DecodeSettings:
     @property
     def exact(self) -> bool:
         """Whether the answers are those of the standard algorithm, whatever the drafter."""
-        return True
+        return self.decoder not in RELAXED

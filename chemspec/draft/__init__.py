@@ -9,6 +9,7 @@ from chemspec.draft.auto import Auto
 from chemspec.draft.base import Adaptive, Drafter
 from chemspec.draft.copy import Copy
 from chemspec.draft.none import NoDrafts
+from chemspec.draft.smart import Smart
 from chemspec.draft.windows import Windows
 from chemspec.settings import DecodeSettings
 
@@ -29,6 +30,10 @@ def _copy(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
     return Copy(**_chosen(length=settings.draft_length, count=settings.draft_count))
 
 
+def _smart(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
+    return Smart(**_chosen(length=settings.draft_length, count=settings.draft_count))
+
+
 def _auto(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
     return Auto(cost(), **_chosen(length=settings.draft_length, places=settings.draft_count))
 
@@ -36,6 +41,7 @@ def _auto(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
 DRAFTERS: dict[str, Callable[[DecodeSettings, Callable[[], Cost]], Drafter]] = {
     "none": lambda settings, cost: NoDrafts(),
     "windows": _windows,
+    "smart": _smart,
     "copy": _copy,
     "auto": _auto,
 }
@@ -52,7 +58,21 @@ def build(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
     """
     if settings.drafter not in DRAFTERS:
         raise ValueError(f"no drafter {settings.drafter!r}; there are {', '.join(DRAFTERS)}")
-    return DRAFTERS[settings.drafter](settings, cost)
+    # SBS is about drafts of a fixed kind; what pays is not its question.
+    name = (
+        "windows" if settings.decoder == "sbs" and settings.drafter == "auto" else settings.drafter
+    )
+    return DRAFTERS[name](settings, cost)
 
 
-__all__ = ["DRAFTERS", "Adaptive", "Auto", "Copy", "Drafter", "NoDrafts", "Windows", "build"]
+__all__ = [
+    "DRAFTERS",
+    "Adaptive",
+    "Auto",
+    "Copy",
+    "Drafter",
+    "NoDrafts",
+    "Smart",
+    "Windows",
+    "build",
+]

@@ -192,10 +192,11 @@ class Session:
     def prune(self, wanted: dict[int, Sequence[Prefix]]) -> None:
         """Drop nodes that are neither ancestors nor descendants of what a query now asks for, if many are."""
         for query, row in self.places.items():
-            tree = self.trees[query]
-            allowed = 1.5 * tree.needed + self.SLACK_EACH * len(wanted[query]) + self.SLACK
+            tree, asked = self.trees[query], set(wanted[query])
+            roots = [prefix for prefix in asked if prefix[:-1] not in asked]
+            allowed = 1.5 * tree.needed + self.SLACK_EACH * len(roots) + self.SLACK
             if len(tree.slots) > allowed:
-                kept = tree.compact(wanted[query])
+                kept = tree.compact(roots)
                 tree.needed = len(tree.slots)
                 if kept is not None:
                     self.runner.keep_slots(row, kept)

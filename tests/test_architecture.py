@@ -1,0 +1,140 @@
+"""Imports point downward only, and nobody pays for what they do not use."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# Lowest first. A module may import from layers below its own, and from its own.
+LAYERS = (
+    ("types", "settings", "tokenizer", "cache"),
+    ("syntax", "metrics", "data.settings", "train.recipes"),
+    ("chem",),
+    ("align",),
+    ("data",),
+    ("draft", "verify", "model"),
+    ("decode",),
+    ("testing", "importers"),
+    ("engine",),
+    ("inputs", "checks"),
+    ("files",),
+    ("evaluate", "opponents", "integrations", "ui"),
+    ("bench", "train"),
+    ("show",),
+    ("cli",),
+)
+FREE = ("", "__init__")  # the package itself: only its version
+
+
+def level(module: str) -> int:
+    """The layer of a module, by the longest name that fits."""
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        name = ".".join(parts[:length])
+        for number, layer in enumerate(LAYERS):
+            if name in layer:
+                return number
+    raise AssertionError(f"{module} has no layer; say in LAYERS where it belongs")
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of what a file imports anywhere in it, but not for type checking only."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package without the leading chemspec, and its file."""
+    found = {}
+    for path in sorted((ROOT / "chemspec").rglob("*.py")):
+        parts = path.relative_to(ROOT / "chemspec").with_suffix("").parts
+        if "assets" not in parts:
+            found[".".join(part for part in parts if part != "__init__")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def inside(name: str) -> str | None:
+    """The module of the package that an imported name means."""
+    if name != "chemspec" and not name.startswith("chemspec."):
+        return None
+    rest = name.removeprefix("chemspec").removeprefix(".")
+    while rest not in MODULES:
+        rest = rest.rpartition(".")[0]
+    return rest
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name not in FREE])
+def test_imports_point_downward(module: str) -> None:
+    used = {inside(name) for name in imports(MODULES[module])} - {None, *FREE}
+    upward = [name for name in sorted(used, key=str) if level(str(name)) > level(module)]
+    assert not upward, f"{module} imports {upward}, which stand above it"
+
+
+def test_the_walk_sees_upward_imports() -> None:
+    assert level("engine") > level("decode.drive") > level("model.session") > level("tokenizer")
+    assert "engine" in {inside(name) for name in imports(MODULES["files"])}
+    assert inside("chemspec.engine.Engine") == "engine"
+
+
+def test_types_need_only_the_standard_library() -> None:
+    for module in ("types", "settings", "tokenizer", "metrics"):
+        foreign = {name.split(".")[0] for name in imports(MODULES[module])} - {"chemspec"}
+        assert foreign <= set(sys.stdlib_module_names), module
+
+
+PAGES = [ROOT / "app.py", *sorted((ROOT / "pages").rglob("*.py"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_pages_use_only_chemspec_and_streamlit(page: Path) -> None:
+    allowed = {"chemspec", "streamlit", *sys.stdlib_module_names}
+    assert {name.split(".")[0] for name in imports(page)} <= allowed
+
+
+@pytest.mark.parametrize(
+    ("code", "forbidden"),
+    [
+        ("import chemspec", ["streamlit", "torch", "rdkit", "pandas"]),
+        ("import chemspec.engine, chemspec.files", ["streamlit", "pandas", "lightning", "ctranslate2"]),
+        (
+            "import pkgutil, importlib, chemspec.model as m\n"
+            "for x in pkgutil.iter_modules(m.__path__): importlib.import_module('chemspec.model.' + x.name)",
+            ["rdkit", "streamlit"],
+        ),
+        ("import chemspec.decode.drive, chemspec.draft", ["rdkit", "torch", "streamlit"]),
+        ("import chemspec.train.run", ["rdkit", "streamlit"]),
+        ("import chemspec.cli", ["torch", "rdkit", "numpy", "streamlit"]),
+    ],
+)  # fmt: skip
+def test_nobody_pays_for_what_they_do_not_use(code: str, forbidden: list[str]) -> None:
+    if "train" in code:
+        pytest.importorskip("lightning")
+    code += f"\nimport sys; print([name for name in {forbidden} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

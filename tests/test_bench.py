@@ -1,0 +1,183 @@
+"""The benchmark: its rows are complete, its comparisons are of like with like."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from small import QUERIES, tiny_folder
+from typer.testing import CliRunner
+
+from chemspec import bench, checks, opponents
+from chemspec.bench import Case, Plan, Run
+from chemspec.cli import app
+from chemspec.engine import Engine
+from chemspec.settings import DecodeSettings
+
+NAMED = ["task", "engine", "decoder", "drafter", "n", "batch", "dtype", "median_ms", "q1_ms", "q3_ms", "passes_per_query",
+         "nodes_per_pass", "tokens_per_pass", "speedup", "identical", "peak_mb"]  # fmt: skip
+OURS = ("chemspec", "naive")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    tiny_folder(folder / "retro")
+    tiny_folder(folder / "forward", task="forward")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
+    monkeypatch.setattr(bench, "TYPICAL", 8)
+    short = tuple(sorted(QUERIES, key=len))
+    monkeypatch.setattr(checks, "bench_queries", lambda _: short)
+    answer = DecodeSettings(max_len=8)
+    monkeypatch.setattr(bench, "DecodeSettings", lambda **options: replace(answer, **options))
+
+
+def test_json_ends_with_one_document_with_the_named_fields() -> None:
+    words = ["bench", "--limit", "2", "--widths", "2", "--batches", "1,2", "--engines", "chemspec,naive", "--threads", "1",
+             "--drafters", "none,copy", "--json"]  # fmt: skip
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout.rstrip("\n").split("\n")[-1])
+    assert list(report) == ["machine", "notes", "rows"]
+    for row in report["rows"]:
+        assert set(NAMED) <= set(row)
+        assert row["queries"] == 2
+        assert row["q1_ms"] <= row["median_ms"] <= row["q3_ms"]
+        assert row["tokens_per_second"] > 0
+        assert row["peak_mb"] > 50
+        assert row["version"]
+        assert row["same_first"] == 1.0
+    cases = [
+        (r["task"], r["decoder"], r["n"], r["batch"], r["engine"], r["drafter"])
+        for r in report["rows"]
+    ]
+    assert cases == [
+        (task, decoder, n, batch, engine, drafter)
+        for task, decoder, n in (("forward", "greedy", 1), ("retro", "beam", 2))
+        for batch in (1, 2)
+        for engine, drafter in (("chemspec", "none"), ("chemspec", "copy"), ("naive", "none"))
+        if batch == 1 or engine != "naive"
+    ]
+
+
+def test_the_standard_decoder_is_the_yardstick_and_tells_where_its_time_goes() -> None:
+    plan = Plan(tasks=("retro",), limit=4, widths=(2,), batches=(1,), engines=OURS, threads=1)
+    first, naive = bench.run(plan)["rows"]
+    assert (first["speedup"], first["identical"], first["tokens_per_pass"]) == (1.0, True, 1.0)
+    shares = [first[name] for name in ("encoder_share", "model_share", "host_share")]
+    assert sum(shares) == pytest.approx(1)
+    assert min(shares) > 0
+    assert naive["queries"] == 3
+    assert naive["identical"] is True
+    assert naive["passes_per_query"] is None
+
+
+def test_ctranslate2_runs_on_the_same_weights() -> None:
+    pytest.importorskip("ctranslate2")
+    plan = Plan(
+        tasks=("forward",), limit=4, batches=(1, 3), engines=("ctranslate2", "chemspec"), threads=1
+    )
+    rows = bench.run(plan)["rows"]
+    exact = [row for row in rows if row["dtype"] == "float32"]
+    assert len(exact) == 2
+    assert all(row["identical"] for row in exact)
+    assert {row["note"] for row in exact} == {opponents.EARLY}
+    assert sum(row["dtype"] == "int8" for row in rows) == 2
+
+
+def test_what_cannot_run_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any) -> list[opponents.Racer]:
+        raise ModuleNotFoundError("CTranslate2 is not installed")
+
+    monkeypatch.setitem(opponents.ENGINES, "ctranslate2", missing)
+    report = bench.run(Plan(tasks=("forward",), limit=1, batches=(1,), threads=1))
+    assert report["notes"] == ["ctranslate2 left out: CTranslate2 is not installed"]
+    assert [row["engine"] for row in report["rows"]] == ["chemspec", "naive"]
+
+
+def test_speedups_compare_the_same_queries() -> None:
+    """The slow racer ran two easy queries only: the standard counts on these two, not on all."""
+    standard = Run([1.0, 1.0, 9.0, 9.0, 9.0], [1] * 5, [[]] * 5)
+    slow = Run([4.0, 4.0], [1, 1], [[(5, 6)], [(5,)]])
+    row = bench._times(slow, standard)
+    assert row["speedup"] == 0.25
+    assert (row["median_ms"], row["queries"]) == (4000, 2)
+    assert row["tokens_per_second"] == 5 / 8
+
+
+def test_times_of_batches_are_per_query() -> None:
+    row = bench._times(Run([4.0, 1.0], [4, 1], [[(5,)]] * 5), None)
+    assert (row["median_ms"], row["mean_ms"], row["speedup"]) == (1000, 1000, None)
+
+
+def test_agreement_counts_lists_and_first_answers() -> None:
+    standard = [[(1,), (2,)], [(3,), (4,)], [(5,), (6,)]]
+    assert bench._agreement([[(1,), (2,)], [(3,), (9,)]], standard) == {
+        "identical": False, "same_list": 0.5, "same_first": 1.0,
+    }  # fmt: skip
+
+
+def test_random_weights_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
+    plan = Plan(
+        tasks=("retro",), limit=2, widths=(2,), batches=(1,), engines=OURS, preset="tiny", threads=1
+    )
+    one, other = (bench.run(plan)["rows"] for _ in range(2))
+    assert one[0]["model"] == "tiny-random"
+    assert all(row["identical"] for row in one)
+    assert one[0]["passes_per_query"] == other[0]["passes_per_query"]
+
+
+def test_progress_ends_at_the_total() -> None:
+    seen: list[tuple[int, int]] = []
+    plan = Plan(limit=1, widths=(2, 3), batches=(1,), engines=("chemspec",), threads=1)
+    bench.run(plan, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_the_table_tells_what_the_rows_do() -> None:
+    report = bench.run(Plan(tasks=("forward",), limit=1, batches=(1,), engines=OURS, threads=1))
+    console = Console(width=300, file=io.StringIO())
+    console.print(bench.table({**report, "notes": ["ctranslate2 left out"]}))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert all(word in shown for word in ("ctranslate2 left out", "naive torch", "speed-up"))
+
+
+def test_the_stopwatch_changes_no_answer(home: Path) -> None:
+    engine = Engine.load("retro", threads=1)
+    settings = DecodeSettings(n=3, max_len=10, drafter="none")
+    timed, watch = opponents._timed(engine)
+    one, other = (made.predict(QUERIES, settings) for made in (engine, timed))
+    assert [[h.tokens for h in r.hypotheses] for r in one] == [
+        [h.tokens for h in r.hypotheses] for r in other
+    ]
+    assert watch.encoder > 0
+    assert watch.passes > 0
+    assert engine.backend is not timed.backend
+
+
+@pytest.mark.parametrize(
+    "options", [{"engines": ("x",)}, {"limit": 0}, {"batches": (0,)}, {"widths": (0,)}]
+)
+def test_a_plan_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"engine|at least 1"):
+        Plan(**options)
+
+
+def test_cases_are_greedy_forward_and_beams_back() -> None:
+    plan = Plan(widths=(5,), batches=(1, 32))
+    assert plan.cases("forward") == [
+        Case("forward", "greedy", 1, 1),
+        Case("forward", "greedy", 1, 32),
+    ]
+    assert plan.cases("retro") == [Case("retro", "beam", 5, 1), Case("retro", "beam", 5, 32)]

@@ -1,0 +1,331 @@
+"""The command line: what scripts rely on, exit codes, and messages instead of tracebacks."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from safetensors.torch import load_file, save_file
+from small import QUERIES, tiny_folder
+from typer.testing import CliRunner
+
+from chemspec import files
+from chemspec.cli import app
+from chemspec.settings import RELAXED
+from chemspec.types import result_from_json
+
+TOP = ["query", "status", "message", "hypotheses", "passes", "tokens", "seconds"]
+FAST = ("--threads", "1", "--max-len", "30", "--drafter", "none")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    tiny_folder(folder / "retro")
+    tiny_folder(folder / "forward", task="forward", seed=1)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _models(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
+    monkeypatch.chdir(tmp_path)
+
+
+def call(*words: object, stdin: str | bytes | None = "") -> Result:
+    result = CliRunner().invoke(app, list(map(str, words)), input=stdin)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert "Traceback" not in result.output
+    return result
+
+
+def last(result: Result) -> Any:
+    return json.loads(result.stdout.rstrip("\n").split("\n")[-1])
+
+
+def predict(*words: object, task: str = "retro", **more: Any) -> Result:
+    return call("predict", "--task", task, *FAST, *words, **more)
+
+
+# --- predict -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["forward", "retro"])
+def test_json_is_one_line_with_the_fields_of_the_contract(task: str) -> None:
+    result = predict("CCO", "CC(", "--n", 2, "--json", task=task)
+    assert result.exit_code == 1
+    assert result.stdout.count("\n") == 1
+    document = last(result)
+    assert list(document) == ["model", "settings", "results"]
+    assert document["model"] == task
+    assert (document["settings"]["n"], document["settings"]["decoder"]) == (2, "beam")
+    fine, bad = document["results"]
+    assert list(fine) == list(bad) == TOP
+    assert list(fine["hypotheses"][0]) == [
+        "smiles",
+        "canonical",
+        "valid",
+        "log_prob",
+        "probability",
+    ]
+    assert (len(fine["hypotheses"]), fine["status"], bad["status"]) == (2, "ok", "invalid")
+    assert bad["hypotheses"] == []
+    assert "character 3" in bad["message"]
+
+
+def test_exit_code_0_where_every_query_is_answered() -> None:
+    assert predict(*QUERIES).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "query", ["", "  ", "CC(", "c1ccccc", "C(C)(C)(C)(C)C", "[Uus]", "C" * 2000]
+)
+def test_exit_code_1_and_a_message_where_one_is_not(query: str) -> None:
+    result = predict("CCO", query)
+    assert result.exit_code == 1
+    assert "answer" in result.stdout
+
+
+def test_one_answer_is_greedy_and_several_are_a_beam() -> None:
+    for n, decoder in ((1, "greedy"), (3, "beam")):
+        assert last(predict("CCO", "--n", n, "--json"))["settings"]["decoder"] == decoder
+    greedy = last(predict("CCO", "--n", 3, "--decoder", "greedy", "--json"))
+    assert (greedy["settings"]["n"], len(greedy["results"][0]["hypotheses"])) == (1, 1)
+
+
+def test_sampling_is_repeatable() -> None:
+    words = ("CCO", "--decoder", "sample", "--seed", 3, "--temperature", 2, "--json")
+    found = [last(predict(*words))["results"][0]["hypotheses"] for _ in range(2)]
+    assert found[0] == found[1]
+
+
+def test_a_long_answer_stays_on_one_line_in_a_pipe() -> None:
+    result = predict("C" * 150 + "O", "--max-len", 200, "--n", 1)
+    assert "C" * 150 + "O" in result.stdout.split("\n")
+
+
+@pytest.mark.parametrize("words", [(), ("-",)])
+def test_queries_come_from_standard_input(words: tuple[str, ...]) -> None:
+    result = predict(*words, "--json", stdin=b"CCO\r\nCC name\n\n")
+    assert [item["query"] for item in last(result)["results"]] == ["CCO", "CC name"]
+
+
+def test_standard_input_of_any_encoding() -> None:
+    result = predict("--json", stdin=b"CCO \xe9\nC\xe2\x88\x92C\n")
+    assert [item["status"] for item in last(result)["results"]] == ["ok", "ok"]
+
+
+def test_queries_come_from_a_file_and_its_column() -> None:
+    Path("q.csv").write_text("id,mol\n1,CCO\n2,CC\n")
+    assert "Choose one with --column" in predict("q.csv").stderr
+    result = predict("q.csv", "--column", "mol", "--json")
+    assert [item["query"] for item in last(result)["results"]] == ["CCO", "CC"]
+
+
+def test_the_trace_holds_full_results() -> None:
+    predict("CCO", "CC(", "--trace", "t.jsonl")
+    one, two = map(result_from_json, Path("t.jsonl").read_text().split("\n")[:-1])
+    assert (one.query, two.status) == ("CCO", "invalid")
+    assert one.trace.passes
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_answers_go_to_a_file_and_totals_to_the_screen(ending: str) -> None:
+    Path("q.smi").write_text("\n".join([*QUERIES, "CC("]))
+    result = predict("q.smi", "--out", f"o.{ending}", "--n", 2, "--json")
+    assert result.exit_code == 1
+    assert last(result)["counts"] == {"ok": len(QUERIES), "invalid": 1}
+    assert Path(f"o.{ending}").is_file()
+
+
+def test_a_run_is_resumed_and_another_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BATCHES", 1)
+    Path("q.smi").write_text("\n".join(QUERIES))
+    words = ("q.smi", "--n", 2, "--batch-size", 2)
+    assert predict(*words, "--out", "whole.csv").exit_code == 0
+    whole = Path("whole.csv").read_bytes()
+    Path("part.csv").write_bytes(whole[: len(whole) // 2])
+    Path("part.csv.settings.json").write_bytes(Path("whole.csv.settings.json").read_bytes())
+    assert predict(*words, "--out", "part.csv").exit_code == 0
+
+    def rows(name: str) -> list[dict[str, str]]:
+        with Path(name).open() as file:
+            return [{**row, "seconds": ""} for row in csv.DictReader(file)]
+
+    assert rows("part.csv") == rows("whole.csv")
+    refused = predict("q.smi", "--n", 3, "--out", "part.csv")
+    assert refused.exit_code == 2
+    assert "n 2 instead of 3" in refused.stderr
+
+
+def test_the_input_is_never_overwritten() -> None:
+    Path("q.csv").write_text("smiles\nCCO\n")
+    assert predict("q.csv", "--out", "q.csv").exit_code == 2
+    assert Path("q.csv").read_text() == "smiles\nCCO\n"
+
+
+# --- what cannot be done -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("predict", "CCO"), "--task forward"),
+        (("predict", "CCO", "-t", "sideways"), "sideways"),
+        (("predict", "CCO", "-m", "nowhere"), "no model 'nowhere'"),
+        (("predict", "CCO", "-t", "forward", "-m", "retro"), "is a retro model"),
+        (("predict", "none.csv", "-t", "retro"), "no file none.csv"),
+        (("predict", "a.csv", "b.csv", "-t", "retro"), "one file"),
+        (("predict", "-t", "retro"), "nothing to predict"),
+        (("predict", "CCO", "-t", "retro", "-n", "0"), "n is 0"),
+        (("predict", "CCO", "-t", "retro", "-n", "many"), "Invalid value for '--n'"),
+        (("predict", "CCO", "-t", "retro", "--decoder", "oracle"), "oracle"),
+        (("predict", "CCO", "-t", "retro", "--drafter", "oracle"), "oracle"),
+        (("predict", "CCO", "-t", "retro", "--dtype", "fp8"), "fp8"),
+        (("predict", "CCO", "-t", "retro", "--device", "abacus"), "abacus"),
+        (("predict", "CCO", "-t", "retro", "--runtime", "steam"), "steam"),
+        (("predict", "CCO", "-t", "retro", "--top-p", "0"), "top_p"),
+        (("predict", "CCO", "-t", "retro", "--temperature", "-1"), "temperature"),
+        (("predict", "CCO", "-t", "retro", "--batch-size", "0"), "batch_size"),
+        (("predict", "CCO", "-t", "retro", "--max-len", "100000"), "max_len"),
+        (("predict", "CCO", "-t", "retro", "--out", "o.xlsx"), ".csv, .jsonl, .parquet"),
+        (("predict", "CCO", "-t", "retro", "--out", "none/o.csv"), "cannot be written"),
+        (("predict", "CCO", "-t", "retro", "--trace", "none/t.jsonl"), "none/t.jsonl"),
+        (("predict", "CCO", "-t", "retro", "--frobnicate"), "frobnicate"),
+        (("frobnicate",), "frobnicate"),
+        (("data", "--recipe", "none"), "no recipe 'none'"),
+        (("data", "--recipe", "retro-50k", "--source", "none"), "none"),
+        (("train", "none"), "none"),
+        (("train", "--recipe", "retro-50k", "--data", "none"), "chemspec data"),
+        (("evaluate", "-t", "retro", "--source", "none"), "retro_test.csv.gz"),
+        (("bench", "--widths", "few"), "few"),
+        (("bench", "--widths", ""), "widths"),
+        (("bench", "--engines", "steam"), "steam"),
+        (("bench", "--preset", "huge"), "huge"),
+        (("bench", "-t", "sideways"), "sideways"),
+    ],
+)
+def test_exit_code_2_and_a_message(words: tuple[str, ...], part: str) -> None:
+    result = call(*words)
+    assert result.exit_code == 2, result.output
+    assert part in result.stderr.replace("\n", " ")
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("decoder", RELAXED)
+def test_relaxed_decoders_must_be_asked_for(decoder: str) -> None:
+    refused = predict("CCO", "--decoder", decoder)
+    assert refused.exit_code == 2
+    assert "add --relaxed" in refused.stderr
+    allowed = predict("CCO", "--decoder", decoder, "--relaxed", "--json")
+    assert allowed.exit_code == 0
+    assert last(allowed)["settings"]["decoder"] == decoder
+
+
+def test_a_checkpoint_without_a_tensor_is_named(home: Path, tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path / "broken")
+    state = load_file(folder / "model.safetensors")
+    del state["encoder.layers.0.linear1.weight"]
+    save_file(state, folder / "model.safetensors")
+    result = call("predict", "CCO", "--model", folder)
+    assert result.exit_code == 2
+    assert "encoder.layers.0.linear1.weight is missing" in result.stderr
+
+
+# --- the other commands --------------------------------------------------------------------------
+
+
+def test_models_lists_them_and_a_broken_one_hides_no_other(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = last(call("models", "--json"))["models"]
+    assert [(row["name"], row["task"]) for row in rows] == [
+        ("forward", "forward"),
+        ("retro", "retro"),
+    ]
+    tiny_folder(tmp_path / "m" / "good")
+    (tmp_path / "m" / "bad").mkdir()
+    (tmp_path / "m" / "bad" / "config.json").write_text("{")
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "m"))
+    rows = last(call("models", "--json"))["models"]
+    assert [row["task"] for row in rows] == ["unusable", "retro"]
+    assert "good" in call("models").stdout
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "none"))
+    assert last(call("models", "--json")) == {"models": []}
+
+
+def test_evaluate_scores_a_file_and_goes_on_where_it_stopped() -> None:
+    lines = ["product,reactants,reaction_class", "CCO,CCBr.O,1", "CC(=O)NC,CC(=O)O.CN,2", "CC(,C,2"]
+    Path("t.csv").write_text("\n".join(lines))
+    words = ("evaluate", "-t", "retro", "--file", "t.csv", "--n", 3, "--out", "p.jsonl", *FAST)
+    report = last(call(*words, "--json"))
+    assert (report["reactions"], report["refused"], list(report["top"])) == (3, 1, ["1", "2", "3"])
+    before = Path("p.jsonl").read_bytes()
+    assert last(call(*words, "--json")) == report
+    assert Path("p.jsonl").read_bytes() == before
+    assert "top-1" in call(*words).stdout
+
+
+def test_evaluate_refuses_a_model_of_the_other_task() -> None:
+    Path("t.csv").write_text("product,reactants\nCCO,CCBr\n")
+    result = call("evaluate", "-t", "retro", "-m", "forward", "--file", "t.csv")
+    assert result.exit_code == 2
+    assert "is a forward model" in result.stderr
+
+
+def test_train_lists_its_recipes() -> None:
+    assert "retro-50k" in call("train", "--list").stdout
+
+
+# --- as a process --------------------------------------------------------------------------------
+
+CLI = (sys.executable, "-m", "chemspec.cli")
+
+
+def test_help_does_not_import_the_engine() -> None:
+    heavy = ["torch", "rdkit", "numpy", "pandas", "pyarrow", "onnxruntime", "streamlit"]
+    code = (
+        "import sys; from typer.testing import CliRunner; from chemspec.cli import app;"
+        "assert CliRunner().invoke(app, ['predict', '--help']).exit_code == 0;"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_version_is_one_line() -> None:
+    assert call("--version").stdout.count("\n") == 1
+
+
+def test_ctrl_c_ends_with_130_and_the_run_can_go_on(tmp_path: Path) -> None:
+    Path("q.smi").write_text("\n".join(QUERIES * 300))
+    words = [*CLI, "predict", "q.smi", "-t", "retro", "--out", "o.csv", "--batch-size", "1", *FAST]
+    with subprocess.Popen(
+        words, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    ) as run:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and run.poll() is None:
+            if Path("o.csv").exists() and Path("o.csv").read_bytes().count(b"\n") > 8:
+                break
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=60)
+    assert run.returncode == 130, said
+    assert b"interrupted" in said
+    assert b"Traceback" not in said
+    with Path("o.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert 8 <= len(rows) < len(QUERIES) * 300
+    assert [row["query"] for row in rows] == (QUERIES * 300)[: len(rows)]

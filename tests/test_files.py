@@ -1,0 +1,435 @@
+"""Queries come out of every kind of file; answers go into files that survive any interruption."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+from small import QUERIES
+
+from chemspec import files, inputs
+from chemspec.files import predict_file
+from chemspec.inputs import FileError, decode_text, read_queries, split_lines
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json
+
+HOW = DecodeSettings(n=2, batch_size=1, drafter="none")
+
+
+class Fake:
+    """An engine that answers C for everything but x, and can be interrupted."""
+
+    dtype = "fp32"
+
+    def __init__(self, digest: str = "d1", calls: float = float("inf")) -> None:
+        self.digest, self.calls = digest, calls
+        self.asked: list[str] = []
+
+    def predict(
+        self,
+        queries: Sequence[str],
+        settings: DecodeSettings,
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> list[DecodeResult]:
+        if self.calls <= 0:
+            raise KeyboardInterrupt
+        self.calls -= 1
+        self.asked += queries
+        progress(len(queries))
+        return [self.answer(query) for query in queries]
+
+    def answer(self, query: str) -> DecodeResult:
+        if query == "x":
+            return DecodeResult(query, "invalid", 'x is no atom,\nbut a "letter"')
+        made = Trace(("C",), {}, (Pass(1, 1, 0, 2, 0, 1.0, 1, 0.0, 0.1),), 0.5)
+        found = Hypothesis("C", "C", True, ("C",), (-0.5, -0.25), -0.75, 0.47)
+        return DecodeResult(query, "ok", "", (found,), made, ("a note",))
+
+
+def run(
+    queries: Sequence[str], out: Path, engine: Any = None, how: DecodeSettings = HOW, **more: Any
+) -> dict[str, int]:
+    return predict_file(engine or Fake(), queries, out, how, **more)
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+TABLE = 'id,smiles,name\n1,CCO,ethanol\n2,,nothing\n3,"C,C",odd\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "column", "queries"),
+    [
+        ("a.csv", TABLE.encode(), "", ["CCO", "", "C,C"]),
+        ("a.CSV", TABLE.encode(), "name", ["ethanol", "nothing", "odd"]),
+        ("a.csv.gz", gzip.compress(TABLE.encode()), "", ["CCO", "", "C,C"]),
+        ("a.csv", TABLE.replace("\n", "\r\n").encode(), "", ["CCO", "", "C,C"]),
+        ("a.csv", TABLE.encode("utf-8-sig"), "id", ["1", "2", "3"]),
+        ("a.csv", TABLE.encode("utf-16"), "id", ["1", "2", "3"]),
+        ("a.csv", b"smiles;name\nCCO;\xe9thanol\n", "", ["CCO"]),
+        ("a.csv", b"smiles,name\nCCO,\xe9thanol\n", "name", ["éthanol"]),
+        ("a.csv", b"\n\nsmiles\n\nCCO\n\n\nCC\n\n", "", ["CCO", "CC"]),
+        ("a.csv", b"name,smiles\nshort\n1,CC,\n", "", ["", "CC"]),
+        ("a.csv", b"smiles,smiles\nC,N\n", "", ["C"]),
+        ("a.csv", b"Product\nNA\nnan\nN\n", "", ["NA", "nan", "N"]),
+        ("a.tsv", b"x\tsmiles\n1\tC,C\n", "", ["C,C"]),
+        ("a.smi", b"CCO ethanol\n\nCC\tethane\n\n\n", "", ["CCO ethanol", "", "CC\tethane"]),
+        ("a.smi.gz", gzip.compress(b"CCO\nCC"), "", ["CCO", "CC"]),
+        ("a.txt", b"CCO\r\nCC\rC\n", "", ["CCO", "CC", "C"]),
+        ("a.txt", "C\u2212C\n".encode() + b"CC \xe9\x85\n", "", ["C\u2212C", "CC é\x85"]),
+        ("a.smi", b"", "", []),
+        ("a.smi", b"\n \n\n", "", []),
+        ("a.csv", b"smiles\n", "", []),
+        ("noending", b"C\nN\n", "", ["C", "N"]),
+    ],
+)  # fmt: skip
+def test_the_queries_of_a_file(
+    tmp_path: Path, name: str, raw: bytes, column: str, queries: list[str]
+) -> None:
+    (tmp_path / name).write_bytes(raw)
+    assert read_queries(tmp_path / name, column) == queries
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "column", "part"),
+    [
+        ("a.csv", TABLE.encode(), "SMILES", "it has id, smiles, name"),
+        ("a.csv", b"foo,bar\n1,2\n", "", "foo, bar. Choose one with --column"),
+        ("a.csv", b"", "", "is empty"),
+        ("a.csv", b"\n\n", "", "is empty"),
+        ("a.csv", b"CCO\nCC\n", "", "no header"),
+        ("a.csv", b"smiles,x\nCC,1\nC,C,C\n", "", "line 3 has 3 cells"),
+        ("a.csv", b'smiles,x\n"CC,1\nC,1\n', "", "no table"),
+        ("a.smi", b"C\n", "smiles", "no columns"),
+        ("a.parquet", b"PAR1 no", "", "cannot be read"),
+        ("a.csv.gz", b"no gzip", "", "cannot be read"),
+        ("a.csv.gz", gzip.compress(TABLE.encode())[:-9], "", "cannot be read"),
+        ("a.csv.gz", gzip.compress(b"x" * 99)[:12] + b"\xff" * 30, "", "cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(
+    tmp_path: Path, name: str, raw: bytes, column: str, part: str
+) -> None:
+    (tmp_path / name).write_bytes(raw)
+    with pytest.raises(FileError, match=part) as caught:
+        read_queries(tmp_path / name, column)
+    assert name in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"no file .*a\.csv"):
+        read_queries(tmp_path / "a.csv")
+
+
+def test_parquet_with_gaps(tmp_path: Path) -> None:
+    table = pyarrow.table({"id": [1, 2, 3], "smiles": ["CCO", None, "CC"]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert read_queries(tmp_path / "a.parquet") == ["CCO", "", "CC"]
+    assert read_queries(tmp_path / "a.parquet", "id") == ["1", "2", "3"]
+    with pytest.raises(FileError, match="it has id, smiles"):
+        read_queries(tmp_path / "a.parquet", "name")
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))))
+def test_lines_are_kept_whatever_they_hold(lines: list[str]) -> None:
+    whole = [*lines, "end"]
+    assert split_lines("\n".join(whole)) == whole
+    assert split_lines("\r\n".join(whole) + "\r\n\r\n") == whole
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_make_decoding_fail(raw: bytes) -> None:
+    assert isinstance(decode_text(raw), str)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])).filter(lambda text: text[:1] != "\ufeff"))
+def test_utf_8_is_read_as_such(text: str) -> None:
+    assert decode_text(text.encode()) == decode_text(text.encode("utf-8-sig")) == text
+
+
+@pytest.mark.parametrize("text", ["CCO", "C", "O=C(O)c1ccccc1", "C/C=C/C", "C" * 5000, "", "\0"])
+def test_a_smiles_is_no_file_even_if_a_file_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("CCO").touch()
+    assert not inputs.looks_like_file(text)
+
+
+@pytest.mark.parametrize("text", ["a.csv", "b/a.smi", "a.csv.gz", "a.parquet", "names"])
+def test_a_file_is_known_by_its_ending_or_by_being_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("names").touch()
+    assert inputs.looks_like_file(text)
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+ODD = [
+    *QUERIES,
+    "x",
+    "",
+    'a,"b"',
+    "a\u2028b\x85c\x0bd",
+    "=1+1",
+    "\N{GREEK SMALL LETTER ALPHA}",
+    "CCO",
+]
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".csv":
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    if path.suffix == ".parquet":
+        return parquet.read_table(path).to_pylist()
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("suffix", files.WRITERS)
+def test_one_row_a_query_in_their_order(tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"out{suffix}"
+    assert run(ODD, out) == {"ok": len(ODD) - 1, "invalid": 1}
+    rows = rows_of(out)
+    assert [row["query"] for row in rows] == (
+        list(map(files._flat, ODD)) if suffix == ".csv" else ODD
+    )
+    assert [row["status"] for row in rows] == ["invalid" if query == "x" else "ok" for query in ODD]
+    assert rows[0]["message"] == "a note"
+
+
+def test_a_csv_has_a_column_for_every_answer_asked_for(tmp_path: Path) -> None:
+    run(["CCO", "x"], tmp_path / "o.csv")
+    first, second = rows_of(tmp_path / "o.csv")
+    assert list(first) == files.columns(2)
+    assert (first["smiles_1"], first["log_prob_1"], first["smiles_2"]) == ("C", "-0.750000", "")
+    assert (second["smiles_1"], second["message"]) == ("", 'x is no atom, but a "letter"')
+
+
+def test_cells_are_not_altered_for_spreadsheets(tmp_path: Path) -> None:
+    """A query such as =1+1 stays as it is: a leading quote would change what is read back."""
+    run(["=1+1", "@x", "-C", "+C"], tmp_path / "o.csv")
+    assert [row["query"] for row in rows_of(tmp_path / "o.csv")] == ["=1+1", "@x", "-C", "+C"]
+
+
+@pytest.mark.parametrize("suffix", files.WRITERS)
+@pytest.mark.parametrize("queries", [[], ["x", "x"]])
+def test_a_file_without_an_answer_is_valid_too(
+    tmp_path: Path, suffix: str, queries: list[str]
+) -> None:
+    out = tmp_path / f"out{suffix}"
+    run(queries, out)
+    assert [row["query"] for row in rows_of(out)] == queries
+
+
+# --- interruptions -------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _one_query_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BATCHES", 1)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_a_last_line_cut_anywhere_is_redone_and_no_other(tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"out{suffix}"
+    run(ODD, out)
+    whole = out.read_bytes()
+    last = whole.rindex(b"\n", 0, -1) + 1
+    for end in range(last, len(whole)):
+        out.write_bytes(whole[:end])
+        engine = Fake()
+        run(ODD, out, engine)
+        assert out.read_bytes() == whole
+        assert engine.asked == ODD[-1:]
+
+
+def test_a_header_cut_anywhere_is_redone(tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    run(["C"], out)
+    whole = out.read_bytes()
+    for end in range(whole.index(b"\n") + 1):
+        out.write_bytes(whole[:end])
+        run(["C"], out)
+        assert out.read_bytes() == whole
+
+
+@pytest.mark.parametrize("suffix", files.WRITERS)
+@pytest.mark.parametrize("calls", [0, 1, 4, len(ODD) - 1])
+def test_an_interrupted_run_goes_on_to_the_same_file(
+    tmp_path: Path, suffix: str, calls: int
+) -> None:
+    once, twice = tmp_path / f"once{suffix}", tmp_path / f"twice{suffix}"
+    run(ODD, once, trace=tmp_path / "once.trace")
+    with pytest.raises(KeyboardInterrupt):
+        run(ODD, twice, Fake(calls=calls), trace=tmp_path / "twice.trace")
+    engine = Fake()
+    run(ODD, twice, engine, trace=tmp_path / "twice.trace")
+    assert engine.asked == ODD[calls:]
+    assert rows_of(twice) == rows_of(once)
+    assert suffix == ".parquet" or twice.read_bytes() == once.read_bytes()
+    assert (tmp_path / "twice.trace").read_bytes() == (tmp_path / "once.trace").read_bytes()
+    traces = (tmp_path / "once.trace").read_text("utf-8").split("\n")[:-1]
+    assert [result_from_json(line).query for line in traces] == ODD
+
+
+def test_a_finished_file_is_only_counted(tmp_path: Path) -> None:
+    counts = run(ODD, tmp_path / "o.csv")
+    engine = Fake()
+    assert run(ODD, tmp_path / "o.csv", engine) == counts
+    assert engine.asked == []
+
+
+def test_more_queries_at_the_end_are_added(tmp_path: Path) -> None:
+    run(ODD[:3], tmp_path / "o.csv")
+    engine = Fake()
+    run(ODD, tmp_path / "o.csv", engine)
+    assert engine.asked == ODD[3:]
+
+
+def test_a_trace_that_lacks_rows_is_refused(tmp_path: Path) -> None:
+    run(ODD[:3], tmp_path / "o.csv")
+    with pytest.raises(FileError, match="0 traces, but 3 rows"):
+        run(ODD, tmp_path / "o.csv", trace=tmp_path / "t.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("queries", "engine", "how", "part"),
+    [
+        (ODD, Fake("d2"), HOW, "model 'd1' instead of 'd2'"),
+        (ODD, Fake(), DecodeSettings(n=3, batch_size=1, drafter="none"), "n 2 instead of 3"),
+        (ODD, Fake(), DecodeSettings(n=2, max_len=9, drafter="none"), "max_len 200 instead of 9"),
+        (ODD[:4], Fake(), HOW, "the input only 4"),
+        (["N", *ODD[1:]], Fake(), HOW, "row 1 is 'CCO', the input has 'N'"),
+    ],
+)
+def test_a_file_made_in_another_way_is_refused_and_kept(
+    tmp_path: Path, queries: list[str], engine: Any, how: DecodeSettings, part: str
+) -> None:
+    out = tmp_path / "o.csv"
+    run(ODD, out)
+    before = out.read_bytes()
+    with pytest.raises(FileError, match=part):
+        run(queries, out, engine, how)
+    assert out.read_bytes() == before
+
+
+def test_another_batch_size_is_no_other_way(tmp_path: Path) -> None:
+    run(ODD[:3], tmp_path / "o.csv")
+    run(ODD, tmp_path / "o.csv", how=DecodeSettings(n=2, batch_size=2, drafter="none"))
+    assert len(rows_of(tmp_path / "o.csv")) == len(ODD)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_somebody_elses_file_is_refused_and_kept(tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"o{suffix}"
+    out.write_text("precious\n")
+    with pytest.raises(FileError, match="nothing tells how it was made"):
+        run(ODD, out)
+    assert out.read_text() == "precious\n"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "junk"), [(".csv", b"\xff\xfe\n"), (".jsonl", b"{}\n"), (".jsonl", b"3\n")]
+)
+def test_a_damaged_file_is_refused_and_kept(tmp_path: Path, suffix: str, junk: bytes) -> None:
+    out = tmp_path / f"o{suffix}"
+    run(ODD, out)
+    out.write_bytes(out.read_bytes() + junk)
+    before = out.read_bytes()
+    with pytest.raises(FileError, match="damaged"):
+        run(ODD, out)
+    assert out.read_bytes() == before
+
+
+def test_an_unknown_ending_is_refused_before_any_work(tmp_path: Path) -> None:
+    engine = Fake()
+    with pytest.raises(FileError, match=r"\.csv, \.jsonl, \.parquet"):
+        run(ODD, tmp_path / "o.xlsx", engine)
+    assert engine.asked == []
+
+
+def test_a_complete_parquet_file_is_not_overwritten(tmp_path: Path) -> None:
+    run(ODD, tmp_path / "o.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["o.parquet"]
+    with pytest.raises(FileError, match="complete"):
+        run(ODD, tmp_path / "o.parquet")
+
+
+def test_a_full_disk_is_told_and_what_is_there_stays_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk takes half a row and no more; after somebody made room the run goes on."""
+    out, left = tmp_path / "o.csv", [3]
+
+    def append(file: io.BufferedWriter, lines: Any) -> None:
+        text = "".join(lines).encode()
+        left[0] -= 1
+        file.write(text if left[0] > 0 else text[: len(text) // 2])
+        file.flush()
+        if left[0] <= 0:
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_append", append)
+        with pytest.raises(FileError, match="No space left on device"):
+            run(ODD, out)
+    engine = Fake()
+    run(ODD, out, engine)
+    assert engine.asked == ODD[2:]
+    assert [row["query"] for row in rows_of(out)] == list(map(files._flat, ODD))
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="cannot be written"):
+        run(ODD, tmp_path / "none" / "o.csv")
+
+
+def test_progress_counts_what_was_there_before(tmp_path: Path) -> None:
+    run(ODD[:3], tmp_path / "o.csv")
+    seen: list[tuple[int, int]] = []
+    run(ODD, tmp_path / "o.csv", progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(done, len(ODD)) for done in range(3, len(ODD) + 1)]
+
+
+# --- the contract --------------------------------------------------------------------------------
+
+
+def test_the_fields_of_a_result_are_those_of_the_contract() -> None:
+    found = files.brief(Fake().answer("CCO"))
+    assert list(found) == [
+        "query",
+        "status",
+        "message",
+        "hypotheses",
+        "passes",
+        "tokens",
+        "seconds",
+    ]
+    assert list(found["hypotheses"][0]) == [
+        "smiles",
+        "canonical",
+        "valid",
+        "log_prob",
+        "probability",
+    ]
+    assert (found["passes"], found["tokens"], found["message"]) == (1, 2, "a note")
+
+
+def test_answers_cut_at_the_limit_are_told() -> None:
+    cut = Hypothesis("CC", "", False, ("C", "C"), (-1.0, -1.0), -2.0, 0.1, "length")
+    result = DecodeResult("C", "ok", "", (cut, cut))
+    assert files.brief(result)["message"] == "2 of 2 answers cut at the length limit"
