@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import exp
 from pathlib import Path
 from random import Random
 from threading import Lock
-from typing import Any
 
 import torch
 
 from chemspec import chem
 from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
-from chemspec.decode.drive import drive
+from chemspec.decode.drive import Event, drive
 from chemspec.decode.greedy import greedy
 from chemspec.decode.sample import sample
 from chemspec.decode.sbs import speculative_beam_search
@@ -32,6 +31,9 @@ from chemspec.types import DecodeResult, Hypothesis, Pass, Prefix, Trace, Writte
 
 MAX_CHARS = 1000
 MAX_TOKENS = 400  # of a query; models are trained on at most 200, and time grows with the square
+OUT_OF_MEMORY = (
+    "the GPU's memory does not suffice for this query; ask for fewer answers or use the CPU"
+)
 DTYPES = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
@@ -108,6 +110,8 @@ class Engine:
         self.folder = loaded.folder
         self.backend = backend
         self.device, self.dtype, self.runtime, self.threads = device, dtype, runtime, threads
+        # Two places are for bos and eos, where a model wants them in the source.
+        self.longest_query = min(MAX_TOKENS, self.config.max_positions - 2)
         self._measuring = Lock()
         self._curve: Curve | None = None
 
@@ -137,6 +141,8 @@ class Engine:
         loaded = checkpoint.load(model_folder(name))
         device = _device(device)
         dtype = "fp32" if dtype == "auto" else dtype
+        if threads < 0:
+            raise ValueError(f"{threads} threads; give at least 1, or 0 for all cores")
         threads = threads or os.cpu_count() or 1
         if dtype not in DTYPES:
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(DTYPES)}")
@@ -196,17 +202,16 @@ class Engine:
         if ready.refusal:
             yield ready.refusal
             return
-        began = time.perf_counter()
-        passes: list[Pass] = []
-        run = self._drive([ready], settings)
+        run = self._run([ready], settings)
         while True:
             try:
                 ((_, event),) = next(run)
             except StopIteration as stop:
-                trace = self._trace(ready, settings, passes, time.perf_counter() - began)
-                yield self._result(ready, stop.value[0], trace)
+                yield stop.value[0]
                 return
-            passes.append(event)
+            except torch.cuda.OutOfMemoryError:
+                yield DecodeResult(query, "failed", OUT_OF_MEMORY)
+                return
             yield event
 
     def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
@@ -228,26 +233,35 @@ class Engine:
                     text, "invalid", f"{error} in {query.smiles}", notes=query.notes
                 ),
             )
-        if len(ids) > MAX_TOKENS:
-            message = f"{len(ids)} tokens; queries may have at most {MAX_TOKENS}"
+        if len(ids) > self.longest_query:
+            message = f"{len(ids)} tokens; queries may have at most {self.longest_query}"
             return Ready(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
         return Ready(text, ids, tuple(self.tokenizer.pieces(ids)), query.notes)
 
     def _decode(self, ready: Sequence[Ready], settings: DecodeSettings) -> list[DecodeResult]:
         """Decode one batch; where a GPU's memory does not suffice, decode its halves."""
         try:
-            return self._decode_at_once(ready, settings)
+            run = self._run(ready, settings)
+            while True:
+                try:
+                    next(run)
+                except StopIteration as stop:
+                    results: list[DecodeResult] = stop.value
+                    return results
         except torch.cuda.OutOfMemoryError:
-            torch.cuda.empty_cache()
             if len(ready) == 1:
-                message = "the GPU's memory does not suffice for this query; ask for fewer answers or use the CPU"
-                return [DecodeResult(ready[0].text, "failed", message)]
+                return [DecodeResult(ready[0].text, "failed", OUT_OF_MEMORY)]
+        torch.cuda.empty_cache()  # after the exception, which keeps the tensors alive, is gone
         half = len(ready) // 2
         return self._decode(ready[:half], settings) + self._decode(ready[half:], settings)
 
-    def _decode_at_once(
+    def _run(
         self, ready: Sequence[Ready], settings: DecodeSettings
-    ) -> list[DecodeResult]:
+    ) -> Generator[list[Event], None, list[DecodeResult]]:
+        """Decode one batch; yields what every model call did, returns the results.
+
+        A query's seconds run from the batch's start to the query's last pass.
+        """
         began = time.perf_counter()
         passes: list[list[Pass]] = [[] for _ in ready]
         seconds = [0.0] * len(ready)
@@ -256,19 +270,24 @@ class Engine:
             try:
                 events = next(run)
             except StopIteration as stop:
-                answers: list[list[Written]] = stop.value
-                break
+                return [
+                    self._result(item, answer, self._trace(item, settings, own, spent))
+                    for item, answer, own, spent in zip(
+                        ready, stop.value, passes, seconds, strict=True
+                    )
+                ]
             for query, event in events:
                 passes[query].append(event)
                 seconds[query] = time.perf_counter() - began
-        if len(ready) == 1:
-            seconds = [time.perf_counter() - began]
-        return [
-            self._result(item, answer, self._trace(item, settings, own, spent))
-            for item, answer, own, spent in zip(ready, answers, passes, seconds, strict=True)
-        ]
+            yield events
 
-    def _drive(self, ready: Sequence[Ready], settings: DecodeSettings) -> Any:
+    def _drive(
+        self, ready: Sequence[Ready], settings: DecodeSettings
+    ) -> Generator[list[Event], None, list[list[Written]]]:
+        if settings.max_len >= self.config.max_positions:
+            raise ValueError(
+                f"max_len is {settings.max_len}; {self.name} can write at most {self.config.max_positions - 1} tokens"
+            )
         sources = [item.ids for item in ready]
         session = Session(self.backend, sources, top_k=self._top_k(settings))
         drafter = build(settings, self.cost)
@@ -370,8 +389,10 @@ def _device(name: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         kind = torch.device(name).type
-    except RuntimeError as error:
-        raise ValueError(f"no device {name!r}; use auto, cpu or cuda") from error
+    except RuntimeError:
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"no device {name!r}; use auto, cpu or cuda")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("there is no usable GPU on this machine; use --device cpu")
     return name

@@ -137,6 +137,7 @@ class TrainSettings:
 
 DECODERS = ("greedy", "beam", "sample", "sbs")
 RELAXED = ("sbs",)
+DRAFTER_NAMES = ("none", "windows", "smart", "copy", "auto")  # draft/__init__.py makes them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,13 +185,18 @@ class DecodeSettings:
                 raise ValueError(
                     f"{name} is {getattr(self, name)}; it must be between {low} and {high}"
                 )
-        if not self.temperature > 0:
+        if self.drafter not in DRAFTER_NAMES:
+            raise ValueError(f"no drafter {self.drafter!r}; there are {', '.join(DRAFTER_NAMES)}")
+        for name in ("draft_length", "draft_count", "dilation"):
+            if not 0 <= getattr(self, name) <= 1000:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be between 0 and 1000")
+        if not 0 < self.temperature < float("inf"):
             raise ValueError(
                 f"temperature is {self.temperature}; it must be above 0 (for the best answer use greedy)"
             )
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
-        if self.length_penalty < 0:
+        if not 0 <= self.length_penalty < float("inf"):
             raise ValueError(f"length_penalty is {self.length_penalty}; it must not be negative")
 
     @property

@@ -136,7 +136,7 @@ T = TypeVar("T")
 
 def to_json(value: Any) -> str:
     """A value of this module as one line of JSON; infinities become null."""
-    return json.dumps(_finite(asdict(value)), ensure_ascii=False)
+    return json.dumps(_finite(asdict(value)))
 
 
 def _finite(value: Any) -> Any:

@@ -93,7 +93,8 @@ def _nucleus(scores: Scores, width: int) -> list[int]:
 
 def _candidates(hyp: Hyp, path: list[Prefix], known: dict[Prefix, Scores], width: int) -> list[Hyp]:
     """From every accepted place, the best `width` next tokens; the draft's own token leads on to the next place."""
-    found, log_probs, total = [], hyp.log_probs, hyp.total
+    found: list[Hyp] = []
+    log_probs, total = hyp.log_probs, hyp.total
     for place, prefix in enumerate(path):
         following = path[place + 1][-1] if place + 1 < len(path) else None
         onward = 0.0

@@ -21,16 +21,16 @@ def _chosen(**options: int) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value}
 
 
-def _windows(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
+def _windows(settings: DecodeSettings, _: Callable[[], Cost]) -> Drafter:
     options = _chosen(length=settings.draft_length, count=settings.draft_count)
     return Windows(dilation=settings.dilation, **options)
 
 
-def _copy(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
+def _copy(settings: DecodeSettings, _: Callable[[], Cost]) -> Drafter:
     return Copy(**_chosen(length=settings.draft_length, count=settings.draft_count))
 
 
-def _smart(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
+def _smart(settings: DecodeSettings, _: Callable[[], Cost]) -> Drafter:
     return Smart(**_chosen(length=settings.draft_length, count=settings.draft_count))
 
 
@@ -39,7 +39,7 @@ def _auto(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
 
 
 DRAFTERS: dict[str, Callable[[DecodeSettings, Callable[[], Cost]], Drafter]] = {
-    "none": lambda settings, cost: NoDrafts(),
+    "none": lambda *_: NoDrafts(),
     "windows": _windows,
     "smart": _smart,
     "copy": _copy,
@@ -54,10 +54,8 @@ def build(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
         cost: gives the cost curve of the machine; called only by drafters that need it.
 
     Raises:
-        ValueError: for an unknown name or an option out of range.
+        ValueError: for an option out of range.
     """
-    if settings.drafter not in DRAFTERS:
-        raise ValueError(f"no drafter {settings.drafter!r}; there are {', '.join(DRAFTERS)}")
     # SBS is about drafts of a fixed kind; what pays is not its question.
     name = (
         "windows" if settings.decoder == "sbs" and settings.drafter == "auto" else settings.drafter

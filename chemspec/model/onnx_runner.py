@@ -38,6 +38,9 @@ class OnnxBackend:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
+        # Workers that go on spinning after a pass keep the operating system from running anything else
+        # on their core, until it takes the core from them in the middle of the next pass (log.md).
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         self.encoder, self.step = (
             onnxruntime.InferenceSession(
                 _graph(model, name, digest), options, providers=["CPUExecutionProvider"]
