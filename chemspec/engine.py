@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import exp
 from pathlib import Path
 from random import Random
@@ -284,10 +284,8 @@ class Engine:
     def _drive(
         self, ready: Sequence[Ready], settings: DecodeSettings
     ) -> Generator[list[Event], None, list[list[Written]]]:
-        if settings.max_len >= self.config.max_positions:
-            raise ValueError(
-                f"max_len is {settings.max_len}; {self.name} can write at most {self.config.max_positions - 1} tokens"
-            )
+        # A model cannot write more than it has positions for.
+        settings = replace(settings, max_len=min(settings.max_len, self.config.max_positions - 1))
         sources = [item.ids for item in ready]
         session = Session(self.backend, sources, top_k=self._top_k(settings))
         drafter = build(settings, self.cost)
@@ -308,7 +306,13 @@ class Engine:
             if self._curve is None:
                 key = f"{self.digest}-{self.runtime}-{self.device}-{self.dtype}-{self.threads}"
                 self._curve = cached(
-                    key, lambda: measure(self.backend, self.config.vocab_size, time.perf_counter)
+                    key,
+                    lambda: measure(
+                        self.backend,
+                        self.config.vocab_size,
+                        self.config.max_positions,
+                        time.perf_counter,
+                    ),
                 )
             return self._curve
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def naive(engine: Engine, threads: int) -> list[Racer]:
 
 
 def ctranslate2(engine: Engine, threads: int) -> list[Racer]:
-    """CTranslate2 on the CPU, in fp32 and in int8.
+    """CTranslate2 on the CPU, in fp32 and in int8, on one core and on all: which is faster depends on the machine.
 
     Raises:
         ModuleNotFoundError: if it is not installed.
@@ -113,10 +114,11 @@ def ctranslate2(engine: Engine, threads: int) -> list[Racer]:
 
     racers = []
     loaded = checkpoint.load(engine.folder)
-    cores = threads or os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as scratch:
         folder = convert(loaded.model, loaded.tokenizer, Path(scratch) / "model")
-        for precision in ("float32", "int8"):
+        for precision, cores in product(
+            ("float32", "int8"), sorted({1, threads or os.cpu_count() or 1})
+        ):
             opponent = Opponent(folder, threads=cores, compute_type=precision)
 
             def answer(
@@ -129,7 +131,7 @@ def ctranslate2(engine: Engine, threads: int) -> list[Racer]:
                 )
                 return [[_bare(tokens) for tokens, _ in answers] for answers in found]
 
-            runs = opponent.compute_type, precision, "cpu"
+            runs = f"{opponent.compute_type}, {cores} threads", precision, "cpu"
             racers.append(Racer("ctranslate2", opponent.version, *runs, answer, note=EARLY))
     return racers
 

@@ -360,7 +360,6 @@ def test_the_built_in_queries_can_be_read(task: Any, monkeypatch: pytest.MonkeyP
     assert all(map(chem.is_valid, queries))
 
 
-@pytest.mark.xfail(reason="the engine does not look at max_positions", strict=False)
 def test_a_model_with_few_positions_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
     engine = Engine.load(tiny_folder(tmp_path / "short", max_positions=64), threads=1)
     long, short = engine.predict(["C" * 80, "CCO"], replace(GREEDY, max_len=200))
