@@ -304,19 +304,36 @@ HEAD = ("task", "decoder", "n", "batch", "engine", "drafter", "dtype", "queries"
 
 def table(report: dict[str, Any]) -> Table:
     """The report for people."""
-    told = dict.fromkeys([*report["notes"], *(row["note"] for row in report["rows"])])
-    caption = "\n".join(filter(None, told)) or None
+    caption = "\n".join(_remarks(report)) or None
     out = Table(*HEAD, box=None, caption=caption, caption_justify="left")
     for row in report["rows"]:
-        cells = [
-            row["task"], row["decoder"], row["n"], row["batch"], f"{row['engine']} {row['version']}", row["drafter"],
-            row["dtype"], row["queries"], f"{row['median_ms']:.2f}", f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}",
-            _shown(row["speedup"], ".2f"), f"{row['tokens_per_second']:.0f}", _shown(row["passes_per_query"], ".1f"),
-            _shown(row["nodes_per_pass"], ".1f"), _shown(row["tokens_per_pass"], ".2f"), _shown(row["host_share"], ".0%"),
-            f"{row['same_list']:.0%}", f"{row['same_first']:.0%}", f"{row['peak_mb']:.0f}",
-        ]  # fmt: skip
-        out.add_row(*map(str, cells))
+        out.add_row(*_cells(row))
     return out
+
+
+def markdown(report: dict[str, Any], command: str) -> str:
+    """The report for a document, with the command and the machine that gave it."""
+    machine = {name: value for name, value in report["machine"].items() if name != "plan"}
+    told = ", ".join(f"{name} {value}" for name, value in machine.items() if value is not None)
+    lines = [f"`{command}`", "", told, "", "| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
+    lines += ["| " + " | ".join(_cells(row)) + " |" for row in report["rows"]]
+    return "\n".join([*lines, "", *_remarks(report), ""])
+
+
+def _remarks(report: dict[str, Any]) -> list[str]:
+    told = dict.fromkeys([*report["notes"], *(row["note"] for row in report["rows"])])
+    return [text for text in told if text]
+
+
+def _cells(row: Row) -> list[str]:
+    cells = [
+        row["task"], row["decoder"], row["n"], row["batch"], f"{row['engine']} {row['version']}", row["runtime"],
+        row["drafter"], row["dtype"], row["queries"], f"{row['median_ms']:.2f}", f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}",
+        _shown(row["speedup"], ".2f"), f"{row['tokens_per_second']:.0f}", _shown(row["passes_per_query"], ".1f"),
+        _shown(row["nodes_per_pass"], ".1f"), _shown(row["tokens_per_pass"], ".2f"), _shown(row["host_share"], ".0%"),
+        f"{row['same_list']:.0%}", f"{row['same_first']:.0%}", f"{row['peak_mb']:.0f}",
+    ]  # fmt: skip
+    return list(map(str, cells))
 
 
 def _shown(value: float | None, form: str) -> str:

@@ -61,9 +61,13 @@ def result(item: DecodeResult) -> None:
     found.add_column("answer", overflow="fold")
     found.add_column("prob.", justify="right")
     found.add_column("log-prob", justify="right")
+    first: dict[str, int] = {}
     for rank, one in enumerate(item.hypotheses, 1):
         why = "cut at the length limit" if one.ended == "length" else "not valid"
         text = escape(one.canonical or one.smiles) + ("" if one.valid else f" [red]({why})[/]")
+        # Two ways to write one molecule are two answers of the model, but one to a chemist.
+        if one.valid and first.setdefault(one.canonical, rank) != rank:
+            text += f" [dim](as {first[one.canonical]}, written differently)[/]"
         found.add_row(str(rank), text, f"{one.probability:.3f}", f"{one.log_prob:.3f}")
     table(found)
     passes = item.trace.passes

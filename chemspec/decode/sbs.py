@@ -92,17 +92,21 @@ def _nucleus(scores: Scores, width: int) -> list[int]:
 
 
 def _candidates(hyp: Hyp, path: list[Prefix], known: dict[Prefix, Scores], width: int) -> list[Hyp]:
-    """From every accepted place, the best `width` next tokens; the draft's own token leads on to the next place."""
+    """From every accepted place, the best `width` next tokens, among which the draft's own leads on to the next place.
+
+    As in figure 3 of the paper: with 10 tokens accepted and a width of 2, that is 10 + 2 candidates.
+    """
     found: list[Hyp] = []
     log_probs, total = hyp.log_probs, hyp.total
     for place, prefix in enumerate(path):
         following = path[place + 1][-1] if place + 1 < len(path) else None
         onward = 0.0
-        for token, gain in zip(known[prefix].ids, known[prefix].log_probs, strict=True):
+        scores = known[prefix]
+        for token, gain in zip(scores.ids[:width], scores.log_probs[:width], strict=True):
             token, gain = int(token), float(gain)
             if token == following:
                 onward = gain
-            elif len(found) < (place + 1) * width and gain > float("-inf"):
+            elif gain > float("-inf"):
                 found.append(Hyp((*prefix, token), (*log_probs, gain), total + gain))
         log_probs, total = (*log_probs, onward), total + onward
     return found

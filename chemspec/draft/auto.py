@@ -50,6 +50,7 @@ class Auto:
     """
 
     SECOND = 0.5  # a further place is tried with this share of the chance that the place before it was wrong
+    AHEAD = 5  # looking ahead multiplies the nodes of a beam by about so much
 
     def __init__(
         self, cost: Callable[[float], float], *, places: int = 3, length: int = 24
@@ -59,6 +60,7 @@ class Auto:
         self._costs: dict[int, float] = {}
         self.record = Record()
         self.asked, self.queries = 1, 1
+        self.ahead = False
 
     def cost(self, nodes: int) -> float:
         """Seconds of a pass of so many nodes."""
@@ -68,12 +70,15 @@ class Auto:
 
     def begin(self, asked: int, queries: int) -> bool:
         self.asked, self.queries = asked, queries
-        # Looking ahead multiplies the nodes of a beam by some five and divides its passes by three.
-        return self.cost(5 * asked) < 2 * self.cost(asked)
+        # It divides the passes of a beam by three.
+        self.ahead = self.cost(self.AHEAD * asked) < 2 * self.cost(asked)
+        return self.ahead
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         if self.asked > self.queries:
-            return ()  # a beam fills its passes by itself
+            # A beam fills its passes by itself, unless nodes are cheap; a look-ahead asks again where a draft ends.
+            reach = min(room, self.AHEAD - 1)
+            return self.copy.propose(source, prefix, reach)[:1] if self.ahead else ()
         text = (*source, EOS)
         found = self.copy.ranked(source, prefix)[: self.copy.count]
         nodes: list[tuple[float, int, int]] = []  # (chance, which place, how deep)

@@ -44,7 +44,10 @@ class Windows:
         if len(starts) > self.count:
             # floor(i * last / (count - 1)), as the authors' code spaces them
             starts = sorted({i * last // max(1, self.count - 1) for i in range(self.count)})  # type: ignore[assignment]
-        return [
-            Draft(text[s : s + reach : step][:room], "windows", (s, min(s + reach, len(source))))
-            for s in starts
-        ]
+        drafts = []
+        for start in starts:
+            tokens = text[start : start + reach : step][:room]
+            # What is taken with gaps is no span of the query.
+            span = None if self.dilation else (start, min(start + len(tokens), len(source)))
+            drafts.append(Draft(tokens, "windows", span))
+        return drafts

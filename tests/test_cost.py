@@ -1,0 +1,156 @@
+"""What a pass costs: a curve through measured points, kept on disk, never in the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec import cache
+from chemspec.model import cost
+from chemspec.model.cost import SIZES, Curve, cached, measure
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.testing import tiny_model
+
+CURVE = Curve((1, 2, 4, 8), (1.0, 1.5, 2.0, 4.0))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, which does not exist yet."""
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+# The curve ---------------------------------------------------------------------------------------
+
+
+def test_a_curve_goes_through_its_points_in_straight_lines() -> None:
+    assert [CURVE(count) for count in (1, 2, 4, 8)] == [1.0, 1.5, 2.0, 4.0]
+    assert [CURVE(count) for count in (1.5, 3, 6, 7)] == [1.25, 1.75, 3.0, 3.5]
+
+
+def test_a_curve_goes_on_beyond_its_points() -> None:
+    """With the slope of the last two, and never down to nothing."""
+    assert [CURVE(count) for count in (16, 100)] == [8.0, 50.0]
+    assert CURVE(0) == 0.5
+    assert CURVE(-100) > 0
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> Curve:
+    nodes = sorted(draw(st.sets(st.integers(1, 300), min_size=2, max_size=8)))
+    steps = st.floats(1e-6, 1e-2)
+    seconds = [draw(steps)]
+    seconds += [seconds[-1] + sum(draw(steps) for _ in range(2)) for _ in nodes[1:]]
+    for index in range(1, len(seconds)):
+        seconds[index] = max(seconds[index], seconds[index - 1] * 1.001)
+    return Curve(tuple(nodes), tuple(seconds))
+
+
+@given(curves(), st.floats(0, 1000), st.floats(0, 1000))
+def test_more_nodes_never_cost_less(curve: Curve, some: float, other: float) -> None:
+    low, high = sorted((some, other))
+    assert 0 < curve(low) <= curve(high) * (1 + 1e-9)
+
+
+@given(curves(), st.floats(0, 1))
+def test_between_two_points_lies_what_lies_between_their_seconds(
+    curve: Curve, share: float
+) -> None:
+    for (x0, x1), (y0, y1) in zip(pairwise(curve.nodes), pairwise(curve.seconds), strict=True):
+        assert curve(x0 + share * (x1 - x0)) == pytest.approx(y0 + share * (y1 - y0), rel=1e-9)
+
+
+# Kept on disk ------------------------------------------------------------------------------------
+
+
+def never() -> Curve:
+    raise AssertionError("measured again")
+
+
+def test_a_curve_is_measured_once(folder: Path) -> None:
+    assert cached("a model", lambda: CURVE) == CURVE
+    found = cached("a model", never)
+    assert found == CURVE
+    assert [found(count) for count in (1, 3, 100)] == [CURVE(count) for count in (1, 3, 100)]
+    assert [path.name for path in folder.iterdir()] == ["a model.cost.json"]
+
+
+def test_every_key_has_its_own_curve(folder: Path) -> None:
+    other = Curve((1, 3), (0.25, 0.75))
+    assert cached("cpu", lambda: CURVE) == CURVE
+    assert cached("gpu", lambda: other) == other
+    assert (cached("cpu", never), cached("gpu", never)) == (CURVE, other)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"\xff\xfe\x00", b"null", b"[]", b"7", b'"text"', b"{}", b'{"nodes": [1, 2]}',
+     b'{"nodes": 1, "seconds": 2}', json.dumps({"nodes": [1, 2], "seconds": [1.0, 2.0]}).encode()[:-3]],
+)  # fmt: skip
+def test_a_damaged_file_is_replaced(folder: Path, content: bytes) -> None:
+    cache.write("a model.cost.json", content)
+    assert (folder / "a model.cost.json").read_bytes() == content
+    assert cached("a model", lambda: CURVE) == CURVE
+    assert cached("a model", never) == CURVE
+
+
+def test_without_a_disk_it_is_measured_every_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "file" / "cache"))
+    measured = []
+    for _ in range(2):
+        assert cached("a model", lambda: measured.append(1) or CURVE) == CURVE
+    assert len(measured) == 2
+
+
+# Measured ----------------------------------------------------------------------------------------
+
+
+def ticking(seconds: Callable[[int], float]) -> Callable[[], float]:
+    """A clock that shows the sum of so many seconds after its n-th look."""
+    looks, now = 0, 0.0
+
+    def clock() -> float:
+        nonlocal looks, now
+        now += seconds(looks)
+        looks += 1
+        return now
+
+    return clock
+
+
+@pytest.mark.parametrize(("positions", "largest"), [(27, 2), (30, 4), (41, 16), (200, 128)])
+def test_a_model_is_measured_as_far_as_its_positions_reach(positions: int, largest: int) -> None:
+    backend = TorchBackend(tiny_model(0, 8, max_positions=positions))
+    curve = measure(backend, 8, positions, ticking(lambda look: 1.0 + look % 3))
+    assert curve.nodes == tuple(size for size in SIZES if size <= largest)
+    assert all(low < high for low, high in pairwise(curve.seconds))
+
+
+def test_of_several_trials_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second look at the clock ends a trial: a warm-up, then trials of 1 and of 2 nodes."""
+    monkeypatch.setattr(cost, "REPEATS", 3)
+    trials = [99.0, 5.0, 3.0, 4.0, 9.0, 8.0, 7.0]
+    clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
+    curve = measure(TorchBackend(tiny_model(0, 8, max_positions=27)), 8, 27, clock)
+    assert curve == Curve((1, 2), (3.0, 7.0))
+
+
+def test_noise_makes_no_larger_pass_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "REPEATS", 1)
+    trials = [99.0, 5.0, 3.0, 8.0]
+    clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
+    curve = measure(TorchBackend(tiny_model(0, 8, max_positions=30)), 8, 30, clock)
+    assert curve.nodes == (1, 2, 4)
+    assert curve.seconds[0] == 5.0
+    assert 5.0 < curve.seconds[1] < 5.01
+    assert curve.seconds[2] == 8.0
