@@ -57,7 +57,8 @@ class Plan:
             raise ValueError("widths, batches and limit must be at least 1")
 
     def cases(self, task: Task) -> list[Case]:
-        kinds = [("beam", width) for width in self.widths] if task == "retro" else [("greedy", 1)]
+        widths = self.widths if task == "retro" else (1,)
+        kinds = [("beam" if width > 1 else "greedy", width) for width in widths]
         return [Case(task, decoder, n, batch) for decoder, n in kinds for batch in self.batches]
 
 

@@ -404,7 +404,7 @@ def bench_(
         Path | None, _option("Folder with the reaction CSVs; default: the built-in queries.")
     ] = None,
     limit: Annotated[int, _option("Queries per row.")] = 200,
-    widths: Annotated[str, _option("Beam widths for retro.")] = "5,10,25",
+    widths: Annotated[str, _option("Beam widths for retro; 1 is greedy.")] = "5,10,25",
     batches: Annotated[str, _option("Batch sizes.")] = "1,32",
     engines: Annotated[
         str, _option("Of chemspec, naive, ctranslate2.")

@@ -288,7 +288,7 @@ class Engine:
         settings = replace(settings, max_len=min(settings.max_len, self.config.max_positions - 1))
         sources = [item.ids for item in ready]
         session = Session(self.backend, sources, top_k=self._top_k(settings))
-        drafter = build(settings, self.cost)
+        drafter = build(settings, self.cost, self.tokenizer.tokens)
         speculates = settings.drafter != "none" and settings.exact  # SBS asks for its drafts itself
         return drive(
             sources,
@@ -364,7 +364,7 @@ class Engine:
         }
         return Trace(
             ready.tokens,
-            {**where, **asdict(settings), "exact": settings.exact},
+            {**where, **asdict(settings), "drafter": settings.drafts_by, "exact": settings.exact},
             tuple(passes),
             seconds,
         )

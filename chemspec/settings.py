@@ -200,6 +200,11 @@ class DecodeSettings:
             raise ValueError(f"length_penalty is {self.length_penalty}; it must not be negative")
 
     @property
+    def drafts_by(self) -> str:
+        """The drafter that is used: SBS is about drafts of a fixed kind, and what pays is not its question."""
+        return "windows" if self.decoder == "sbs" and self.drafter == "auto" else self.drafter
+
+    @property
     def exact(self) -> bool:
         """Whether the answers are those of the standard algorithm, whatever the drafter."""
         return self.decoder not in RELAXED

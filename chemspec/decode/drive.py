@@ -7,7 +7,7 @@ decoder returns what it would have returned without.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from chemspec.decode.ask import Ask, Decoder
 from chemspec.decode.prefetch import Prefetch
@@ -141,15 +141,16 @@ def drive(
 
 def _tell(drafter: Adaptive, plan: Prefetch, before: Prefix, text: Prefix) -> None:
     """Tell the drafter how its drafts after the leading prefix fared."""
+    if text[: len(before)] != before:
+        return  # another hypothesis has taken the lead
+    grown = text[len(before) :]
     for draft in plan.drafts.get(before, ()):
-        grown = text[len(before) :]
+        seen = draft.tokens[: len(grown)]  # of the rest, nothing is known
         matched = 0
-        while (
-            matched < min(len(grown), len(draft.tokens)) and grown[matched] == draft.tokens[matched]
-        ):
+        while matched < len(seen) and grown[matched] == seen[matched]:
             matched += 1
-        if grown:
-            drafter.learn(draft, matched)
+        if seen:
+            drafter.learn(replace(draft, tokens=seen), matched)
 
 
 def _accepted(flight: Flight, before: Prefix, emitted: int) -> tuple[Accepted, ...]:

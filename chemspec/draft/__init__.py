@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from chemspec.draft.auto import Auto
 from chemspec.draft.base import Adaptive, Drafter
-from chemspec.draft.copy import Copy
+from chemspec.draft.copy import Copy, Marks
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.smart import Smart
 from chemspec.draft.windows import Windows
@@ -21,24 +21,25 @@ def _chosen(**options: int) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value}
 
 
-def _windows(settings: DecodeSettings, _: Callable[[], Cost]) -> Drafter:
+def _windows(settings: DecodeSettings, *_: Any) -> Drafter:
     options = _chosen(length=settings.draft_length, count=settings.draft_count)
     return Windows(dilation=settings.dilation, **options)
 
 
-def _copy(settings: DecodeSettings, _: Callable[[], Cost]) -> Drafter:
-    return Copy(**_chosen(length=settings.draft_length, count=settings.draft_count))
+def _copy(settings: DecodeSettings, _: Callable[[], Cost], marks: Marks) -> Drafter:
+    return Copy(marks=marks, **_chosen(length=settings.draft_length, count=settings.draft_count))
 
 
-def _smart(settings: DecodeSettings, _: Callable[[], Cost]) -> Drafter:
+def _smart(settings: DecodeSettings, *_: Any) -> Drafter:
     return Smart(**_chosen(length=settings.draft_length, count=settings.draft_count))
 
 
-def _auto(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
-    return Auto(cost(), **_chosen(length=settings.draft_length, places=settings.draft_count))
+def _auto(settings: DecodeSettings, cost: Callable[[], Cost], marks: Marks) -> Drafter:
+    options = _chosen(length=settings.draft_length, places=settings.draft_count)
+    return Auto(cost(), marks=marks, **options)
 
 
-DRAFTERS: dict[str, Callable[[DecodeSettings, Callable[[], Cost]], Drafter]] = {
+DRAFTERS: dict[str, Callable[[DecodeSettings, Callable[[], Cost], Marks], Drafter]] = {
     "none": lambda *_: NoDrafts(),
     "windows": _windows,
     "smart": _smart,
@@ -47,20 +48,19 @@ DRAFTERS: dict[str, Callable[[DecodeSettings, Callable[[], Cost]], Drafter]] = {
 }
 
 
-def build(settings: DecodeSettings, cost: Callable[[], Cost]) -> Drafter:
+def build(
+    settings: DecodeSettings, cost: Callable[[], Cost], tokens: Sequence[str] = ()
+) -> Drafter:
     """The drafter that the settings ask for, for one run of the loop.
 
     Args:
+        tokens: the vocabulary; drafters that know SMILES find their marks in it.
         cost: gives the cost curve of the machine; called only by drafters that need it.
 
     Raises:
         ValueError: for an option out of range.
     """
-    # SBS is about drafts of a fixed kind; what pays is not its question.
-    name = (
-        "windows" if settings.decoder == "sbs" and settings.drafter == "auto" else settings.drafter
-    )
-    return DRAFTERS[name](settings, cost)
+    return DRAFTERS[settings.drafts_by](settings, cost, Marks.of(tokens))
 
 
 __all__ = [

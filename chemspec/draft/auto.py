@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chemspec.draft.copy import Copy
-from chemspec.tokenizer import EOS
+from chemspec.draft.copy import Copy, Marks
 from chemspec.types import Draft, Prefix
 
 REACH = 8  # matches of this length or longer are counted as one class
@@ -53,9 +52,14 @@ class Auto:
     AHEAD = 5  # looking ahead multiplies the nodes of a beam by about so much
 
     def __init__(
-        self, cost: Callable[[float], float], *, places: int = 3, length: int = 24
+        self,
+        cost: Callable[[float], float],
+        *,
+        places: int = 3,
+        length: int = 24,
+        marks: Marks = Marks(),
     ) -> None:
-        self.copy = Copy(length=length, count=places)
+        self.copy = Copy(length=length, count=places, marks=marks)
         self._cost = cost
         self._costs: dict[int, float] = {}
         self.record = Record()
@@ -79,13 +83,12 @@ class Auto:
             # A beam fills its passes by itself, unless nodes are cheap; a look-ahead asks again where a draft ends.
             reach = min(room, self.AHEAD - 1)
             return self.copy.propose(source, prefix, reach)[:1] if self.ahead else ()
-        text = (*source, EOS)
         found = self.copy.ranked(source, prefix)[: self.copy.count]
         nodes: list[tuple[float, int, int]] = []  # (chance, which place, how deep)
         left = 1.0
         for which, (place, match) in enumerate(found):
             chance = left
-            for depth in range(min(self.copy.length, room, len(text) - place)):
+            for depth in range(min(self.copy.length, room, len(source) + 1 - place)):
                 chance *= self.record.chance(match + depth)
                 if chance < 0.02:
                     break
@@ -96,12 +99,7 @@ class Auto:
         for _, which, depth in nodes[: self._pays([chance for chance, _, _ in nodes])]:
             lengths[which] = max(lengths[which], depth + 1)
         return [
-            Draft(
-                text[place : place + length],
-                "copy",
-                (place, min(place + length, len(source))),
-                match,
-            )
+            self.copy.draft(source, prefix, place, match, length)
             for (place, match), length in zip(found, lengths, strict=True)
             if length
         ]

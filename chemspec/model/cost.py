@@ -6,6 +6,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from chemspec import cache
 from chemspec.model.session import Backend, Session
@@ -23,6 +24,11 @@ class Curve:
     nodes: tuple[int, ...]
     seconds: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        rising = all(one < other for one, other in pairwise(self.nodes))
+        if len(self.nodes) < 2 or len(self.nodes) != len(self.seconds) or not rising:
+            raise ValueError("a cost curve needs two or more sizes, rising, and a time for each")
+
     def __call__(self, count: float) -> float:
         place = min(max(bisect_left(self.nodes, count), 1), len(self.nodes) - 1)
         (x0, x1), (y0, y1) = self.nodes[place - 1 : place + 1], self.seconds[place - 1 : place + 1]
@@ -33,10 +39,11 @@ def measure(
     backend: Backend, vocab_size: int, max_positions: int, clock: Callable[[], float]
 ) -> Curve:
     """Time passes of every size in `SIZES` for one query; takes under a second on two cores."""
-    sizes = [size for size in SIZES if size <= 2 or WRITTEN + size < max_positions]
+    written = max(0, min(WRITTEN, max_positions - 4))
+    sizes = [size for size in SIZES if size <= 2 or written + size < max_positions]
     tokens = range(len(SPECIALS), vocab_size)
-    source = [tokens[i % len(tokens)] for i in range(min(SOURCE, max_positions - 2))]
-    base: Prefix = (BOS, *(tokens[i % len(tokens)] for i in range(WRITTEN)))
+    source = [tokens[i % len(tokens)] for i in range(max(1, min(SOURCE, max_positions - 2)))]
+    base: Prefix = (BOS, *(tokens[i % len(tokens)] for i in range(written)))
 
     def once(size: int) -> float:
         session = Session(backend, [source], top_k=2)

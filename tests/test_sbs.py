@@ -1,0 +1,523 @@
+"""Speculative beam search: beam search where no draft is accepted, relaxed where one is, honest about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small import BAD, QUERIES, tiny_folder
+
+from chemspec.decode.ask import Decoder
+from chemspec.decode.beam import beam_search
+from chemspec.decode.sbs import NUCLEUS, speculative_beam_search
+from chemspec.draft import Copy, Drafter, NoDrafts, Smart, Windows
+from chemspec.engine import Engine
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.model.transformer import Transformer
+from chemspec.settings import DecodeSettings
+from chemspec.testing import (
+    EmptyDrafts,
+    EosInside,
+    Oracle,
+    RandomDrafts,
+    Table,
+    Target,
+    TooLong,
+    naive_beam,
+    naive_log_probs,
+    run,
+    tiny_model,
+)
+from chemspec.tokenizer import BOS, EOS
+from chemspec.types import Pass, Prefix, Scores, Written
+
+VOCAB = 10
+queries = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=10)
+batches = st.lists(queries, min_size=1, max_size=5)
+
+
+def sbs(
+    batch: list[list[int]],
+    backend: Target,
+    drafter: Drafter,
+    *,
+    width: int,
+    max_len: int,
+    top_k: int = 10**6,
+) -> tuple[list[list[Written]], list[list[Pass]]]:
+    """The search on a model or a table, with its drafts from a drafter."""
+
+    def decoder(query: int) -> Decoder:
+        def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
+            room = max_len - len(prefix)
+            return [draft.tokens for draft in drafter.propose(batch[query], prefix, room)]
+
+        return speculative_beam_search(width=width, max_len=max_len, drafts=drafts)
+
+    session_on = TorchBackend(backend) if isinstance(backend, Transformer) else backend
+    return run(decoder, batch, session_on, NoDrafts(), max_len=max_len, budget=0, top_k=top_k)
+
+
+def keeping_beam(model: Target, source: Sequence[int], width: int, max_len: int) -> list[Written]:
+    """Plain beam search in which what is finished keeps its place; over the whole vocabulary, nothing cached."""
+    beam: list[tuple[float, tuple[int, ...], tuple[float, ...]]] = [(0.0, (), ())]
+    for _ in range(max_len):
+        grown = []
+        for total, tokens, gains in beam:
+            if tokens[-1:] == (EOS,):
+                grown.append((total, tokens, gains))
+                continue
+            every = naive_log_probs(model, source, [BOS, *tokens]).tolist()
+            for token, gain in enumerate(every):
+                if gain > -math.inf:
+                    grown.append((total + gain, (*tokens, token), (*gains, gain)))
+        beam = sorted(grown, key=lambda text: (-text[0], text[1]))[:width]
+    return [
+        Written(tokens, gains, "eos" if tokens[-1] == EOS else "length")
+        for _, tokens, gains in beam
+    ]
+
+
+def same(found: Sequence[Written], expected: Sequence[Written]) -> None:
+    assert [(one.tokens, one.ended) for one in found] == [
+        (one.tokens, one.ended) for one in expected
+    ]
+    for one, other in zip(found, expected, strict=True):
+        assert one.log_probs == pytest.approx(other.log_probs, rel=0, abs=1e-9)
+
+
+def check_answers(
+    model: Target, source: Sequence[int], answers: Sequence[Written], *, width: int, max_len: int
+) -> None:
+    """Whatever was drafted: the log-probs are the model's, the order is theirs, limits hold, nothing comes twice."""
+    assert 1 <= len(answers) <= width
+    assert len({answer.tokens for answer in answers}) == len(answers)
+    totals = [answer.log_prob for answer in answers]
+    assert all(high >= low - 1e-9 for high, low in pairwise(totals))
+    for answer in answers:
+        assert 1 <= len(answer.tokens) <= max_len
+        assert EOS not in answer.tokens[:-1]
+        assert answer.ended == ("eos" if answer.tokens[-1] == EOS else "length")
+        assert answer.ended == "eos" or len(answer.tokens) == max_len
+        expected = [
+            float(naive_log_probs(model, source, (BOS, *answer.tokens[:place]))[token])
+            for place, token in enumerate(answer.tokens)
+        ]
+        assert answer.log_probs == pytest.approx(expected, rel=0, abs=1e-9)
+
+
+@cache
+def model_of(seed: int) -> Transformer:
+    return tiny_model(seed, VOCAB)
+
+
+DRAFTERS: dict[str, Callable[[Target], Drafter]] = {
+    "windows": lambda _: Windows(length=4),
+    "dilated": lambda _: Windows(length=3, dilation=1),
+    "smart": lambda _: Smart(length=5),
+    "copy": lambda _: Copy(count=3),
+    "random": lambda _: RandomDrafts(1, vocab_size=VOCAB, count=8),
+    "too long": lambda _: TooLong(),
+    "eos inside": lambda _: EosInside(VOCAB),
+    "empty": lambda _: EmptyDrafts(),
+    "oracle": lambda target: Oracle(target),
+}
+drafters = st.sampled_from(sorted(DRAFTERS))
+
+
+# Without drafts ----------------------------------------------------------------------------------
+
+
+@given(batches, st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 8), st.booleans())
+def test_without_drafts_it_is_a_beam_search_that_keeps_what_is_finished(
+    batch: list[list[int]], seed: int, width: int, max_len: int, narrow: bool
+) -> None:
+    """Also where no more scores are known than the engine asks for."""
+    table = Table(seed, vocab_size=VOCAB, copying=2.0)
+    top_k = width + 1 if narrow else 10**6
+    answers, passes = sbs(batch, table, NoDrafts(), width=width, max_len=max_len, top_k=top_k)
+    for source, own, steps in zip(batch, answers, passes, strict=True):
+        same(own, keeping_beam(table, source, width, max_len))
+        assert len(steps) == max(len(answer.tokens) for answer in own)
+        assert all(step.asked == step.computed <= width for step in steps)
+
+
+@given(batches, st.integers(0, 3), st.integers(1, 4), st.integers(1, 5))
+def test_without_drafts_it_is_that_search_on_a_model_too(
+    batch: list[list[int]], seed: int, width: int, max_len: int
+) -> None:
+    answers, _ = sbs(batch, model_of(seed), NoDrafts(), width=width, max_len=max_len)
+    for source, own in zip(batch[:2], answers, strict=False):
+        same(own, keeping_beam(model_of(seed), source, width, max_len))
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_without_drafts_ties_are_broken_by_token_ids(levels: int) -> None:
+    for seed in range(8):
+        table = Table(seed, vocab_size=7, levels=levels)
+        (found,), _ = sbs([[4, 5]], table, NoDrafts(), width=4, max_len=4)
+        assert found == keeping_beam(table, [4, 5], 4, 4)
+
+
+@given(queries, st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 8))
+def test_drafts_that_are_never_accepted_change_nothing(
+    source: list[int], seed: int, width: int, max_len: int
+) -> None:
+    """The paper's bos as the single draft: it is impossible, and it drafts nothing."""
+    table = Table(seed, vocab_size=VOCAB)
+    plain, _ = sbs([source], table, NoDrafts(), width=width, max_len=max_len)
+    found, _ = run(
+        lambda _: speculative_beam_search(width=width, max_len=max_len, drafts=lambda _: [(BOS,)]),
+        [source], table, NoDrafts(), max_len=max_len, budget=0,
+    )  # fmt: skip
+    assert found == plain
+    assert sbs([source], table, EmptyDrafts(), width=width, max_len=max_len)[0] == plain
+
+
+# With drafts -------------------------------------------------------------------------------------
+
+
+@given(
+    batches,
+    st.integers(0, 10**6),
+    st.sampled_from([0.0, 3.0, 8.0]),
+    drafters,
+    st.integers(1, 6),
+    st.integers(1, 12),
+)
+def test_with_drafts_the_scores_are_the_models_own(
+    batch: list[list[int]], seed: int, copying: float, drafter: str, width: int, max_len: int
+) -> None:
+    table = Table(seed, vocab_size=VOCAB, copying=copying)
+    top_k = max(2, width + 1)
+    answers, passes = sbs(
+        batch, table, DRAFTERS[drafter](table), width=width, max_len=max_len, top_k=top_k
+    )
+    for source, own, steps in zip(batch, answers, passes, strict=True):
+        check_answers(table, source, own, width=width, max_len=max_len)
+        assert len(steps) <= max_len
+        assert all(step.drafted == 0 for step in steps)  # the decoder asked for all of it itself
+
+
+@given(batches, st.integers(0, 3), drafters, st.integers(1, 4), st.integers(1, 8))
+def test_with_drafts_the_scores_are_the_models_own_on_a_model_too(
+    batch: list[list[int]], seed: int, drafter: str, width: int, max_len: int
+) -> None:
+    model = model_of(seed)
+    answers, _ = sbs(batch, model, DRAFTERS[drafter](model), width=width, max_len=max_len)
+    for source, own in zip(batch, answers, strict=True):
+        check_answers(model, source, own, width=width, max_len=max_len)
+
+
+@given(batches, st.integers(0, 10**6), st.integers(1, 12), drafters)
+def test_a_width_of_one_is_greedy_whatever_is_drafted(
+    batch: list[list[int]], seed: int, max_len: int, drafter: str
+) -> None:
+    """Only the best token of a place is then accepted, so nothing is relaxed."""
+    table = Table(seed, vocab_size=VOCAB, copying=3.0)
+    answers, _ = sbs(batch, table, DRAFTERS[drafter](table), width=1, max_len=max_len)
+    for source, own in zip(batch, answers, strict=True):
+        same(own, naive_beam(table, source, 1, max_len))
+
+
+@given(queries, st.integers(0, 99), st.integers(1, 12))
+def test_with_the_oracle_a_width_of_one_takes_one_pass(
+    source: list[int], seed: int, max_len: int
+) -> None:
+    table = Table(seed, vocab_size=VOCAB)
+    _, (passes,) = sbs([source], table, Oracle(table), width=1, max_len=max_len)
+    assert len(passes) == 1
+
+
+def test_drafts_that_fit_save_most_passes() -> None:
+    table, random = Table(5, vocab_size=VOCAB, copying=12.0), Random(5)
+    source = [random.randrange(4, VOCAB) for _ in range(24)]
+    _, (plain,) = sbs([source], table, NoDrafts(), width=4, max_len=24)
+    _, (fast,) = sbs([source], table, Windows(length=10), width=4, max_len=24)
+    assert 2 * len(fast) <= len(plain)
+
+
+@pytest.mark.parametrize("max_len", range(1, 8))
+@pytest.mark.parametrize("drafter", sorted(DRAFTERS))
+def test_the_limit_binds(drafter: str, max_len: int) -> None:
+    """A table that never ends: every answer has exactly the most tokens it may have."""
+    table = Table(1, vocab_size=VOCAB, sharpness=0.5, copying=9.0)
+    source = [4, 5, 6, 7, 8, 9, 4, 5, 6, 7, 8, 9]
+    (answers,), _ = sbs([source], table, DRAFTERS[drafter](table), width=2, max_len=max_len)
+    assert answers[0].tokens == tuple(source[:max_len])
+    assert answers[0].ended == "length"
+    check_answers(table, source, answers, width=2, max_len=max_len)
+    assert all(len(prefix) <= max_len for _, prefix in table.nodes)
+
+
+# By hand -----------------------------------------------------------------------------------------
+
+Chances = dict[Prefix, dict[int, float]]  # by the tokens after bos
+
+
+def scores_of(chances: Chances, prefix: Prefix) -> Scores:
+    own = sorted(chances[prefix[1:]].items(), key=lambda item: (-item[1], item[0]))
+    return Scores([token for token, _ in own], [math.log(chance) for _, chance in own])
+
+
+def play(decoder: Decoder, chances: Chances) -> tuple[list[Written], list[list[Prefix]]]:
+    """The answers, and what was asked in each pass, without bos."""
+    asked, passes = next(decoder), []
+    while True:
+        passes.append([prefix[1:] for prefix in asked])
+        try:
+            asked = decoder.send([scores_of(chances, prefix) for prefix in asked])
+        except StopIteration as stop:
+            return stop.value, passes
+
+
+def after(wanted: dict[Prefix, list[tuple[int, ...]]]) -> Callable[[Prefix], list[tuple[int, ...]]]:
+    return lambda prefix: wanted.get(prefix[1:], [])
+
+
+def test_two_iterations_by_hand() -> None:
+    """As in the paper's figure 3: the best two of the first pass have different lengths."""
+    chances: Chances = {
+        (): {4: 0.9, 7: 0.1},
+        (4,): {5: 0.8, 7: 0.2},
+        (4, 5): {6: 0.6, 7: 0.4},
+        (4, 5, 6): {7: 0.7, EOS: 0.3},
+        (5,): {4: 0.5, 6: 0.5},  # the other draft; its first token is not among the best two
+        (5, 4): {4: 0.5, 6: 0.5},
+        # Candidates: 7 (.1), 4 7 (.18), 4 5 7 (.288), 4 5 6 7 (.3024), 4 5 6 eos (.1296).
+        (4, 5, 6, 7): {EOS: 0.6, 5: 0.4},
+        (4, 5, 6, 7, 5): {EOS: 0.9, 4: 0.1},
+        (4, 5, 6, 7, 5, 4): {EOS: 0.8, 4: 0.2},
+        (4, 5, 6, 7, 4): {EOS: 1.0},
+        (4, 5, 6, 7, 4, 5): {EOS: 1.0},
+        (4, 5, 6, 7, 4, 5, 6): {EOS: 1.0},
+        # Candidates: .3024 times .6 (eos), .4 .9 (5 eos), .4 .1 .8 (5 4 eos), .4 .1 .2 (5 4 4).
+        (4, 5, 7): {4: 0.95, EOS: 0.05},
+        (4, 5, 7, 4): {5: 0.9, 6: 0.1},
+        (4, 5, 7, 4, 5): {EOS: 0.7, 7: 0.3},  # 6, drafted, is not among them
+        (4, 5, 7, 4, 5, 6): {EOS: 1.0},
+        (4, 5, 7, 5): {EOS: 1.0},
+        (4, 5, 7, 5, 4): {EOS: 1.0},
+        # Candidates: .288 times .05 (eos), .95 .1 (4 6), .95 .9 .7 (4 5 eos), .95 .9 .3 (4 5 7).
+    }
+    decoder = speculative_beam_search(
+        width=2, max_len=20, drafts=lambda _: [(5, 4, EOS, 9), (4, 5, 6)]
+    )
+    answers, passes = play(decoder, chances)
+    assert [answer.tokens for answer in answers] == [(4, 5, 6, 7, EOS), (4, 5, 7, 4, 5, EOS)]
+    assert [math.exp(answer.log_prob) for answer in answers] == pytest.approx([0.18144, 0.172368])
+    expected = [(0.9, 0.8, 0.6, 0.7, 0.6), (0.9, 0.8, 0.4, 0.95, 0.9, 0.7)]
+    for answer, each in zip(answers, expected, strict=True):
+        assert [math.exp(gain) for gain in answer.log_probs] == pytest.approx(each)
+    assert passes[0] == [(), (5,), (5, 4), (4,), (4, 5), (4, 5, 6)]
+    start, other = (4, 5, 6, 7), (4, 5, 7)
+    assert sorted(passes[1]) == sorted(
+        prefix
+        for hyp in (start, other)
+        for prefix in (hyp, (*hyp, 5), (*hyp, 5, 4), (*hyp, 4), (*hyp, 4, 5), (*hyp, 4, 5, 6))
+    )
+    assert len(passes) == 2
+
+
+def flat(*tokens: int) -> dict[int, float]:
+    return {token: 1 / len(tokens) for token in tokens}
+
+
+def test_the_drafts_token_takes_one_of_the_places_of_the_best() -> None:
+    """Figure 3: ten accepted tokens and a width of two make 12 candidates, one a token and two at the end."""
+    chances: Chances = {
+        (): {4: 0.4, 5: 0.31, 6: 0.29},
+        (4,): {4: 0.25, 5: 0.24, 6: 0.23, 7: 0.14, 8: 0.14},
+        (5,): {EOS: 1.0},
+        (6,): {EOS: 1.0},
+        (4, 4): {EOS: 1.0},
+    }
+    decoder = speculative_beam_search(width=2, max_len=9, drafts=after({(): [(4,)]}))
+    answers, passes = play(decoder, chances)
+    assert passes == [[(), (4,)], [(5,), (4, 4)]]  # 6 is only the third best: no candidate
+    assert [answer.tokens for answer in answers] == [(5, EOS), (4, 4, EOS)]
+
+
+RELAXED: Chances = {
+    (): {4: 0.6, 5: 0.4},
+    (4,): {6: 0.51, 7: 0.49},
+    (5,): flat(4, 5, 6, 7, 8),
+    (4, 6): flat(4, 5, 6, 7, 8),
+    (4, 7): {EOS: 1.0},
+}
+for _before in ((5,), (4, 6)):
+    RELAXED |= {(*_before, token): {EOS: 1.0} for token in range(4, 9)}
+
+
+def test_answers_of_unequal_lengths_compete_so_that_drafts_can_change_the_answer() -> None:
+    """After the draft 4 is accepted, 5 (.4) and 4 6 (.306) are kept; 4 7 (.294), the best in the end, is not."""
+    exact, _ = play(beam_search(width=2, max_len=3), RELAXED)
+    assert [answer.tokens for answer in exact] == [(4, 7, EOS), (4, 6, 4)]
+    undrafted, _ = play(speculative_beam_search(width=2, max_len=3, drafts=after({})), RELAXED)
+    assert [answer.tokens for answer in undrafted] == [(4, 7, EOS), (4, 6, 4)]
+    relaxed, passes = play(
+        speculative_beam_search(width=2, max_len=3, drafts=after({(): [(4,)]})), RELAXED
+    )
+    assert passes[:2] == [[(), (4,)], [(5,), (4, 6)]]
+    assert [answer.tokens for answer in relaxed] == [(5, 4, EOS), (5, 5, EOS)]
+    assert relaxed[0].log_prob < exact[0].log_prob
+
+
+def test_the_draft_of_which_most_is_accepted_is_followed_and_of_equals_the_first() -> None:
+    chances: Chances = {
+        (): {4: 0.5, 5: 0.35, 6: 0.15},
+        (4,): {4: 0.6, 5: 0.4},
+        (4, 4): {EOS: 1.0},
+        (5,): {EOS: 1.0},
+        (6,): {6: 1.0},
+        (6, 6): {EOS: 1.0},
+    }
+
+    def kept(*drafts: tuple[int, ...]) -> list[Prefix]:
+        """The unfinished ones of the best two after the first pass."""
+        decoder = speculative_beam_search(width=2, max_len=9, drafts=after({(): list(drafts)}))
+        return play(decoder, chances)[1][1]
+
+    assert kept((4,), (5,)) == [(5,), (4, 4)]
+    assert kept((5,), (4,)) == [(4,)]  # 5 has gone on to its end
+    assert kept((5,), (4, 4)) == [(5,)]  # 4 4 has
+    assert kept((6, 6), (4,)) == [(5,), (4, 4)]  # 6 is not among the best two
+
+
+def test_a_draft_is_accepted_only_inside_the_nucleus() -> None:
+    """A token beyond 99.75 % of the probability is not, though it is the second best."""
+
+    def asked(second: float) -> list[Prefix]:
+        chances: Chances = {
+            (): {4: 1 - second, 5: second},
+            (4,): {EOS: 1.0},
+            (5,): {6: 1.0},
+            (5, 6): {EOS: 1.0},
+        }
+        decoder = speculative_beam_search(width=2, max_len=9, drafts=after({(): [(5,)]}))
+        _, passes = play(decoder, chances)
+        assert passes[0] == [(), (5,)]
+        return passes[1]
+
+    assert asked(second=0.002) == [(4,), (5,)]  # not accepted: 5 stands as a candidate
+    assert asked(second=0.003) == [(4,), (5, 6)]
+    assert NUCLEUS == 0.9975
+
+
+def test_what_is_finished_keeps_its_place() -> None:
+    chances: Chances = {
+        (): {EOS: 0.5, 4: 0.3, 5: 0.2},
+        (4,): {EOS: 0.5, 4: 0.5},
+        (5,): {EOS: 1.0},
+        (4, 4): {EOS: 1.0},
+    }
+    answers, passes = play(speculative_beam_search(width=2, max_len=9, drafts=after({})), chances)
+    assert passes == [[()], [(4,)]]  # the second best, as one place is taken
+    assert [answer.tokens for answer in answers] == [(EOS,), (4, EOS)]
+
+
+def test_nothing_beyond_the_limit_is_asked() -> None:
+    chances: Chances = {(4,) * place: {4: 0.9, 5: 0.1} for place in range(9)}
+    answers, passes = play(
+        speculative_beam_search(width=1, max_len=4, drafts=lambda _: [(4,) * 8]), chances
+    )
+    assert passes == [[(4,) * place for place in range(4)]]
+    assert [(answer.tokens, answer.ended) for answer in answers] == [((4, 4, 4, 4), "length")]
+
+
+# Through the engine ------------------------------------------------------------------------------
+
+SBS = DecodeSettings(decoder="sbs", n=4, max_len=20)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    folder = tiny_folder(tmp_path_factory.mktemp("models") / "tiny")
+    return Engine.load(folder, threads=1, runtime="torch", device="cpu")
+
+
+def test_it_says_that_it_is_relaxed() -> None:
+    assert not SBS.exact
+    exact = [
+        DecodeSettings(decoder=name, n=1 if name == "greedy" else 4).exact
+        for name in ("greedy", "beam", "sample")
+    ]
+    assert exact == [True] * 3
+
+
+@pytest.mark.parametrize("drafter", ["windows", "smart", "copy", "none"])
+def test_it_runs_in_the_engine(engine: Engine, drafter: str) -> None:
+    settings = DecodeSettings(decoder="sbs", n=4, max_len=20, drafter=drafter, batch_size=3)
+    bad = next(text for text, status in BAD.items() if status == "invalid" and text.strip())
+    results = engine.predict([*QUERIES, bad], settings)
+    assert [result.status for result in results] == ["ok"] * len(QUERIES) + ["invalid"]
+    for result in results[:-1]:
+        settings_told = result.trace.settings
+        assert settings_told["exact"] is False
+        assert (settings_told["decoder"], settings_told["drafter"]) == ("sbs", drafter)
+        assert 1 <= len(result.hypotheses) <= 4
+        log_probs = [answer.log_prob for answer in result.hypotheses]
+        assert log_probs == sorted(log_probs, reverse=True)
+        assert all(len(answer.tokens) <= 20 for answer in result.hypotheses)
+        assert all(step.drafted == 0 for step in result.trace.passes)
+        assert len({(answer.smiles, answer.ended) for answer in result.hypotheses}) == len(
+            result.hypotheses
+        )
+
+
+def test_the_engine_gives_it_its_drafts_and_its_limit(engine: Engine) -> None:
+    """The same as the search itself on the same model, drafts and all."""
+    ids = [list(engine.prepare(query).ids) for query in QUERIES]
+    for drafter, name in (
+        (Windows(length=4, count=6), "windows"),
+        (Copy(length=4, count=6), "copy"),
+        (Smart(length=4, count=6), "smart"),
+        (NoDrafts(), "none"),
+    ):
+        settings = DecodeSettings(
+            decoder="sbs", n=3, max_len=15, drafter=name, draft_length=4, draft_count=6
+        )
+        found = engine.predict(QUERIES, settings)
+
+        def decoder(query: int, drafter: Drafter = drafter) -> Decoder:
+            return speculative_beam_search(
+                width=3,
+                max_len=15,
+                drafts=lambda prefix: [
+                    draft.tokens for draft in drafter.propose(ids[query], prefix, 15 - len(prefix))
+                ],
+            )
+
+        expected, passes = run(
+            decoder, ids, engine.backend, NoDrafts(), max_len=15, budget=0, top_k=4
+        )
+        for result, own, steps in zip(found, expected, passes, strict=True):
+            assert [answer.tokens for answer in result.hypotheses] == [
+                tuple(engine.tokenizer.pieces(answer.tokens)) for answer in own
+            ]
+            assert [answer.log_prob for answer in result.hypotheses] == pytest.approx(
+                [answer.log_prob for answer in own], abs=1e-3
+            )
+            assert len(result.trace.passes) == len(steps)
+
+
+def test_auto_means_windows(engine: Engine) -> None:
+    """No machine is measured for it."""
+    assert SBS.drafter == "auto"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "cost", None)
+        auto, windows = (
+            engine.predict(QUERIES[:3], settings)
+            for settings in (SBS, replace(SBS, drafter="windows"))
+        )
+    for one, other in zip(auto, windows, strict=True):
+        assert [answer.tokens for answer in one.hypotheses] == [
+            answer.tokens for answer in other.hypotheses
+        ]
