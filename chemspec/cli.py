@@ -407,8 +407,9 @@ def bench_(
     widths: Annotated[str, _option("Beam widths for retro; 1 is greedy.")] = "5,10,25",
     batches: Annotated[str, _option("Batch sizes.")] = "1,32",
     engines: Annotated[
-        str, _option("Of chemspec, naive, ctranslate2.")
-    ] = "chemspec,naive,ctranslate2",
+        str,
+        _option("Of chemspec, naive, ctranslate2 (on one core), ctranslate2-all (on all cores)."),
+    ] = "chemspec,naive,ctranslate2,ctranslate2-all",
     drafters: Annotated[
         str, _option("Drafters of chemspec's rows, besides none.")
     ] = DEFAULT.drafter,

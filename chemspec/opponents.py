@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +103,8 @@ def naive(engine: Engine, threads: int) -> list[Racer]:
     return [Racer("naive", version, "torch", "fp32", "cpu", answer, batches=False, most=most)]
 
 
-def ctranslate2(engine: Engine, threads: int) -> list[Racer]:
-    """CTranslate2 on the CPU, in fp32 and in int8, on one core and on all: which is faster depends on the machine.
+def ctranslate2(engine: Engine, cores: int) -> list[Racer]:
+    """CTranslate2 on the CPU, in fp32 and in int8; whether it is faster on one core or on all depends on the machine.
 
     Raises:
         ModuleNotFoundError: if it is not installed.
@@ -116,9 +115,7 @@ def ctranslate2(engine: Engine, threads: int) -> list[Racer]:
     loaded = checkpoint.load(engine.folder)
     with tempfile.TemporaryDirectory() as scratch:
         folder = convert(loaded.model, loaded.tokenizer, Path(scratch) / "model")
-        for precision, cores in product(
-            ("float32", "int8"), sorted({1, threads or os.cpu_count() or 1})
-        ):
+        for precision in ("float32", "int8"):
             opponent = Opponent(folder, threads=cores, compute_type=precision)
 
             def answer(
@@ -140,7 +137,10 @@ def ctranslate2(engine: Engine, threads: int) -> list[Racer]:
 ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Racer]]] = {
     "chemspec": lambda engine, _, drafters: chemspec(engine, drafters),
     "naive": lambda engine, threads, _: naive(engine, threads),
-    "ctranslate2": lambda engine, threads, _: ctranslate2(engine, threads),
+    "ctranslate2": lambda engine, *_: ctranslate2(engine, 1),
+    "ctranslate2-all": lambda engine, threads, _: ctranslate2(
+        engine, threads or os.cpu_count() or 1
+    ),
 }
 
 
