@@ -319,6 +319,8 @@ def train(
     steps: Annotated[int, _option("Instead of the recipe's number of steps.")] = 0,
     minutes: Annotated[float, _option("Instead of the recipe's time limit.")] = -1.0,
     threads: ThreadsOption = -1,
+    seed: Annotated[int, _option("Instead of the recipe's; another order of the data.")] = -1,
+    lr: Annotated[float, _option("Instead of the recipe's peak learning rate.")] = 0.0,
     resume: Annotated[
         bool,
         _option(
@@ -345,7 +347,7 @@ def train(
         raise ValueError("training needs more packages: pip install 'chemspec[train]'") from error
     folder = run_recipe(
         find(recipe), data_dir or Path("data") / recipe, out or Path("runs") / recipe, steps=steps, minutes=minutes,
-        threads=threads, resume=resume, start=start, average=average,
+        threads=threads, seed=seed, lr=lr, resume=resume, start=start, average=average,
     )  # fmt: skip
     show.line(f"model folder: {folder}")
 

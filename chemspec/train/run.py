@@ -20,6 +20,8 @@ def run_recipe(
     steps: int = 0,
     minutes: float = -1.0,
     threads: int = -1,
+    seed: int = -1,
+    lr: float = 0.0,
     resume: bool = True,
     start: Path | None = None,
     average: int = 1,
@@ -30,7 +32,8 @@ def run_recipe(
     Args:
         data: what `prepare` wrote for this recipe.
         out: the run folder.
-        steps, minutes, threads: instead of the recipe's, unless 0 steps, or less than 0 of the others.
+        steps, minutes, threads, seed, lr: instead of the recipe's, unless 0 steps or learning rate, or less than 0 of
+            the others.
         resume: go on from the run folder's last checkpoint, if there is one.
         start: a model folder whose weights to begin with.
         average: average so many of the last checkpoints; 1 leaves it to the recipe.
@@ -50,6 +53,10 @@ def run_recipe(
         settings = replace(settings, minutes=minutes)
     if threads >= 0:
         settings = replace(settings, threads=threads)
+    if seed >= 0:
+        settings = replace(settings, seed=seed)
+    if lr > 0:
+        settings = replace(settings, lr=lr)
     last = out / "checkpoints" / "last.ckpt"
     again = resume and last.exists()
     return train(
