@@ -421,6 +421,10 @@ def bench_(
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     dtype: DtypeOption = "auto",
+    markdown: Annotated[
+        Path | None,
+        _option("Append the table to this document, with command and machine.", "--markdown"),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Time decoding against the naive decoder and CTranslate2 on the same weights, queries and machine."""
@@ -433,6 +437,9 @@ def bench_(
     )  # fmt: skip
     with show.progress("measuring") as report:
         found = bench.run(plan, progress=report)
+    if markdown is not None:
+        with markdown.open("a", encoding="utf-8") as file:
+            file.write("\n" + bench.markdown(found, "chemspec " + " ".join(sys.argv[1:])))
     if not as_json:
         show.table(bench.table(found))
     print(json.dumps(found))

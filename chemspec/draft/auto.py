@@ -49,7 +49,7 @@ class Auto:
     """
 
     SECOND = 0.5  # a further place is tried with this share of the chance that the place before it was wrong
-    AHEAD = 5  # looking ahead multiplies the nodes of a beam by about so much
+    AHEAD = 12  # looking ahead multiplies the nodes of a beam by about so much (benchmarks.md)
 
     def __init__(
         self,

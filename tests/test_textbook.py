@@ -1,0 +1,66 @@
+"""The README's five textbook reactions, forward and backward, with the shipped weights."""
+
+from __future__ import annotations
+
+import pytest
+
+from chemspec import chem
+from chemspec.engine import Engine, installed
+from chemspec.settings import DecodeSettings
+
+# name, what is in the flask, main product
+TEXTBOOK = [
+    (
+        "amide coupling",
+        "O=C(O)c1ccc(F)cc1.C1CCNCC1.CCN=C=NCCCN(C)C.On1nnc2ccccc21.CN(C)C=O",
+        "O=C(c1ccc(F)cc1)N1CCCCC1",
+    ),
+    (
+        "Boc protection",
+        "CC(C)(C)OC(=O)OC(=O)OC(C)(C)C.NCc1ccccc1.CCN(CC)CC.ClCCl",
+        "CC(C)(C)OC(=O)NCc1ccccc1",
+    ),
+    (
+        "Suzuki coupling",
+        "COC(=O)c1ccc(Br)cc1.OB(O)c1ccc(F)cc1.O=C([O-])[O-].[Na+].[Na+].Cc1ccccc1.CCO",
+        "COC(=O)c1ccc(-c2ccc(F)cc2)cc1",
+    ),
+    (
+        "ester hydrolysis",
+        "COC(=O)c1ccc(Br)cc1.[Li+].[OH-].C1CCOC1.O",
+        "O=C(O)c1ccc(Br)cc1",
+    ),
+    (
+        "reductive amination",
+        "O=Cc1ccc(Br)cc1.C1COCCN1.CC(=O)O[BH-](OC(C)=O)OC(C)=O.[Na+].ClCCCl",
+        "Brc1ccc(CN2CCOCC2)cc1",
+    ),
+]
+PRECURSORS = [
+    ("O=C(NCc1ccccc1)c1ccccc1", {"NCc1ccccc1.O=C(O)c1ccccc1", "NCc1ccccc1.O=C(Cl)c1ccccc1"}),
+    ("CC(C)(C)OC(=O)NCc1ccccc1", {"CC(C)(C)OC(=O)OC(=O)OC(C)(C)C.NCc1ccccc1"}),
+    ("c1ccc(-c2ccncc2)cc1", {"Brc1ccncc1.OB(O)c1ccccc1", "Brc1ccccc1.OB(O)c1ccncc1"}),
+    ("O=C(O)c1ccc(Br)cc1", {"COC(=O)c1ccc(Br)cc1", "CCOC(=O)c1ccc(Br)cc1"}),
+    ("c1ccc(CN2CCCCC2)cc1", {"C1CCNCC1.O=Cc1ccccc1", "BrCc1ccccc1.C1CCNCC1"}),
+]
+
+
+def _engine(task: str) -> Engine:
+    if task not in {folder.name for folder in installed()}:
+        pytest.skip(f"no {task} model in assets/models")
+    return Engine.load(task, threads=1)
+
+
+@pytest.mark.weights
+def test_forward_is_right_at_first() -> None:
+    results = _engine("forward").predict([flask for _, flask, _ in TEXTBOOK], DecodeSettings(n=5))
+    for (name, _, product), result in zip(TEXTBOOK, results, strict=True):
+        assert result.hypotheses[0].canonical == chem.canonical(product), name
+
+
+@pytest.mark.weights
+def test_retro_has_a_plausible_set_among_five() -> None:
+    results = _engine("retro").predict([product for product, _ in PRECURSORS], DecodeSettings(n=5))
+    for (product, sets), result in zip(PRECURSORS, results, strict=True):
+        wanted = {chem.canonical(precursors) for precursors in sets}
+        assert wanted & {answer.canonical for answer in result.hypotheses}, product
