@@ -50,6 +50,7 @@ class Auto:
 
     SECOND = 0.5  # a further place is tried with this share of the chance that the place before it was wrong
     AHEAD = 12  # looking ahead multiplies the nodes of a beam by about so much (benchmarks.md)
+    STRIDE = 4  # tokens of a draft between two questions of a look-ahead
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Auto:
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         if self.asked > self.queries:
             # A beam fills its passes by itself, unless nodes are cheap; a look-ahead asks again where a draft ends.
-            reach = min(room, self.AHEAD - 1)
+            reach = min(room, self.STRIDE)
             return self.copy.propose(source, prefix, reach)[:1] if self.ahead else ()
         found = self.copy.ranked(source, prefix)[: self.copy.count]
         nodes: list[tuple[float, int, int]] = []  # (chance, which place, how deep)
