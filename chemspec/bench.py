@@ -299,7 +299,7 @@ def machine(plan: Plan) -> dict[str, Any]:
 
 # --- for people ----------------------------------------------------------------------------------
 
-HEAD = ("task", "decoder", "n", "batch", "engine", "drafter", "dtype", "queries", "ms/query", "quartiles", "speed-up",
+HEAD = ("task", "decoder", "n", "batch", "engine", "runtime", "drafter", "dtype", "queries", "ms/query", "quartiles", "speed-up",
         "tok/s", "passes", "nodes/pass", "tok/pass", "Python", "same list", "same first", "peak MB")  # fmt: skip
 
 
@@ -334,6 +334,7 @@ def _cells(row: Row) -> list[str]:
         _shown(row["nodes_per_pass"], ".1f"), _shown(row["tokens_per_pass"], ".2f"), _shown(row["host_share"], ".0%"),
         f"{row['same_list']:.0%}", f"{row['same_first']:.0%}", f"{row['peak_mb']:.0f}",
     ]  # fmt: skip
+    assert len(cells) == len(HEAD)
     return list(map(str, cells))
 
 
