@@ -16,7 +16,7 @@ REACH = 8  # matches of this length or longer are counted as one class
 
 
 class Record:
-    """How often a token copied after a match of m tokens was right: hits and tries by m, and for first tokens by rank."""
+    """How often a token copied after a match of m tokens was right: hits and tries by m."""
 
     def __init__(self, prior: Sequence[tuple[float, float]] = (), weight: float = 30.0) -> None:
         # Without measurements: after no match one in three is right, after one token two in three, and so on.

@@ -30,3 +30,17 @@ class Adaptive(Drafter, Protocol):
 
     def learn(self, draft: Draft, accepted: int) -> None:
         """The first `accepted` tokens of a draft were right, and the next, if there is one, was not."""
+
+
+def check_size(length: int, count: int) -> None:
+    """Refuse drafts of no length, and no drafts.
+
+    Raises:
+        ValueError: naming the number and the remedy.
+    """
+    if length < 1:
+        raise ValueError(f"draft length {length}; it must be at least 1")
+    if count < 1:
+        raise ValueError(
+            f"{count} drafts; there must be at least 1 (for none choose the drafter none)"
+        )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from chemspec.draft.base import check_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
@@ -57,12 +58,7 @@ class Copy:
     marks: Marks = Marks()
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ValueError(f"draft length {self.length}; it must be at least 1")
-        if self.count < 1:
-            raise ValueError(
-                f"{self.count} drafts; there must be at least 1 (for none choose the drafter none)"
-            )
+        check_size(self.length, self.count)
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         drafts = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chemspec.draft.base import check_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
@@ -26,12 +27,7 @@ class Windows:
     end: bool = True
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ValueError(f"draft length {self.length}; it must be at least 1")
-        if self.count < 1:
-            raise ValueError(
-                f"{self.count} drafts; there must be at least 1 (for none choose the drafter none)"
-            )
+        check_size(self.length, self.count)
         if self.dilation < 0:
             raise ValueError(f"dilation {self.dilation}; it must not be negative")
 
