@@ -1,7 +1,7 @@
 """The app's navigation; nothing else."""
 
-import streamlit as st
+from pathlib import Path
 
-pages = [st.Page("pages/predict.py", title="Predict", url_path="predict", default=True)]
-st.set_page_config(page_title="chemspec", layout="wide")
-st.navigation(pages).run()
+from chemspec.ui.nav import shell
+
+shell(Path(__file__).parent)

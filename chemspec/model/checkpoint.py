@@ -154,6 +154,18 @@ def _check(
         raise CheckpointError(f"{where}: {'; '.join(faults[:3])}{more}")
 
 
+def task_of(folder: Path) -> Task:
+    """What a model folder's model is for, without loading its weights.
+
+    Raises:
+        CheckpointError: if the folder does not say.
+    """
+    try:
+        return _read_config(folder / "config.json")[0]
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder / 'config.json'}: {error}") from error
+
+
 def _read_config(file: Path) -> tuple[Task, ModelConfig]:
     """Task and architecture.
 

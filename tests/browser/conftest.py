@@ -1,0 +1,148 @@
+"""A real server and a real browser; without Chromium these tests are skipped, saying so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--use-gl=angle",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+class Server:
+    """The app in a process of its own."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = int(free.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py")]
+        command += ["--server.port", str(self.port), "--server.address", "127.0.0.1"]
+        command += ["--server.headless", "true", "--server.fileWatcherType", "none"]
+        self.log = folder / f"server-{self.port}.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, **environment}
+            )
+        end = time.monotonic() + 60
+        while True:
+            try:
+                urlopen(self.url + "/_stcore/health", timeout=1).read()
+                return
+            except (URLError, OSError):
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise RuntimeError(f"no server: {self.log.read_text()}") from None
+                time.sleep(0.1)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+@pytest.fixture(scope="session")
+def new_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+    """Starts servers; they are stopped at the end. Keyword arguments are environment variables."""
+    started: list[Server] = []
+
+    def start(**environment: str) -> Server:
+        started.append(Server(tmp_path_factory.mktemp("server"), **environment))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def server(new_server: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """One server for all tests of a process, with job and history folders of its own."""
+    return new_server(CHEMSPEC_HOME=str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages in contexts of their own (`color_scheme=`, `viewport=` ...).
+
+    At the end of the test every page must have asked nobody but this machine for anything and must have logged no error.
+    """
+    contexts: list[Any] = []
+    faults: list[str] = []
+
+    def watch(page: Any) -> None:
+        page.on("pageerror", lambda error: faults.append(f"error: {error}"))
+        page.on("console", lambda line: line.type == "error" and faults.append(line.text))
+        page.on(
+            "request", lambda request: faults.append(request.url) if foreign(request.url) else 0
+        )
+
+    def open_page(**options: Any) -> Any:
+        contexts.append(
+            browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        )
+        page = contexts[-1].new_page()
+        page.set_default_timeout(30_000)
+        watch(page)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    # Streamlit probes where the app begins; on a deep link the first guesses do not exist.
+    noise = ("_stcore/health", "_stcore/host-config", "404 (Not Found)")
+    assert not [fault for fault in faults if not any(word in fault for word in noise)]
+
+
+def foreign(url: str) -> bool:
+    """Whether a request leaves this machine."""
+    return not url.startswith(("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:", "about:"))
+
+
+@pytest.fixture
+def settled() -> Callable[[Any], None]:
+    """Waits until a page's script has run to its end."""
+
+    def wait(page: Any) -> None:
+        page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+        page.wait_for_selector("[data-testid=stStatusWidget]", state="detached")
+
+    return wait

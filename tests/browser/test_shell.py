@@ -1,0 +1,33 @@
+"""Every address opens, on a fresh server too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from chemspec.ui.nav import PAGES
+
+
+@pytest.mark.parametrize("name", [name for name, _ in PAGES])
+def test_a_page_opens_by_its_address(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None], name: str
+) -> None:
+    page = new_page()
+    page.goto(f"{server.url}/{'' if name == PAGES[0][0] else name}")
+    settled(page)
+    assert page.locator("[data-testid=stException]").count() == 0
+    assert page.title() == "chemspec" or dict(PAGES)[name] in page.title()
+    for _, title in PAGES:
+        assert page.get_by_role("link", name=title, exact=True).count() >= 1
+
+
+def test_the_first_visitor_of_a_fresh_server_may_come_by_a_deep_link(
+    new_server: Callable[..., Any], new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page()
+    page.goto(new_server().url + "/learn")
+    settled(page)
+    assert page.get_by_role("heading", name="Learn").count() == 1
+    assert page.get_by_role("link", name="Predict", exact=True).count() >= 1
