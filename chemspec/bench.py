@@ -120,12 +120,13 @@ def _race(
     """The rows of one case."""
     rows: list[Row] = []
     standard: Run | None = None
+    limit: dict[str, Any] = {"max_len": TYPICAL} if plan.preset else {}
     for racer in racers:
         if case.batch > 1 and not racer.batches:
             continue
         settings = DecodeSettings(
             decoder=case.decoder, n=case.n, batch_size=case.batch, drafter=racer.drafter,
-            **({"max_len": TYPICAL} if plan.preset else {}),
+            **limit,
         )  # fmt: skip
         reset_peak()
         measured, shares = _measure(racer, queries[: racer.most.get(case.decoder)], settings)
@@ -190,7 +191,9 @@ def _shares(racer: Racer, seconds: float) -> Row:
 
 def _times(measured: Run, standard: Run | None) -> Row:
     times = measured.per_query()
-    quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else times * 3
+    quartiles = (
+        statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
+    )
     # Some racers only run the first queries: the standard is then taken on the same ones.
     base = standard.per_query()[: len(times)] if standard else None
     tokens = sum(len(answers[0]) + 1 for answers in measured.answers if answers)

@@ -88,7 +88,7 @@ LengthOption = Annotated[int, _option("Most tokens of an answer.")]
 DtypeOption = Annotated[str, _option("auto, fp32, bf16 or fp16.")]
 DeviceOption = Annotated[str, _option("auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[int, _option("CPU threads; 0: all cores.")]
-RuntimeOption = Annotated[str, _option("auto, onnx or torch.")]
+RuntimeOption = Annotated[str, _option("auto, native, onnx or torch.")]
 JsonOption = Annotated[
     bool, _option("Machine-readable: the last line is one JSON document.", "--json")
 ]
@@ -350,6 +350,35 @@ def train(
         threads=threads, seed=seed, lr=lr, resume=resume, start=start, average=average,
     )  # fmt: skip
     show.line(f"model folder: {folder}")
+
+
+@app.command()
+def calibrate(
+    task: TaskOption,
+    model: ModelOption = "",
+    data_dir: Annotated[
+        Path | None, _option("What `chemspec data` wrote; default data/<task>.", "--data")
+    ] = None,
+    pairs: Annotated[int, _option("Training pairs to learn phrases from.")] = 100_000,
+    queries: Annotated[int, _option("Validation queries to measure and fit on.")] = 500,
+    heads: Annotated[int, _option("Most attention heads to follow.")] = 3,
+    seed: Annotated[int, _option("Of the random choice of both.")] = 0,
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Teach a model's drafters from its training and validation data; answers stay the same, passes get fewer."""
+    from chemspec import calibrate as learning
+
+    folder = data_dir or Path("data") / _task(task)
+    engine = _load(task, model, threads=threads)
+    made = f"chemspec calibrate --task {engine.task} --pairs {pairs} --queries {queries} --heads {heads} --seed {seed}"
+    knowledge, report = learning.calibrate(
+        engine, folder, pairs=pairs, queries=queries, heads=heads, seed=seed, made=made, tell=show.note
+    )  # fmt: skip
+    knowledge.save(engine.folder)
+    show.note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts, heads {report.heads}")
+    if as_json:
+        print(json.dumps(asdict(report)))
 
 
 @app.command()

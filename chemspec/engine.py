@@ -20,7 +20,7 @@ from chemspec.decode.drive import Event, drive
 from chemspec.decode.greedy import greedy
 from chemspec.decode.sample import sample
 from chemspec.decode.sbs import speculative_beam_search
-from chemspec.draft import Drafter, NoDrafts, build
+from chemspec.draft import Attention, Drafter, Knowledge, Means, NoDrafts, build
 from chemspec.model import checkpoint
 from chemspec.model.cost import Curve, cached, measure
 from chemspec.model.session import Backend, Session
@@ -34,6 +34,7 @@ MAX_TOKENS = 400  # of a query; models are trained on at most 200, and time grow
 OUT_OF_MEMORY = (
     "the GPU's memory does not suffice for this query; ask for fewer answers or use the CPU"
 )
+RUNTIMES = ("auto", "native", "onnx", "torch")
 DTYPES = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
@@ -114,6 +115,8 @@ class Engine:
         self.longest_query = min(MAX_TOKENS, self.config.max_positions - 2)
         self._measuring = Lock()
         self._curve: Curve | None = None
+        self._knowledge: Knowledge | None = None
+        self._watcher: TorchBackend | None = None
 
     @classmethod
     def load(
@@ -132,7 +135,8 @@ class Engine:
             device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
             dtype: "auto" (fp32: models of this size are bound by latency, not by arithmetic), "fp32", "bf16", "fp16".
             threads: CPU threads of the model; 0 takes all cores.
-            runtime: "auto" (ONNX Runtime for fp32 on a CPU, else torch), "onnx" or "torch".
+            runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
+                torch), "native", "onnx" or "torch".
 
         Raises:
             checkpoint.CheckpointError: if the folder is no usable model.
@@ -147,21 +151,11 @@ class Engine:
         if dtype not in DTYPES:
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(DTYPES)}")
         suits = device == "cpu" and dtype == "fp32"
-        if runtime == "auto":
-            runtime = "onnx" if suits else "torch"
-        if runtime == "onnx":
-            if not suits:
-                raise ValueError(
-                    f"the onnx runtime computes in fp32 on a CPU, not in {dtype} on {device}"
-                )
-            from chemspec.model.onnx_runner import OnnxBackend  # spares GPU boxes the import
-
-            backend: Backend = OnnxBackend(loaded.model, digest=loaded.digest, threads=threads)
-        elif runtime == "torch":
-            torch.set_num_threads(threads)
-            backend = TorchBackend(loaded.model.to(device=device, dtype=DTYPES[dtype]))
-        else:
-            raise ValueError(f"no runtime {runtime!r}; there are onnx and torch")
+        if runtime in ("native", "onnx") and not suits:
+            raise ValueError(
+                f"the {runtime} runtime computes in fp32 on a CPU, not in {dtype} on {device}"
+            )
+        backend, runtime = _backend(loaded, device, dtype, threads, runtime)
         return cls(loaded, backend, device=device, dtype=dtype, runtime=runtime, threads=threads)
 
     def predict(
@@ -262,7 +256,8 @@ class Engine:
 
         A query's seconds run from the batch's start to the query's last pass.
         """
-        drafter = build(settings, self.cost, self.tokenizer.tokens)  # may measure the machine first
+        means = Means(self.cost, self.tokenizer.tokens, self.knowledge)
+        drafter = build(settings, means)  # may measure the machine first
         began = time.perf_counter()
         passes: list[list[Pass]] = [[] for _ in ready]
         seconds = [0.0] * len(ready)
@@ -288,7 +283,11 @@ class Engine:
         # A model cannot write more than it has positions for.
         settings = replace(settings, max_len=min(settings.max_len, self.config.max_positions - 1))
         sources = [item.ids for item in ready]
-        session = Session(self.backend, sources, top_k=self._top_k(settings))
+        heads = drafter.heads if isinstance(drafter, Attention) else ()
+        backend = self._watching() if heads else self.backend
+        session = Session(backend, sources, top_k=self._top_k(settings), heads=heads)
+        if isinstance(drafter, Attention):
+            drafter.looks = session.look
         speculates = settings.drafter != "none" and settings.exact  # SBS asks for its drafts itself
         return drive(
             sources,
@@ -298,6 +297,7 @@ class Engine:
             max_len=settings.max_len,
             budget=settings.node_budget if speculates else 0,
             clock=time.perf_counter,
+            record=settings.record,
         )
 
     def cost(self) -> Curve:
@@ -315,6 +315,33 @@ class Engine:
                     ),
                 )
             return self._curve
+
+    def knowledge(self) -> Knowledge:
+        """What the model's drafters have learned; read at first use.
+
+        Raises:
+            ValueError: naming the file, if it is damaged.
+        """
+        with self._measuring:
+            if self._knowledge is None:
+                config = self.config
+                self._knowledge = Knowledge.load(
+                    self.folder,
+                    vocab_size=config.vocab_size,
+                    layers=config.decoder_layers,
+                    heads=config.heads,
+                )
+            return self._knowledge
+
+    def _watching(self) -> Backend:
+        """A backend that can tell where its heads look: torch, whatever runtime computes otherwise."""
+        if isinstance(self.backend, TorchBackend):
+            return self.backend
+        with self._measuring:
+            if self._watcher is None:
+                model = checkpoint.load(self.folder).model
+                self._watcher = TorchBackend(model.to(self.device, DTYPES[self.dtype]))
+            return self._watcher
 
     def _top_k(self, settings: DecodeSettings) -> int:
         """Candidates needed per prefix: with eos among them, a beam of n can use n + 1; a margin needs two."""
@@ -367,6 +394,7 @@ class Engine:
             {**where, **asdict(settings), "drafter": settings.drafts_by, "exact": settings.exact},
             tuple(passes),
             seconds,
+            self.tokenizer.tokens if settings.record else (),
         )
 
     def _result(self, ready: Ready, answers: Sequence[Written], trace: Trace) -> DecodeResult:
@@ -386,6 +414,29 @@ class Engine:
             probability=exp(answer.log_prob),
             ended=answer.ended,
         )
+
+
+def _backend(
+    loaded: checkpoint.Checkpoint, device: str, dtype: str, threads: int, runtime: str
+) -> tuple[Backend, str]:
+    """The backend wanted, and its name; imports what it needs only."""
+    if runtime not in RUNTIMES:
+        raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
+    cpu = device == "cpu" and dtype == "fp32"
+    if runtime == "native" or (runtime == "auto" and cpu):
+        from chemspec.model.native.runner import NativeBackend, NoKernel
+
+        try:
+            return NativeBackend(loaded.model, threads=threads), "native"
+        except NoKernel as why:
+            if runtime == "native":
+                raise ValueError(f"the native runtime cannot be had here: {why}") from why
+    if runtime == "onnx" or (runtime == "auto" and cpu):
+        from chemspec.model.onnx_runner import OnnxBackend  # spares GPU boxes the import
+
+        return OnnxBackend(loaded.model, digest=loaded.digest, threads=threads), "onnx"
+    torch.set_num_threads(threads)
+    return TorchBackend(loaded.model.to(device=device, dtype=DTYPES[dtype])), "torch"
 
 
 def _device(name: str) -> str:

@@ -30,6 +30,7 @@ def predict_file(
     settings: DecodeSettings,
     *,
     trace: Path | None = None,
+    every: Callable[[], int] | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, int]:
     """Answer queries and write one row each, in order.
@@ -40,6 +41,7 @@ def predict_file(
     Args:
         out: `.csv`, `.jsonl` or `.parquet` (which is put together from a `.jsonl` beside it at the end).
         trace: also write the full results here, one JSON a line.
+        every: how many queries to answer before the next write, asked anew each time; default: a few batches.
 
     Returns:
         How many queries ended with which status, over the whole file.
@@ -54,7 +56,8 @@ def predict_file(
     if suffix == ".parquet" and out.exists():
         raise FileError(f"{out} is there already and complete; choose another name")
     stamp = {"model": engine.digest, "dtype": engine.dtype, **asdict(settings)}
-    del stamp["batch_size"]  # has no say in the answers; one may have to lower it to go on
+    for name in ("batch_size", "record"):
+        del stamp[name]  # have no say in the answers; one may have to lower the first to go on
     total = len(queries)
     try:
         counts = _resume(journal, queries, stamp)
@@ -63,7 +66,7 @@ def predict_file(
             _cut(trace, done)
         with journal.open("ab") as rows, trace.open("ab") if trace else nullcontext() as full:
             progress(done, total)
-            for part in _chunks(queries[done:], settings.batch_size * BATCHES):
+            for part in _chunks(queries[done:], every or (lambda: settings.batch_size * BATCHES)):
 
                 def report(some: int, before: int = done) -> None:
                     progress(before + some, total)
@@ -98,9 +101,9 @@ def _append(file: Any, lines: Iterable[str]) -> None:
     os.fsync(file.fileno())
 
 
-def _chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
+def _chunks(items: Sequence[str], size: Callable[[], int]) -> Iterator[list[str]]:
     remaining = iter(items)
-    while part := list(islice(remaining, size)):
+    while part := list(islice(remaining, size())):
         yield part
 
 
@@ -142,31 +145,33 @@ def _message(result: DecodeResult) -> str:
 def _line(result: DecodeResult, n: int, suffix: str) -> str:
     if suffix != ".csv":
         return json.dumps(brief(result)) + "\n"  # ASCII: no odd line ends, no encoding to get wrong
-    cells: list[Any] = [_flat(result.query), result.status, _flat(_message(result))]
+    cells: list[Any] = [flat(result.query), result.status, flat(_message(result))]
     for place in range(n):
         found = result.hypotheses[place] if place < len(result.hypotheses) else None
         cells += [found.canonical or found.smiles, f"{found.log_prob:.6f}"] if found else ["", ""]
     passes = result.trace.passes
     cells += [len(passes), sum(item.emitted for item in passes), f"{result.trace.seconds:.4f}"]
-    return _csv_row(cells)
+    return csv_row(cells)
 
 
-def _flat(text: str) -> str:
+def flat(text: str) -> str:
+    """The text on one line, in characters that UTF-8 can hold."""
     # A line break in a cell would make "one line a query" untrue, and so the way back after an interruption.
     clean = " ".join(text.splitlines()).replace("\0", "\N{REPLACEMENT CHARACTER}")
     return clean.encode("utf-8", errors="backslashreplace").decode("utf-8")
 
 
-def _csv_row(cells: Iterable[Any]) -> str:
+def csv_row(values: Iterable[Any]) -> str:
+    """One line of a CSV, its end included."""
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerow(cells)
+    csv.writer(buffer, lineterminator="\n").writerow(values)
     return buffer.getvalue()
 
 
 def _resume(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -> Counter[str]:
     """The statuses of the rows that the file holds; begins the file if there is none."""
     side = journal.with_name(journal.name + ".settings.json")
-    header = _csv_row(columns(stamp["n"])) if journal.suffix.lower() == ".csv" else ""
+    header = csv_row(columns(stamp["n"])) if journal.suffix.lower() == ".csv" else ""
     if not journal.exists() or journal.stat().st_size == 0:
         side.write_text(json.dumps(stamp, sort_keys=True), encoding="utf-8")
         journal.write_bytes(header.encode())
@@ -184,7 +189,7 @@ def _resume(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -> Cou
         message = f"{journal} holds {len(rows)} rows, the input only {len(queries)}"
         raise FileError(f"{message}; it belongs to another input")
     for number, ((query, _), expected) in enumerate(zip(rows, queries, strict=False), 1):
-        if query not in (expected, _flat(expected)):
+        if query not in (expected, flat(expected)):
             message = f"{journal}: row {number} is {query!r}, the input has {expected!r}"
             raise FileError(f"{message}; it belongs to another input")
     return Counter(status for _, status in rows)

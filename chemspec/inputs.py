@@ -7,7 +7,7 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -50,10 +50,7 @@ def read_queries(path: Path, column: str = "") -> list[str]:
         raise FileError(f"{path} cannot be read: {error}") from error
     text = decode_text(raw)
     if suffixes and suffixes[-1] in TABLES:
-        try:
-            return _from_table(text, suffixes[-1], column, path)
-        except csv.Error as error:
-            raise FileError(f"{path} is no table: {error}") from error
+        return _from_table(text, suffixes[-1], column, path)
     if column:
         raise FileError(f"{path} has no columns (only tables and .parquet do); leave --column out")
     return split_lines(text)
@@ -93,24 +90,38 @@ def split_lines(text: str) -> list[str]:
     return lines
 
 
-def _from_table(text: str, ending: str, column: str, path: Path) -> list[str]:
-    """A column of a CSV; blank lines are no rows."""
+def records(text: str, ending: str, where: object) -> Iterator[list[str]]:
+    """The rows of a CSV or TSV, all as long as the first, which is the header; blank lines are no rows.
+
+    Args:
+        where: what messages call the file.
+
+    Raises:
+        FileError: if it is empty or no table.
+    """
     first = text.lstrip().split("\n", 1)[0]
     # Spreadsheets of many countries part their cells by semicolons.
     separator = max(",;\t", key=first.count) if ending == ".csv" else "\t"
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    header = next((row for row in reader if row), None)
-    if header is None:
-        raise FileError(f"{path} is empty")
-    place = _choose(header, column, path)
-    queries = []
-    for row in reader:
-        if any(row[len(header) :]):
-            message = f"line {reader.line_num} has {len(row)} cells, the header {len(header)}"
-            raise FileError(f"{path}: {message}; quote the cells that hold a {separator!r}")
-        if row:
-            queries.append(row[place] if place < len(row) else "")
-    return queries
+    try:
+        header = next((row for row in reader if row), None)
+        if header is None:
+            raise FileError(f"{where} is empty")
+        yield header
+        for row in reader:
+            if any(row[len(header) :]):
+                message = f"line {reader.line_num} has {len(row)} cells, the header {len(header)}"
+                raise FileError(f"{where}: {message}; quote the cells that hold a {separator!r}")
+            if row:
+                yield row[: len(header)] + [""] * (len(header) - len(row))
+    except csv.Error as error:
+        raise FileError(f"{where} is no table: {error}") from error
+
+
+def _from_table(text: str, ending: str, column: str, path: Path) -> list[str]:
+    rows = records(text, ending, path)
+    place = _choose(next(rows), column, path)
+    return [row[place] for row in rows]
 
 
 def _from_parquet(path: Path, column: str) -> list[str]:
@@ -129,10 +140,8 @@ def _choose(names: Sequence[str], column: str, path: Path) -> int:
     shown = ", ".join(names)
     if column:
         raise FileError(f"{path} has no column {column!r}; it has {shown}. Choose with --column")
-    usual = {name.strip().lower(): place for place, name in reversed([*enumerate(names)])}
-    for name in USUAL_NAMES:
-        if name in usual:
-            return usual[name]
+    if (place := usual_column(names)) is not None:
+        return place
     if len(names) != 1:
         message = f"{path} has no column with a usual name; it has {shown}"
         raise FileError(f"{message}. Choose one with --column")
@@ -140,6 +149,12 @@ def _choose(names: Sequence[str], column: str, path: Path) -> int:
         message = f"{path} has no header: its first line is the SMILES {names[0]}"
         raise FileError(f"{message}. Put a line with a name above it, or call the file .smi")
     return 0
+
+
+def usual_column(names: Sequence[str]) -> int | None:
+    """The place of the column whose name says that it holds the queries."""
+    usual = {name.strip().lower(): place for place, name in reversed([*enumerate(names)])}
+    return next((usual[name] for name in USUAL_NAMES if name in usual), None)
 
 
 def looks_like_file(text: str) -> bool:

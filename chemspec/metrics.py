@@ -14,7 +14,23 @@ def _share(part: float, whole: float) -> float:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Counts over one or more traces, and the rates that follow from them."""
+    """Counts over one or more traces, and the rates that follow from them.
+
+    The page Learn shows these lines and the docstrings below to the public.
+
+    Attributes:
+        queries: Questions answered.
+        passes: Runs of the model's decoder; what several queries share in one run counts once for each.
+        emitted: Tokens written into the answer, end-of-sequence included; for a beam, tokens by which it grew.
+        computed: Places (nodes) that were run through the decoder: those asked for and those drafted.
+        drafted: Places among them that a drafter added.
+        accepted: Drafted tokens that the model confirmed, so that they stand in the answer.
+        draft_seconds: Time spent drafting; a batch's time is shared out evenly among its queries.
+        model_seconds: Time spent in the decoder, shared out likewise.
+        waited_seconds: Time for which queries waited on the decoder; in a batch every query waits for the whole run.
+        seconds: Time from the start of decoding to the last pass, everything included.
+        margin: Smallest log-prob gap between the model's first and second choice: how far rounding was from changing a token.
+    """
 
     queries: int
     passes: int
@@ -30,10 +46,12 @@ class Numbers:
 
     @property
     def passes_per_query(self) -> float:
+        """Passes / queries."""
         return _share(self.passes, self.queries)
 
     @property
     def nodes_per_pass(self) -> float:
+        """Computed / passes: how wide a pass is; 1 for standard greedy decoding."""
         return _share(self.computed, self.passes)
 
     @property

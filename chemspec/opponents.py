@@ -20,7 +20,7 @@ import torch
 from chemspec import __version__, checks
 from chemspec.engine import Engine
 from chemspec.model import checkpoint
-from chemspec.model.session import Backend, Floats, Ints, Runner
+from chemspec.model.session import Backend, FlatRunner, Runner
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import UNK
 from chemspec.types import Trace
@@ -159,7 +159,7 @@ class Stopwatch:
     encoder: float = 0.0
     passes: float = 0.0
 
-    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Any:
         with self._counts("encoder"):
             runner = self.backend.open(sources, top_k=top_k)
         return _Timed(runner, self)
@@ -178,20 +178,19 @@ def _timed(engine: Engine) -> tuple[Engine, Stopwatch]:
     return timed, watch
 
 
-@dataclass
 class _Timed:
-    runner: Runner
-    watch: Stopwatch
+    """A runner of either kind whose passes are timed."""
 
-    def run(self, tokens: Ints, depths: Ints, sees: Any, starts: Ints) -> tuple[Ints, Floats]:
-        with self.watch._counts("passes"):
-            return self.runner.run(tokens, depths, sees, starts)
+    def __init__(self, runner: Runner | FlatRunner, watch: Stopwatch) -> None:
+        self._runner, self._watch = runner, watch
 
-    def reserve(self, slots: int) -> None:
-        self.runner.reserve(slots)
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._runner, name)
+        if name not in ("run", "run_nodes"):
+            return found
 
-    def keep_queries(self, rows: Sequence[int]) -> None:
-        self.runner.keep_queries(rows)
+        def timed(*given: Any) -> Any:
+            with self._watch._counts("passes"):
+                return found(*given)
 
-    def keep_slots(self, row: int, slots: Ints) -> None:
-        self.runner.keep_slots(row, slots)
+        return timed

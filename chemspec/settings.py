@@ -137,7 +137,15 @@ class TrainSettings:
 
 DECODERS = ("greedy", "beam", "sample", "sbs")
 RELAXED = ("sbs",)
-DRAFTER_NAMES = ("none", "windows", "smart", "copy", "auto")  # draft/__init__.py makes them
+DRAFTER_NAMES = (
+    "none",
+    "windows",
+    "smart",
+    "copy",
+    "attention",
+    "mixed",
+    "auto",
+)  # draft/__init__.py makes them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +164,7 @@ class DecodeSettings:
         node_budget: most drafted nodes a query may add to a pass.
         length_penalty: beam answers are ranked by log-prob / length ** length_penalty; 0 is plain log-prob.
         temperature, top_p, seed: of sampling; the seed makes it repeatable.
+        record: keep every computed prefix in the trace, to look at; answers stay the same.
     """
 
     decoder: str = "beam"
@@ -171,6 +180,7 @@ class DecodeSettings:
     temperature: float = 1.0
     top_p: float = 1.0
     seed: int = 0
+    record: bool = False
 
     def __post_init__(self) -> None:
         if self.decoder not in DECODERS:

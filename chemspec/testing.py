@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -143,6 +143,8 @@ class Table:
 
 class TableRunner:
     """One session on a table: keeps token and depth of every slot, as a cache keys and values."""
+
+    flat: Literal[False] = False
 
     def __init__(self, table: Table, sources: list[Prefix], top_k: int) -> None:
         self.table, self.sources, self.top_k = table, sources, top_k

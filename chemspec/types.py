@@ -47,12 +47,23 @@ class Draft:
     Attributes:
         span: the place in the query from which they were copied, if any.
         match: how many of the tokens written last match the query just before that place.
+        places: of every token the place in the query from which it was copied, -1 for none, where that is no one span.
+        chances: of every token the chance that it follows those before it, if the drafter has an opinion.
     """
 
     tokens: tuple[int, ...]
     drafter: str
     span: tuple[int, int] | None = None
     match: int = 0
+    places: tuple[int, ...] = ()
+    chances: tuple[float, ...] = ()
+
+    def source(self, place: int) -> int | None:
+        """The place in the query from which the token at `place` of the draft was copied, if it was."""
+        if self.places:
+            copied = self.places[place] if place < len(self.places) else -1
+            return copied if copied >= 0 else None
+        return None if self.span is None else self.span[0] + place
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,29 @@ class Accepted:
     length: int
     drafter: str
     span: tuple[int, int] | None = None
+
+
+ASKED, AHEAD = -2, -1  # in `Grown.sources`: what was not copied from the query
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What one pass added to a query's tree of prefixes, recorded on request (`DecodeSettings.record`).
+
+    Nodes are numbered over the whole trace, in the order in which they were computed.
+
+    Attributes:
+        beam: the nodes that the decoder asked about, whether new or already scored: its live hypotheses, best first.
+        parents: of each new node its parent's number, -1 for the first node, which is bos.
+        tokens: of each new node its token id.
+        sources: of each new node the place in the query from which it was copied ahead of being asked for, `AHEAD`
+            if it was drafted but not copied from one place, `ASKED` if it was computed because it was asked for.
+    """
+
+    beam: tuple[int, ...]
+    parents: tuple[int, ...]
+    tokens: tuple[int, ...]
+    sources: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -80,6 +114,7 @@ class Pass:
         draft_seconds, model_seconds: of the whole call, shared by all its queries.
         spans: where accepted tokens came from.
         drafts: what was proposed after the leading prefix.
+        grown: the new nodes of the prefix tree, if they were recorded.
     """
 
     asked: int
@@ -93,16 +128,21 @@ class Pass:
     model_seconds: float
     spans: tuple[Accepted, ...] = ()
     drafts: tuple[Draft, ...] = ()
+    grown: Grown | None = None
 
 
 @dataclass(frozen=True)
 class Trace:
-    """How an answer was made: the query's tokens, the settings and every pass; `seconds` includes everything."""
+    """How an answer was made: the query's tokens, the settings and every pass; `seconds` includes everything.
+
+    `vocabulary` is the text of every token id, kept only where the tree of prefixes was recorded.
+    """
 
     query: tuple[str, ...]
     settings: dict[str, Any]
     passes: tuple[Pass, ...] = ()
     seconds: float = 0.0
+    vocabulary: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -178,12 +218,23 @@ def _trace(values: dict[str, Any]) -> Trace:
             _make(Accepted, span, span=_pair(span.pop("span", None))) for span in item.pop("spans")
         )
         drafts = tuple(
-            _make(Draft, one, tokens=tuple(one.pop("tokens")), span=_pair(one.pop("span", None)))
+            _make(
+                Draft,
+                one,
+                tokens=tuple(one.pop("tokens")),
+                span=_pair(one.pop("span", None)),
+                places=tuple(one.pop("places", ())),
+                chances=tuple(one.pop("chances", ())),
+            )
             for one in item.pop("drafts", ())
         )
+        grown = item.pop("grown", None)
+        if grown is not None:
+            grown = _make(Grown, {name: tuple(numbers) for name, numbers in grown.items()})
         margin = float("inf") if margin is None else margin
-        passes.append(_make(Pass, item, margin=margin, spans=spans, drafts=drafts))
-    return _make(Trace, values, query=tuple(values.pop("query")), passes=tuple(passes))
+        passes.append(_make(Pass, item, margin=margin, spans=spans, drafts=drafts, grown=grown))
+    query, words = tuple(values.pop("query")), tuple(values.pop("vocabulary", ()))
+    return _make(Trace, values, query=query, passes=tuple(passes), vocabulary=words)
 
 
 def _pair(value: Any) -> tuple[int, int] | None:

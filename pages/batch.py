@@ -1,12 +1,50 @@
-"""Batch."""
+"""Answer a whole file."""
 
 import streamlit as st
 
-from chemspec.ui import nav
+from chemspec.ui import batching, jobview, nav
+from chemspec.ui.home import HomeError, home
 
 
 def body() -> None:
-    st.title("Batch")
+    st.title("Batch", anchor=False)
+    st.html(jobview.STYLE)
+    if name := st.query_params.get("job"):
+        jobview.show_job(name)
+        return
+    st.markdown(
+        "Predict for a whole file. The job runs on the server and is kept there: close the page, come back by its link, "
+        "download the answers."
+    )
+    try:
+        home()
+    except HomeError as error:
+        st.error(f"Jobs cannot be kept: {jobview.plain(str(error))}.")
+        return
+    new_job()
+    batching.own_jobs()
+
+
+def new_job() -> None:
+    given = batching.upload()
+    sheet = batching.read(*given) if given else None
+    if given is None or sheet is None:
+        return
+    left, right = st.columns([2, 3], gap="large")
+    with left:
+        st.subheader("Settings", anchor=False)
+        column = batching.choose_column(given[0], sheet)
+        chosen = batching.choose_model(sheet.columns[column])
+        if chosen and st.button(
+            f"Predict {len(sheet.rows):,} rows",
+            type="primary",
+            width="stretch",
+            key="batch_start",
+        ):
+            batching.start(given[0], sheet, column, *chosen)
+    with right:
+        st.subheader("Preview", anchor=False)
+        batching.preview(sheet, column, chosen[1] if chosen else "forward")
 
 
 nav.page(body)

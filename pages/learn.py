@@ -1,12 +1,103 @@
-"""Learn."""
+"""How it works: short explanations with pictures, the wall-time model to play with, definitions, papers, questions."""
 
 import streamlit as st
 
-from chemspec.ui import nav
+from chemspec.metrics import numbers
+from chemspec.ui import cards, chips, curves, lesson_figures, lessons, look, nav, serve, walltime
+
+STORYBOARD = 4  # the section whose picture takes the whole width
+
+
+def idea() -> None:
+    play = st.session_state.get("learn_play", 0)
+    pictures = lesson_figures.idea(look.dark(), play)
+    for number, ((title, text), picture) in enumerate(
+        zip(lessons.sections("idea"), pictures, strict=True), 1
+    ):
+        st.subheader(f"{number}  {title}")
+        words, figure = (st, st) if number == STORYBOARD else st.columns([5, 7], gap="medium")
+        words.markdown(lessons.filled(text))
+        figure.html(picture)
+        if number == 2 and figure.button("Play again", key="learn_again"):
+            st.session_state.learn_play = play + 1
+            st.rerun()
+        if number == STORYBOARD and st.button("Step through this example", key="learn_step"):
+            nav.go("step", task="forward", smi=lessons.example("boc-copy").query)
+
+
+def faster() -> None:
+    st.markdown(lessons.sections("faster")[0][1])
+    names = [card.name for card in cards.cards() if not card.problem]
+    left, right = st.columns([2, 3], gap="large")
+    with left:
+        alpha = st.slider("α: chance that a drafted token is right", 0.0, 0.99, 0.8, 0.01)
+        gamma = st.slider("γ: tokens in a draft", 0, walltime.MOST, 5)
+        c = st.slider("c: cost of drafting a token, in passes", 0.0, 1.0, 0.05, 0.01)
+        measured = names and st.toggle("Wide passes cost what was measured on this machine")
+        name = st.selectbox("Model", names) if measured else None
+    cost = walltime.relative(serve.engine(name).cost()) if name else walltime.flat
+    best = walltime.best_gamma(alpha, c, cost)
+    now, top = (walltime.improvement(alpha, g, c, cost) for g in (gamma, best))
+    with left, st.container(horizontal=True):
+        st.metric("tokens per pass", f"{walltime.expected_tokens(alpha, gamma):.2f}")
+        st.metric(f"faster, γ = {gamma}", f"{now:.2f}×")
+        st.metric(f"at best, γ = {best}", f"{top:.2f}×")
+    text = lessons.verdict(alpha, gamma, c, cost)
+    right.altair_chart(curves.gain(alpha, gamma, c, cost, dark=look.dark()), alt=text)
+    right.markdown(text)
+    for title, body in lessons.sections("faster")[1:]:
+        st.subheader(title)
+        words, chart = st.columns([2, 3], gap="large")
+        words.markdown(body)
+        chart.altair_chart(
+            curves.optimum(c, cost), alt="The best draft length rises with α and falls with c."
+        )
+
+
+def figures() -> None:
+    example = lessons.example("boc-copy")
+    words, picture = st.columns([5, 7], gap="medium")
+    words.markdown(
+        "Everything is counted in passes like this one, the second of the worked example. Times are measured beside it."
+    )
+    picture.html(lesson_figures.anatomy(example, 1))
+    st.subheader("Every figure")
+    st.markdown(
+        "Counts come from the trace of an answer; every rate follows from them. "
+        "The last column is the worked example of the part *Idea*."
+    )
+    st.html(lesson_figures.definitions(numbers([example.trace])))
+    st.subheader("Words")
+    st.markdown(lessons.page("glossary"))
+
+
+def papers() -> None:
+    st.altair_chart(
+        curves.published(dark=look.dark()), alt="Speed-ups of the papers, from 0.45 to 5.1 times"
+    )
+    st.caption(
+        "As published: other models, machines and baselines; not to be compared with each other."
+    )
+    for title, text in lessons.sections("papers"):
+        st.subheader(title)
+        st.markdown(text)
+    st.subheader("Questions")
+    for title, text in lessons.sections("faq"):
+        st.expander(title).markdown(text)
 
 
 def body() -> None:
     st.title("Learn")
+    st.markdown(
+        "How a model writes molecules, why that is slow, and how drafts speed it up without changing the answer. Every example is a recorded run of a shipped model."
+    )
+    st.html(f"<style>{chips.CSS}</style>")
+    part = st.segmented_control(
+        "Part", list(PARTS), default="Idea", required=True,
+        key="part", bind="query-params", label_visibility="collapsed",
+    )  # fmt: skip
+    PARTS[part or "Idea"]()
 
 
+PARTS = {"Idea": idea, "Speed-up": faster, "Figures": figures, "Papers": papers}
 nav.page(body)

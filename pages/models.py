@@ -1,12 +1,86 @@
-"""Models."""
+"""The installed models: what they are, how good, what they need, and what is wrong with a broken one."""
 
 import streamlit as st
 
-from chemspec.ui import nav
+from chemspec.engine import models_home
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.ui import cards, curves, look, machine, model_figures, nav, safe, serve
 
 
 def body() -> None:
     st.title("Models")
+    st.html(f"<style>{model_figures.CSS}</style>")
+    found, here = cards.cards(), machine.machine()
+    usables = sum(not card.problem for card in found)
+    st.html(
+        model_figures.summary(
+            here, usables, sum(card.folder in serve.in_memory() for card in found)
+        )
+    )
+    if not found:
+        st.info(
+            "No model is installed. Train one with `chemspec train`, or add a folder as told below."
+        )
+    for card in found:
+        with st.container(border=True):
+            broken(card) if card.problem else usable(card)
+    with st.expander("Add a model", expanded=not found):
+        st.markdown(model_figures.ADDING)
+        st.caption("Models are looked for in this folder:")
+        st.code(str(models_home()), language=None)
+
+
+def broken(card: cards.Card) -> None:
+    st.html(model_figures.heading(card, "cannot be used"))
+    st.markdown("This folder is no usable model; nothing else is affected. What is wrong with it:")
+    st.code(card.problem, language=None, wrap_lines=True)
+    st.caption(
+        "Put the right files there, or take the folder away; the page looks again at every visit."
+    )
+
+
+def usable(card: cards.Card) -> None:
+    engine = serve.in_memory().get(card.folder)
+    engine = engine if engine and engine.digest == card.digest else None
+    st.html(model_figures.heading(card, "in memory" if engine else "not loaded"))
+    facts, chart = st.columns([6, 5], gap="large")
+    facts.html(model_figures.facts(card, engine))
+    if engine is None:
+        with facts:
+            if st.button("Load now", key=f"models_load_{card.name}"):
+                load(card.name)
+    if card.accuracy:
+        alt = "Accuracy: " + ", ".join(f"{name} {share}%" for name, share, _, _ in card.accuracy)
+        chart.altair_chart(curves.accuracy(card.accuracy, dark=look.dark()), alt=alt)
+        chart.caption("From the model's card; bars with their 95 % intervals where it gives them.")
+    parts = [*card.sections, ("Speed here", "")]
+    tabs = st.tabs([safe.plain(name or "About") for name, _ in parts])
+    for tab, (_, text) in zip(tabs, parts, strict=True):
+        tab.markdown(safe.markdown(text, under=3))
+    with tabs[-1]:
+        speed(engine)
+
+
+def speed(engine: serve.Engine | None) -> None:
+    if engine is None:
+        st.markdown("What a pass costs on this machine is measured when the model is loaded.")
+        return
+    curve = engine.cost()
+    words, chart = st.columns([2, 3], gap="large")
+    words.markdown(model_figures.cost_words(curve))
+    chart.altair_chart(curves.cost(curve, dark=look.dark()), alt=model_figures.cost_words(curve))
+
+
+def load(name: str) -> None:
+    with st.status("Reading weights, building the runtime, measuring a pass …") as status:
+        try:
+            serve.engine(name)
+        except (CheckpointError, ValueError, RuntimeError, MemoryError) as error:
+            status.update(label="It could not be loaded", state="error", expanded=True)
+            st.code(str(error), language=None, wrap_lines=True)
+            return
+        status.update(label="Loaded", state="complete")
+    st.rerun()
 
 
 nav.page(body)

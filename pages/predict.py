@@ -1,32 +1,73 @@
-"""Ask a model one question."""
+"""Ask a model what forms, or what a molecule is made from; see the answers, and what speculation did for them."""
 
 import streamlit as st
 
-from chemspec.settings import DecodeSettings
-from chemspec.ui import nav, serve
+from chemspec.engine import Engine, models_home
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.settings import Task
+from chemspec.types import DecodeResult
+from chemspec.ui import answers, ask, examples, history, nav, progress, scheme, serve, stage, strip
+
+NO_MODEL = (
+    "No model for this question is installed. Put a model folder into `{home}`, or train one with "
+    "`chemspec train`; the page *Models* says more."
+)
 
 
 def body() -> None:
-    names = serve.models()
-    if not names:
-        st.info(
-            "No model is installed yet. Train one with `chemspec train`, or put a model folder into assets/models."
-        )
-        return
-    name = st.segmented_control("Question", names, default=names[0]) or names[0]
-    query = st.text_input("SMILES", help="Reactants and reagents for forward, a product for retro.")
-    if not query:
-        return
-    result = serve.answer(serve.engine(name), query, DecodeSettings(n=5), report=st.empty().caption)
+    st.html(f"<style>{ask.CSS}{scheme.CSS}{strip.CSS}{answers.CSS}{examples.CSS}</style>")
+    st.title("Predict a reaction")
+    asked, row = ask.ask()
+    task = st.session_state.predict_task
+    with stage.stage(asked or task, key="predict_stage"):
+        if asked is None:
+            welcome(task)
+        model = load(asked.model) if asked else None
+        result = progress.answer(model, asked.smiles, asked.settings) if asked and model else None
+        if asked and result:
+            history.remember(asked.model, asked.smiles, result)
+        with row:
+            ask.history_menu()
+        if asked and model and result:
+            show(asked, model, result)
+
+
+def welcome(task: Task) -> None:
+    """What one sees before the first question."""
+    if serve.models(task):
+        st.subheader("Examples")
+        examples.gallery(task)
+    else:
+        st.info(NO_MODEL.format(home=models_home()))
+
+
+def load(name: str) -> Engine | None:
+    """The engine, or a message that says what is wrong with the model."""
+    try:
+        return serve.engine(name)
+    except (CheckpointError, ValueError) as error:
+        st.error(f"The model {name!r} cannot be used: {error}")
+        return None
+
+
+def show(asked: ask.Asked, model: Engine, result: DecodeResult) -> None:
+    """First the answers; then, in their places, what takes longer to find out."""
     if result.status != "ok":
-        st.error(result.message)
+        st.error(f"The model cannot answer this: {result.message}.")
         return
-    st.dataframe(
-        [
-            {"answer": item.canonical or item.smiles, "probability": item.probability}
-            for item in result.hypotheses
-        ]
-    )
+    left, right = st.columns([3, 1.4], vertical_alignment="center")
+    line = strip.Strip(left.empty(), model, asked.smiles, asked.settings, result)
+    with right:
+        answers.toolbar(asked, result)
+    slots = answers.show(asked, result)
+    with st.expander("Examples"):
+        examples.gallery(asked.task)
+    answers.highlight(slots)
+    if asked.task == "retro" and (names := serve.models("forward")):
+        forward = load(names[0])
+        if forward:
+            answers.check(slots, forward)
+    line.measure()
 
 
 nav.page(body)

@@ -19,9 +19,24 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.decode.prefetch import Prefetch
 from chemspec.decode.sample import sample
-from chemspec.draft import DRAFTERS, Adaptive, Auto, Copy, Drafter, NoDrafts, Smart, Windows, build
-from chemspec.draft.auto import REACH, Record
+from chemspec.draft import (
+    DRAFTERS,
+    Adaptive,
+    Attention,
+    Auto,
+    Copy,
+    Drafter,
+    Means,
+    Mixed,
+    NoDrafts,
+    Smart,
+    Windows,
+    build,
+)
+from chemspec.draft.auto import Record
 from chemspec.draft.copy import Marks, follow
+from chemspec.draft.knowledge import REACH
+from chemspec.draft.phrases import JUST_COPYING
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DRAFTER_NAMES, DecodeSettings
@@ -31,7 +46,14 @@ from chemspec.types import Draft, Pass, Prefix, Written
 
 VOCAB = 10
 NAMES = sorted(DRAFTERS)
-DEFAULTS = {"windows": (10, 25), "smart": (10, 10), "copy": (12, 1), "auto": (24, 3)}
+DEFAULTS = {
+    "windows": (10, 25),
+    "smart": (10, 10),
+    "copy": (12, 1),
+    "attention": (12, 1),
+    "mixed": (32, 16),
+    "auto": (24, 3),
+}
 COSTS: dict[str, Callable[[float], float]] = {
     "free": lambda _: 1.0,
     "cheap": lambda nodes: 1.0 + 0.01 * nodes,
@@ -50,11 +72,19 @@ def settings_of(name: str, *, length: int = 0, count: int = 0, dilation: int = 0
 
 
 def made(name: str, *, cost: str = "cheap", **options: int) -> Drafter:
-    return build(settings_of(name, **options), lambda: COSTS[cost])
+    return build(settings_of(name, **options), Means(lambda: COSTS[cost]))
 
 
 def tokens_of(drafter: Drafter, source: list[int], text: list[int], room: int = 99) -> list[Prefix]:
     return [draft.tokens for draft in drafter.propose(source, (BOS, *text), room)]
+
+
+def mixed_of(**options: int) -> Mixed:
+    return Mixed(JUST_COPYING, **options)
+
+
+def attention_of(**options: int) -> Attention:
+    return Attention(None, **options)
 
 
 # What all promise --------------------------------------------------------------------------------
@@ -63,7 +93,15 @@ def tokens_of(drafter: Drafter, source: list[int], text: list[int], room: int = 
 def test_the_settings_name_the_drafters_that_there_are() -> None:
     assert set(DRAFTER_NAMES) == set(DRAFTERS)
     assert len(DRAFTER_NAMES) == len(DRAFTERS)
-    kinds = {"none": NoDrafts, "windows": Windows, "smart": Smart, "copy": Copy, "auto": Auto}
+    kinds = {
+        "none": NoDrafts,
+        "windows": Windows,
+        "smart": Smart,
+        "copy": Copy,
+        "attention": Attention,
+        "mixed": Mixed,
+        "auto": Auto,
+    }
     assert {name: type(made(name)) for name in DRAFTERS} == kinds
 
 
@@ -118,15 +156,14 @@ def test_there_is_always_something_to_draft(
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"none"}))
 def test_a_query_of_one_token_is_drafted_whole(name: str) -> None:
     drafter = made(name, cost="free")
-    end = () if name == "smart" else (EOS,)
-    assert tokens_of(drafter, [5], []) == [(5, *end)]
+    assert tokens_of(drafter, [5], []) == [(5, EOS)]
     assert tokens_of(drafter, [5], [], room=1) == [(5,)]
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"none"}))
 def test_a_query_shorter_than_the_draft_is_drafted_whole(name: str) -> None:
     (draft,) = made(name, cost="free", length=30, count=1).propose([4, 5, 6], (BOS,), 99)
-    assert draft.tokens == ((4, 5, 6) if name == "smart" else (4, 5, 6, EOS))
+    assert draft.tokens == (4, 5, 6, EOS)
     assert draft.span == (0, 3)
 
 
@@ -137,7 +174,7 @@ def test_with_room_for_one_every_draft_has_one_token(name: str) -> None:
     assert all(len(draft.tokens) == 1 for draft in drafts)
 
 
-@pytest.mark.parametrize("make", [Windows, Smart, Copy])
+@pytest.mark.parametrize("make", [Windows, Smart, Copy, mixed_of, attention_of])
 @pytest.mark.parametrize("options", [{"length": 0}, {"length": -3}, {"count": 0}, {"count": -1}])
 def test_a_drafter_refuses_options_out_of_range(
     make: Callable[..., Drafter], options: dict[str, int]
@@ -169,9 +206,9 @@ def test_the_settings_reach_the_drafter(name: str) -> None:
     drafter = made(name, length=7, count=2, dilation=1)
     if isinstance(drafter, Windows):
         assert (drafter.length, drafter.count, drafter.dilation) == (7, 2, 1)
-    elif isinstance(drafter, Smart | Copy):
+    elif isinstance(drafter, Smart | Copy | Mixed):
         assert (drafter.length, drafter.count) == (7, 2)
-    elif isinstance(drafter, Auto):
+    elif isinstance(drafter, Auto | Attention):
         assert (drafter.copy.length, drafter.copy.count) == (7, 2)
     else:
         assert drafter == NoDrafts()
@@ -181,11 +218,11 @@ def test_the_machine_is_measured_only_for_those_who_want_to_know() -> None:
     def cost() -> Callable[[float], float]:
         raise AssertionError("measured")
 
-    for name in ("none", "windows", "smart", "copy"):
-        build(settings_of(name), cost)
+    for name in sorted({*NAMES} - {"auto"}):
+        build(settings_of(name), Means(cost))
     with pytest.raises(AssertionError, match="measured"):
-        build(settings_of("auto"), cost)
-    for_sbs = build(DecodeSettings(decoder="sbs", drafter="auto", draft_length=4), cost)
+        build(settings_of("auto"), Means(cost))
+    for_sbs = build(DecodeSettings(decoder="sbs", drafter="auto", draft_length=4), Means(cost))
     assert for_sbs == Windows(length=4)
 
 
@@ -276,11 +313,13 @@ def test_smart_drafts_follow_the_last_token() -> None:
     assert [(draft.tokens, draft.span) for draft in drafts] == [
         ((5, 6, 4), (1, 4)),
         ((7, 8, 4), (4, 7)),
+        ((EOS,), (7, 7)),
     ]
     assert tokens_of(Smart(length=3, count=1), source, [4]) == [(5, 6, 4)]
     assert tokens_of(Smart(length=3), source, []) == [(4, 5, 6)]  # at the beginning
     assert tokens_of(Smart(length=3), source, [9]) == [(4, 5, 6)]  # the query has none
-    assert tokens_of(Smart(length=3), source, [8]) == [(4,)]
+    assert tokens_of(Smart(length=3), source, [8]) == [(4, EOS)]
+    assert tokens_of(Smart(length=3), [4, 5], [5]) == [(EOS,)]
 
 
 # Copy --------------------------------------------------------------------------------------------
@@ -557,7 +596,7 @@ def test_at_first_longer_matches_are_trusted_more() -> None:
 
 
 def test_a_record_counts_hits_and_tries() -> None:
-    record = Record([(0.5, 1.0)], weight=10)
+    record = Record([0.5] * (REACH + 1), weight=10)
     assert record.chance(0) == 0.5
     record.add(0, True)
     assert record.chance(0) == 6 / 11
@@ -736,7 +775,7 @@ def test_no_drafter_changes_an_answer_of_a_model(
     same(found, expected)
 
 
-@pytest.mark.parametrize("name", ["windows", "copy", "auto"])
+@pytest.mark.parametrize("name", ["windows", "copy", "attention", "mixed", "auto"])
 def test_drafts_of_a_table_that_copies_save_most_passes(name: str) -> None:
     table, random = Table(1, vocab_size=VOCAB, copying=40.0), Random(1)
     batch = [[random.randrange(4, VOCAB) for _ in range(24)] for _ in range(4)]
@@ -762,7 +801,7 @@ def test_look_ahead_returns_the_naive_beam(width: int) -> None:
         source = [random.randrange(3, VOCAB) for _ in range(random.randint(1, 9))]
         max_len = random.randint(1, 12)
         expected = naive_beam(table, source, width, max_len)
-        for drafter in (Oracle(table), Copy(), Auto(COSTS["free"])):
+        for drafter in (Oracle(table), Copy(), Mixed(JUST_COPYING), Auto(COSTS["free"])):
             (found,), (passes,) = run(
                 lambda _, max_len=max_len: beam_search(width=width, max_len=max_len),
                 [source], table, drafter, max_len=max_len, budget=budget, top_k=width + 1,

@@ -216,7 +216,7 @@ def test_compare_answers_under_each_of_the_settings(engine: Engine) -> None:
     )
 
 
-@pytest.mark.parametrize("runtime", ["onnx", "torch"])
+@pytest.mark.parametrize("runtime", ["auto", "onnx", "torch"])
 def test_threads_do_not_disturb_each_other(tiny: Path, runtime: str) -> None:
     """Eight threads, one engine, different queries at once: a shared buffer would mix them up."""
     engine = Engine.load(tiny, threads=1, runtime=runtime)
@@ -256,10 +256,12 @@ def test_answers_at_the_length_limit_say_that_they_were_cut(small: Engine) -> No
 
 
 @DECODERS
-def test_onnx_and_torch_agree(engine: Engine, how: DecodeSettings) -> None:
-    other = Engine.load(engine.folder, runtime="torch", threads=1)
-    assert (engine.runtime, other.runtime) == ("onnx", "torch")
-    close(engine.predict(QUERIES[:5], how), other.predict(QUERIES[:5], how), 1e-3)
+def test_the_runtimes_agree(engine: Engine, how: DecodeSettings) -> None:
+    assert engine.runtime in ("native", "onnx")
+    for runtime in ("onnx", "torch"):
+        other = Engine.load(engine.folder, runtime=runtime, threads=1)
+        assert other.runtime == runtime
+        close(engine.predict(QUERIES[:5], how), other.predict(QUERIES[:5], how), 1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])

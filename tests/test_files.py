@@ -127,6 +127,24 @@ def test_what_is_wrong_with_a_file_is_said(
     assert name in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("a,b\n1,2\n\n3\n4,5,\n", [["a", "b"], ["1", "2"], ["3", ""], ["4", "5"]]),
+        ("a\n", [["a"]]),
+    ],
+)
+def test_the_rows_of_a_table_are_as_long_as_its_header(text: str, rows: list[list[str]]) -> None:
+    assert list(inputs.records(text, ".csv", "it")) == rows
+
+
+@pytest.mark.parametrize(
+    ("names", "place"), [(["id", "Smiles "], 1), (["product", "smiles"], 1), (["a", "b"], None)]
+)
+def test_a_column_is_known_by_its_name(names: list[str], place: int | None) -> None:
+    assert inputs.usual_column(names) == place
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"no file .*a\.csv"):
         read_queries(tmp_path / "a.csv")
@@ -205,7 +223,7 @@ def test_one_row_a_query_in_their_order(tmp_path: Path, suffix: str) -> None:
     assert run(ODD, out) == {"ok": len(ODD) - 1, "invalid": 1}
     rows = rows_of(out)
     assert [row["query"] for row in rows] == (
-        list(map(files._flat, ODD)) if suffix == ".csv" else ODD
+        list(map(files.flat, ODD)) if suffix == ".csv" else ODD
     )
     assert [row["status"] for row in rows] == ["invalid" if query == "x" else "ok" for query in ODD]
     assert rows[0]["message"] == "a note"
@@ -390,7 +408,7 @@ def test_a_full_disk_is_told_and_what_is_there_stays_valid(
     engine = Fake()
     run(ODD, out, engine)
     assert engine.asked == ODD[2:]
-    assert [row["query"] for row in rows_of(out)] == list(map(files._flat, ODD))
+    assert [row["query"] for row in rows_of(out)] == list(map(files.flat, ODD))
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -403,6 +421,25 @@ def test_progress_counts_what_was_there_before(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     run(ODD, tmp_path / "o.csv", progress=lambda done, total: seen.append((done, total)))
     assert seen == [(done, len(ODD)) for done in range(3, len(ODD) + 1)]
+
+
+def test_the_size_of_each_part_can_be_chosen_anew(tmp_path: Path) -> None:
+    sizes = iter([1, 3, 2, 99, 99])
+    parts: list[int] = []
+    engine = Fake()
+    predict = engine.predict
+    engine.predict = lambda queries, *a, **k: (
+        parts.append(len(queries)) or predict(queries, *a, **k)
+    )  # type: ignore[method-assign, func-returns-value]
+    run(ODD, tmp_path / "o.jsonl", engine, every=lambda: next(sizes))
+    assert parts == [1, 3, 2, len(ODD) - 6]
+    assert engine.asked == ODD
+
+
+def test_what_is_kept_in_a_trace_is_no_other_way(tmp_path: Path) -> None:
+    run(ODD[:3], tmp_path / "o.csv")
+    run(ODD, tmp_path / "o.csv", how=DecodeSettings(n=2, batch_size=1, drafter="none", record=True))
+    assert len(rows_of(tmp_path / "o.csv")) == len(ODD)
 
 
 # --- the contract --------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from heapq import heapify, heappop, heapreplace
+from math import inf
 from typing import NamedTuple
-
-import numpy as np
 
 from chemspec.decode.ask import START, Ask, Decoder, Guess, written
 from chemspec.tokenizer import EOS
@@ -116,25 +116,27 @@ def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
 
 
 def _ranked(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Hyp]:
-    """The `count` best extensions of all live hypotheses; arrays do the sifting, Python only touches the survivors."""
-    longest = max(len(score.ids) for score in scores)
-    log_probs = np.full((len(scores), longest), -np.inf)
-    for row, score in zip(log_probs, scores, strict=True):
-        row[: len(score.log_probs)] = score.log_probs
-    totals = np.array([hyp.total for hyp in live])[:, None] + log_probs  # (live, k)
-    flat = totals.ravel()
-    if len(flat) > count:
-        bar = np.partition(flat, len(flat) - count)[len(flat) - count]
-        chosen = np.flatnonzero(flat >= bar)  # with everything that ties with the last
-    else:
-        chosen = np.arange(len(flat))
-    rows, columns = np.divmod(chosen, totals.shape[1])
-    candidates = []
-    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-        parent, gain = live[row], float(log_probs[row, column])
-        if gain == float("-inf"):
-            continue
-        tokens = (*parent.tokens, int(scores[row].ids[column]))
-        candidates.append(Hyp(tokens, (*parent.log_probs, gain), parent.total + gain))
+    """The `count` best extensions of all live hypotheses: a merge of their lists, each of which is best first."""
+    heads = [
+        (-(hyp.total + found.log_probs[0]), row, 0)
+        for row, (hyp, found) in enumerate(zip(live, scores, strict=True))
+        if len(found.ids)
+    ]
+    heapify(heads)
+    candidates: list[Hyp] = []
+    bar = inf
+    while heads and heads[0][0] <= bar:  # and whatever ties with the last of them
+        cost, row, column = heads[0]
+        if cost == inf:
+            break  # nothing but impossible tokens is left
+        parent, (ids, log_probs) = live[row], scores[row]
+        tokens = (*parent.tokens, ids[column])
+        candidates.append(Hyp(tokens, (*parent.log_probs, log_probs[column]), -cost))
+        if len(candidates) == count:
+            bar = cost
+        if column + 1 < len(ids):
+            heapreplace(heads, (-(parent.total + log_probs[column + 1]), row, column + 1))
+        else:
+            heappop(heads)
     candidates.sort(key=lambda hyp: (-hyp.total, hyp.tokens))
     return candidates[:count]

@@ -6,7 +6,7 @@ decoder returns what it would have returned without.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from chemspec.decode.ask import Ask, Decoder
@@ -14,7 +14,17 @@ from chemspec.decode.prefetch import Prefetch
 from chemspec.draft.base import Adaptive, Drafter
 from chemspec.model.session import Session
 from chemspec.tokenizer import BOS
-from chemspec.types import Accepted, Draft, Pass, Prefix, Scores, Written
+from chemspec.types import (
+    AHEAD,
+    ASKED,
+    Accepted,
+    Draft,
+    Grown,
+    Pass,
+    Prefix,
+    Scores,
+    Written,
+)
 
 Clock = Callable[[], float]
 Event = tuple[int, Pass]  # which query, and what one model call did for it
@@ -31,6 +41,7 @@ class Flight:
     origin: dict[Prefix, tuple[Draft, int]] = field(
         default_factory=dict
     )  # drafted prefix -> draft, place in it
+    numbers: dict[Prefix, int] = field(default_factory=dict)  # of the nodes recorded so far
     answer: list[Written] | None = None
 
     def start(self) -> None:
@@ -69,6 +80,7 @@ def drive(
     max_len: int,
     budget: int,
     clock: Clock,
+    record: bool = False,
 ) -> Generator[list[Event], None, list[list[Written]]]:
     """Run decoders to their ends; yields after every model call what it did for each query.
 
@@ -77,6 +89,7 @@ def drive(
         max_len: most tokens of an answer: no draft goes further.
         budget: most nodes that drafts may add to a pass for one query.
         clock: seconds, from any origin.
+        record: keep every prefix computed in the passes, which takes time and memory.
 
     Returns:
         What each decoder returned.
@@ -114,6 +127,7 @@ def drive(
         ):
             before = flight.leading()
             flight.known.update(scores)
+            grown = _grown(flight, scores, set(prefixes)) if record else None
             emitted, margin = flight.go_on()
             spans = _accepted(flight, before, emitted)
             accepted = sum(span.length for span in spans)
@@ -131,12 +145,27 @@ def drive(
                 model_seconds=done - ready,
                 spans=spans,
                 drafts=tuple(plan.drafts.get(before, ())),
+                grown=grown,
             )
             events.append((query, event))
         session.drop(query for query in list(session.rows) if flights[query].answer is not None)
         session.prune({query: flights[query].asked for query in session.rows})
         yield events
     return [flight.answer or [] for flight in flights]
+
+
+def _grown(flight: Flight, scores: Iterable[Prefix], asked: Container[Prefix]) -> Grown:
+    """The nodes just computed and the beam they were computed for, before the decoder goes on."""
+    parents, tokens, sources = [], [], []
+    for prefix in scores:  # parents first
+        draft, place = flight.origin.get(prefix, (None, 0))
+        parents.append(flight.numbers.get(prefix[:-1], -1))
+        tokens.append(prefix[-1])
+        copied = draft.source(place) if draft is not None else None
+        sources.append(ASKED if prefix in asked else AHEAD if copied is None else copied)
+        flight.numbers[prefix] = len(flight.numbers)
+    beam = tuple(flight.numbers[prefix] for prefix in flight.asked)
+    return Grown(beam, tuple(parents), tuple(tokens), tuple(sources))
 
 
 def _tell(drafter: Adaptive, plan: Prefetch, before: Prefix, text: Prefix) -> None:
@@ -167,7 +196,8 @@ def _accepted(flight: Flight, before: Prefix, emitted: int) -> tuple[Accepted, .
             continue
         draft, place = found
         start = length - 2  # place of the token in the answer, which does not count bos
-        span = None if draft.span is None else (draft.span[0] + place, draft.span[0] + place + 1)
+        copied = draft.source(place)
+        span = None if copied is None else (copied, copied + 1)
         last = runs[-1] if runs else None
         joins = (
             last is not None and last.start + last.length == start and last.drafter == draft.drafter
@@ -175,7 +205,11 @@ def _accepted(flight: Flight, before: Prefix, emitted: int) -> tuple[Accepted, .
         if (
             last is not None
             and joins
-            and (span is None or (last.span is not None and last.span[1] == span[0]))
+            and (
+                last.span is None
+                if span is None
+                else last.span is not None and last.span[1] == span[0]
+            )
         ):
             grown = None if span is None or last.span is None else (last.span[0], span[1])
             runs[-1] = Accepted(last.start, last.length + 1, last.drafter, grown)

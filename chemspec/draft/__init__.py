@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from chemspec.draft.attention import Attention
 from chemspec.draft.auto import Auto
 from chemspec.draft.base import Adaptive, Drafter
 from chemspec.draft.copy import Copy, Marks
+from chemspec.draft.knowledge import Knowledge
+from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
+from chemspec.draft.phrases import JUST_COPYING
 from chemspec.draft.smart import Smart
 from chemspec.draft.windows import Windows
 from chemspec.settings import DecodeSettings
@@ -16,59 +21,78 @@ from chemspec.settings import DecodeSettings
 Cost = Callable[[float], float]  # seconds of a pass by its nodes
 
 
+@dataclass(frozen=True)
+class Means:
+    """What a drafter may ask for; worked out only if it does.
+
+    Attributes:
+        cost: gives the cost curve of the machine.
+        tokens: the vocabulary; drafters that know SMILES find their marks in it.
+        knowledge: gives what the model's drafters have learned.
+    """
+
+    cost: Callable[[], Cost]
+    tokens: Sequence[str] = ()
+    knowledge: Callable[[], Knowledge] = Knowledge
+
+    @property
+    def marks(self) -> Marks:
+        return Marks.of(self.tokens)
+
+
 def _chosen(**options: int) -> dict[str, Any]:
     """The options that were set; 0 leaves a drafter its own default."""
     return {name: value for name, value in options.items() if value}
 
 
-def _windows(settings: DecodeSettings, *_: Any) -> Drafter:
-    options = _chosen(length=settings.draft_length, count=settings.draft_count)
-    return Windows(dilation=settings.dilation, **options)
+def _sizes(settings: DecodeSettings) -> dict[str, Any]:
+    return _chosen(length=settings.draft_length, count=settings.draft_count)
 
 
-def _copy(settings: DecodeSettings, _: Callable[[], Cost], marks: Marks) -> Drafter:
-    return Copy(marks=marks, **_chosen(length=settings.draft_length, count=settings.draft_count))
+def _mixed(settings: DecodeSettings, means: Means) -> Drafter:
+    phrases = means.knowledge().phrases or JUST_COPYING
+    return Mixed(phrases, marks=means.marks, **_sizes(settings))
 
 
-def _smart(settings: DecodeSettings, *_: Any) -> Drafter:
-    return Smart(**_chosen(length=settings.draft_length, count=settings.draft_count))
+def _attention(settings: DecodeSettings, means: Means) -> Drafter:
+    return Attention(means.knowledge().reading, marks=means.marks, **_sizes(settings))
 
 
-def _auto(settings: DecodeSettings, cost: Callable[[], Cost], marks: Marks) -> Drafter:
+def _auto(settings: DecodeSettings, means: Means) -> Drafter:
     options = _chosen(length=settings.draft_length, places=settings.draft_count)
-    return Auto(cost(), marks=marks, **options)
+    return Auto(means.cost(), marks=means.marks, knowledge=means.knowledge(), **options)
 
 
-DRAFTERS: dict[str, Callable[[DecodeSettings, Callable[[], Cost], Marks], Drafter]] = {
+DRAFTERS: dict[str, Callable[[DecodeSettings, Means], Drafter]] = {
     "none": lambda *_: NoDrafts(),
-    "windows": _windows,
-    "smart": _smart,
-    "copy": _copy,
+    "windows": lambda settings, _: Windows(dilation=settings.dilation, **_sizes(settings)),
+    "smart": lambda settings, _: Smart(**_sizes(settings)),
+    "copy": lambda settings, means: Copy(marks=means.marks, **_sizes(settings)),
+    "attention": _attention,
+    "mixed": _mixed,
     "auto": _auto,
 }
 
 
-def build(
-    settings: DecodeSettings, cost: Callable[[], Cost], tokens: Sequence[str] = ()
-) -> Drafter:
+def build(settings: DecodeSettings, means: Means) -> Drafter:
     """The drafter that the settings ask for, for one run of the loop.
 
-    Args:
-        tokens: the vocabulary; drafters that know SMILES find their marks in it.
-        cost: gives the cost curve of the machine; called only by drafters that need it.
-
     Raises:
-        ValueError: for an option out of range.
+        ValueError: for an option out of range, or a model without what the drafter needs.
     """
-    return DRAFTERS[settings.drafts_by](settings, cost, Marks.of(tokens))
+    return DRAFTERS[settings.drafts_by](settings, means)
 
 
 __all__ = [
     "DRAFTERS",
     "Adaptive",
+    "Attention",
     "Auto",
     "Copy",
     "Drafter",
+    "Knowledge",
+    "Means",
+    "Mixed",
     "NoDrafts",
     "Smart",
     "Windows",

@@ -1,4 +1,4 @@
-"""Draft as much as pays: candidates, lengths and whether to draft at all, from what a pass costs and how drafts fare.
+"""Draft as much as pays: which continuations, how long and whether at all, from what a pass costs and how drafts fare.
 
 The wall-time model of Leviathan et al. (2023), used by Xia et al. and Tulsian et al., with a measured cost curve instead of a
 constant ratio: a pass with n drafted nodes takes time t(n) and yields 1 + sum of p_i tokens, p_i being the chance that
@@ -10,40 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from chemspec.draft.copy import Copy, Marks
+from chemspec.draft.knowledge import BY_MATCH, Knowledge, chance_class
+from chemspec.draft.mixed import Mixed
 from chemspec.types import Draft, Prefix
-
-REACH = 8  # matches of this length or longer are counted as one class
 
 
 class Record:
-    """How often a token copied after a match of m tokens was right: hits and tries by m."""
+    """How often a drafted token was right, by class: hits and tries, which begin as if `weight` had been tried of each."""
 
-    def __init__(self, prior: Sequence[tuple[float, float]] = (), weight: float = 30.0) -> None:
-        # Without measurements: after no match one in three is right, after one token two in three, and so on.
-        start = list(prior) or [
-            (1 / 3, 1.0),
-            (0.62, 1.0),
-            (0.75, 1.0),
-            (0.82, 1.0),
-            (0.86, 1.0),
-            (0.9, 1.0),
-        ]
-        start += [(0.93, 1.0)] * (REACH + 1 - len(start))
-        self.hits = [rate * weight for rate, _ in start]
-        self.tries = [weight] * (REACH + 1)
+    def __init__(self, rates: Sequence[float] = BY_MATCH, weight: float = 30.0) -> None:
+        self.hits = [rate * weight for rate in rates]
+        self.tries = [weight] * len(self.hits)
 
-    def chance(self, match: int) -> float:
-        place = min(match, REACH)
+    def chance(self, kind: int) -> float:
+        """The share of hits of a class; classes beyond the last count as the last."""
+        place = min(kind, len(self.hits) - 1)
         return self.hits[place] / self.tries[place]
 
-    def add(self, match: int, hit: bool) -> None:
-        place = min(match, REACH)
+    def add(self, kind: int, hit: bool) -> None:
+        place = min(kind, len(self.hits) - 1)
         self.hits[place] += hit
         self.tries[place] += 1
 
 
 class Auto:
-    """The default drafter: `copy` with as many places and tokens as pay at the load of the pass.
+    """The default drafter: as many nodes of `mixed` as pay at the load of the pass, or of `copy` where no phrases are known.
 
     One object serves one run of the loop, and learns from it; what it learns changes the number of passes, not an answer.
     """
@@ -51,6 +42,15 @@ class Auto:
     SECOND = 0.5  # a further place is tried with this share of the chance that the place before it was wrong
     AHEAD = 12  # looking ahead multiplies the nodes of a beam by about so much (benchmarks.md)
     STRIDE = 4  # tokens of a draft between two questions of a look-ahead
+    NODES = 64  # of one query in one pass, at most
+    HOST = 1e-5  # seconds that it takes to think of one more node of a tree
+    STEPS = (
+        1,
+        3,
+        7,
+        15,
+        31,
+    )  # past a node that does not pay, so far ahead it is asked whether others would
 
     def __init__(
         self,
@@ -59,13 +59,21 @@ class Auto:
         places: int = 3,
         length: int = 24,
         marks: Marks = Marks(),
+        knowledge: Knowledge = Knowledge(),
     ) -> None:
         self.copy = Copy(length=length, count=places, marks=marks)
         self._cost = cost
         self._costs: dict[int, float] = {}
-        self.record = Record()
+        self.record = Record(knowledge.by_match)
+        self.likely = Record(knowledge.by_chance, weight=100.0)
+        self.mixed = (
+            None
+            if knowledge.phrases is None
+            else Mixed(knowledge.phrases, length=length, marks=marks, rate=self._rate)
+        )
         self.asked, self.queries = 1, 1
         self.ahead = False
+        self._heard: set[tuple[int, ...]] = set()
 
     def cost(self, nodes: int) -> float:
         """Seconds of a pass of so many nodes."""
@@ -75,6 +83,7 @@ class Auto:
 
     def begin(self, asked: int, queries: int) -> bool:
         self.asked, self.queries = asked, queries
+        self._heard.clear()
         # It divides the passes of a beam by three.
         self.ahead = self.cost(self.AHEAD * asked) < 2 * self.cost(asked)
         return self.ahead
@@ -82,8 +91,46 @@ class Auto:
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         if self.asked > self.queries:
             # A beam fills its passes by itself, unless nodes are cheap; a look-ahead asks again where a draft ends.
+            if not self.ahead:
+                return ()
             reach = min(room, self.STRIDE)
-            return self.copy.propose(source, prefix, reach)[:1] if self.ahead else ()
+            if self.mixed is not None:
+                grown = self.mixed.grow(source, prefix, reach, lambda nodes, _: nodes < reach)
+                return self.mixed.paths(grown, source, prefix)[:1]
+            return self.copy.propose(source, prefix, reach)[:1]
+        if self.mixed is not None:
+            return self._tree(self.mixed, source, prefix, room)
+        return self._places(source, prefix, room)
+
+    def _tree(
+        self, mixed: Mixed, source: Sequence[int], prefix: Prefix, room: int
+    ) -> Sequence[Draft]:
+        """As many nodes of the tree as make tokens per second largest, if all queries of the pass add as many."""
+        best, best_rate, tokens = 0, 1 / self.cost(self.asked), 1.0
+        asked, queries = self.asked, self.queries
+
+        def seconds(nodes: int) -> float:
+            added = queries * nodes
+            return self.cost(asked + added) + self.HOST * added
+
+        def more(nodes: int, chance: float) -> bool:
+            nonlocal best, best_rate, tokens
+            tokens += chance
+            rate = tokens / seconds(nodes + 1)
+            if rate > best_rate:
+                best, best_rate = nodes + 1, rate
+            elif not any(
+                # No later node is likelier than this one, so that these rates are out of reach.
+                tokens + step * chance > best_rate * seconds(nodes + 1 + step)
+                for step in self.STEPS
+            ):
+                return False
+            return nodes < self.NODES
+
+        grown = mixed.grow(source, prefix, room, more)
+        return mixed.paths(grown[:best], source, prefix)
+
+    def _places(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         found = self.copy.ranked(source, prefix)[: self.copy.count]
         nodes: list[tuple[float, int, int]] = []  # (chance, which place, how deep)
         left = 1.0
@@ -115,6 +162,15 @@ class Auto:
                 best, best_rate = count, rate
         return best
 
+    def _rate(self, chance: float) -> float:
+        return self.likely.chance(chance_class(chance))
+
     def learn(self, draft: Draft, accepted: int) -> None:
         for place in range(min(accepted + 1, len(draft.tokens))):
-            self.record.add(draft.match + place, place < accepted)
+            if not draft.chances:
+                self.record.add(draft.match + place, place < accepted)
+                continue
+            path = draft.tokens[: place + 1]
+            if path not in self._heard:  # paths of a tree have beginnings in common
+                self._heard.add(path)
+                self.likely.add(chance_class(draft.chances[place]), place < accepted)

@@ -38,6 +38,15 @@ class Marks:
     def is_ring(self) -> frozenset[int]:
         return frozenset(self.rings)
 
+    def beginnings(self, source: Sequence[int]) -> list[int]:
+        """Where the molecules of a query begin, the longest first."""
+        starts, start = [], 0
+        for place, token in enumerate((*source, self.dot)):
+            if token == self.dot:
+                starts.append((start - place, start))
+                start = place + 1
+        return [start for _, start in sorted(starts)]
+
 
 @dataclass(frozen=True)
 class Copy:
@@ -80,19 +89,10 @@ class Copy:
         """Places in the query from which to copy next with the length of their match, best first."""
         written = prefix[1:]
         if not written:
-            return [(place, 0) for place in self._beginnings(source)]
+            return [(place, 0) for place in self.marks.beginnings(source)]
         aligned = follow(source, written)
         found = [(-match, abs(end - aligned), end) for end, match in self._matches(source, written)]
         return [(end, -match) for match, _, end in sorted(found)] or [(aligned, 0)]
-
-    def _beginnings(self, source: Sequence[int]) -> list[int]:
-        """Where the molecules of the query begin, the longest first."""
-        starts, start = [], 0
-        for place, token in enumerate((*source, self.marks.dot)):
-            if token == self.marks.dot:
-                starts.append((start - place, start))
-                start = place + 1
-        return [start for _, start in sorted(starts)]
 
     def _matches(self, source: Sequence[int], written: Sequence[int]) -> list[tuple[int, int]]:
         """(place after a match, its length) for every place that matches at least the last token."""

@@ -160,8 +160,17 @@ def task_of(folder: Path) -> Task:
     Raises:
         CheckpointError: if the folder does not say.
     """
+    return read_config(folder)[0]
+
+
+def read_config(folder: Path) -> tuple[Task, ModelConfig]:
+    """A model folder's task and architecture, without its weights.
+
+    Raises:
+        CheckpointError: if there is no such config, or a faulty one.
+    """
     try:
-        return _read_config(folder / "config.json")[0]
+        return _read_config(folder / "config.json")
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder / 'config.json'}: {error}") from error
 

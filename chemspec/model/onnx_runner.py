@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import onnxruntime
@@ -59,6 +60,8 @@ class OnnxBackend:
 
 class OnnxRunner:
     """Keys and values of one session as one array (2L, B, H, C, d), whose layers the graph reads in place."""
+
+    flat: Literal[False] = False
 
     def __init__(
         self, backend: OnnxBackend, memory: Floats, real: NDArray[np.int32], top_k: int

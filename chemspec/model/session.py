@@ -11,7 +11,7 @@ Shapes: B queries, N new nodes of the widest query, C slots of the cache, k cand
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ Floats = NDArray[np.floating]
 
 class Runner(Protocol):
     """The device side of one session: the encoder's output, the cache, and the pass. Slots are the session's concern."""
+
+    flat: Literal[False]
 
     def run(
         self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
@@ -50,10 +52,37 @@ class Runner(Protocol):
         """Move these slots of a query to the front, in this order."""
 
 
+class Watching(Runner, Protocol):
+    """A runner that tells where some heads looked in the last pass: `looks` is (B, N, heads, S)."""
+
+    looks: Floats
+
+
+class FlatRunner(Protocol):
+    """A runner that takes nodes in one list, finds ancestors by parents, and pays nothing for what it does not visit."""
+
+    flat: Literal[True]
+
+    def run_nodes(
+        self,
+        rows: Sequence[int],
+        tokens: Sequence[int],
+        depths: Sequence[int],
+        parents: Sequence[int],
+    ) -> tuple[Ints, Floats]:
+        """Compute new nodes, grouped by query, each in the next slot of its query; see `native.runner`."""
+
+    def forget(self, row: int) -> None:
+        """Free what a finished query holds."""
+
+    def keep_slots(self, row: int, slots: Ints) -> None:
+        """Move these slots of a query to the front, in this order."""
+
+
 class Backend(Protocol):
     """A loaded model on a device; shared, immutable."""
 
-    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner | FlatRunner:
         """Encode the sources and start an empty cache for them."""
 
 
@@ -102,6 +131,29 @@ class _Tree:
         self.sees = sees
         return kept
 
+    def keep_near(self, wanted: Sequence[Prefix]) -> Ints | None:
+        """`compact` for a tree whose masks are not kept."""
+        above: set[Prefix] = set()
+        for prefix in wanted:
+            while prefix and prefix not in above:
+                above.add(prefix)
+                prefix = prefix[:-1]
+        roots, kept = set(wanted), []
+        below: set[Prefix] = set()
+        for prefix, slot in self.slots.items():  # parents first
+            if prefix in roots or prefix[:-1] in below:
+                below.add(prefix)
+            if prefix in above or prefix in below:
+                kept.append(slot)
+        if len(kept) == len(self.slots):
+            return None
+        near = above | below
+        self.slots = {
+            prefix: new
+            for new, prefix in enumerate(prefix for prefix in self.slots if prefix in near)
+        }
+        return np.array(kept, dtype=np.int64)
+
     def _deepest(self, prefix: Prefix) -> int:
         while prefix not in self.slots:
             prefix = prefix[:-1]
@@ -115,12 +167,31 @@ class Session:
     # about as much as a small pass, while a dead node costs the others one product each.
     SLACK, SLACK_EACH = 48, 6
 
+    # For a runner that visits ancestors only, dead nodes cost memory and nothing else.
+    SLACK_FLAT = 2000
+
     # Rows of finished queries are carried along until so small a share of them is alive: moving the
     # others together copies their whole cache.
     ALIVE = 0.75
 
-    def __init__(self, backend: Backend, sources: Sequence[Sequence[int]], *, top_k: int) -> None:
-        self.runner = backend.open(sources, top_k=top_k)
+    def __init__(
+        self,
+        backend: Backend,
+        sources: Sequence[Sequence[int]],
+        *,
+        top_k: int,
+        heads: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """Open a session.
+
+        Args:
+            heads: layer and number of the heads of the cross-attention that `look` tells of; the backend's
+                `open` must know them.
+        """
+        wanted: dict[str, Any] = {"heads": heads} if heads else {}
+        self.runner = backend.open(sources, top_k=top_k, **wanted)
+        self.sources = [tuple(source) for source in sources] if heads else []
+        self._seen: dict[tuple[tuple[int, ...], Prefix], Floats] = {}
         self.width = len(sources)  # rows of the runner
         self.places = {query: query for query in range(len(sources))}  # query -> row of the runner
         self.trees = {query: _Tree() for query in self.places}
@@ -142,6 +213,32 @@ class Session:
             For every query, the scores of all nodes computed for it.
         """
         fresh = [self._missing(query, part) for query, part in zip(self.places, asked, strict=True)]
+        return self._score_flat(fresh) if self.runner.flat else self._score_padded(fresh)
+
+    def _score_flat(self, fresh: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
+        runner = self.runner
+        assert runner.flat
+        rows, tokens, depths, parents = [], [], [], []
+        for (query, row), prefixes in zip(self.places.items(), fresh, strict=True):
+            slots = self.trees[query].slots
+            for prefix in prefixes:
+                rows.append(row)
+                tokens.append(prefix[-1])
+                depths.append(len(prefix) - 1)
+                parents.append(slots.get(prefix[:-1], -1))
+                slots[prefix] = len(slots)
+        ids, log_probs = (part.tolist() for part in runner.run_nodes(rows, tokens, depths, parents))
+        scored, start = [], 0
+        for prefixes in fresh:
+            stop = start + len(prefixes)
+            best = map(Scores, ids[start:stop], log_probs[start:stop])
+            scored.append(dict(zip(prefixes, best, strict=True)))
+            start = stop
+        return scored
+
+    def _score_padded(self, fresh: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
+        runner = self.runner
+        assert not runner.flat
         width = max(map(len, fresh))
         starts = np.zeros(self.width, dtype=np.int64)
         for query, row in self.places.items():
@@ -159,12 +256,22 @@ class Session:
             own = self.trees[query].sees[start : start + count]
             sees[row, :count, :start] = own[:, :start]
             sees[row, :count, used : used + count] = own[:, start : start + count]
-        self.runner.reserve(used + width)
-        ids, log_probs = self.runner.run(tokens, depths, sees, starts)
+        runner.reserve(used + width)
+        ids, log_probs = (part.tolist() for part in runner.run(tokens, depths, sees, starts))
+        if self.sources:
+            looks = cast(Watching, runner).looks
+            for (query, row), prefixes in zip(self.places.items(), fresh, strict=True):
+                for prefix, look in zip(prefixes, looks[row], strict=False):
+                    self._seen[self.sources[query], prefix] = look
         return [
-            {prefix: Scores(ids[row, i], log_probs[row, i]) for i, prefix in enumerate(prefixes)}
+            dict(zip(prefixes, map(Scores, ids[row], log_probs[row]), strict=False))  # then padding
             for row, prefixes in zip(self.places.values(), fresh, strict=True)
         ]
+
+    def look(self, source: tuple[int, ...], prefix: Prefix) -> list[list[float]] | None:
+        """The attention of each head, by layer and number, to each token of `source` after a prefix that was computed."""
+        seen = self._seen.get((source, prefix))
+        return None if seen is None else seen.tolist()
 
     def _missing(self, query: int, prefixes: Iterable[Prefix]) -> list[Prefix]:
         """The prefixes and their ancestors that have no slot yet, parents first."""
@@ -183,20 +290,26 @@ class Session:
         """Forget queries; those already forgotten are no matter."""
         for query in finished:
             if query in self.places:
+                if self.runner.flat:
+                    self.runner.forget(self.places[query])
                 del self.places[query], self.trees[query]
-        if self.places and len(self.places) <= self.ALIVE * self.width:
+        if not self.runner.flat and self.places and len(self.places) <= self.ALIVE * self.width:
             self.runner.keep_queries(list(self.places.values()))
             self.width = len(self.places)
             self.places = {query: row for row, query in enumerate(self.places)}
 
     def prune(self, wanted: dict[int, Sequence[Prefix]]) -> None:
         """Drop nodes that are neither ancestors nor descendants of what a query now asks for, if many are."""
+        flat = self.runner.flat
         for query, row in self.places.items():
-            tree, asked = self.trees[query], set(wanted[query])
+            tree = self.trees[query]
+            if flat and len(tree.slots) <= self.SLACK_FLAT + 2 * tree.needed:
+                continue
+            asked = set(wanted[query])
             roots = [prefix for prefix in asked if prefix[:-1] not in asked]
             allowed = 1.5 * tree.needed + self.SLACK_EACH * len(roots) + self.SLACK
-            if len(tree.slots) > allowed:
-                kept = tree.compact(roots)
+            if flat or len(tree.slots) > allowed:
+                kept = tree.keep_near(roots) if flat else tree.compact(roots)
                 tree.needed = len(tree.slots)
                 if kept is not None:
                     self.runner.keep_slots(row, kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,21 +32,37 @@ class TorchBackend:
         self.dtype = model.embedding.weight.dtype
 
     @torch.inference_mode()
-    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> TorchRunner:
+    def open(
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        top_k: int,
+        heads: Sequence[tuple[int, int]] = (),
+    ) -> TorchRunner:
         memory, real = self.model.encode(source_batch(self.model, sources).to(self.device))
-        return TorchRunner(
-            self, self.model.memory_cache(memory), real, min(top_k, self.model.config.vocab_size)
-        )
+        kept = min(top_k, self.model.config.vocab_size)
+        return TorchRunner(self, self.model.memory_cache(memory), real, kept, heads)
 
 
 class TorchRunner:
     """Keys and values of one session as torch tensors."""
 
-    def __init__(self, backend: TorchBackend, memory: Tensor, real: Tensor, top_k: int) -> None:
+    flat: Literal[False] = False
+
+    def __init__(
+        self,
+        backend: TorchBackend,
+        memory: Tensor,
+        real: Tensor,
+        top_k: int,
+        heads: Sequence[tuple[int, int]] = (),
+    ) -> None:
         self.backend = backend
         self.memory, self.real, self.top_k = memory, real, top_k
-        layers, _, queries, heads, _, width = memory.shape
-        self.cache = memory.new_zeros(layers, 2, queries, heads, 32, width)
+        self.heads = sorted(heads)
+        self.looks: Floats | None = None
+        layers, _, queries, groups, _, width = memory.shape
+        self.cache = memory.new_zeros(layers, 2, queries, groups, 32, width)
 
     def reserve(self, slots: int) -> None:
         have = self.cache.shape[4]
@@ -65,6 +81,7 @@ class TorchRunner:
             return torch.from_numpy(array).to(self.backend.device)
 
         used, width = sees.shape[2] - tokens.shape[1], tokens.shape[1]
+        looks: list[Tensor] = []
         logits, fresh = self.backend.model.step(
             move(tokens),
             move(depths),
@@ -72,7 +89,12 @@ class TorchRunner:
             self.cache[:, :, :, :, :used],
             self.memory,
             self.real,
+            self.heads,
+            looks,
         )
+        if looks:
+            bos = self.backend.model.config.source_specials  # and eos, which nobody copies
+            self.looks = torch.stack(looks, dim=2).float().cpu().numpy()[..., int(bos) :]
         for row, start in enumerate(starts.tolist()):
             self.cache[:, :, row, :, start : start + width] = fresh[:, :, row]
         return best(logits, self.top_k)

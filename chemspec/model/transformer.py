@@ -8,7 +8,7 @@ nor inference wants it, and the training module adds it where a recipe asks for 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -208,6 +208,8 @@ class Transformer(nn.Module):
         cache: Tensor,
         memory_cache: Tensor,
         real: Tensor,
+        heads: Sequence[tuple[int, int]] = (),
+        looks: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Run new nodes of the prefix trees through the decoder, once.
 
@@ -216,6 +218,8 @@ class Transformer(nn.Module):
             sees: (B, 1, N, C + N) bool; which cached and which new nodes each new node attends to.
             cache: (L, 2, B, H, C, d) keys and values of the nodes so far.
             memory_cache, real: from `memory_cache` and `encode`.
+            heads: (layer, head) of which `looks` is to receive the attention to the source, (B, N, S) each, in the
+                order of the layers.
 
         Returns:
             logits (B, N, V) and the new nodes' keys and values (L, 2, B, H, N, d).
@@ -232,6 +236,10 @@ class Transformer(nn.Module):
             x = layer.add(x, layer.self_attn.attend(q, keys, values, sees), layer.norm1)
             q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
             keys, values = memory_cache[index].unbind(0)
+            for _, head in (one for one in heads if looks is not None and one[0] == index):
+                scores = q[:, head] @ keys[:, head].transpose(-1, -2) * q.shape[-1] ** -0.5
+                scores = scores.masked_fill(~real[:, 0], float("-inf"))
+                looks.append(torch.softmax(scores, dim=-1))  # type: ignore[union-attr]
             x = layer.add(x, layer.multihead_attn.attend(q, keys, values, real), layer.norm2)
             x = layer.feed(x, layer.norm3)
         return self.output(self.decoder.norm(x)), torch.stack(fresh)

@@ -72,7 +72,7 @@ def _molecule(
         drawer.TagAtoms(mol)
     drawer.FinishDrawing()
     text = str(drawer.GetDrawingText())
-    return re.sub(r"<\?xml.*?\?>", "", text).replace("\n", "").strip()
+    return re.sub(r"<\?xml.*?\?>", "", text).replace("\n", " ").strip()
 
 
 def _rgba(color: str) -> tuple[float, float, float, float]:
@@ -81,8 +81,8 @@ def _rgba(color: str) -> tuple[float, float, float, float]:
 
 
 def labelled(svg: str, alt: str) -> str:
-    """An SVG as HTML that a screen reader announces as one picture."""
-    return f'<div class="cs-svg" role="img" aria-label="{escape(alt, quote=True)}">{svg}</div>'
+    """An SVG as HTML that a screen reader announces as one picture; `st.html` would drop bare SVG."""
+    return f'<div class="cs-svg"><img src="{data_uri(svg)}" alt="{escape(alt, quote=True)}"></div>'
 
 
 def data_uri(svg: str) -> str:

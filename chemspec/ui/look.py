@@ -11,10 +11,15 @@ ACCENT = "#0f766e"
 
 CSS = """
 .block-container {padding-top: 3.6rem; padding-bottom: 3rem; max-width: 1180px}
-.cs-svg svg {max-width: 100%; height: auto; display: block; margin: 0 auto}
+.stMain h1 {font-size: 2.1rem}
+.cs-svg img {max-width: 100%; height: auto; display: block; margin: 0 auto}
 .cs-mono {font-family: var(--st-code-font, ui-monospace, monospace)}
 @media (max-width: 640px) {.block-container {padding-left: .8rem; padding-right: .8rem}}
 @media (prefers-reduced-motion: reduce) {* {animation: none !important; transition: none !important}}
+"""
+# White letters, which Streamlit takes, are hard to read on the light primary colour of the dark theme.
+DARK = """
+[data-testid=stBaseButton-primary], [data-testid=stBaseButton-primary] * {color: #06201c}
 """
 
 

@@ -41,7 +41,7 @@ def shell(folder: Path) -> None:
         for number, (name, title) in enumerate(PAGES)
     ]
     chosen = st.navigation(pages, position="top")
-    st.html(f"<style>{look.CSS}</style>")
+    st.html(f"<style>{look.CSS}{look.DARK if look.dark() else ''}</style>")
     st.session_state[_INSIDE] = True
     try:
         chosen.run()

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
 
-from chemspec.engine import Engine, installed
+from chemspec.engine import Engine, installed, model_folder
 from chemspec.model.checkpoint import CheckpointError, task_of
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
@@ -30,18 +31,29 @@ def turns() -> Turns:
     return Turns()
 
 
-@st.cache_resource(show_spinner="Loading the model …")
+@st.cache_resource(show_spinner=False)
+def in_memory() -> dict[Path, Engine]:
+    """The engines loaded so far, by folder."""
+    return {}
+
+
 def engine(name: str) -> Engine:
     """The engine of an installed model, loaded and warmed up at first use.
 
     Raises:
         CheckpointError: if the model cannot be loaded, saying why.
     """
-    loaded = Engine.load(name)
+    return _engine(model_folder(name))
+
+
+@st.cache_resource(show_spinner="Loading the model …")
+def _engine(folder: Path) -> Engine:
+    loaded = Engine.load(folder)
     with turns().turn():
         loaded.cost()  # measured once per machine, then read from disk
         for decoder in ("greedy", "beam"):
             loaded.predict(["CCO"], DecodeSettings(decoder=decoder, n=2, max_len=8))
+    in_memory()[folder] = loaded
     return loaded
 
 
@@ -59,17 +71,28 @@ def _task(folder: Path) -> Task | None:
 
 
 def decode(
-    model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None
+    model: Engine,
+    query: str,
+    settings: DecodeSettings,
+    *,
+    report: Report | None = None,
+    waiting: Report | None = None,
+    patient: bool = False,
 ) -> DecodeResult:
     """Answer one query when its turn has come.
 
     Args:
         report: gets a line to show while waiting and while decoding; it should make one Streamlit call, which is also
             what lets the visitor stop.
+        waiting: the same, while waiting only: what is timed must not be interrupted.
+        patient: let visitors who wait at a page go first; for one of many queries.
     """
     say = report or (lambda _: None)
+    queued = waiting or say
     last = time.monotonic()
-    with turns().turn(waiting=lambda ahead: say(f"Waiting: {ahead} before you")):
+    with turns().turn(
+        patient=patient, waiting=lambda ahead: queued(f"Waiting: {ahead} before you")
+    ):
         written, passes = 0, 0
         for event in model.stream(query, settings):
             if isinstance(event, DecodeResult):
@@ -103,21 +126,27 @@ def compare(
     *,
     repeats: int = 1,
     report: Report | None = None,
+    patient: bool = False,
+    into: list[list[DecodeResult]] | None = None,
 ) -> list[list[DecodeResult]]:
     """Answer one query under several settings, each `repeats` times, strictly one after the other.
 
     Round by round, so that a disturbance of the machine hits all settings alike; one warm-up round goes first.
 
+    Args:
+        into: a list to fill, one empty list a setting: what was measured outlives a visitor's stop.
+
     Returns:
         for each setting, its results in order of the rounds.
     """
-    rounds: list[list[DecodeResult]] = [[] for _ in settings]
+    rounds: list[list[DecodeResult]] = [[] for _ in settings] if into is None else into
     for number in range(repeats + 1):
         for own, item in zip(rounds, settings, strict=True):
             label = "warming up" if number == 0 else f"round {number} of {repeats}"
-            if report:
-                report(f"{item.decoder}, {item.drafts_by}: {label}")
-            result = decode(model, query, item)
+            say = partial(report or (lambda _: None), f"{item.decoder}, {item.drafts_by}: {label}")
+            say()
+            result = decode(model, query, item, waiting=report, patient=patient)
+            say()  # a stop takes effect here: the page is drawn anew during the run in which it came
             if number:
                 own.append(result)
     return rounds

@@ -37,12 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Server:
     """The app in a process of its own."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(self, folder: Path, script: str = "app.py", **environment: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py")]
+        command = [sys.executable, "-m", "streamlit", "run", str(ROOT / script)]
         command += ["--server.port", str(self.port), "--server.address", "127.0.0.1"]
         command += ["--server.headless", "true", "--server.fileWatcherType", "none"]
         self.log = folder / f"server-{self.port}.log"
@@ -70,11 +70,11 @@ class Server:
 
 @pytest.fixture(scope="session")
 def new_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
-    """Starts servers; they are stopped at the end. Keyword arguments are environment variables."""
+    """Starts servers of a script; they are stopped at the end. Keyword arguments are environment variables."""
     started: list[Server] = []
 
-    def start(**environment: str) -> Server:
-        started.append(Server(tmp_path_factory.mktemp("server"), **environment))
+    def start(script: str = "app.py", **environment: str) -> Server:
+        started.append(Server(tmp_path_factory.mktemp("server"), script, **environment))
         return started[-1]
 
     yield start

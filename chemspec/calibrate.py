@@ -1,0 +1,282 @@
+"""Teach a model's drafters: phrases from training answers; chances and attention heads from validation queries.
+
+What they learn changes the number of passes, never an answer. Test data has no place here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chemspec.data.arrays import Pairs
+from chemspec.draft.copy import Copy, Marks
+from chemspec.draft.knowledge import EDGES, REACH, Head, Knowledge, Reading, chance_class
+from chemspec.draft.phrases import COPY, Phrases, learn
+from chemspec.draft.trail import Reader
+from chemspec.engine import Engine
+from chemspec.model import checkpoint
+from chemspec.model.session import Session
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.settings import DecodeSettings
+from chemspec.tokenizer import BOS, EOS
+from chemspec.types import Prefix
+
+HOLDOUT = 1000  # pairs at the end of train.npz that training kept for validation where there is no val.npz
+FURTHEST = 16  # tokens that a fitted place is asked to foretell
+FLOOR = 1e-3  # as in draft/attention.py
+Answers = list[
+    tuple[tuple[int, ...], tuple[int, ...]]
+]  # queries, and what the model writes, with eos
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was learned.
+
+    Attributes:
+        nodes: contexts in the table of phrases.
+        answers: validation queries that the model answered.
+        by_match, by_chance: as in `Knowledge`.
+        heads: (layer, head) chosen, the most telling first.
+        first_right: share of the steps at which the best place is ranked first: by text alone, with one head, two, and so on.
+    """
+
+    nodes: int
+    answers: int
+    by_match: tuple[float, ...]
+    by_chance: tuple[float, ...]
+    heads: tuple[tuple[int, int], ...]
+    first_right: tuple[float, ...]
+
+
+def calibrate(
+    engine: Engine,
+    data: Path,
+    *,
+    pairs: int = 100_000,
+    queries: int = 500,
+    heads: int = 3,
+    seed: int = 0,
+    made: str = "",
+    tell: Callable[[str], None] = lambda _: None,
+) -> tuple[Knowledge, Report]:
+    """Learn everything that a model's drafters can.
+
+    Args:
+        data: folder made by `chemspec data`: `train.npz`, and `val.npz` if there is one; else the last 1,000 training pairs,
+            which training kept aside, serve for validation.
+        pairs: training pairs read for the phrases.
+        queries: validation queries answered.
+        heads: most attention heads to follow.
+
+    Raises:
+        ValueError: for data of another vocabulary, or none.
+    """
+    train = Pairs.load(data / "train.npz")
+    own = data / "val.npz"
+    validation = Pairs.load(own) if own.is_file() else train
+    kept = len(train) - (0 if own.is_file() else HOLDOUT)
+    if kept < 1:
+        raise ValueError(f"{data}: too few pairs to learn from")
+    size = len(engine.tokenizer)
+    if max(int(train.sources.flat.max()), int(train.targets.flat.max())) >= size:
+        raise ValueError(f"{data} has more kinds of tokens than model {engine.name}")
+    marks = Marks.of(engine.tokenizer.tokens)
+    rng = np.random.default_rng(seed)
+    chosen = rng.permutation(kept)[:pairs]
+    tell(f"phrases from {len(chosen)} answers")
+    phrases = learn(((train.sources[i].tolist(), train.targets[i].tolist()) for i in chosen), marks)
+    first = 0 if own.is_file() else kept
+    asked = first + rng.permutation(len(validation) - first)[:queries]
+    tell(f"{len(asked)} validation queries")
+    answers = _answers(engine, [validation.sources[i].tolist() for i in asked])
+    if not answers:
+        raise ValueError(f"model {engine.name} answers none of the validation queries")
+    by_match, by_chance = _chances(answers, phrases, marks)
+    tell("attention heads")
+    reading, order, right = fit_reading(engine, answers, marks, heads)
+    knowledge = Knowledge(by_match, by_chance, phrases, reading, made)
+    report = Report(len(phrases.steps), len(answers), by_match, by_chance, order, right)
+    return knowledge, report
+
+
+def _answers(engine: Engine, sources: Sequence[Sequence[int]]) -> Answers:
+    """Queries as the engine reads them, and its greedy answers where they end."""
+    texts = [engine.tokenizer.decode(source) for source in sources]
+    how = DecodeSettings(decoder="greedy", n=1, drafter="copy", draft_length=16, draft_count=2)
+    numbers = {token: index for index, token in enumerate(engine.tokenizer.tokens)}
+    found: Answers = []
+    for text, result in zip(texts, engine.predict(texts, how), strict=True):
+        if result.status == "ok" and result.hypotheses[0].ended == "eos":
+            written = tuple(numbers[token] for token in result.hypotheses[0].tokens)
+            found.append((engine.prepare(text).ids, (*written, EOS)))
+    return found
+
+
+def _chances(
+    answers: Answers, phrases: Phrases, marks: Marks
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """How often copying was right after a match of 0, 1, ... tokens, and steps of the table by their chances."""
+    matches, kinds = np.ones((2, REACH + 1)), np.ones((2, len(EDGES) + 1))  # right, all
+    matches[1], kinds[1] = 2, 2
+    for source, answer in answers:
+        reader = Reader(source, marks)
+        prefix: Prefix = (BOS,)
+        trail = reader.trail(prefix)
+        for token in answer:
+            copied = reader.copied(trail)
+            matches[:, min(trail.match, REACH)] += (copied == token, 1)
+            for step, chance in phrases.after(reader.text, trail, prefix):
+                right = (copied if step == COPY else step) == token
+                kinds[:, chance_class(chance)] += (right, 1)
+            prefix = (*prefix, token)
+            if token != EOS:
+                trail = reader.step(trail, prefix)
+    return tuple((matches[0] / matches[1]).tolist()), tuple((kinds[0] / kinds[1]).tolist())
+
+
+# --- attention ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The steps at which a draft by copying had failed; every place of the query is a row.
+
+    Attributes:
+        text: (rows, features) match classes and nearness.
+        last, here: (rows, heads) log-attention to the token before the place, and at it.
+        step: (rows,) to which step a row belongs.
+        good: (rows,) 1 for the places that copy furthest.
+        weight: (steps,) how much there is to gain.
+    """
+
+    text: Tensor
+    last: Tensor
+    here: Tensor
+    step: Tensor
+    good: Tensor
+    weight: Tensor
+
+
+def fit_reading(
+    engine: Engine, answers: Answers, marks: Marks, most: int
+) -> tuple[Reading | None, tuple[tuple[int, int], ...], tuple[float, ...]]:
+    """Choose heads one by one, each time the one that helps most, and fit the weights.
+
+    Returns:
+        The reading, the heads in the order chosen, and the share of steps with the best place first after 0, 1, ... heads.
+    """
+    config = engine.config
+    all_heads = [(i, j) for i in range(config.decoder_layers) for j in range(config.heads)]
+    steps = _steps(engine, answers, marks, all_heads)
+    if steps is None:
+        return None, (), ()
+    chosen: list[int] = []
+    _, weights, right = _fit(steps, chosen)
+    shares = [right]
+    while len(chosen) < min(most, len(all_heads)):
+        trials = [
+            (*_fit(steps, [*chosen, head]), head)
+            for head in range(len(all_heads))
+            if head not in chosen
+        ]
+        _, weights, right, head = min(trials, key=lambda trial: trial[0])
+        chosen.append(head)
+        shares.append(right)
+    count = REACH + 1
+    last, here = weights[count + 1 : count + 1 + len(chosen)], weights[count + 1 + len(chosen) :]
+    found = sorted(
+        (Head(*all_heads[head], last[i], here[i]) for i, head in enumerate(chosen)),
+        key=lambda one: (one.layer, one.head),
+    )
+    reading = Reading(tuple(found), tuple(weights[:count]), weights[count])
+    return reading, tuple(all_heads[head] for head in chosen), tuple(shares)
+
+
+def _steps(
+    engine: Engine, answers: Answers, marks: Marks, heads: Sequence[tuple[int, int]]
+) -> _Steps | None:
+    backend = TorchBackend(checkpoint.load(engine.folder).model)
+    copy = Copy(length=FURTHEST, marks=marks)
+    parts: list[list[Tensor]] = []
+    number = 0
+    weight: list[float] = []
+    for source, answer in answers:
+        session = Session(backend, [source], top_k=2, heads=heads)
+        session.score([[(BOS, *answer[:-1])]])
+        reader, place = Reader(source, marks), 0
+        while place < len(answer):
+            prefix: Prefix = (BOS, *answer[:place])
+            furthest = [
+                _common(copy.draft(source, prefix, end, 0, FURTHEST).tokens, answer[place:])
+                for end in range(len(source) + 1)
+            ]
+            trail = reader.trail(prefix)
+            seen = session.look(source, prefix[:-1]) if place else None
+            if seen is not None and max(furthest):
+                logs = torch.tensor(seen).clamp_min(FLOOR).log().T  # (S, heads)
+                edge = torch.full((1, len(heads)), FLOOR).log()
+                match = [min(trail.matches.get(end, 0), REACH) for end in range(len(furthest))]
+                away = torch.arange(len(furthest)).sub(trail.pointer).abs().float().log1p()
+                text = torch.cat((torch.eye(REACH + 1)[match], away[:, None]), dim=1)
+                reached = torch.tensor(furthest)
+                parts.append(
+                    [
+                        text,
+                        torch.cat((edge, logs)),
+                        torch.cat((logs, edge)),
+                        torch.full((len(furthest),), number),
+                        (reached == reached.max()).float(),
+                    ]
+                )
+                weight.append(float(max(furthest)))
+                number += 1
+            place += furthest[copy.ranked(source, prefix)[0][0]] + 1
+    if not parts:
+        return None
+    text, last, here, step, good = (torch.cat(column) for column in zip(*parts, strict=True))
+    gain = torch.tensor(weight)
+    return _Steps(text, last, here, step, good, gain / gain.mean())
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count
+
+
+def _fit(steps: _Steps, heads: Sequence[int]) -> tuple[float, list[float], float]:
+    """Maximum likelihood of the places that copy furthest; returns loss, weights and the share ranked first."""
+    rows = torch.cat((steps.text, steps.last[:, heads], steps.here[:, heads]), dim=1)
+    weights = torch.zeros(rows.shape[1], requires_grad=True)
+    optimizer = torch.optim.LBFGS([weights], max_iter=30, line_search_fn="strong_wolfe")
+    count, empty = len(steps.weight), torch.zeros(len(steps.weight))
+
+    def loss() -> Tensor:
+        scores = rows @ weights
+        shares = (scores - scores.detach().max()).exp()
+        everything = empty.scatter_add(0, steps.step, shares)
+        good = empty.scatter_add(0, steps.step, shares * steps.good)
+        likely = torch.log((good + 1e-30) / (everything + 1e-30))
+        return -(steps.weight * likely).mean() + 1e-3 * weights.square().sum()
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()  # type: ignore[no-untyped-call]
+        return float(value.detach())
+
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        value = float(loss())
+        scores = rows @ weights
+        best = torch.full((count,), -torch.inf).scatter_reduce(0, steps.step, scores, "amax")
+        first = (scores == best[steps.step]) & (steps.good > 0)
+        right = empty.scatter_reduce(0, steps.step, first.float(), "amax").mean()
+    return value, weights.detach().tolist(), float(right)

@@ -1,0 +1,147 @@
+"""ChemDraw files are XML from strangers: what may be handed to RDKit, and what would be misread."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+from xml.parsers import expat
+
+from chemspec.chem import LONGEST
+from chemspec.syntax import Fault
+
+_DEEPEST = 50  # elements within elements; ChemDraw needs about ten
+_MOST = 20_000  # elements
+_DOCTYPE = re.compile(r"<!DOCTYPE[^\[>]*>")
+# Labels that stand for more than one thing, by the NodeType of ChemDraw.
+_VAGUE = {
+    "GenericNickname", "AnonymousAlternativeGroup", "NamedAlternativeGroup", "ElementList", "ElementListNickname",
+    "Unspecified", "LinkNode", "VariableAttachment",
+}  # fmt: skip
+_LABELS = {"Nickname", "Fragment"}  # they hold the atoms they stand for
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A file that can be handed to RDKit: its text without the document type, the number of reaction steps, notes."""
+
+    clean: str
+    steps: int
+    notes: tuple[str, ...]
+
+
+class _Stop(Exception):
+    """Ends the walk through the file at its first fault."""
+
+
+@dataclass
+class _Walk:
+    parser: Any
+    open: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)  # of the nodes that are open
+    filled: list[bool] = field(default_factory=list)  # whether they hold a fragment
+    count: int = 0
+    nodes: int = 0
+    steps: int = 0
+    arrows: int = 0
+    captions: list[str] = field(default_factory=list)
+    message: str = ""
+
+    def stop(self, message: str) -> None:
+        self.message = f"line {self.parser.CurrentLineNumber}: {message}"
+        raise _Stop
+
+    def doctype(self, name: str, system: str | None, public: str | None, internal: int) -> None:
+        if internal:
+            self.stop(
+                "document types with definitions of their own are refused; save the file anew"
+            )
+
+    def entity(self, *_: Any) -> None:
+        self.stop("entities are refused; save the file anew")
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if not self.open and name != "CDXML":
+            what = {"html": "a web page", "svg": "a picture"}.get(name.lower(), f"XML of the kind {name[:40]}")  # fmt: skip
+            self.stop(f"this is {what}, not CDXML; export the structure as molfile, RXN or SMILES")
+        self.open.append((name, attributes))
+        self.count += 1
+        if len(self.open) > _DEEPEST or self.count > _MOST:
+            self.stop("this file is built too deep or too large for one query")
+        if name == "fragment" and self.filled:
+            self.filled[-1] = True
+        if name == "n":
+            self.nodes += 1
+            self.labels.append("")
+            self.filled.append(False)
+            if self.nodes > LONGEST:
+                self.stop(f"more than {LONGEST} atoms are too many")
+        self.steps += name == "step"
+        self.arrows += name == "arrow" or "ArrowType" in attributes
+
+    def text(self, data: str) -> None:
+        if not any(name == "t" for name, _ in self.open):
+            return
+        inside = [name for name, _ in self.open]
+        if "n" in inside:
+            self.labels[-1] += data
+        elif "objecttag" not in inside and data.strip():
+            self.captions.append(data.strip())
+
+    def end(self, name: str) -> None:
+        _, attributes = self.open.pop()
+        if name != "n":
+            return
+        label, filled = " ".join(self.labels.pop().split())[:30] or "?", self.filled.pop()
+        kind = attributes.get("NodeType", "")
+        if kind in _VAGUE or attributes.get("ElementList"):
+            self.stop(f"the label {label!r} stands for no single group of atoms; draw the one that is meant")  # fmt: skip
+        if kind in _LABELS and not filled:
+            self.stop(f"the label {label!r} is not expanded; in ChemDraw: Structure, Expand Label")
+
+
+def survey(text: str) -> Facts | Fault:
+    """What is in a CDXML file, or why it is not handed to RDKit: hostile, too large, or with labels of no meaning."""
+    parser = expat.ParserCreate()
+    walk = _Walk(parser)
+    parser.StartDoctypeDeclHandler = walk.doctype
+    parser.EntityDeclHandler = walk.entity
+    parser.StartElementHandler = walk.start
+    parser.EndElementHandler = walk.end
+    parser.CharacterDataHandler = walk.text
+    # The text is decoded already, whatever its declaration says.
+    clean = re.sub(r"^\ufeff?\s*<\?xml.*?\?>", "", text, count=1)
+    try:
+        parser.Parse(clean.strip().encode("utf-8", errors="replace"), True)
+    except _Stop:
+        return Fault(walk.message, 0, len(text), "other")
+    except expat.ExpatError as error:
+        message = (
+            f"line {error.lineno}: this is not well-formed XML ({expat.ErrorString(error.code)})"
+        )
+        return Fault(f"{message}; was the file cut off?", 0, len(text), "syntax")
+    if not walk.nodes:
+        return Fault("this ChemDraw file holds no atoms", 0, len(text), "empty")
+    if walk.arrows and not walk.steps:
+        message = "there is an arrow but no reaction scheme; save only the molecules you mean"
+        return Fault(message, 0, len(text), "reaction")
+    notes = []
+    if walk.steps > 1:
+        notes.append(f"the first of {walk.steps} reaction steps")
+    if walk.captions:
+        shown = " ".join(walk.captions)
+        notes.append(f"text in the drawing left out: {shown[:60]!r}")
+    # ChemDraw names a document type on its own server; nothing has to look there.
+    return Facts(_DOCTYPE.sub("", clean.strip(), count=1), walk.steps, tuple(notes))
+
+
+def vague(mol: Any) -> Fault | None:
+    """The fault of a molecule that holds something other than atoms and bonds."""
+    if any(atom.GetAtomicNum() == 0 or atom.HasQuery() for atom in mol.GetAtoms()):
+        message = "a label or an open end stands for no certain atom; draw the one that is meant"
+        return Fault(message, 0, 0, "atom")
+    if any(bond.HasQuery() for bond in mol.GetBonds()):
+        return Fault(
+            "a bond stands for more than one kind; draw the one that is meant", 0, 0, "bond"
+        )
+    return None

@@ -1,0 +1,156 @@
+"""What a model's drafters have learned: `drafting.json` in the model's folder, made by `chemspec calibrate`."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chemspec.draft.phrases import Phrases
+
+FILE = "drafting.json"
+REACH = 8  # matches of this length or longer are counted as one class
+# Without measurements: after no match one copied token in three is right, after one token two in three, and so on.
+BY_MATCH = (1 / 3, 0.62, 0.75, 0.82, 0.86, 0.9, 0.93, 0.93, 0.93)
+# Chances that a table of phrases gives fall into classes between these.
+EDGES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
+BY_CHANCE = (0.03, 0.07, 0.15, 0.27, 0.42, 0.57, 0.72, 0.85, 0.92, 0.965, 0.99)
+
+
+def chance_class(chance: float) -> int:
+    """The class of a table's chance, from 0 to len(EDGES)."""
+    return bisect_right(EDGES, chance)
+
+
+@dataclass(frozen=True)
+class Head:
+    """A cross-attention head that points at what is being copied, and the weights of its log-attention.
+
+    Attributes:
+        layer, head: which one, counted from 0; a reading has its heads in this order.
+        last: weight of its attention to the token just before a place (the one just written, if it was copied).
+        here: weight of its attention to the token at the place.
+    """
+
+    layer: int
+    head: int
+    last: float
+    here: float
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How `attention` ranks the places from which to copy next; a log-linear model over the places.
+
+    Attributes:
+        heads: what the decoder looks at.
+        match: gain for a match of 0, 1, ... tokens with the last ones written; the last is for all longer ones.
+        away: gain per ln(1 + tokens between the place and the pointer).
+    """
+
+    heads: tuple[Head, ...]
+    match: tuple[float, ...]
+    away: float
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """Everything that is stored; a model without a file has the defaults.
+
+    Attributes:
+        by_match: how often a token copied after a match of 0, 1, ... tokens was right, on validation queries.
+        by_chance: how often a step was right to which the phrases gave a chance of each class.
+        phrases: the table of edits, if there is one.
+        reading: how to read the cross-attention, if that was fitted.
+        made: the command and the data that made it, for people.
+    """
+
+    by_match: tuple[float, ...] = BY_MATCH
+    by_chance: tuple[float, ...] = BY_CHANCE
+    phrases: Phrases | None = None
+    reading: Reading | None = None
+    made: str = ""
+
+    def save(self, folder: Path) -> None:
+        """Write the file of a model folder, by way of a temporary one."""
+        reading = self.reading
+        values: dict[str, Any] = {
+            "made": self.made,
+            "by_match": [round(rate, 4) for rate in self.by_match],
+            "by_chance": [round(rate, 4) for rate in self.by_chance],
+            "reading": reading
+            and {
+                "heads": [
+                    [one.layer, one.head, round(one.last, 4), round(one.here, 4)]
+                    for one in reading.heads
+                ],
+                "match": [round(gain, 4) for gain in reading.match],
+                "away": round(reading.away, 4),
+            },
+            "phrases": self.phrases.to_json() if self.phrases else None,
+        }
+        lines = [
+            f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}"
+            for key, value in values.items()
+        ]
+        partial = folder / f"{FILE}.partial"
+        try:
+            partial.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+            partial.replace(folder / FILE)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, folder: Path, *, vocab_size: int, layers: int, heads: int) -> Knowledge:
+        """Read a model folder's file; the defaults if there is none.
+
+        Raises:
+            ValueError: naming the file, if it is damaged or belongs to another model.
+        """
+        file = folder / FILE
+        if not file.is_file():
+            return cls()
+        try:
+            values = json.loads(file.read_text(encoding="utf-8"))
+            if not isinstance(values, dict):
+                raise ValueError("it does not hold a JSON object")
+            reading, phrases = values.get("reading"), values.get("phrases")
+            found = cls(
+                by_match=_rates(values.get("by_match", BY_MATCH), REACH + 1, "by_match"),
+                by_chance=_rates(values.get("by_chance", BY_CHANCE), len(EDGES) + 1, "by_chance"),
+                phrases=None if phrases is None else Phrases.from_json(phrases, vocab_size),
+                reading=None if reading is None else _reading(reading, layers, heads),
+                made=str(values.get("made", "")),
+            )
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            remedy = "remove it, or make it anew with `chemspec calibrate`"
+            raise ValueError(f"{file}: {error}; {remedy}") from error
+        return found
+
+
+def _rates(values: Sequence[float], count: int, name: str) -> tuple[float, ...]:
+    if len(values) != count or not all(0 <= float(rate) <= 1 for rate in values):
+        raise ValueError(f"{name} does not hold {count} shares between 0 and 1")
+    return tuple(map(float, values))
+
+
+def _reading(values: dict[str, Any], layers: int, heads: int) -> Reading:
+    found = tuple(
+        sorted(
+            (
+                Head(int(layer), int(head), float(last), float(here))
+                for layer, head, last, here in values["heads"]
+            ),
+            key=lambda one: (one.layer, one.head),
+        )
+    )
+    for one in found:
+        if not (0 <= one.layer < layers and 0 <= one.head < heads):
+            raise ValueError(f"the model has no head {one.head} in a layer {one.layer}")
+    match = tuple(map(float, values["match"]))
+    if not match or not found:
+        raise ValueError("the reading has no heads or no gains for matches")
+    return Reading(found, match, float(values["away"]))

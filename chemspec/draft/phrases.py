@@ -1,0 +1,189 @@
+"""What is written where copying ends: a table of edits, learned from training answers.
+
+In a retro answer most tokens are copied, and the rest is a few phrases: `B(O)O` before an aryl bond, `Cl` or `O` after a
+carbonyl, `.` and the other half. Which comes, and where, can be read off the last tokens and off the query's text ahead.
+The table is a tree over such contexts, as in prediction by partial matching (Cleary and Witten, 1984): one walks
+down as long as the context has been seen often enough, and finds the likeliest next steps with their chances. "Go on
+copying" is one of the steps, so the table also knows where copying is likely to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chemspec.draft.copy import Marks
+from chemspec.draft.trail import Reader, Trail
+from chemspec.tokenizer import BOS, EOS, PAD
+from chemspec.types import Prefix
+
+COPY = -1  # the step that writes what the query has at the place of the trail
+DEPTH = 11  # entries of a context
+BASE = 1 << 20  # a child is found under parent * BASE + entry
+Steps = tuple[tuple[int, float], ...]  # steps with their chances, likeliest first
+
+
+def _kind(match: int) -> int:
+    """Matches of 0, 1, 2, 3 to 5 and more tokens."""
+    return match if match < 3 else 3 if match < 6 else 4
+
+
+def context(text: Sequence[int], trail: Trail, prefix: Prefix) -> list[int]:
+    """What the next step depends on, most telling first: tokens written, the match, tokens of the query ahead."""
+    ahead = (*text[trail.place : trail.place + 3], PAD, PAD, PAD)
+    last = (PAD, PAD, PAD, PAD, PAD, PAD, *prefix[-7:])
+    return [
+        last[-1], _kind(trail.match), last[-2], ahead[0], last[-3], ahead[1], last[-4], ahead[2],
+        last[-5], last[-6], last[-7],
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Phrases:
+    """The table: node 0 is the empty context.
+
+    Attributes:
+        children: parent * BASE + context entry -> node.
+        steps: of every node the likeliest next steps.
+    """
+
+    children: dict[int, int]
+    steps: list[Steps]
+
+    def after(self, text: Sequence[int], trail: Trail, prefix: Prefix) -> Steps:
+        """The likeliest steps after `prefix`, of which `trail` tells where it stands in the query `text`."""
+        find, node = self.children.get, 0
+        for entry in context(text, trail, prefix):
+            child = find(node * BASE + entry)
+            if child is None:
+                break
+            node = child
+        return self.steps[node]
+
+    def to_json(self) -> dict[str, Any]:
+        """Nodes in order, each with parent, entry, and its steps as token, chance in thousandths, and so on."""
+        keys = sorted(self.children, key=self.children.__getitem__)
+        return {
+            "parents": [key // BASE for key in keys],
+            "entries": [key % BASE for key in keys],
+            "steps": [[part for step in steps for part in (step[0], round(1000 * step[1]))]
+                      for steps in self.steps],
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, values: Any, vocab_size: int) -> Phrases:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: for anything else, or another vocabulary's tokens.
+        """
+        try:
+            parents, entries, flat = (values[name] for name in ("parents", "entries", "steps"))
+            numbers = [*parents, *entries, *(part for steps in flat for part in steps)]
+            if any(type(number) is not int for number in numbers):
+                raise ValueError("a number is no whole number")
+            pairs = [tuple(zip(steps[::2], steps[1::2], strict=True)) for steps in flat]
+            children = {
+                parent * BASE + entry: node
+                for node, (parent, entry) in enumerate(zip(parents, entries, strict=True), 1)
+                if 0 <= parent < node and 0 <= entry < max(vocab_size, 5)
+            }
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"the phrases are damaged: {error!r}") from error
+        if len(children) + 1 != len(pairs):
+            raise ValueError("the phrases are damaged: nodes and steps do not fit together")
+        for token, chance in (step for steps in pairs for step in steps):
+            if not 0 <= chance <= 1000 or not (token == COPY or token < vocab_size):
+                raise ValueError(f"the phrases are of another vocabulary: {token}, {chance}")
+            if token in (PAD, BOS) or token < COPY:
+                raise ValueError(f"the phrases hold token {token}, which no answer has")
+        steps = [tuple((token, chance / 1000) for token, chance in steps) for steps in pairs]
+        return cls(children, steps)
+
+
+def learn(
+    pairs: Iterable[tuple[Sequence[int], Sequence[int]]],
+    marks: Marks,
+    *,
+    least: int = 8,
+    change: float = 0.4,
+    most: int = 3,
+) -> Phrases:
+    """Count which steps follow which contexts.
+
+    Args:
+        pairs: queries and answers, without special tokens.
+        least: visits that a context needs to be kept.
+        change: how much the chances of a context must differ from those of the shorter one (summed over the steps) to be
+            kept. In trials two thirds of a table went without any loss of passes.
+        most: steps kept of a context.
+    """
+    counts: list[dict[int, int]] = [{}]
+    below: list[dict[int, int]] = [{}]
+    for source, target in pairs:
+        reader = Reader(source, marks)
+        prefix: Prefix = (BOS,)
+        trail = reader.trail(prefix)
+        for token in (*target, EOS):
+            step = COPY if reader.copied(trail) == token else token
+            node = 0
+            counts[0][step] = counts[0].get(step, 0) + 1
+            for entry in context(reader.text, trail, prefix):
+                child = below[node].get(entry)
+                fresh = child is None
+                if child is None:
+                    # A context grows by one entry a visit: what is seen once needs no path of its own.
+                    child = below[node][entry] = len(counts)
+                    counts.append({})
+                    below.append({})
+                counts[child][step] = counts[child].get(step, 0) + 1
+                node = child
+                if fresh:
+                    break
+            if token != EOS:
+                prefix = (*prefix, token)
+                trail = reader.step(trail, prefix)
+    return _pruned(counts, below, least, change, most)
+
+
+def _pruned(
+    counts: list[dict[int, int]], below: list[dict[int, int]], least: int, change: float, most: int
+) -> Phrases:
+    children: dict[int, int] = {}
+    steps: list[Steps] = [()]
+
+    def chances(node: int, parent: dict[int, float]) -> dict[int, float]:
+        """Shares, smoothed by those of the shorter context as if that had been seen twice."""
+        own, weight = counts[node], 2.0 if parent else 0.0
+        total = sum(own.values()) + weight
+        found = {
+            step: (own.get(step, 0) + weight * parent.get(step, 0.0)) / total
+            for step in {*own, *parent}
+        }
+        best = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:most]
+        return dict(best)
+
+    def keep(node: int, own: dict[int, float], number: int) -> None:
+        """Write a node's steps and its children worth keeping."""
+        steps[number] = tuple(item for item in own.items() if item[1] >= 0.01)
+        for entry, child in sorted(below[node].items()):
+            place = len(steps)
+            if sum(counts[child].values()) < least:
+                continue
+            theirs = chances(child, own)
+            children[number * BASE + entry] = place
+            steps.append(())
+            keep(child, theirs, place)
+            gap = sum(abs(theirs.get(s, 0) - own.get(s, 0)) for s in {*theirs, *own})
+            if len(steps) == place + 1 and gap <= change:
+                steps.pop()
+                del children[number * BASE + entry]
+
+    if counts[0]:
+        keep(0, chances(0, {}), 0)
+    return Phrases(children, steps)
+
+
+# The table of a model that was not calibrated: it knows no phrases, only that copying goes on.
+JUST_COPYING = Phrases({}, [((COPY, 0.9),)])

@@ -1,0 +1,119 @@
+"""Where the copying stands: what is known of a prefix against its query, worked out token by token.
+
+`Copy` asks afresh after every prefix which places of the query match it. A drafter that thinks about every node of a tree
+cannot afford that, and need not: the places that match a text and one more token are those among the matches of the
+text that this token follows. All ring labels count as one token here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from chemspec.draft.copy import Marks
+from chemspec.tokenizer import BOS, EOS
+from chemspec.types import Prefix
+
+CONTEXT = 12  # longer matches are not told apart
+ANY_RING = -1
+
+
+class Trail(NamedTuple):
+    """One prefix against the query.
+
+    Attributes:
+        place: where in the query copying would go on: after the longest match with the last tokens, of equal ones the
+            nearest to the pointer.
+        match: the length of that match.
+        pointer: where the copying stands if every token moved it; see `copy.follow`.
+        matches: every place after a match, with its length.
+        rings: ring labels that are open in the prefix, in the order of opening.
+    """
+
+    place: int
+    match: int
+    pointer: int
+    matches: dict[int, int]
+    rings: tuple[int, ...]
+
+
+class Reader:
+    """One query, and the trails of the prefixes met so far."""
+
+    ROOM = 4096  # trails kept; they can always be made again
+
+    def __init__(self, source: Sequence[int], marks: Marks) -> None:
+        self.text = (*source, EOS)
+        self.marks = marks
+        self._rings = marks.is_ring
+        self._places: dict[int, list[int]] = {}  # token -> the places just after it
+        self._open: list[tuple[int, ...]] = [()]  # ring labels open before each place
+        for place, token in enumerate(source, 1):
+            kind = ANY_RING if token in self._rings else token
+            self._places.setdefault(kind, []).append(place)
+            self._open.append(self._turn(self._open[-1], token))
+        self._start = Trail(marks.beginnings(source)[0], 0, 0, {}, ())
+        self._trails: dict[Prefix, Trail] = {(BOS,): self._start}
+
+    def trail(self, prefix: Prefix) -> Trail:
+        """The trail of a prefix, by way of its longest known beginning."""
+        trails = self._trails
+        known = len(prefix)
+        while known > 1 and prefix[:known] not in trails:
+            known -= 1
+        trail = trails.get(prefix[:known], self._start)
+        for length in range(known + 1, len(prefix) + 1):
+            trail = self.step(trail, prefix[:length])
+        return trail
+
+    def step(self, trail: Trail, prefix: Prefix) -> Trail:
+        """The trail of `prefix`, which is that of `trail` and one more token."""
+        found = self._trails.get(prefix)
+        if found is not None:
+            return found
+        token = prefix[-1]
+        ring = token in self._rings
+        text, pointer, old = self.text, trail.pointer, trail.matches
+        if text[pointer] == token:
+            pointer += 1
+        else:
+            for ahead in range(pointer + 1, min(pointer + 4, len(text) - 1)):
+                if text[ahead] == token:
+                    pointer = ahead + 1
+                    break
+        matches, best, length, near = {}, pointer, 0, 0
+        for place in self._places.get(ANY_RING if ring else token, ()):
+            match = old.get(place - 1, 0) + 1
+            if match > CONTEXT:
+                match = CONTEXT
+            matches[place] = match
+            away = place - pointer if place > pointer else pointer - place
+            if match > length or (match == length and away < near):
+                best, length, near = place, match, away
+        rings = self._turn(trail.rings, token) if ring else trail.rings
+        found = Trail(best, length, pointer, matches, rings)
+        if len(self._trails) >= self.ROOM:
+            self._trails.clear()
+            self._trails[(BOS,)] = self._start
+        self._trails[prefix] = found
+        return found
+
+    def copied(self, trail: Trail) -> int:
+        """The token that copying would write next, a ring label as the prefix needs it."""
+        token = self.text[trail.place]
+        if token not in self._rings:
+            return token
+        # Rings open on both sides correspond from the innermost outward.
+        theirs, ours = self._open[trail.place], trail.rings
+        for one, other in zip(reversed(theirs), reversed(ours), strict=False):
+            if one == token:
+                return other
+        return next((free for free in self.marks.rings if free not in ours), token)
+
+    def _turn(self, rings: tuple[int, ...], token: int) -> tuple[int, ...]:
+        """Open labels after one more token."""
+        if token not in self._rings:
+            return rings
+        if token in rings:
+            return tuple(label for label in rings if label != token)
+        return (*rings, token)

@@ -1,0 +1,510 @@
+"""Chemistry in whatever format it comes, as one query for a model. The way back is in `exports.py`."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdinchi
+
+from chemspec import cdxml, chem, molfile, reagents
+from chemspec.chem import Task
+from chemspec.exports import to_cdxml as to_cdxml
+from chemspec.exports import to_csv as to_csv
+from chemspec.exports import to_png as to_png
+from chemspec.exports import to_rxn as to_rxn
+from chemspec.exports import to_sdf as to_sdf
+from chemspec.molfile import Line
+from chemspec.syntax import Fault
+
+LARGEST = 200_000  # characters or bytes; no single reaction is longer
+
+
+@dataclass(frozen=True)
+class Input:
+    """A query read from some format.
+
+    Attributes:
+        smiles: canonical, without atom maps.
+        kind: "SMILES", "reaction SMILES", "molfile", "SDF", "RXN", "RDF", "InChI", "CDXML" or "name".
+        notes: what was changed or left out.
+    """
+
+    smiles: str
+    kind: str
+    notes: tuple[str, ...]
+
+
+def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input | Fault:
+    """The query in a text or file of any known format, or what is wrong with it and what to do; never raises.
+
+    Of a reaction the forward task takes reactants and agents, the retro task the product. A fault points into the text
+    (of bytes, into the decoded text).
+
+    Args:
+        max_chars: longest canonical SMILES accepted.
+    """
+    if len(text) > LARGEST:
+        size = f"{len(text) / 1000:,.0f} kB"
+        message = f"{size} are too much for one query (the limit is {LARGEST // 1000} kB); use the Batch page"
+        return Fault(message, 0, 0, "length")
+    decoded = text if isinstance(text, str) else _decode(text)
+    if isinstance(decoded, Fault):
+        return decoded
+    kind, read = _recognise(decoded)
+    found = read(decoded, task)
+    if isinstance(found, Fault):
+        return found
+    if isinstance(found, _Found):
+        return _finish(found, kind, decoded, max_chars)
+    return _smiles(decoded, task, max_chars)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Molecules or SMILES that were read, and what to say about it."""
+
+    parts: Sequence[Any]
+    notes: tuple[str, ...] = ()
+
+
+Reader = Callable[[str, Task], _Found | Fault | None]  # None: this is no text for that reader
+
+
+def _finish(found: _Found, kind: str, text: str, max_chars: int) -> Input | Fault:
+    """The molecules as one query, by the rules for SMILES."""
+    with rdBase.BlockLogs():
+        try:
+            written = [
+                part if isinstance(part, str) else Chem.MolToSmiles(part) for part in found.parts
+            ]
+        except molfile.RDKIT_ERRORS as error:  # RDKit reads more than it can write
+            return Fault(f"RDKit cannot write this as SMILES: {error}", 0, len(text), "other")
+    query = chem.read_query(".".join(written), max_chars=max_chars)
+    if isinstance(query, Fault):
+        return Fault(query.message, 0, len(text), query.kind)
+    groups = any(not isinstance(part, str) and part.GetStereoGroups() for part in found.parts)
+    relative = ("and/or stereo groups left out: read as the one isomer that is drawn",)
+    return Input(query.smiles, kind, found.notes + relative * groups + query.notes)
+
+
+# --- bytes ---------------------------------------------------------------------------------------
+
+_EXPORT = "export the structure as molfile, RXN or SMILES"
+_UNPACK = "unpack it and choose one file, or use the Batch page for tables"
+_BINARY = (
+    (b"\x1f\x8b", "a gzip archive", _UNPACK),
+    (b"PK\x03\x04", "a zip archive or an Office document", _UNPACK),
+    (b"PK\x05\x06", "an empty zip archive", _UNPACK),
+    (b"BZh", "a bzip2 archive", _UNPACK),
+    (b"\xfd7zXZ", "an xz archive", _UNPACK),
+    (b"7z\xbc\xaf", "a 7z archive", _UNPACK),
+    (b"VjCD0100", "a binary ChemDraw file (CDX)", "save it as CDXML"),
+    (b"\xd0\xcf\x11\xe0", "an old Office document or ISIS sketch", _EXPORT),
+    (b"%PDF", "a PDF", _EXPORT),
+    (b"\x89PNG", "a picture", _EXPORT),
+    (b"\xff\xd8\xff", "a picture", _EXPORT),
+    (b"GIF8", "a picture", _EXPORT),
+)
+
+
+def _decode(raw: bytes) -> str | Fault:
+    """Text of unknown encoding: by its mark, else UTF-8, else Latin-1."""
+    for magic, what, advice in _BINARY:
+        if raw.startswith(magic):
+            return Fault(f"this is {what}, not text; {advice}", 0, 0, "other")
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = raw.decode("utf-16", errors="replace")
+    else:
+        try:
+            text = raw.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+        except UnicodeDecodeError:
+            text = raw.decode("latin-1")
+    if "\0" in text:
+        return Fault(f"this is no text file; {_EXPORT}", 0, 0, "other")
+    return text
+
+
+# --- which format --------------------------------------------------------------------------------
+
+_INCHI = re.compile(r"\s*[\"']?(?:InChI\s*=\s*)?(1S?/\S+)")
+_KEY = re.compile(r"\s*(?:InChIKey\s*=\s*)?[A-Z]{14}-[A-Z]{10}-[A-Z]\s*$", re.IGNORECASE)
+_REFUSED = (
+    (r"\{", f"this is JSON (perhaps Ketcher's KET); {_EXPORT}"),
+    (r"@<TRIPOS>", f"this is a mol2 file, which is not read; {_EXPORT}"),
+    (
+        r"(?:HEADER|CRYST1|COMPND|HETATM|ATOM  )[ \d]",
+        f"this is a PDB file: coordinates without bond orders; {_EXPORT}",
+    ),
+    (r"data_\S*\s|loop_\s", f"this is a CIF file: coordinates without bond orders; {_EXPORT}"),
+    (
+        r"\d+[ \t]*\r?\n.*\r?\n\s*[A-Z][a-z]?(?:\s+-?\d*\.\d+){3}",
+        f"this is an XYZ file: coordinates without bonds; {_EXPORT}",
+    ),
+    (r"(?:\[[^\[\]]+\])*\[=?(?:Branch|Ring)\d\]", "this is SELFIES; write it as SMILES"),
+)
+
+
+def _recognise(text: str) -> tuple[str, Reader]:
+    """The name of the format and what reads it."""
+    start = text.lstrip("\ufeff \t\r\n")
+    if start.startswith("$RDFILE"):
+        return "RDF", _rdf
+    if start.startswith("$RXN"):
+        return "RXN", _rxn
+    lines = molfile.split_lines(text)
+    if molfile.has_counts(lines) or any(line.text.startswith("M  END") for line in lines):
+        return ("SDF" if "$$$$" in text else "molfile"), _sdf
+    if start.startswith("<"):
+        return "CDXML", _xml
+    if start.startswith("InChI=") or _INCHI.match(start):
+        return "InChI", _inchi
+    if _KEY.match(text):
+        return "InChIKey", _inchikey
+    for pattern, message in _REFUSED:
+        if re.match(pattern, start):
+            # The loop's message is bound now, not when the reader is called.
+            return "", lambda text, _, why=message: Fault(why, 0, len(text), "other")  # type: ignore[misc]
+    return "name", _name
+
+
+# --- molfiles and what holds them ----------------------------------------------------------------
+
+
+def _sdf(text: str, _: Task) -> _Found | Fault:
+    """A molfile, or the first record of an SDF."""
+    lines = molfile.split_lines(text)
+    ends = [number for number, line in enumerate(lines) if line.text.startswith("$$$$")]
+    others = (
+        len(ends) - 1 + bool("".join(line.text for line in lines[ends[-1] + 1 :]).strip())
+        if ends
+        else 0
+    )
+    note = f"the first of {others + 1} records; the Batch page takes many"
+    mol = molfile.read_molfile(lines[: ends[0]] if ends and ends[0] else lines)
+    return mol if isinstance(mol, Fault) else _Found([mol], (note,) * bool(others))
+
+
+def _rdf(text: str, task: Task) -> _Found | Fault:
+    """The first reaction of an RDF, else its first molecule."""
+    lines = molfile.split_lines(text)
+    marks = [k for k, line in enumerate(lines) if line.text.startswith(("$RFMT", "$MFMT"))]
+    starts = [k for k, line in enumerate(lines) if line.text.startswith("$RXN")]
+    if not starts and not marks:
+        return molfile.blame(lines[0], "this RDF holds no reaction; export one as RXN", "empty")
+    first = starts[0] if starts else marks[0] + 1
+    ends = (
+        k
+        for k, line in enumerate(lines)
+        if k > first and re.match(r"\$(?:DTYPE|RFMT|MFMT|RIREG|RXN)", line.text)
+    )
+    record = lines[first : next(ends, len(lines))]
+    many = max(len(marks), len(starts))
+    notes = (f"the first of {many} records; the Batch page takes many",) * (many > 1)
+    if not starts:
+        mol = molfile.read_molfile(record) if record else None
+        if mol is None:
+            return molfile.blame(lines[-1], "the file was cut off, copy it whole")
+        return mol if isinstance(mol, Fault) else _Found([mol], notes)
+    return _reaction(record, task, notes)
+
+
+def _rxn(text: str, task: Task) -> _Found | Fault:
+    lines = molfile.split_lines(text)
+    first = next(k for k, line in enumerate(lines) if line.text.strip("\ufeff \t"))
+    return _reaction(lines[first:], task, ())
+
+
+def _reaction(lines: Sequence[Line], task: Task, notes: tuple[str, ...]) -> _Found | Fault:
+    """The side of an RXN record (its first line is $RXN) that the task asks about."""
+    sides = _sides_v3000(lines) if "V3000" in lines[0].text else _sides_v2000(lines)
+    if isinstance(sides, Fault):
+        return sides
+    wanted = [blocks for name, blocks in sides.items() if (name == "PRODUCT") == (task == "retro")]
+    mols = [molfile.read_molfile(block) for blocks in wanted for block in blocks]
+    for mol in mols:
+        if isinstance(mol, Fault):
+            return mol
+    if not mols:
+        return molfile.blame(lines[0], f"the reaction has no {_wanted(task)}", "reaction")
+    return _Found(mols, (*notes, _side_note(task)))
+
+
+def _wanted(task: Task) -> str:
+    return "product" if task == "retro" else "reactant"
+
+
+def _side_note(task: Task) -> str:
+    if task == "retro":
+        return "reaction: its product is the query, the rest is left out"
+    return "reaction: its reactants and agents are the query, the product is left out"
+
+
+Blocks = dict[str, list[Sequence[Line]]]
+
+
+def _sides_v2000(lines: Sequence[Line]) -> Blocks | Fault:
+    starts = [k for k, line in enumerate(lines) if line.text.strip() == "$MOL"]
+    head = lines[1 : starts[0]] if starts else lines[1:]
+    counts = next((_counts(line.text) for line in reversed(head) if line.text.strip()), None)
+    if counts is None:
+        place = head[-1] if head else lines[0]
+        message = "this should be the line with the numbers of reactants and products"
+        return molfile.blame(place, message, "reaction")
+    if sum(counts) != len(starts):
+        message = f"the file announces {sum(counts)} molecules but holds {len(starts)}"
+        return molfile.blame(lines[0], f"{message}; was it cut off?", "reaction")
+    ends = [*starts[1:], len(lines)]
+    blocks = [
+        lines[start + 1 : end] or lines[start:end] for start, end in zip(starts, ends, strict=True)
+    ]
+    sides: Blocks = {}
+    for name, count in zip(("REACTANT", "PRODUCT", "AGENT"), counts, strict=False):
+        sides[name], blocks = blocks[:count], blocks[count:]
+    return sides
+
+
+def _counts(text: str) -> list[int] | None:
+    """Numbers of reactants, products and perhaps agents."""
+    if not re.fullmatch(r"[ \d]+", text):
+        return None
+    wide = [text[k : k + 3].strip() for k in range(0, len(text.rstrip()), 3)]
+    numbers = wide if all(word.isdigit() for word in wide) else text.split()
+    return [int(word) for word in numbers[:3]] if len(numbers) >= 2 else None
+
+
+def _sides_v3000(lines: Sequence[Line]) -> Blocks | Fault:
+    sides: Blocks = {"REACTANT": [], "PRODUCT": [], "AGENT": []}
+    side, begin = "", None
+    for k, line in enumerate(lines):
+        words = line.text.split()
+        if words[:2] != ["M", "V30"] or len(words) < 4:
+            continue
+        if words[2] == "BEGIN" and words[3] in sides:
+            side = words[3]
+        elif words[2:4] == ["BEGIN", "CTAB"]:
+            begin = k
+        elif words[2:4] == ["END", "CTAB"] and begin is not None and side:
+            # The counts line of a V3000 molfile always reads like this; and so it ends.
+            top = Line(
+                lines[begin].number, lines[begin].start, "  0  0  0  0  0  0            999 V3000"
+            )
+            end = Line(line.number, line.start, "M  END")
+            sides[side].append([top, *lines[begin : k + 1], end])
+            begin = None
+    if begin is not None or not any(line.text.startswith("M  END") for line in lines):
+        return molfile.blame(lines[-1], "the file was cut off, copy it whole")
+    return sides
+
+
+# --- XML -----------------------------------------------------------------------------------------
+
+
+def _xml(text: str, task: Task) -> _Found | Fault:
+    """The molecules of a ChemDraw file, or one side of the reaction in it."""
+    facts = cdxml.survey(text)
+    if isinstance(facts, Fault):
+        return facts
+    whole = 0, len(text)
+    with rdBase.BlockLogs():
+        try:
+            mols = list(Chem.MolsFromCDXML(facts.clean))
+        except molfile.RDKIT_ERRORS as error:
+            reason = str(error).strip().split("\n")[0]
+            message = f"RDKit cannot read this ChemDraw file: {reason}; {_EXPORT}"
+            return Fault(message, *whole, "other")
+    if facts.steps:
+        mols = _one_side(mols, task)
+    mols = [mol for mol in mols if mol.GetNumAtoms()]
+    if not mols:
+        what = (
+            f"the reaction has no {_wanted(task)}" if facts.steps else "there is no molecule here"
+        )
+        return Fault(f"{what} (of what RDKit can read); {_EXPORT}", *whole, "empty")
+    for mol in mols:
+        if fault := cdxml.vague(mol):
+            return Fault(fault.message, *whole, fault.kind)
+    notes = (_side_note(task),) * bool(facts.steps) + facts.notes
+    return _Found(mols, notes)
+
+
+def _one_side(mols: Sequence[Any], task: Task) -> list[Any]:
+    """Of molecules from a ChemDraw file those that the task asks about, in the first reaction step."""
+    steps = [mol.GetIntProp("CDX_STEP_ID") for mol in mols if mol.HasProp("CDX_STEP_ID")]
+    roles = ("CDX_PRODUCT_ID",) if task == "retro" else ("CDX_REAGENT_ID", "CDX_AGENT_ID")
+    return [
+        mol
+        for mol in mols
+        if any(map(mol.HasProp, roles)) and mol.GetIntProp("CDX_STEP_ID") == steps[0]
+    ]
+
+
+# --- InChI ---------------------------------------------------------------------------------------
+
+_LONGEST_INCHI = 5000
+
+
+def _inchi(text: str, _: Task) -> _Found | Fault:
+    start = next(k for k, char in enumerate(text) if not char.isspace() and char != "\ufeff")
+    line = text[start:].split("\n")[0].strip().strip("\"'")
+    match = _INCHI.match(line)
+    whole = start, start + len(line)
+    if match is None:
+        return Fault("an InChI begins with InChI=1S/ or InChI=1/", *whole, "syntax")
+    if len(line) > _LONGEST_INCHI:
+        return Fault(f"this InChI is longer than {_LONGEST_INCHI} characters", *whole, "length")
+    # RDKit takes seconds to see that 99999 molecules are too many.
+    if re.search(r"\d{4}", match[1].split("/")[1]):
+        return Fault("the formula in this InChI is too large", *whole, "length")
+    with rdBase.BlockLogs():
+        try:
+            mol, code, reason, _log = rdinchi.InchiToMol(f"InChI={match[1]}")
+        except molfile.RDKIT_ERRORS as error:
+            mol, code, reason = None, 2, str(error)
+    if mol is None or mol.GetNumAtoms() == 0 or code:
+        reason = reason.strip().rstrip(".")
+        message = "this InChI cannot be turned into a molecule; is it complete?"
+        return Fault(f"{message} ({reason})" if reason else message, *whole, "syntax")
+    others = sum(piece.strip().startswith("InChI=") for piece in text.split("\n")) - 1
+    notes = ("InChI names no tautomer: this is one of perhaps several",) * (
+        "/h" in line and "(H" in line
+    )
+    notes += (f"the first of {others + 1} InChIs",) * (others > 0)
+    return _Found([_common_form(mol, f"InChI={match[1]}")], notes)
+
+
+# Nitrogen that takes the hydrogen, carbon, and what gives it: imidic acids, and imines on an aromatic ring.
+_RARE = tuple(
+    Chem.MolFromSmarts(pattern)
+    for pattern in (
+        "[NX2]=[CX3]-[OX2H,SX2H]",
+        "[NX2]=[c]:[nH]",
+        "[NX2]=[c]:[a]:[a]:[nH]",
+        "[NX2]=[c]:[a]:[nH]",
+    )
+)
+
+
+def _common_form(mol: Any, inchi: str) -> Any:
+    """The molecule with C(=O)N for C(O)=N and Nc1ncc... for N=c1[nH]c..., where the InChI leaves that open.
+
+    RDKit takes the rare one, and a model has hardly seen it.
+    """
+    better = Chem.RWMol(mol)
+    with rdBase.BlockLogs():
+        try:
+            for pattern in _RARE:
+                while match := better.GetSubstructMatch(pattern):
+                    _move_hydrogen(better, match[0], match[1], match[-1])
+            plain = Chem.MolFromSmiles(Chem.MolToSmiles(better))
+            return plain if plain is not None and rdinchi.MolToInchi(plain)[0] == inchi else mol
+        except molfile.RDKIT_ERRORS:
+            return mol
+
+
+def _move_hydrogen(mol: Any, taker: int, carbon: int, giver: int) -> None:
+    """From `giver` to `taker`, which has a double bond to the carbon between them."""
+    bond = mol.GetBondBetweenAtoms(taker, carbon)
+    bond.SetBondType(Chem.BondType.SINGLE)
+    bond.SetStereo(Chem.BondStereo.STEREONONE)
+    if not mol.GetAtomWithIdx(giver).GetIsAromatic():
+        mol.GetBondBetweenAtoms(carbon, giver).SetBondType(Chem.BondType.DOUBLE)
+    for index, hydrogens in ((taker, 1), (giver, -1)):
+        atom = mol.GetAtomWithIdx(index)
+        if atom.GetNoImplicit() or atom.GetNumExplicitHs():
+            atom.SetNumExplicitHs(atom.GetNumExplicitHs() + hydrogens)
+    Chem.SanitizeMol(mol)
+
+
+def _inchikey(text: str, _: Task) -> Fault:
+    message = "an InChIKey is a fingerprint that cannot be turned back into a molecule"
+    return Fault(f"{message}; look it up (PubChem) and enter its SMILES", 0, len(text), "other")
+
+
+# --- names and SMILES ----------------------------------------------------------------------------
+
+_SEPARATOR = re.compile(r"\s*;\s*|,\s+|\s+\+\s+")
+
+
+def _name(text: str, _: Task) -> _Found | Fault | None:
+    """Reagents by name, alone or in a list with SMILES; None where the text should be read as SMILES."""
+    if "\n" in text.strip() or ">" in text:
+        return None
+    parts = [part.strip() for part in _SEPARATOR.split(text.strip()) if part.strip()]
+    named = {part: reagents.find(part) for part in parts}
+    if len(parts) == 1:
+        found = named[parts[0]]
+        # A text that is valid SMILES is taken for that: NBS, PCC.
+        return (
+            _Found([found[0]], _meaning(parts[0], found[1]))
+            if found and not chem.is_valid(parts[0])
+            else None
+        )
+    smiles = {part: found[0] if found else part for part, found in named.items()}
+    unread = [part for part, written in smiles.items() if not chem.is_valid(written)]
+    if not parts or (unread and not any(named.values())):
+        return None
+    for part in unread:
+        at = text.index(part)
+        message = f"{part!r} is neither a SMILES nor a name in the built-in list of reagents"
+        return Fault(message, at, at + len(part), "other")
+    notes = [note for part, found in named.items() if found for note in _meaning(part, found[1])]
+    different = {chem.canonical(written): written for written in smiles.values()}
+    return _Found(list(different.values()), (*notes, "a list, joined"))
+
+
+def _meaning(name: str, full: str) -> tuple[str, ...]:
+    return (f"{name}: {full}",) if name.casefold() != full.casefold() else ("a reagent by name",)
+
+
+def _smiles(text: str, task: Task, max_chars: int) -> Input | Fault:
+    """A SMILES or reaction SMILES, the first of several lines."""
+    lines = [line for line in molfile.split_lines(text) if line.text.strip("\ufeff \t")]
+    # A reaction may be broken at its arrow.
+    whole = len(lines) < 2 or any(
+        line.text.strip().startswith(">") or line.text.rstrip().endswith(">") for line in lines
+    )
+    first = Line(1, 0, text) if whole else lines[0]
+    read = chem.read_query(first.text, task, max_chars=max_chars)
+    if isinstance(read, Fault) and not whole:
+        joined = chem.read_query(
+            "".join(line.text.strip() for line in lines), task, max_chars=max_chars
+        )
+        if not isinstance(joined, Fault):
+            return Input(joined.smiles, _kind(text), (*joined.notes, "line breaks removed"))
+    if isinstance(read, Fault):
+        message = read.message + _advice(first.text.strip(), read)
+        return Fault(message, first.start + read.start, first.start + read.end, read.kind)
+    notes = read.notes
+    if not whole:
+        notes += (f"the first of {len(lines)} lines; the Batch page takes many",)
+    if found := reagents.find(first.text):
+        notes += (f"read as SMILES; {found[1]} is {found[0]}",)
+    return Input(read.smiles, _kind(first.text), notes)
+
+
+def _kind(text: str) -> str:
+    return (
+        "reaction SMILES"
+        if re.search("(?<!-)>", text) or "\N{RIGHTWARDS ARROW}" in text
+        else "SMILES"
+    )
+
+
+def _advice(text: str, fault: Fault) -> str:
+    """What to add to a fault in a text that was probably never meant as SMILES."""
+    if fault.kind in ("empty", "length", "reaction"):
+        return ""
+    if re.fullmatch(r"\d{2,7}-\d\d-\d", text):
+        return "; CAS numbers are not known here, enter the SMILES"
+    if re.fullmatch(r"(?:[A-Z][a-z]?\d*){2,}", text) and re.search(r"H\d", text):
+        return "; a formula fits many molecules, enter the SMILES of the one you mean"
+    if re.search(r"[a-z]{4}", re.sub(r"[bcnops]{4,}", "", text)) and re.fullmatch(
+        r"[\w\s,()'\-\[\]]+", text
+    ):
+        return "; names are not known here except for common reagents, enter the SMILES"
+    return ""

@@ -1,0 +1,773 @@
+// The encoder and the pass over new nodes of the prefix trees, for CPUs; fp32 arithmetic.
+//
+// Why not a library: at 1 to 30 new nodes a pass is bound by reading the weights and by the hand-over between operators. Here
+// weights that are exact in half precision are read as such and widened in registers (the same numbers, half the traffic),
+// a step is a few function calls, and attention visits a node's ancestors only instead of masking all others.
+//
+// Every row is computed by the same operations in the same order whatever else is in the pass. So scores do not depend on
+// batch, drafts or beams, to the last bit.
+//
+// Compiled at first use by `build.py` for the machine at hand, called through ctypes. GCC or Clang.
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include <sched.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace {
+
+// --- vectors ------------------------------------------------------------------------------------
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16, WIDE = 4;  // 6 rows x 4 vectors of sums, in 32 registers
+#elif defined(__AVX2__)
+constexpr int LANES = 8, WIDE = 2;  // 6 x 2 in 16 registers
+#else
+constexpr int LANES = 4, WIDE = 4;
+#endif
+constexpr int PANEL = LANES * WIDE;  // columns of a linear layer that are computed together
+constexpr int ROWS = 6;              // rows that are
+
+typedef float Lanes __attribute__((vector_size(LANES * 4)));
+typedef float Sixteen __attribute__((vector_size(64)));  // all but the linear layers; split up where too wide
+typedef int32_t Sixteen32 __attribute__((vector_size(64)));
+
+template <class V>
+inline V load(const float* from) {
+  V value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <class V>
+inline void store(float* to, V value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+#if defined(__AVX512F__)
+constexpr bool HALVES = true;
+inline Lanes widen(const uint16_t* from) {
+  return (Lanes)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from));
+}
+#elif defined(__AVX2__) && defined(__F16C__)
+constexpr bool HALVES = true;
+inline Lanes widen(const uint16_t* from) {
+  return (Lanes)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from));
+}
+#elif defined(__aarch64__)
+constexpr bool HALVES = true;
+inline Lanes widen(const uint16_t* from) {
+  return (Lanes)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from)));
+}
+#else
+constexpr bool HALVES = false;
+inline Lanes widen(const uint16_t*) { return Lanes{}; }
+#endif
+
+inline Lanes weights(const float* from) { return load<Lanes>(from); }
+inline Lanes weights(const uint16_t* from) { return widen(from); }
+
+inline Sixteen splat(float value) { return value - Sixteen{}; }
+
+// e^x for x <= 0, relative error below 2e-7: x = n ln 2 + r, and a polynomial for e^r.
+inline Sixteen exponential(Sixteen x) {
+  x = x < -87.0f ? splat(-87.0f) : x;
+  const Sixteen magic = splat(12582912.0f);  // adding it rounds to an integer
+  Sixteen n = (x * 1.44269504f + magic) - magic;
+  Sixteen r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  Sixteen p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  Sixteen32 power = (__builtin_convertvector(n, Sixteen32) + 127) << 23;
+  Sixteen scale;
+  std::memcpy(&scale, &power, sizeof scale);
+  return p * scale;
+}
+
+inline Sixteen turned(Sixteen x, int by) {  // lane i of the result is lane i + by of x
+  Sixteen32 places;
+  for (int i = 0; i < 16; i++) places[i] = (i + by) % 16;
+#if defined(__clang__)
+  Sixteen y;
+  for (int i = 0; i < 16; i++) y[i] = x[places[i]];
+  return y;
+#else
+  return __builtin_shuffle(x, places);
+#endif
+}
+
+// Sums over all lanes that are equal modulo `heads`, in each of them.
+inline Sixteen folded(Sixteen x, int heads) {
+  if (heads <= 8) x = x + turned(x, 8);
+  if (heads <= 4) x = x + turned(x, 4);
+  if (heads <= 2) x = x + turned(x, 2);
+  if (heads <= 1) x = x + turned(x, 1);
+  return x;
+}
+
+inline float total(Sixteen x) { return folded(x, 1)[0]; }
+
+// --- memory -------------------------------------------------------------------------------------
+
+template <class T>
+class Block {  // aligned to a cache line, grows, does not shrink
+ public:
+  Block() = default;
+  Block(const Block&) = delete;
+  Block& operator=(Block&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(room_, other.room_);
+    return *this;
+  }
+  Block(Block&& other) noexcept : data_(other.data_), room_(other.room_) {
+    other.data_ = nullptr;
+    other.room_ = 0;
+  }
+  ~Block() { std::free(data_); }
+  T* data() const { return data_; }
+  T* reserve(size_t count, size_t kept = 0) {
+    if (count > room_) {
+      size_t room = std::max(count, room_ * 3 / 2);
+      size_t bytes = (room * sizeof(T) + 63) / 64 * 64;
+      T* fresh = static_cast<T*>(std::aligned_alloc(64, bytes));
+      if (!fresh) throw std::bad_alloc();
+      if (kept) std::memcpy(fresh, data_, kept * sizeof(T));
+      std::free(data_);
+      data_ = fresh;
+      room_ = room;
+    }
+    return data_;
+  }
+
+ private:
+  T* data_ = nullptr;
+  size_t room_ = 0;
+};
+
+// --- threads ------------------------------------------------------------------------------------
+
+inline void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// A leader who walks through a pass alone, and workers who take parts of its larger steps if they are there in time.
+// Nobody waits for a worker that the operating system has set aside, unless it holds a part; a core that is busy with
+// something else costs speed but never stalls a pass. Workers look out for work for a while before they sleep.
+class Team {
+ public:
+  explicit Team(int size) : owner_(getpid()) {
+    for (int member = 1; member < size; member++) workers_.emplace_back([this] { serve(); });
+  }
+  ~Team() {
+    if (getpid() != owner_) {  // a forked child has none of the workers
+      for (auto& worker : workers_) worker.detach();
+      return;
+    }
+    stop_ = true;
+    {
+      std::lock_guard<std::mutex> lock(sleeping_);
+    }
+    woken_.notify_all();
+    for (auto& worker : workers_) worker.join();
+  }
+  // Held by whoever leads; sessions of one model take turns.
+  std::unique_lock<std::mutex> lead() {
+    std::unique_lock<std::mutex> lock(busy_);
+    alone_ = workers_.empty() || getpid() != owner_;
+    if (!alone_ && sleepers_.load() > 0) {
+      std::lock_guard<std::mutex> asleep(sleeping_);
+      calls_++;
+      woken_.notify_all();
+    }
+    return lock;
+  }
+  // work(part) for every part below count, each once, by anybody; all are done when this returns.
+  template <class Work>
+  void share(uint32_t count, const Work& work) {
+    if (alone_ || count < 2) {
+      for (uint32_t part = 0; part < count; part++) work(part);
+      return;
+    }
+    const uint32_t step = ++step_;
+    Job& job = jobs_[step % JOBS];
+    job.count.store(count, std::memory_order_relaxed);
+    job.context.store(&work, std::memory_order_relaxed);
+    job.call.store([](const void* context, uint32_t part) { (*static_cast<const Work*>(context))(part); }, std::memory_order_relaxed);
+    done_.store(0, std::memory_order_relaxed);
+    state_.store(uint64_t(step) << 32, std::memory_order_release);
+    take(step);
+    for (int spins = 0; done_.load(std::memory_order_acquire) != count; spins++) {
+      if (spins < 1000) relax();
+      else sched_yield();  // the operating system gave the core of whoever holds the last part to somebody else
+    }
+  }
+
+ private:
+  static constexpr int JOBS = 4;
+  struct Job {
+    std::atomic<uint32_t> count{0};
+    std::atomic<const void*> context{nullptr};
+    std::atomic<void (*)(const void*, uint32_t)> call{nullptr};
+  };
+  // Takes parts of a step until none is left. The step's number and the next part change together, so a part is never taken
+  // from a step that is over, and a step is not over before its parts are done.
+  void take(uint32_t step) {
+    uint64_t state = state_.load(std::memory_order_acquire);
+    while (uint32_t(state >> 32) == step) {
+      Job& job = jobs_[step % JOBS];
+      const uint32_t part = uint32_t(state);
+      const auto call = job.call.load(std::memory_order_relaxed);
+      const void* context = job.context.load(std::memory_order_relaxed);
+      if (part >= job.count.load(std::memory_order_relaxed)) return;
+      if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) {
+        call(context, part);
+        done_.fetch_add(1, std::memory_order_acq_rel);
+        state = state_.load(std::memory_order_acquire);
+      }
+    }
+  }
+  void serve() {
+    uint32_t seen = 0;
+    while (!stop_) {
+      int spins = 0;
+      while (uint32_t(state_.load(std::memory_order_acquire) >> 32) == seen && spins++ < 8000) relax();
+      const uint32_t step = uint32_t(state_.load(std::memory_order_acquire) >> 32);
+      if (step == seen) {
+        std::unique_lock<std::mutex> lock(sleeping_);
+        const uint64_t calls = calls_;
+        sleepers_.fetch_add(1);
+        woken_.wait(lock, [&] { return calls_ != calls || stop_; });
+        sleepers_.fetch_sub(1);
+      } else {
+        take(step);
+        seen = step;
+      }
+    }
+  }
+
+  const pid_t owner_;
+  bool alone_ = true;
+  uint32_t step_ = 0;
+  uint64_t calls_ = 0;
+  std::vector<std::thread> workers_;
+  std::mutex busy_, sleeping_;
+  std::condition_variable woken_;
+  Job jobs_[JOBS];
+  alignas(64) std::atomic<uint64_t> state_{0};
+  alignas(64) std::atomic<uint32_t> done_{0};
+  alignas(64) std::atomic<int> sleepers_{0};
+  std::atomic<bool> stop_{false};
+};
+
+// --- linear layers ------------------------------------------------------------------------------
+
+enum Then { KEEP, RELU, GELU, ADD };  // what happens to x W' + b: stored, activated and stored, or added to what is there
+
+struct Linear {
+  int in = 0, out = 0, panels = 0;
+  bool half = false;
+  Block<float> full, bias;  // full: (panels, in, PANEL)
+  Block<uint16_t> halves;   // the same in half precision
+
+  void set(int rows, int columns, const float* weight, const float* offset, const uint16_t* narrow) {
+    out = rows, in = columns, panels = (rows + PANEL - 1) / PANEL;
+    half = HALVES && narrow;
+    const size_t size = size_t(panels) * in * PANEL;
+    if (half) pack(halves.reserve(size), narrow, size);
+    else pack(full.reserve(size), weight, size);
+    float* to = bias.reserve(size_t(panels) * PANEL);
+    for (int i = 0; i < panels * PANEL; i++) to[i] = offset && i < out ? offset[i] : 0.0f;
+  }
+
+ private:
+  template <class T>
+  void pack(T* to, const T* from, size_t size) {
+    std::memset(to, 0, size * sizeof(T));
+    for (int row = 0; row < out; row++)
+      for (int k = 0; k < in; k++)
+        to[(size_t(row / PANEL) * in + k) * PANEL + row % PANEL] = from[size_t(row) * in + k];
+  }
+};
+
+template <int R, class W>
+void tile(const float* x, int stride, const W* w, int in, const float* bias, float* y, int width, int columns, Then then) {
+  Lanes sums[R][WIDE];
+  for (int r = 0; r < R; r++)
+    for (int v = 0; v < WIDE; v++) sums[r][v] = Lanes{};
+  for (int k = 0; k < in; k++, w += PANEL) {
+    Lanes column[WIDE];
+#pragma GCC unroll 8
+    for (int v = 0; v < WIDE; v++) column[v] = weights(w + v * LANES);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++) {
+      const float one = x[size_t(r) * stride + k];
+#pragma GCC unroll 8
+      for (int v = 0; v < WIDE; v++) sums[r][v] += one * column[v];
+    }
+  }
+  for (int r = 0; r < R; r++) {
+    float* to = y + size_t(r) * width;
+    for (int v = 0; v < WIDE; v++, to += LANES) {
+      const int whole = std::min(LANES, columns - v * LANES);  // of the last panel, part may be padding
+      if (whole <= 0) break;
+      Lanes value = sums[r][v] + load<Lanes>(bias + v * LANES);
+      if (then == RELU) value = value > 0.0f ? value : Lanes{};
+      if (then == GELU)
+        for (int i = 0; i < LANES; i++) value[i] = 0.5f * value[i] * (1.0f + std::erf(value[i] * 0.70710678f));
+      if (whole < LANES) {
+        for (int i = 0; i < whole; i++) to[i] = then == ADD ? to[i] + value[i] : value[i];
+        continue;
+      }
+      if (then == ADD) value = load<Lanes>(to) + value;
+      store(to, value);
+    }
+  }
+}
+
+template <class W>
+void panel(const float* x, int stride, int rows, const W* w, int in, const float* bias, float* y, int width, int columns, Then then) {
+  for (; rows >= ROWS; rows -= ROWS, x += size_t(ROWS) * stride, y += size_t(ROWS) * width)
+    tile<ROWS>(x, stride, w, in, bias, y, width, columns, then);
+  switch (rows) {
+    case 5: tile<5>(x, stride, w, in, bias, y, width, columns, then); break;
+    case 4: tile<4>(x, stride, w, in, bias, y, width, columns, then); break;
+    case 3: tile<3>(x, stride, w, in, bias, y, width, columns, then); break;
+    case 2: tile<2>(x, stride, w, in, bias, y, width, columns, then); break;
+    case 1: tile<1>(x, stride, w, in, bias, y, width, columns, then); break;
+    default: break;
+  }
+}
+
+// y (rows, width) = x (rows, in) W' + b; panels are shared out.
+void linear(Team& team, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Then then) {
+  team.share(layer.panels, [&](uint32_t p) {
+    thread_local Block<float> wide;
+    const float* bias = layer.bias.data() + size_t(p) * PANEL;
+    const size_t start = size_t(p) * layer.in * PANEL;
+    float* to = y + size_t(p) * PANEL;
+    const int columns = std::min(PANEL, layer.out - int(p) * PANEL);
+    if (!layer.half) {
+      panel(x, stride, rows, layer.full.data() + start, layer.in, bias, to, width, columns, then);
+    } else if (rows <= 3 * ROWS) {
+      panel(x, stride, rows, layer.halves.data() + start, layer.in, bias, to, width, columns, then);
+    } else {  // widened once for all tiles
+      const size_t count = size_t(layer.in) * PANEL;
+      float* floats = wide.reserve(count);
+      for (size_t i = 0; i < count; i += LANES) store(floats + i, widen(layer.halves.data() + start + i));
+      panel(x, stride, rows, floats, layer.in, bias, to, width, columns, then);
+    }
+  });
+}
+
+// --- the model ----------------------------------------------------------------------------------
+
+struct Norm {
+  Block<float> scale, shift;
+};
+
+struct Layer {
+  Linear qkv, out, cross, cross_out, wide, narrow;
+  Norm norms[3];
+};
+
+struct Model {
+  int width, heads, feed, vocabulary, gelu, norm_first, final_norms;
+  float eps;
+  std::vector<Layer> encoder, decoder;
+  Norm last[2];
+  Linear memory, output;
+  Block<float> source_table, target_table, places;
+  std::unique_ptr<Team> team;
+
+  Linear* linear_of(int stack, int layer, int which) {
+    if (which == 6) return &memory;
+    if (which == 7) return &output;
+    Layer& own = (stack ? decoder : encoder)[layer];
+    Linear* all[] = {&own.qkv, &own.out, &own.cross, &own.cross_out, &own.wide, &own.narrow};
+    return all[which];
+  }
+  Norm* norm_of(int stack, int layer, int which) {
+    return which == 3 ? &last[stack] : &(stack ? decoder : encoder)[layer].norms[which];
+  }
+};
+
+void normalise(const Norm& norm, const float* x, float* y, int width, float eps) {
+  Sixteen sum = {}, squares = {};
+  for (int i = 0; i < width; i += 16) sum = sum + load<Sixteen>(x + i);
+  const float mean = total(sum) / width;
+  for (int i = 0; i < width; i += 16) {
+    Sixteen off = load<Sixteen>(x + i) - mean;
+    squares = squares + off * off;
+  }
+  const float shrink = 1.0f / std::sqrt(total(squares) / width + eps);
+  for (int i = 0; i < width; i += 16) {
+    Sixteen off = (load<Sixteen>(x + i) - mean) * shrink;
+    store(y + i, off * load<Sixteen>(norm.scale.data() + i) + load<Sixteen>(norm.shift.data() + i));
+  }
+}
+
+// Attention of one row to `count` places whose keys and values `keys(i)` and `keys(i) + gap` point to.
+// Features are ordered so that lane l belongs to head l modulo heads.
+template <class Keys>
+void attend(const float* q, int count, const Keys& keys, int gap, float* out, int width, int heads) {
+  thread_local Block<float> room;
+  float* scores = room.reserve(size_t(count) * 16);
+  const float scale = 1.0f / std::sqrt(float(width / heads));
+  Sixteen most = splat(-INFINITY);
+  for (int i = 0; i < count; i++) {
+    const float* key = keys(i);
+    Sixteen even = {}, odd = {};
+    int at = 0;
+    for (; at + 32 <= width; at += 32) {
+      even = even + load<Sixteen>(q + at) * load<Sixteen>(key + at);
+      odd = odd + load<Sixteen>(q + at + 16) * load<Sixteen>(key + at + 16);
+    }
+    if (at < width) even = even + load<Sixteen>(q + at) * load<Sixteen>(key + at);
+    const Sixteen score = folded(even + odd, heads) * scale;
+    most = score > most ? score : most;
+    store(scores + size_t(i) * 16, score);
+  }
+  Sixteen sum = {};
+  for (int i = 0; i < count; i++) {
+    const Sixteen share = exponential(load<Sixteen>(scores + size_t(i) * 16) - most);
+    sum = sum + share;
+    store(scores + size_t(i) * 16, share);
+  }
+  const Sixteen whole = 1.0f / sum;
+  for (int from = 0; from < width; from += 128) {
+    const int chunks = std::min(8, (width - from) / 16);
+    Sixteen mixed[8] = {};
+    for (int i = 0; i < count; i++) {
+      const Sixteen share = load<Sixteen>(scores + size_t(i) * 16);
+      const float* value = keys(i) + gap + from;
+      if (chunks == 8) {
+#pragma GCC unroll 8
+        for (int c = 0; c < 8; c++) mixed[c] = mixed[c] + share * load<Sixteen>(value + c * 16);
+      } else {
+        for (int c = 0; c < chunks; c++) mixed[c] = mixed[c] + share * load<Sixteen>(value + c * 16);
+      }
+    }
+    for (int c = 0; c < chunks; c++) store(out + from + c * 16, mixed[c] * whole);
+  }
+}
+
+// --- a session ----------------------------------------------------------------------------------
+
+struct Query {
+  int first = 0, length = 0;     // its rows in the memory
+  int slots = 0;                 // nodes in the cache
+  std::vector<int32_t> parents;  // slot of each node's parent, or -1
+  Block<float> cache;            // (slots, layers, 2, width)
+};
+
+struct Session {
+  Model& model;
+  std::vector<Query> queries;
+  Block<float> memory;  // (source tokens of all queries, layers, 2, width)
+  Block<float> x, normed, big, mixed, logits;
+  std::vector<int32_t> path;    // ancestors and self of each new row, one after the other
+  std::vector<int> path_start;  // where each row's begin
+
+  explicit Session(Model& m) : model(m) {}
+};
+
+// What all layers share: the residual sub-layers of some rows, norms before or after.
+struct Walk {
+  Model& model;
+  Team& team;
+  const int rows, width, big_width;
+  float *x, *normed, *big, *mixed;
+
+  Walk(Session& session, int count)
+      : model(session.model), team(*model.team), rows(count), width(model.width), big_width(std::max(3 * width, model.feed)),
+        x(session.x.reserve(size_t(rows) * width)), normed(session.normed.reserve(size_t(rows) * width)),
+        big(session.big.reserve(size_t(rows) * big_width)), mixed(session.mixed.reserve(size_t(rows) * width)) {}
+
+  // Work on each row, shared out in parts that are worth the hand-over.
+  template <class Work>
+  void each(int in_part, const Work& work) {
+    team.share((rows + in_part - 1) / in_part, [&](uint32_t part) {
+      for (int row = int(part) * in_part; row < std::min(rows, (int(part) + 1) * in_part); row++) work(row);
+    });
+  }
+  void norm(const Norm& norm, float* to) {
+    each(32, [&](int row) { normalise(norm, x + size_t(row) * width, to + size_t(row) * width, width, model.eps); });
+  }
+  const float* before(const Norm& own) {
+    if (!model.norm_first) return x;
+    norm(own, normed);
+    return normed;
+  }
+  void after(const Norm& own) {
+    if (!model.norm_first) norm(own, x);
+  }
+  const float* finish(int stack) {
+    if (!model.final_norms) return x;
+    norm(model.last[stack], normed);
+    return normed;
+  }
+  void apply(const Linear& layer, const float* from, int stride, float* to, int to_width, Then then) {
+    linear(team, layer, from, stride, rows, to, to_width, then);
+  }
+  void feed(const Layer& layer, const Norm& own) {
+    apply(layer.wide, before(own), width, big, big_width, model.gelu ? GELU : RELU);
+    apply(layer.narrow, big, big_width, x, width, ADD);
+    after(own);
+  }
+  void embed(const Block<float>& table, const int32_t* tokens, const int32_t* places) {
+    each(64, [&](int row) {
+      const float *word = table.data() + size_t(tokens[row]) * width, *place = model.places.data() + size_t(places[row]) * width;
+      for (int i = 0; i < width; i += 16) store(x + size_t(row) * width + i, load<Sixteen>(word + i) + load<Sixteen>(place + i));
+    });
+  }
+};
+
+constexpr int ATTENTION = 3;  // rows of attention in a part
+
+// Encodes queries `from` to `to`; their rows in the memory follow those before.
+void encode(Session& session, const int32_t* tokens, int from, int to) {
+  Model& model = session.model;
+  const int width = model.width, offset = session.queries[from].first, span = model.memory.out;
+  std::vector<int32_t> places, owner;
+  for (int q = from; q < to; q++)
+    for (int i = 0; i < session.queries[q].length; i++) places.push_back(i), owner.push_back(q);
+  const auto lead = model.team->lead();
+  Walk walk(session, int(owner.size()));
+  float* memory = session.memory.data() + size_t(offset) * span;
+  walk.embed(model.source_table, tokens + offset, places.data());
+  for (Layer& layer : model.encoder) {
+    walk.apply(layer.qkv, walk.before(layer.norms[0]), width, walk.big, walk.big_width, KEEP);
+    walk.each(ATTENTION, [&](int row) {
+      const Query& query = session.queries[owner[row]];
+      const float* keys = walk.big + size_t(query.first - offset) * walk.big_width + width;
+      attend(walk.big + size_t(row) * walk.big_width, query.length, [&](int i) { return keys + size_t(i) * walk.big_width; },
+             width, walk.mixed + size_t(row) * width, width, model.heads);
+    });
+    walk.apply(layer.out, walk.mixed, width, walk.x, width, ADD);
+    walk.after(layer.norms[0]);
+    walk.feed(layer, layer.norms[1]);
+  }
+  walk.apply(model.memory, walk.finish(0), width, memory, span, KEEP);
+}
+
+void best(const float* logits, int vocabulary, int count, int32_t* ids, float* log_probs) {
+  thread_local Block<float> room;
+  thread_local std::vector<int32_t> order;
+  float most = logits[0];
+  for (int i = 1; i < vocabulary; i++) most = std::max(most, logits[i]);
+  const int whole = (vocabulary + 15) / 16 * 16;
+  float* own = room.reserve(whole);
+  Sixteen sum = {};
+  for (int i = 0; i < whole; i += 16) {
+    Sixteen value = splat(-INFINITY);
+    std::memcpy(&value, logits + i, std::min(16, vocabulary - i) * sizeof(float));
+    value = value - most;
+    store(own + i, value);
+    const Sixteen share = exponential(value);
+    sum = sum + share;  // e^-87 for what is beyond the vocabulary: nothing beside the best one's 1
+  }
+  const float lost = std::log(total(sum));
+  for (int i = 0; i < vocabulary; i++) own[i] -= lost;
+  order.resize(vocabulary);
+  for (int i = 0; i < vocabulary; i++) order[i] = i;
+  std::partial_sort(order.begin(), order.begin() + count, order.end(),
+                    [own](int32_t a, int32_t b) { return own[a] != own[b] ? own[a] > own[b] : a < b; });
+  for (int i = 0; i < count; i++) ids[i] = order[i], log_probs[i] = own[order[i]];
+}
+
+}  // namespace
+
+// --- what Python calls ----------------------------------------------------------------------------
+// Every function that can run out of memory returns 0 (or null) instead of throwing.
+
+extern "C" {
+
+int chemspec_halves() { return HALVES; }
+
+void* chemspec_model(const int32_t* sizes, float eps, int threads) {
+  try {
+    auto model = std::make_unique<Model>();
+    model->width = sizes[0], model->heads = sizes[1], model->feed = sizes[2], model->vocabulary = sizes[3];
+    model->encoder.resize(sizes[4]), model->decoder.resize(sizes[5]);
+    model->gelu = sizes[6], model->norm_first = sizes[7], model->final_norms = sizes[8], model->eps = eps;
+    model->team = std::make_unique<Team>(threads);
+    return model.release();
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+void chemspec_model_free(void* model) { delete static_cast<Model*>(model); }
+
+int chemspec_linear(void* model, int stack, int layer, int which, int out, int in, const float* weight, const float* bias, const uint16_t* narrow) {
+  try {
+    static_cast<Model*>(model)->linear_of(stack, layer, which)->set(out, in, weight, bias, narrow);
+    return 1;
+  } catch (...) {
+    return 0;
+  }
+}
+
+int chemspec_norm(void* model, int stack, int layer, int which, const float* scale, const float* shift) {
+  try {
+    Model& own = *static_cast<Model*>(model);
+    Norm* norm = own.norm_of(stack, layer, which);
+    std::memcpy(norm->scale.reserve(own.width), scale, own.width * sizeof(float));
+    std::memcpy(norm->shift.reserve(own.width), shift, own.width * sizeof(float));
+    return 1;
+  } catch (...) {
+    return 0;
+  }
+}
+
+int chemspec_table(void* model, int which, const float* data, int rows) {
+  try {
+    Model& own = *static_cast<Model*>(model);
+    Block<float>* all[] = {&own.source_table, &own.target_table, &own.places};
+    std::memcpy(all[which]->reserve(size_t(rows) * own.width), data, size_t(rows) * own.width * sizeof(float));
+    return 1;
+  } catch (...) {
+    return 0;
+  }
+}
+
+// tokens: all queries' one after the other; lengths (queries).
+void* chemspec_open(void* model, const int32_t* tokens, const int32_t* lengths, int queries) {
+  try {
+    auto session = std::make_unique<Session>(*static_cast<Model*>(model));
+    session->queries.resize(queries);
+    int rows = 0;
+    for (int q = 0; q < queries; rows += lengths[q++]) session->queries[q].first = rows, session->queries[q].length = lengths[q];
+    session->memory.reserve(size_t(rows) * session->model.memory.out);
+    const int most = 4096;  // rows at once: what lies between the layers stays small
+    for (int from = 0, to = 0; from < queries; from = to) {
+      for (rows = 0; to < queries && (to == from || rows + lengths[to] <= most); to++) rows += lengths[to];
+      encode(*session, tokens, from, to);
+    }
+    return session.release();
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+void chemspec_close(void* session) { delete static_cast<Session*>(session); }
+
+// New nodes, grouped by query, each query's taking its next slots; all arrays (rows). parents: slots, or -1.
+int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* tokens, const int32_t* depths, const int32_t* parents, int count,
+                 int32_t* ids, float* log_probs) {
+  try {
+    Session& session = *static_cast<Session*>(handle);
+    Model& model = session.model;
+    const int width = model.width, layers = int(model.decoder.size()), span = 2 * layers * width;
+    session.path.clear(), session.path_start.clear();
+    std::vector<int> first(session.queries.size(), -1), slots(rows), before(session.queries.size());
+    for (int row = 0; row < rows; row++) {
+      Query& query = session.queries[owner[row]];
+      if (first[owner[row]] < 0) first[owner[row]] = row, before[owner[row]] = query.slots;
+      slots[row] = query.slots++;
+      query.parents.push_back(parents[row]);
+      session.path_start.push_back(int(session.path.size()));
+      for (int slot = slots[row]; slot >= 0; slot = query.parents[slot]) session.path.push_back(slot);
+      std::reverse(session.path.begin() + session.path_start.back(), session.path.end());
+    }
+    session.path_start.push_back(int(session.path.size()));
+    for (size_t q = 0; q < session.queries.size(); q++)
+      if (first[q] >= 0) session.queries[q].cache.reserve(size_t(session.queries[q].slots) * span, size_t(before[q]) * span);
+    const auto lead = model.team->lead();
+    Walk walk(session, rows);
+    const int broad = model.vocabulary;
+    float* logits = session.logits.reserve(size_t(rows) * broad);
+    walk.embed(model.target_table, tokens, depths);
+    for (int l = 0; l < layers; l++) {
+      const Layer& layer = model.decoder[l];
+      walk.apply(layer.qkv, walk.before(layer.norms[0]), width, walk.big, walk.big_width, KEEP);
+      walk.each(ATTENTION, [&](int row) {
+        Query& query = session.queries[owner[row]];
+        const float* own = walk.big + size_t(row) * walk.big_width;
+        std::memcpy(query.cache.data() + size_t(slots[row]) * span + size_t(2 * l) * width, own + width, 2 * width * sizeof(float));
+        const float* cached = query.cache.data() + size_t(2 * l) * width;
+        const float* fresh = walk.big + size_t(first[owner[row]]) * walk.big_width + width;
+        const int32_t* path = session.path.data() + session.path_start[row];
+        const int old = before[owner[row]];
+        // Others may still be writing the cache's new slots, so those are read where they were computed.
+        attend(own, session.path_start[row + 1] - session.path_start[row],
+               [&](int i) { return path[i] < old ? cached + size_t(path[i]) * span : fresh + size_t(path[i] - old) * walk.big_width; },
+               width, walk.mixed + size_t(row) * width, width, model.heads);
+      });
+      walk.apply(layer.out, walk.mixed, width, walk.x, width, ADD);
+      walk.after(layer.norms[0]);
+      walk.apply(layer.cross, walk.before(layer.norms[1]), width, walk.big, walk.big_width, KEEP);
+      walk.each(ATTENTION, [&](int row) {
+        const Query& query = session.queries[owner[row]];
+        const float* keys = session.memory.data() + size_t(query.first) * span + size_t(2 * l) * width;
+        attend(walk.big + size_t(row) * walk.big_width, query.length, [&](int i) { return keys + size_t(i) * span; }, width,
+               walk.mixed + size_t(row) * width, width, model.heads);
+      });
+      walk.apply(layer.cross_out, walk.mixed, width, walk.x, width, ADD);
+      walk.after(layer.norms[1]);
+      walk.feed(layer, layer.norms[2]);
+    }
+    walk.apply(model.output, walk.finish(1), width, logits, broad, KEEP);
+    walk.each(4, [&](int row) {
+      best(logits + size_t(row) * broad, model.vocabulary, count, ids + size_t(row) * count, log_probs + size_t(row) * count);
+    });
+    return 1;
+  } catch (...) {
+    return 0;
+  }
+}
+
+// Keeps these slots of a query, ascending, each with its parent; they are numbered anew in this order.
+int chemspec_keep(void* handle, int owner, const int32_t* kept, int count) {
+  try {
+    Session& session = *static_cast<Session*>(handle);
+    Query& query = session.queries[owner];
+    const size_t span = 2 * session.model.decoder.size() * size_t(session.model.width);
+    std::vector<int32_t> renumbered(query.slots, -1), parents(count);
+    for (int i = 0; i < count; i++) {
+      renumbered[kept[i]] = i;
+      parents[i] = query.parents[kept[i]] < 0 ? -1 : renumbered[query.parents[kept[i]]];
+      std::memmove(query.cache.data() + i * span, query.cache.data() + kept[i] * span, span * sizeof(float));
+    }
+    query.parents = std::move(parents);
+    query.slots = count;
+    return 1;
+  } catch (...) {
+    return 0;
+  }
+}
+
+// Frees what a finished query holds.
+void chemspec_forget(void* handle, int owner) {
+  Query& query = static_cast<Session*>(handle)->queries[owner];
+  query.cache = Block<float>();
+  query.parents.clear();
+  query.slots = 0;
+}
+}

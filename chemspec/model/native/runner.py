@@ -1,0 +1,205 @@
+"""Backend and runner around the compiled kernel."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chemspec.model.native.build import NoKernel as NoKernel
+from chemspec.model.native.build import kernel
+from chemspec.model.session import Floats, Ints
+from chemspec.model.transformer import Attention, Transformer
+from chemspec.settings import ModelConfig
+from chemspec.tokenizer import BOS, EOS
+
+QKV, OUT, CROSS, CROSS_OUT, WIDE, NARROW, MEMORY, OUTPUT = range(8)
+LAST = 3  # the norm after a stack's last layer
+
+
+def supports(config: ModelConfig) -> bool:
+    """Whether the kernel computes this architecture: whole vectors of 16, with the same heads in each."""
+    return config.d_model % 16 == 0 and 16 % config.heads == 0
+
+
+class NativeBackend:
+    """A model's weights packed for the kernel; safe to share between threads, which take turns.
+
+    Raises:
+        NoKernel: if the kernel cannot be had here, or does not compute this architecture.
+    """
+
+    def __init__(self, model: Transformer, *, threads: int) -> None:
+        self._library = kernel()
+        config = model.config
+        if not supports(config):
+            raise NoKernel(f"not written for {config.heads} heads in {config.d_model} features")
+        self.config = config
+        # Features are reordered so that the heads lie side by side: feature i of head h at i * heads + h.
+        head = config.d_model // config.heads
+        self._order = np.arange(config.d_model).reshape(config.heads, head).T.ravel()
+        sizes = (
+            config.d_model,
+            config.heads,
+            config.feedforward,
+            config.vocab_size,
+            config.encoder_layers,
+            config.decoder_layers,
+            config.activation == "gelu",
+            config.norm_first,
+            config.final_norms,
+        )
+        open_model = self._library.chemspec_model
+        open_model.restype = ctypes.c_void_p
+        values = np.array(sizes, dtype=np.int32)
+        self._model = ctypes.c_void_p(
+            open_model(_at(values), ctypes.c_float(config.layer_norm_eps), threads)
+        )
+        _check(self._model)
+        self._fill(model)
+
+    def __del__(self) -> None:
+        if getattr(self, "_model", None):
+            self._library.chemspec_model_free(self._model)
+
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> NativeRunner:
+        if self.config.source_specials:
+            sources = [(BOS, *source, EOS) for source in sources]
+        lengths = np.array([len(source) for source in sources], dtype=np.int32)
+        tokens = np.fromiter((token for source in sources for token in source), dtype=np.int32)
+        opened = self._library.chemspec_open
+        opened.restype = ctypes.c_void_p
+        session = ctypes.c_void_p(opened(self._model, _at(tokens), _at(lengths), len(sources)))
+        _check(session)
+        return NativeRunner(self, session, min(top_k, self.config.vocab_size))
+
+    def _fill(self, model: Transformer) -> None:
+        config, order = self.config, self._order
+        scale = config.d_model**0.5 if config.scale_embedding else 1.0
+        for which, table in enumerate(
+            (model.embedding.weight * scale, model.target_table.weight * scale, model.positions)
+        ):
+            rows = _floats(table)
+            _check(self._library.chemspec_table(self._model, which, _at(rows), len(rows)))
+        for stack, layers in enumerate((model.encoder, model.decoder)):
+            for index, layer in enumerate(layers):
+                own = _project(layer.self_attn, order)
+                self._linear(stack, index, QKV, *own)
+                self._linear(stack, index, OUT, *_joined(layer.self_attn, order))
+                norms = [layer.norm1, layer.norm2]
+                if stack:
+                    cross, width = layer.multihead_attn, config.d_model
+                    weight, bias = _project(cross, order)
+                    self._linear(stack, index, CROSS, weight[:width], bias[:width])
+                    self._linear(stack, index, CROSS_OUT, *_joined(cross, order))
+                    norms.append(layer.norm3)
+                for which, linear in ((WIDE, layer.linear1), (NARROW, layer.linear2)):
+                    self._linear(stack, index, which, _floats(linear.weight), _floats(linear.bias))
+                for which, norm in enumerate(norms):
+                    self._norm(stack, index, which, norm)
+            if config.final_norms:
+                self._norm(stack, 0, LAST, layers.norm)
+        both = [_project(layer.multihead_attn, order) for layer in model.decoder]
+        width = config.d_model
+        memory = [np.concatenate([pair[part][width:] for pair in both]) for part in (0, 1)]
+        self._linear(0, 0, MEMORY, *memory)
+        bias = None if model.output.bias is None else _floats(model.output.bias)
+        self._linear(0, 0, OUTPUT, _floats(model.output.weight), bias)
+
+    def _linear(self, stack: int, layer: int, which: int, weight: Any, bias: Any | None) -> None:
+        weight = np.ascontiguousarray(weight)
+        bias = None if bias is None else np.ascontiguousarray(bias)  # alive until the call returns
+        with np.errstate(over="ignore"):
+            narrow = weight.astype(np.float16)
+        exact = bool((narrow.astype(np.float32) == weight).all())
+        rows, columns = weight.shape
+        _check(
+            self._library.chemspec_linear(
+                self._model, stack, layer, which, rows, columns,
+                _at(weight), None if bias is None else _at(bias), _at(narrow) if exact else None,
+            )
+        )  # fmt: skip
+
+    def _norm(self, stack: int, layer: int, which: int, norm: Any) -> None:
+        scale, shift = _floats(norm.weight), _floats(norm.bias)
+        _check(
+            self._library.chemspec_norm(self._model, stack, layer, which, _at(scale), _at(shift))
+        )
+
+
+class NativeRunner:
+    """The device side of one session; unlike the others it takes nodes in one flat list and looks at ancestors only."""
+
+    flat: Literal[True] = True
+
+    def __init__(self, backend: NativeBackend, session: Any, top_k: int) -> None:
+        self.backend, self.top_k = backend, top_k
+        self._library, self._session = backend._library, session
+
+    def __del__(self) -> None:
+        self._library.chemspec_close(self._session)
+
+    def run_nodes(
+        self,
+        rows: Sequence[int],
+        tokens: Sequence[int],
+        depths: Sequence[int],
+        parents: Sequence[int],
+    ) -> tuple[Ints, Floats]:
+        """Compute new nodes, grouped by query; each takes the next slot of its query.
+
+        Args:
+            rows, tokens, depths, parents: (R,); the query, the token, its position, and the slot of the parent or -1.
+
+        Returns:
+            The k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
+        """
+        given = np.array((rows, tokens, depths, parents), dtype=np.int32)
+        count = given.shape[1]
+        ids = np.empty((count, self.top_k), dtype=np.int32)
+        log_probs = np.empty((count, self.top_k), dtype=np.float32)
+        start, step = given.ctypes.data, given.strides[0]
+        _check(
+            self._library.chemspec_run(
+                self._session, count, *(ctypes.c_void_p(start + step * i) for i in range(4)),
+                self.top_k, _at(ids), _at(log_probs),
+            )
+        )  # fmt: skip
+        return ids, log_probs  # type: ignore[return-value]
+
+    def forget(self, row: int) -> None:
+        """Free what a finished query holds."""
+        self._library.chemspec_forget(self._session, row)
+
+    def keep_slots(self, row: int, slots: Ints) -> None:
+        kept = slots.astype(np.int32)
+        _check(self._library.chemspec_keep(self._session, row, _at(kept), len(kept)))
+
+
+def _floats(tensor: Any) -> NDArray[np.float32]:
+    return np.ascontiguousarray(tensor.detach().float().cpu().numpy())
+
+
+def _project(attention: Attention, order: Ints) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Weights and biases of queries, keys and values, their features reordered."""
+    weight, bias = _floats(attention.in_proj_weight), _floats(attention.in_proj_bias)
+    width = len(order)
+    three = np.concatenate([part * width + order for part in range(3)])
+    return weight[three], bias[three]
+
+
+def _joined(attention: Attention, order: Ints) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The projection that reads reordered features."""
+    return _floats(attention.out_proj.weight)[:, order], _floats(attention.out_proj.bias)
+
+
+def _at(array: NDArray[Any]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def _check(done: Any) -> None:
+    if not done or (isinstance(done, ctypes.c_void_p) and not done.value):
+        raise MemoryError("there is not enough memory for this batch; make it smaller")

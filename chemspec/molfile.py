@@ -1,0 +1,294 @@
+"""Molfiles (V2000 and V3000): the molecule, or the line that is wrong and what to do about it.
+
+RDKit names faults through its log, which belongs to the whole process, and reads query features as if they were atoms.
+So the lines of a molfile are looked through here before RDKit gets them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdChemReactions
+
+from chemspec.chem import LONGEST
+from chemspec.syntax import Fault, show
+
+# What C++ throws, as Python sees it: broken invariants, bad values, std::out_of_range, std::bad_alloc and so on.
+RDKIT_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, MemoryError, OverflowError)
+
+
+class Line(NamedTuple):
+    """A line of a file: its number from 1, its place in the whole text, its characters without line end."""
+
+    number: int
+    start: int
+    text: str
+
+
+def split_lines(text: str) -> list[Line]:
+    """Lines that end by line feed, carriage return or both, as all systems write them."""
+    found: list[Line] = []
+    start = 0
+    for match in re.finditer(r"\r\n|\r|\n|$", text):
+        found.append(Line(len(found) + 1, start, text[start : match.start()]))
+        start = match.end()
+    return found
+
+
+def blame(line: Line, message: str, kind: str = "syntax") -> Fault:
+    """A fault in one line."""
+    return Fault(f"line {line.number}: {message}", line.start, line.start + len(line.text), kind)
+
+
+# Words in the place of an element that stand for something else. R groups also come with numbers.
+_QUERIES = {
+    "A": "any atom", "AH": "any atom", "Q": "any atom but carbon", "QH": "any atom but carbon", "*": "any atom",
+    "X": "any halogen", "XH": "any halogen", "M": "any metal", "MH": "any metal", "L": "a list of atoms",
+    "LP": "a lone pair", "R": "an R group", "R#": "an R group", "Pol": "a polymer bead", "Mod": "a modified residue",
+}  # fmt: skip
+_QUERY_BONDS = {
+    "5": "single or double", "6": "single or aromatic", "7": "double or aromatic", "8": "any bond", "10": "hydrogen bond",
+}  # fmt: skip
+_TABLE = Chem.GetPeriodicTable()
+_ELEMENTS = {_TABLE.GetElementSymbol(number) for number in range(1, 119)} | {"D", "T"}
+_COUNTS = re.compile(r"\s*\d[\d\s]*\bV([23])000\s*$")
+_REPEATS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "COM", "MIX", "FOR", "ANY", "GEN"}
+_DRAW = "draw the one that is meant"
+
+
+def has_counts(lines: Sequence[Line]) -> bool:
+    """Whether one of the first lines is the counts line of a molfile."""
+    return _find_counts(lines) is not None
+
+
+def read_molfile(lines: Sequence[Line]) -> Any | Fault:
+    """RDKit's molecule, sanitized, or the fault of the molfile in these lines (empty where there are no atoms).
+
+    Lines lost or added above the counts line, as by copying, do not matter.
+    """
+    at = _find_counts(lines)
+    if at is None:
+        place = lines[min(3, len(lines) - 1)]
+        return blame(place, "this should be the counts line of a molfile, which ends in V2000")
+    body = lines[at:]
+    version3 = body[0].text.rstrip().endswith("V3000")
+    scan = _scan_v3000(body) if version3 else _scan_v2000(body)
+    if isinstance(scan, Fault):
+        return scan
+    block = "\n".join(["", "", "", *(line.text for line in body)])
+    return _read(block, scan, lines)
+
+
+def _find_counts(lines: Sequence[Line]) -> int | None:
+    for at, line in enumerate(lines[:12]):
+        if _COUNTS.match(line.text):
+            return at
+    # Old programs leave the version out.
+    if len(lines) > 4 and re.match(r"[ \d]{2}\d[ \d]{2}\d(?:[ \d]{3})*\s*$", lines[3].text):
+        return 3
+    return None
+
+
+def _scan_v2000(body: Sequence[Line]) -> list[Line] | Fault:
+    """The lines of the atoms, or the first fault."""
+    counts = body[0]
+    atoms, bonds = _whole(counts.text[:3]), _whole(counts.text[3:6])
+    if atoms is None or bonds is None:
+        # Columns are fixed; a blank lost or gained at the start of the line moves them all.
+        numbers = counts.text.split()
+        atoms, bonds = _whole(numbers[0]), _whole(numbers[1]) if len(numbers) > 1 else None
+    if atoms is None or bonds is None:
+        return blame(counts, "the counts of atoms and bonds cannot be read")
+    rows = body[1 : 1 + atoms]
+    for number, line in enumerate(rows, 1):
+        if line.text.startswith("M  "):
+            return blame(line, f"only {number - 1} of {atoms} atoms are here; {_WHOLE}")
+        symbol = line.text[31:34].strip()
+        if not symbol or any(_float(line.text[k : k + 10]) is None for k in (0, 10, 20)):
+            return blame(line, f"atom {number} cannot be read; {_COLUMNS}")
+        if fault := _symbol(line, symbol):
+            return fault
+    if len(rows) < atoms:
+        return blame(body[-1], f"only {len(rows)} of {atoms} atoms are here; {_WHOLE}")
+    return _bonds_v2000(body[1 + atoms :], atoms, bonds) or list(rows)
+
+
+_WHOLE = "the file was cut off, copy it whole"
+_COLUMNS = "its columns are out of place, copy the file as it is"
+
+
+def _bonds_v2000(rest: Sequence[Line], atoms: int, bonds: int) -> Fault | None:
+    for number, line in enumerate(rest[:bonds], 1):
+        if line.text.startswith("M  "):
+            return blame(line, f"only {number - 1} of {bonds} bonds are here; {_WHOLE}")
+        ends = [_whole(line.text[k : k + 3]) for k in (0, 3)]
+        kind = line.text[6:9].strip()
+        if None in ends or not kind.isdigit():
+            return blame(line, f"bond {number} cannot be read; {_COLUMNS}")
+        for end in ends:
+            if not 1 <= (end or 0) <= atoms:
+                message = f"bond {number} ends at atom {end}, but there are only {atoms}"
+                return blame(line, message, "bond")
+        if kind in _QUERY_BONDS:
+            return blame(line, f"bond {number} means {_QUERY_BONDS[kind]}; {_DRAW}", "bond")
+    if len(rest) < bonds:
+        return Fault(f"only {len(rest)} of {bonds} bonds are here; {_WHOLE}", 0, 0, "syntax")
+    for line in rest[bonds:]:
+        if line.text.startswith("M  END"):
+            return None
+        if fault := _property(line):
+            return fault
+    return blame(rest[-1], f"there is no line M  END; {_WHOLE}") if rest else _no_end()
+
+
+def _no_end() -> Fault:
+    return Fault(f"there is no line M  END; {_WHOLE}", 0, 0, "syntax")
+
+
+def _property(line: Line) -> Fault | None:
+    """The fault of a line between the bonds and the end, where it says that this is a pattern."""
+    word = line.text[:6]
+    if word in ("M  ALS", "M  RGP", "M  LOG"):
+        what = "a list of atoms" if word == "M  ALS" else "an R group"
+        return blame(line, f"{what} stands for more than one molecule; {_DRAW}", "atom")
+    if word in ("M  SUB", "M  UNS", "M  RBC"):
+        return blame(line, "this is a query for a search, not a molecule; remove the query", "atom")
+    if word == "M  STY" and (found := _REPEATS & set(line.text.split()[2:])):
+        return blame(line, _polymer(found), "other")
+    return None
+
+
+def _polymer(found: set[str]) -> str:
+    return f"brackets of the kind {min(found)} (polymer, mixture) are not understood; remove them"
+
+
+def _scan_v3000(body: Sequence[Line]) -> list[Line] | Fault:
+    """The lines of the atoms, or the first fault; leaves syntax to RDKit."""
+    rows, inside, continued = [], "", False
+    for line in body:
+        words = line.text.split(maxsplit=6)
+        first, continued = not continued, line.text.rstrip().endswith("-")
+        if words[:2] != ["M", "V30"] or not first:
+            continue
+        if words[2:3] in (["BEGIN"], ["END"]):
+            inside = words[3] if words[2] == "BEGIN" and len(words) > 3 else ""
+        elif words[2:3] == ["COUNTS"]:
+            if any((_whole(word) or 0) > LONGEST for word in words[3:5]):
+                return blame(line, f"more than {LONGEST} atoms or bonds are too many", "length")
+        elif inside == "ATOM" and len(words) > 3:
+            rows.append(line)
+            if words[3].startswith("[") or words[3].upper().startswith("NOT"):
+                return blame(line, f"a list of atoms stands for more than one; {_DRAW}", "atom")
+            if fault := _symbol(line, words[3]):
+                return fault
+        elif inside == "BOND" and len(words) > 3 and words[3] in _QUERY_BONDS:
+            return blame(line, f"this bond means {_QUERY_BONDS[words[3]]}; {_DRAW}", "bond")
+        elif inside == "SGROUP" and len(words) > 3 and words[3] in _REPEATS:
+            return blame(line, _polymer({words[3]}), "other")
+        if "ATTACH=ANY" in line.text:
+            message = "a bond that may end at any of several atoms is not understood"
+            return blame(line, f"{message}; {_DRAW}", "bond")
+    if not any(line.text.startswith("M  END") for line in body):
+        return blame(body[-1], f"there is no line M  END; {_WHOLE}")
+    return rows
+
+
+def _symbol(line: Line, symbol: str) -> Fault | None:
+    if symbol in _ELEMENTS:
+        return None
+    meaning = "an R group" if re.fullmatch(r"R\d+", symbol) else _QUERIES.get(symbol)
+    if meaning:
+        return blame(line, f"{symbol} stands for {meaning}; {_DRAW}", "atom")
+    shown = "".join(show(char).strip("'") for char in symbol)
+    if symbol.capitalize() in _ELEMENTS:
+        message = f"{shown} should be written {symbol.capitalize()}"
+        return blame(line, message, "atom")
+    message = f"{shown} is no element; if it is an abbreviation, expand it before you export"
+    return blame(line, message, "atom")
+
+
+def _whole(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _read(block: str, atoms: Sequence[Line], lines: Sequence[Line]) -> Any | Fault:
+    whole = lines[0].start, lines[-1].start + len(lines[-1].text)
+    with rdBase.BlockLogs():
+        try:
+            raw = Chem.MolFromMolBlock(block, sanitize=False, removeHs=False)
+            if raw is None:
+                return Fault(f"this molfile cannot be read: {_reason(block)}", *whole, "syntax")
+            if raw.GetNumAtoms() == 0:
+                return Fault("this molfile holds no atoms; draw a molecule first", *whole, "empty")
+            fault = _no_molecule(raw) or _chemistry(raw, atoms)
+            if fault is not None:
+                return fault if fault.end else Fault(fault.message, *whole, fault.kind)
+            mol = Chem.MolFromMolBlock(block)
+        except RDKIT_ERRORS:
+            mol = None
+    return Fault("RDKit cannot make a molecule of this", *whole, "other") if mol is None else mol
+
+
+def _reason(block: str) -> str:
+    """RDKit's objection to a molfile. Only its reader of reactions tells it without going through the log."""
+    try:
+        rdChemReactions.ReactionFromRxnBlock(f"$RXN\n\n\n\n  1  0\n$MOL\n{block}")
+    except RDKIT_ERRORS as error:
+        text = str(error).rpartition("The error was:")[2].strip().split("\n")[0]
+        # Its line numbers count the lines put above the block.
+        text = re.sub(r"\s*(?:around|at|on)? ?[Ll]ine:? \d+", "", text)
+        return text or "RDKit does not say why"
+    return "RDKit does not say why"
+
+
+def _no_molecule(raw: Any) -> Fault | None:
+    """The fault of something that can be read but is a pattern, or a heap of atoms; without a place."""
+    if raw.GetNumAtoms() > LONGEST:
+        return Fault(
+            f"{raw.GetNumAtoms()} atoms are too many; the limit is {LONGEST}", 0, 0, "length"
+        )
+    for atom in raw.GetAtoms():
+        if atom.GetAtomicNum() == 0 or atom.HasQuery():
+            message = f"atom {atom.GetIdx() + 1} stands for more than one element; {_DRAW}"
+            return Fault(message, 0, 0, "atom")
+    for bond in raw.GetBonds():
+        if bond.HasQuery():
+            message = f"bond {bond.GetIdx() + 1} stands for more than one kind; {_DRAW}"
+            return Fault(message, 0, 0, "bond")
+    carbons = sum(atom.GetAtomicNum() == 6 for atom in raw.GetAtoms())
+    if carbons > 1 and raw.GetNumBonds() == 0:
+        message = "there are coordinates but no bonds; export the structure with its bonds"
+        return Fault(message, 0, 0, "bond")
+    return None
+
+
+def _chemistry(raw: Any, lines: Sequence[Line]) -> Fault | None:
+    """What RDKit objects to in a molecule that is well formed."""
+    for problem in Chem.DetectChemistryProblems(raw):
+        if hasattr(problem, "GetAtomIdx"):
+            index = problem.GetAtomIdx()
+            atom = raw.GetAtomWithIdx(index)
+            count = re.search(r", (\d+), is greater", problem.Message())
+            bonds = f"{count[1]} bonds" if count else "more bonds"
+            message = f"{atom.GetSymbol()} (atom {index + 1}) has {bonds}, more than it can form"
+            if problem.GetType() != "AtomValenceException":
+                message = f"{atom.GetSymbol()} (atom {index + 1}): {problem.Message()}"
+            kind = "valence"
+            return blame(lines[index], message, kind) if index < len(lines) else None
+        if problem.GetType() == "KekulizeException":
+            indices = [index + 1 for index in problem.GetAtomIndices()]
+            message = f"no pattern of single and double bonds fits the aromatic atoms {indices}"
+            message += "; draw the ring with single and double bonds"
+            return Fault(message, 0, 0, "aromaticity")
+    return None

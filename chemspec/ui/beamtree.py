@@ -1,0 +1,357 @@
+"""The tree of prefixes behind an answer, pass by pass, and where to draw its nodes.
+
+A node is one token in one place. It is *born* in the pass that computes it, *kept* when the beam has gone through it, and it
+*dies* when no live hypothesis can come through it any more. These three passes say all about a node at any time.
+
+Coordinates: column = depth of the node in tokens, row = line of the drawing. Branches share rows where they fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chemspec.types import ASKED, Grown, Trace
+
+MOST_DRAWN = 1500  # nodes; a drawing of more is slow and tells nothing
+WIDEST = 10  # characters shown of a token
+NEVER = 10**9
+
+
+@dataclass(frozen=True)
+class Tree:
+    """All recorded nodes, by number; a child has a higher number than its parent.
+
+    Attributes:
+        beams: for every pass the live hypotheses before it; the last entry, after all passes, is empty.
+        levels: depth of these beams; after all passes, beyond everything.
+        born, kept, dies: of every node, the pass (from 1) after which it is so; `NEVER` if it never is.
+    """
+
+    parents: tuple[int, ...]
+    texts: tuple[str, ...]
+    sources: tuple[int, ...]
+    depths: tuple[int, ...]
+    beams: tuple[tuple[int, ...], ...]
+    levels: tuple[int, ...]
+    born: tuple[int, ...]
+    kept: tuple[int, ...]
+    dies: tuple[int, ...]
+    answers: tuple[tuple[int, ...], ...]  # for every answer its nodes from bos on
+    children: tuple[tuple[int, ...], ...]
+
+
+def tree(trace: Trace, answers: Sequence[Sequence[str]]) -> Tree | None:
+    """The tree that a trace recorded; None where it recorded none.
+
+    Args:
+        answers: the tokens of every answer, without end-of-sequence.
+
+    Raises:
+        ValueError: if the numbers in it do not fit together, as in a file that was tampered with.
+    """
+    grown = [item.grown for item in trace.passes if item.grown is not None]
+    if not grown or len(grown) != len(trace.passes):
+        return None
+    parents, ids, sources, born, depths = _nodes(grown)
+    if not all(0 <= token < len(trace.vocabulary) for token in ids):
+        raise ValueError("a token of the tree is not in the vocabulary")
+    texts = tuple(trace.vocabulary[token] for token in ids)
+    children: list[list[int]] = [[] for _ in ids]
+    for node, parent in enumerate(parents):
+        if parent >= 0:
+            children[parent].append(node)
+    beams = (*(item.beam for item in grown), ())
+    levels = (*(max((depths[node] for node in item.beam), default=0) for item in grown), NEVER)
+    paths = tuple(_path(children, texts, answer) for answer in answers)
+    kept, dies = _fates(parents, depths, beams, levels, paths)
+    return Tree(
+        tuple(parents), texts, tuple(sources), tuple(depths), beams, levels, tuple(born), kept, dies,
+        paths, tuple(tuple(own) for own in children),
+    )  # fmt: skip
+
+
+def _nodes(
+    grown: Sequence[Grown],
+) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+    """Parents, token ids, sources, birth and depth of all nodes."""
+    parents: list[int] = []
+    ids: list[int] = []
+    sources: list[int] = []
+    born: list[int] = []
+    depths: list[int] = []
+    for number, item in enumerate(grown, 1):
+        if not len(item.parents) == len(item.tokens) == len(item.sources):
+            raise ValueError("a pass lists its nodes unevenly")
+        for parent, token, source in zip(item.parents, item.tokens, item.sources, strict=True):
+            if not (0 <= parent < len(parents) or (parent == -1 and not parents)):
+                raise ValueError("a node of the tree comes before its parent")
+            depths.append(depths[parent] + 1 if parent >= 0 else 0)
+            parents.append(parent)
+            ids.append(token)
+            sources.append(source)
+            born.append(number)
+        if not all(0 <= node < len(parents) for node in item.beam):
+            raise ValueError("a pass asks for a node that does not exist")
+    return parents, ids, sources, born, depths
+
+
+def _path(
+    children: Sequence[Sequence[int]], texts: Sequence[str], answer: Sequence[str]
+) -> tuple[int, ...]:
+    """The nodes of an answer from bos on, as far as they were computed."""
+    path = [0] if texts else []
+    for token in answer:
+        found = next((one for one in children[path[-1]] if texts[one] == token), None)
+        if found is None:
+            break
+        path.append(found)
+    return tuple(path)
+
+
+def _fates(
+    parents: Sequence[int],
+    depths: Sequence[int],
+    beams: Sequence[Sequence[int]],
+    levels: Sequence[int],
+    answers: Sequence[Sequence[int]],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """For every node, the pass after which it is kept and the one after which it is dead."""
+    until = [-1] * len(parents)  # the last beam, by its pass from 0, that goes through the node
+    for number, beam in enumerate(beams):
+        for node in beam:
+            while node >= 0 and until[node] != number:
+                until[node] = number
+                node = parents[node]
+    for path in answers:
+        for node in path:
+            until[node] = NEVER
+    reached: dict[int, int] = {}  # depth -> the first pass after which the beam is at least there
+    place = 0
+    for depth in range(max(depths, default=0) + 2):
+        while place < len(levels) and levels[place] < depth:
+            place += 1
+        reached[depth] = place
+    kept, dies = [NEVER] * len(parents), [NEVER] * len(parents)
+    for node, parent in enumerate(parents):
+        if until[node] >= 0:
+            kept[node] = max(1, reached[depths[node]])
+            dies[node] = NEVER if until[node] == NEVER else until[node] + 1
+        else:  # it dies when the beam has passed its place, if not together with its parent
+            dies[node] = min(reached[depths[node]], dies[parent] if parent >= 0 else NEVER)
+    return tuple(kept), tuple(dies)
+
+
+# Drawing -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of single children with one fate, as one edge.
+
+    Attributes:
+        start, end: columns; the edge begins at the parent's column.
+        row, parent_row: lines; the parent's is -1 for the first segment.
+        texts: of every token its column and (shortened) text.
+        ahead: computed before it was asked for.
+        answers: ranks, from 1, of the answers that go through it.
+    """
+
+    start: int
+    end: int
+    row: int
+    parent_row: int
+    texts: tuple[tuple[int, str], ...]
+    ahead: bool
+    born: int
+    kept: int
+    dies: int
+    answers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """Where an answer ends, its rank, and the pass after which it is finished."""
+
+    column: int
+    row: int
+    rank: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What the browser draws.
+
+    Attributes:
+        widths: characters of every column's widest text.
+        rows: lines in all.
+        beams: for every step from 0 on, column and row of the live hypotheses after it.
+        nodes, left_out: nodes drawn, and nodes that are not.
+    """
+
+    widths: tuple[int, ...]
+    rows: int
+    segments: tuple[Segment, ...]
+    beams: tuple[tuple[tuple[int, int], ...], ...]
+    leaves: tuple[Leaf, ...]
+    nodes: int
+    left_out: int
+
+
+def drawing(grove: Tree, *, spare: bool = False, most: int = MOST_DRAWN) -> Drawing:
+    """Lay a tree out, or the first `most` nodes of it.
+
+    Args:
+        spare: with the nodes that were computed ahead and never needed.
+    """
+    shown = _chosen(grove, spare, most)
+    children = [[one for one in own if shown[one]] for own in grove.children]
+    ranks: list[list[int]] = [[] for _ in grove.parents]
+    for rank, path in enumerate(grove.answers, 1):
+        for node in path:
+            ranks[node].append(rank)
+    rows = _rows(grove, children, ranks, shown)
+    widths = [1] * (
+        max((d for d, on in zip(grove.depths, shown, strict=True) if on), default=0) + 1
+    )
+    for node, depth in enumerate(grove.depths):
+        if shown[node] and node:
+            widths[depth] = max(widths[depth], min(len(grove.texts[node]), WIDEST))
+    beams = tuple(
+        tuple((grove.depths[node], rows[node]) for node in beam if shown[node])
+        for beam in grove.beams
+    )
+    leaves = tuple(
+        Leaf(grove.depths[path[-1]], rows[path[-1]], rank, _finished(grove, path))
+        for rank, path in enumerate(grove.answers, 1)
+        if path and shown[path[-1]]
+    )
+    return Drawing(
+        tuple(widths),
+        max((row for row, on in zip(rows, shown, strict=True) if on), default=0) + 1,
+        tuple(_segments(grove, children, ranks, rows, shown)),
+        beams,
+        leaves,
+        sum(shown),
+        len(shown) - sum(shown),
+    )
+
+
+def _chosen(grove: Tree, spare: bool, most: int) -> list[bool]:
+    """Which nodes to draw: those that the beam went through first; always a node's parent with it."""
+    shown = [False] * len(grove.parents)
+    left = most
+    for needed in (True, False) if spare else (True,):
+        for node, parent in enumerate(grove.parents):
+            fits = not shown[node] and (parent < 0 or shown[parent])
+            if left and fits and (grove.kept[node] < NEVER or not needed):
+                shown[node] = True
+                left -= 1
+    return shown
+
+
+def _finished(grove: Tree, path: Sequence[int]) -> int:
+    depth = grove.depths[path[-1]]
+    return next(
+        (step for step, level in enumerate(grove.levels) if level > depth), len(grove.levels) - 1
+    )
+
+
+def _rows(
+    grove: Tree,
+    children: Sequence[Sequence[int]],
+    ranks: Sequence[Sequence[int]],
+    shown: Sequence[bool],
+) -> list[int]:
+    """Rows of all nodes. The chief child goes on in its parent's row; the other branches, the latest first, take the
+    nearest row below in which they meet nobody."""
+    deepest = list(grove.depths)
+    for node in range(len(grove.parents) - 1, 0, -1):
+        if shown[node]:
+            parent = grove.parents[node]
+            deepest[parent] = max(deepest[parent], deepest[node])
+
+    def merit(node: int) -> tuple[int, int, int, int]:
+        first = ranks[node][0] if ranks[node] else NEVER
+        return first, -min(grove.dies[node], NEVER - 1), -deepest[node], node
+
+    ordered = [sorted(own, key=merit) for own in children]
+    heads = [0] if grove.parents else []
+    heads += [one for own in ordered for one in own[1:]]
+    offsets: dict[int, int] = {}
+    blocks: dict[int, list[list[tuple[int, int]]]] = {}  # head -> occupied columns by row
+    for head in sorted(heads, reverse=True):  # what hangs on a branch has higher numbers
+        path = [head]
+        while ordered[path[-1]]:
+            path.append(ordered[path[-1]][0])
+        rows: list[list[tuple[int, int]]] = [[(grove.depths[head] - 1, grove.depths[path[-1]])]]
+        for node in reversed(path):
+            for branch in ordered[node][1:]:
+                offsets[branch] = _place(rows, blocks.pop(branch))
+        blocks[head] = rows
+    result = [0] * len(grove.parents)
+    for node, parent in enumerate(grove.parents):
+        if parent >= 0:
+            result[node] = result[parent] + offsets.get(node, 0)
+    return result
+
+
+def _place(rows: list[list[tuple[int, int]]], block: list[list[tuple[int, int]]]) -> int:
+    """Put a block into the first rows, from 1 on, where it overlaps nothing; returns the row."""
+    offset = 1
+    while any(
+        a <= d and c <= b
+        for own, others in zip(block, rows[offset : offset + len(block)], strict=False)
+        for a, b in own
+        for c, d in others
+    ):
+        offset += 1
+    rows.extend([] for _ in range(offset + len(block) - len(rows)))
+    for number, own in enumerate(block):
+        rows[offset + number].extend(own)
+    return offset
+
+
+def _segments(
+    grove: Tree,
+    children: Sequence[Sequence[int]],
+    ranks: Sequence[Sequence[int]],
+    rows: Sequence[int],
+    shown: Sequence[bool],
+) -> list[Segment]:
+    """Runs of single children with one fate."""
+
+    def fate(node: int) -> tuple[object, ...]:
+        ahead = grove.sources[node] != ASKED
+        return grove.born[node], grove.kept[node], grove.dies[node], ahead, tuple(ranks[node])
+
+    segments = []
+    for node, parent in enumerate(grove.parents):
+        if not shown[node] or parent < 0:
+            continue
+        goes_on = parent > 0 and len(children[parent]) == 1 and fate(parent) == fate(node)
+        if goes_on:
+            continue
+        run = [node]
+        while len(children[run[-1]]) == 1 and fate(children[run[-1]][0]) == fate(node):
+            run.append(children[run[-1]][0])
+        segments.append(
+            Segment(
+                start=grove.depths[parent],
+                end=grove.depths[run[-1]],
+                row=rows[node],
+                parent_row=rows[parent],
+                texts=tuple((grove.depths[one], _short(grove.texts[one])) for one in run),
+                ahead=grove.sources[node] != ASKED,
+                born=grove.born[node],
+                kept=grove.kept[node],
+                dies=grove.dies[node],
+                answers=tuple(ranks[node]),
+            )
+        )
+    return segments
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"

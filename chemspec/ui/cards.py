@@ -1,0 +1,210 @@
+"""A model folder as a plain value: what it holds, what its card says, what is wrong with it. Harmless, whatever lies there."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+
+from chemspec.engine import models_home
+from chemspec.model import checkpoint
+from chemspec.settings import ModelConfig, Task
+from chemspec.tokenizer import Tokenizer
+
+CARD = 100_000  # characters of a card that are read
+SMALL = 1_000_000  # bytes: no config or vocabulary is larger
+CHECKED = (
+    300_000_000  # bytes of weights that are read to be checked; larger ones are checked when loaded
+)
+FILES = ("config.json", "vocab.json", "model.safetensors", "card.md")
+
+Share = tuple[str, float, float, float]  # name; percent, and its interval
+
+
+@dataclass(frozen=True)
+class Card:
+    """A model folder.
+
+    Attributes:
+        bytes: of all its files; 0 where there are none.
+        parameters, stored: numbers in the weights, and how they are stored ("F16"); 0 and "" where unreadable.
+        vocabulary: tokens known.
+        digest: of weights and config, as `Engine.digest`; empty where they are not all there.
+        title: the card's first heading.
+        sections: the card's text by heading; what stands before the first has none.
+        accuracy: the shares "top-k" in the card.
+        problem: why the model cannot be used; empty where nothing is wrong.
+    """
+
+    name: str
+    folder: Path
+    bytes: int = 0
+    task: Task | None = None
+    config: ModelConfig | None = None
+    parameters: int = 0
+    stored: str = ""
+    vocabulary: int = 0
+    digest: str = ""
+    title: str = ""
+    sections: tuple[tuple[str, str], ...] = ()
+    accuracy: tuple[Share, ...] = ()
+    problem: str = ""
+
+
+def cards() -> list[Card]:
+    """All model folders of `models_home()`, usable or not, usable ones first."""
+    home = models_home()
+    try:
+        folders = sorted(
+            item
+            for item in home.iterdir()
+            if item.is_dir() and not item.name.startswith((".", "_"))
+        )
+    except OSError:
+        return []
+    return sorted((card(folder) for folder in folders), key=lambda one: bool(one.problem))
+
+
+def card(folder: Path) -> Card:
+    """One model folder; read again only when a file in it has changed."""
+    return _card(folder, tuple(_stamp(folder / name) for name in FILES))
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    try:
+        status = file.stat()
+    except OSError:
+        return (0, -1)
+    return (status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=100)
+def _card(folder: Path, stamps: tuple[tuple[int, int], ...]) -> Card:
+    sizes = dict(zip(FILES, (size for _, size in stamps), strict=True))
+    text = _text(folder / "card.md")
+    title, sections = split(text)
+    total = sum(max(0, size) for size in sizes.values())
+    found = {"title": title, "sections": sections, "accuracy": accuracy(text), "bytes": total}
+    missing = [name for name in FILES[:3] if sizes[name] < 0]
+    if missing:
+        return Card(folder.name, folder, problem=f"missing: {', '.join(missing)}", **found)  # type: ignore[arg-type]
+    try:
+        return _read(folder, sizes, found)
+    except (
+        ValueError,
+        OSError,
+        SafetensorError,
+        RuntimeError,
+        MemoryError,
+        RecursionError,
+    ) as error:
+        return Card(folder.name, folder, problem=str(error) or type(error).__name__, **found)  # type: ignore[arg-type]
+
+
+def _read(folder: Path, sizes: dict[str, int], found: dict[str, object]) -> Card:
+    for name in FILES[:2]:
+        if sizes[name] > SMALL:
+            raise ValueError(f"{name} has {sizes[name]:,} bytes, which cannot be right")
+    weights = folder / "model.safetensors"
+    task, config = checkpoint.read_config(folder)
+    try:
+        opened = safe_open(weights, framework="pt")
+    except SafetensorError as error:
+        raise ValueError(f"{weights} cannot be read: {error}") from error
+    with opened as file:
+        slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118  it is no dict
+        # A config must not ask for more layers than there are tensors: building them would take for ever.
+        if config.encoder_layers + config.decoder_layers > len(slices):
+            raise ValueError(f"config.json asks for more layers than {weights.name} holds")
+        parameters = sum(_product(one.get_shape()) for one in slices)
+        kinds = sorted({str(one.get_dtype()) for one in slices})
+    vocabulary = len(Tokenizer.load(folder / "vocab.json"))
+    if sizes["model.safetensors"] <= CHECKED:
+        checkpoint.load(folder)
+    return Card(
+        folder.name, folder, task=task, config=config, parameters=parameters, stored=", ".join(kinds),
+        vocabulary=vocabulary, digest=_digest(weights, folder / "config.json"), **found,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _product(shape: list[int]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def _digest(*files: Path) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:16]
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            return lines.read(CARD)
+    except OSError:
+        return ""
+
+
+def split(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Title and sections of a card."""
+    heading = re.search(r"^# +(.+)$", text, flags=re.MULTILINE)
+    body = text[heading.end() :] if heading else text
+    first, *rest = re.split(r"^## +(.+)$", body, flags=re.MULTILINE)
+    parts = [("", first.strip())] if first.strip() else []
+    parts += [(name.strip(), one.strip()) for name, one in zip(rest[::2], rest[1::2], strict=True)]
+    return (heading[1].strip() if heading else ""), tuple(parts)
+
+
+_SHARE = re.compile(
+    r"^\| *(top-\d{1,3}) *\| *(\d+(?:\.\d+)?) ?% *(?:\((\d+(?:\.\d+)?) ?% *(?:to|-|–) *(\d+(?:\.\d+)?) ?%\))? *\|",
+    flags=re.MULTILINE,
+)
+
+
+def accuracy(text: str) -> tuple[Share, ...]:
+    """The rows `| top-k | 48.5% (45.4% to 51.6%) |` of a card; without an interval it is a point."""
+    found = []
+    for name, share, low, high in _SHARE.findall(text):
+        value = float(share)
+        found.append((name, value, float(low or value), float(high or value)))
+    return tuple(one for one in found if max(one[1:]) <= 100)
+
+
+NAMES = {"relu": "ReLU", "gelu": "GELU"}
+
+
+def architecture(config: ModelConfig) -> str:
+    """The network in words."""
+    depth = f"{config.encoder_layers} layers to read the query, {config.decoder_layers} to write the answer"
+    norm = "before" if config.norm_first else "after"
+    parts = (
+        f"Transformer encoder-decoder: {depth}",
+        f"{config.d_model} numbers for each token, {config.heads} attention heads, feed-forward layers of {config.feedforward} ({NAMES[config.activation]})",
+        f"norms {norm} each block",
+        "one table of tokens for reading and writing" if config.tied_output and config.shared_embedding else "separate tables of tokens",
+        f"at most {config.max_positions} tokens",
+    )  # fmt: skip
+    return "; ".join(parts) + "."
+
+
+def size(count: float, unit: str = "B") -> str:
+    """A count with a decimal prefix: 5.6 M, 11.2 MB."""
+    for prefix in ("", "k", "M", "G"):
+        if count < 1000:
+            return (
+                f"{count:.0f} {prefix}{unit}"
+                if not prefix or count >= 100
+                else f"{count:.1f} {prefix}{unit}"
+            )
+        count /= 1000
+    return f"{count:.1f} T{unit}"

@@ -1,0 +1,39 @@
+"""Where the app keeps what outlives a server: jobs and history."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+class HomeError(OSError):
+    """The folder cannot be made or written; the message says which one and what to do."""
+
+
+def folder() -> Path:
+    """CHEMSPEC_HOME, else ~/.chemspec; it need not be there: for those who only read."""
+    chosen = os.environ.get("CHEMSPEC_HOME", "")
+    return (Path(chosen) if chosen else Path.home() / ".chemspec").expanduser().absolute()
+
+
+def home() -> Path:
+    """The same folder, made if it is not there and known to take files; only its owner may look into it.
+
+    Raises:
+        HomeError: if it cannot be made or written.
+    """
+    try:
+        chosen = folder()
+        chosen.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Permission bits do not tell of read-only disks and full ones; a file does.
+        with tempfile.TemporaryFile(dir=chosen) as file:
+            file.write(b"\n")
+    except (OSError, RuntimeError) as error:  # a user without a home folder is a RuntimeError
+        reason = getattr(error, "strerror", None) or error
+        place = os.environ.get("CHEMSPEC_HOME") or "~/.chemspec"
+        raise HomeError(
+            f"the folder {place} cannot be written: {reason}; "
+            "make room, or set CHEMSPEC_HOME to a folder that can be written and start the app again"
+        ) from error
+    return chosen

@@ -1,0 +1,82 @@
+"""How to answer: model, search, number of answers, drafts; tucked away, with defaults that most people keep."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from chemspec.engine import MAX_CHARS, MAX_TOKENS
+from chemspec.settings import DecodeSettings, Task
+from chemspec.ui import serve
+
+SEARCH = {
+    "beam": "Beam search: the most probable answers",
+    "greedy": "Greedy: one answer, fastest",
+    "sample": "Sampling: random draws",
+    "sbs": "Speculative beam search of Andronov et al. (relaxed)",
+}
+DRAFTS = {
+    "auto": "auto: as many drafts as pay on this machine",
+    "mixed": "mixed: copying and learned phrases in one tree",
+    "copy": "copy: the text after the best match in the query",
+    "attention": "attention: the text after the place the model looks at",
+    "smart": "smart: several matches in the query at once",
+    "windows": "windows: evenly spaced pieces of the query",
+    "none": "none: the standard way",
+}
+ANSWERS = 5  # asked for unless changed: a product is often among them in several spellings
+
+
+def options(task: Task) -> tuple[str, DecodeSettings]:
+    """The model's name (empty if there is none) and the settings."""
+    names = serve.models(task)
+    with st.popover("Options"):
+        model = names[0] if names else ""
+        wanted = st.session_state.get("predict_model", "")
+        if len(names) > 1:
+            chosen = names.index(wanted) if wanted in names else 0
+            model = st.selectbox("Model", names, index=chosen, key=f"predict_model_{task}")
+        search = _select("Search", SEARCH, "predict_search")
+        greedy = search == "greedy"
+        count = st.number_input(
+            "Answers" + (" (greedy search gives one)" if greedy else ""),
+            1,
+            serve.MOST_ANSWERS,
+            ANSWERS,
+            key="predict_n",
+            persist_state="session",
+            disabled=greedy,
+        )
+        drafter = _select("Drafts", DRAFTS, "predict_drafter")
+        longest = st.slider(
+            "Longest answer, in tokens",
+            20,
+            400,
+            200,
+            20,
+            key="predict_max_len",
+            persist_state="session",
+        )
+        settings = DecodeSettings(
+            decoder=search, n=1 if greedy else int(count), drafter=drafter, max_len=longest
+        )
+        st.caption(
+            "**Exact**: the answers are those of the standard algorithm, whatever the drafts."
+            if settings.exact
+            else "**Relaxed**: the drafts can change the answers."
+        )
+        st.caption(
+            f"Limits: queries of {MAX_CHARS:,} characters and {MAX_TOKENS} tokens, {serve.MOST_ANSWERS} answers."
+        )
+    return model, settings
+
+
+def _select(label: str, labels: dict[str, str], key: str) -> str:
+    return str(
+        st.selectbox(
+            label,
+            list(labels),
+            format_func=lambda name: labels[name],
+            key=key,
+            persist_state="session",
+        )
+    )

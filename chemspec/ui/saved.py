@@ -1,0 +1,154 @@
+"""Saved results: written as they are, and read with suspicion, for a file may come from anywhere."""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from chemspec.types import DecodeResult, Trace, result_from_json
+
+MOST_BYTES = 5_000_000
+MOST_PASSES = 1000
+MOST_TOKENS = 3000  # of the query, and of an answer
+MOST_ANSWERS = 100
+MOST_DRAFTED = 200_000  # tokens of all drafts together
+MOST_NODES = 20_000  # of the tree, and the beams together
+LONGEST = 60  # characters of a token
+LONGEST_TEXT = 4000  # characters of any other text
+MOST_NUMBER = 10**9
+
+
+class SavedError(ValueError):
+    """A file that cannot be opened; the message says why, in words of ours only."""
+
+
+def read(raw: bytes) -> DecodeResult:
+    """The result that a saved file holds.
+
+    Raises:
+        SavedError: if the file is too large, no such file, or its numbers make no sense.
+    """
+    check_size(len(raw))
+    try:
+        text = raw.decode("utf-8")
+        json.loads(text, parse_constant=_refuse)
+        result = result_from_json(text)
+    except RecursionError:
+        raise SavedError("The file is nested too deeply to be a trace.") from None
+    except ValueError:
+        raise SavedError(
+            "This is not a trace saved by chemspec. Open a .json file that this page, or "
+            "“Download JSON” on the page Predict, has written."
+        ) from None
+    if not _fits(result, DecodeResult):
+        raise SavedError("The file looks like a trace, but holds values of a wrong kind.")
+    _check(result)
+    return result
+
+
+def check_size(number: int) -> None:
+    """Refuse a file of so many bytes, if they are too many.
+
+    Raises:
+        SavedError: if they are.
+    """
+    if number > MOST_BYTES:
+        raise SavedError(
+            f"The file has {number / 1e6:.1f} MB; a saved trace may have {MOST_BYTES // 1_000_000}."
+        )
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type that its annotation says, all the way down."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return isinstance(value, str | int | float | bool | None)
+    if is_dataclass(hint):
+        hints = get_type_hints(hint)
+        return isinstance(value, hint) and all(  # type: ignore[arg-type]
+            _fits(getattr(value, one.name), hints[one.name]) for one in fields(hint)
+        )
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if len(inner) == 2 and inner[1] is Ellipsis:
+            return all(_fits(one, inner[0]) for one in value)
+        return len(value) == len(inner) and all(map(_fits, value, inner))
+    if origin is dict:
+        return isinstance(value, dict) and all(
+            _fits(key, inner[0]) and _fits(one, inner[1]) for key, one in value.items()
+        )
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, one) for one in inner)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return hint is type(None) and value is None if hint is type(None) else isinstance(value, hint)
+
+
+def _check(result: DecodeResult) -> None:
+    """Sizes and ranges; what is drawn from a trace that passes here can neither be huge nor fail.
+
+    Raises:
+        SavedError: naming what is out of bounds.
+    """
+    trace = result.trace
+    _most(len(trace.passes), MOST_PASSES, "passes")
+    _most(len(trace.query), MOST_TOKENS, "tokens in the query")
+    _most(len(trace.vocabulary), 10_000, "words in the vocabulary")
+    _most(len(trace.settings), 100, "settings")
+    _most(len(result.hypotheses), MOST_ANSWERS, "answers")
+    for item in result.hypotheses:
+        _most(len(item.tokens), MOST_TOKENS, "tokens in an answer")
+        _texts(item.tokens, LONGEST)
+        _texts((item.smiles, item.canonical), LONGEST_TEXT)
+        if not 0 <= item.probability <= 1.001:
+            raise SavedError("The file holds a probability that is none.")
+    _texts((*trace.query, *trace.vocabulary), LONGEST)
+    settings = [str(part) for pair in trace.settings.items() for part in pair]
+    _texts((result.query, result.message, *result.notes, *settings), LONGEST_TEXT)
+    drafts = [draft for item in trace.passes for draft in item.drafts]
+    grown = [item.grown for item in trace.passes if item.grown]
+    _most(sum(len(draft.tokens) + 1 for draft in drafts), MOST_DRAFTED, "drafted tokens")
+    _most(sum(len(item.parents) for item in grown), MOST_NODES, "nodes in the tree")
+    _most(sum(len(item.beam) for item in grown), 5 * MOST_NODES, "hypotheses in the beams")
+    _passes(trace)
+
+
+def _passes(trace: Trace) -> None:
+    times = [trace.seconds]
+    for item in trace.passes:
+        counts = (item.asked, item.computed, item.drafted, item.emitted, item.accepted, item.width)
+        if not all(0 <= number <= MOST_NUMBER for number in counts) or item.width < 1:
+            raise SavedError("A pass of the file counts what cannot be counted.")
+        times += [item.draft_seconds, item.model_seconds]
+        _texts([draft.drafter for draft in item.drafts], LONGEST)
+        spans = [one.span for one in item.spans if one.span]
+        spans += [one.span for one in item.drafts if one.span]
+        spans += [(one.start, one.start + one.length) for one in item.spans]
+        spans += [(max(place, 0),) * 2 for one in item.drafts for place in one.places]
+        if not all(0 <= start <= end <= 2 * MOST_TOKENS for start, end in spans):
+            raise SavedError("A span of the file lies outside of its query.")
+    if not all(math.isfinite(time) and 0 <= time < MOST_NUMBER for time in times):
+        raise SavedError("The file holds a time that is none.")
+
+
+def _most(number: int, most: int, what: str) -> None:
+    if number > most:
+        raise SavedError(f"The file has {number:,} {what}; {most:,} can be shown.")
+
+
+def _texts(texts: Sequence[str], longest: int) -> None:
+    if any(len(text) > longest for text in texts):
+        raise SavedError(f"The file holds a text of more than {longest} characters where none is.")

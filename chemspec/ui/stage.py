@@ -1,0 +1,24 @@
+"""A place on the page that forgets at once what it showed for another question.
+
+Streamlit replaces a page piece by piece and removes what is left over only when the script ends; until then, answers to the
+last question would stand below those to the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import streamlit as st
+
+
+def stage(shows: Hashable, *, key: str) -> Any:
+    """A container for what belongs to `shows`; whatever was drawn for another value is gone."""
+    state = st.session_state
+    last, turn = state.get(key, (None, 0))
+    if last != shows:
+        turn = 1 - turn
+        state[key] = (shows, turn)
+    # Two places in turns: an empty one and a container in the same place would be sent as one.
+    places = (st.empty(), st.empty())
+    return places[turn].container()

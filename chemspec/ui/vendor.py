@@ -1,0 +1,36 @@
+"""Where the JavaScript of others lies that the build hook (hatch_build.py) made; it may not be there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# What each part cannot do without.
+PARTS = {"ketcher": "index.html", "3dmol": "3Dmol-min.js"}
+REMEDY = "with Node.js 18 or newer and a network, install chemspec again"
+
+
+def home() -> Path:
+    """The folder of all parts: `CHEMSPEC_VENDOR`, else `assets/vendor` of the installation or of the source tree."""
+    if chosen := os.environ.get("CHEMSPEC_VENDOR"):
+        return Path(chosen).absolute()
+    package = Path(__file__).parent.parent
+    inside = package / "assets"
+    return (inside if inside.is_dir() else package.parent / "assets") / "vendor"
+
+
+def folder(part: str) -> Path | None:
+    """The folder of a part ("ketcher", "3dmol"); None where it was not built."""
+    place = home() / part
+    return place if (place / PARTS[part]).is_file() else None
+
+
+def why_not(part: str) -> str:
+    """Why a part is missing and what to do about it, in one line; empty if it is there."""
+    if folder(part):
+        return ""
+    try:
+        reason = " ".join((home() / "why.txt").read_text(encoding="utf-8").split())
+    except (OSError, UnicodeDecodeError):
+        reason = ""
+    return f"{reason or 'it was not built when chemspec was installed'} ({REMEDY})"

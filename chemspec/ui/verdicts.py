@@ -1,0 +1,86 @@
+"""What can be said about an answer: its other spellings, faults, atoms it cannot have, whether it leads back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chemspec import chem
+from chemspec.changes import missing
+from chemspec.settings import Task
+from chemspec.types import DecodeResult, Hypothesis
+
+
+@dataclass(frozen=True)
+class Card:
+    """An answer with its other spellings; `rank` counts different molecules from 1."""
+
+    rank: int
+    best: Hypothesis
+    others: tuple[Hypothesis, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A badge: a sign and words, never colour alone. `kind` is good, bad, note or wait."""
+
+    kind: str
+    text: str
+
+
+def cards(result: DecodeResult) -> list[Card]:
+    """The answers best first, different spellings of one molecule together."""
+    groups: dict[str, list[Hypothesis]] = {}
+    for answer in result.hypotheses:
+        groups.setdefault(answer.canonical or "?" + answer.smiles, []).append(answer)
+    return [Card(rank, own[0], tuple(own[1:])) for rank, own in enumerate(groups.values(), 1)]
+
+
+def marks(task: Task, query: str, card: Card) -> list[Mark]:
+    """What can be said about an answer at once."""
+    best = card.best
+    found = []
+    if best.ended == "length":
+        found.append(Mark("bad", f"✂ cut after {len(best.tokens)} tokens"))
+    elif not best.valid:
+        found.append(Mark("bad", f"✗ not a valid SMILES: {chem.explain(best.smiles) or ''}"))
+    else:
+        found.append(Mark("good", "✓ valid"))
+        left, right = (query, best.canonical) if task == "forward" else (best.canonical, query)
+        lacking = missing(left, right)
+        if lacking:
+            atoms = ", ".join(f"{element} {count}" for element, count in lacking.items())
+            found.append(Mark("bad", f"⚠ atoms the reactants cannot supply: {atoms}"))
+        elif lacking is not None:
+            found.append(Mark("good", "✓ atoms accounted for"))
+        if set(best.canonical.split(".")) & _products(task, query):
+            returned = "returns the query" if task == "retro" else "returns a starting material"
+            found.append(Mark("bad", f"↺ {returned}"))
+    if card.others:
+        odds = ", ".join(chance(answer.probability) for answer in card.others)
+        found.append(Mark("note", f"≡ also found in another spelling ({odds})"))
+    return found
+
+
+def _products(task: Task, query: str) -> set[str]:
+    parts = set(query.split("."))
+    main = chem.main_product(query)
+    return parts if task == "forward" or main is None else {main}
+
+
+def chance(odds: float) -> str:
+    """A probability in as many digits as it bears."""
+    return f"{odds:.2f}" if odds >= 0.01 else f"{odds:.1g}"
+
+
+def trip_mark(result: DecodeResult, query: str) -> Mark:
+    """Whether the forward model's best answer is the query."""
+    if result.status != "ok":
+        return Mark("note", f"– no round trip: {result.message}")
+    answer = result.hypotheses[0]
+    if not answer.valid:
+        return Mark("bad", "✗ round trip: the forward model's answer is no valid SMILES")
+    if chem.same_molecules(answer.canonical, query) or (
+        chem.main_product(answer.canonical) == chem.main_product(query)
+    ):
+        return Mark("good", "✓ round trip gives the query back")
+    return Mark("bad", f"✗ round trip gives {answer.canonical}")

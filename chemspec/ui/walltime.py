@@ -1,0 +1,67 @@
+"""When drafting pays: the wall-time model of Leviathan et al. (2023), which Xia et al. and Tulsian et al. use too.
+
+A draft of gamma tokens is checked in one pass. Each of its tokens is right with probability alpha, whatever the others
+are; after the first wrong one the rest is lost. Time is counted in passes over one token:
+
+    alpha      chance that a drafted token is accepted
+    gamma      tokens in a draft
+    c          cost of drafting one token
+    pass_cost  cost of a pass by its number of new tokens; the papers take it to be 1, whatever the number
+
+Pure functions; nothing is measured here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+MOST = 24  # longest draft considered; the drafter `auto` goes no further
+
+Cost = Callable[[float], float]
+
+
+def flat(_count: float) -> float:
+    """The papers' assumption: checking a draft costs no more than writing one token."""
+    return 1.0
+
+
+def relative(seconds: Cost) -> Cost:
+    """A measured curve (seconds by tokens of a pass) in units of a pass over one token."""
+    one = seconds(1)
+    return lambda count: seconds(count) / one
+
+
+def expected_tokens(alpha: float, gamma: int) -> float:
+    """Tokens that a pass yields on average: (1 - alpha^(gamma+1)) / (1 - alpha).
+
+    Raises:
+        ValueError: for an alpha that is no probability, or a negative gamma.
+    """
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha is {alpha}; it must be between 0 and 1")
+    if gamma < 0:
+        raise ValueError(f"gamma is {gamma}; it must not be negative")
+    # Summed up rather than divided: at alpha = 1 the formula is 0 / 0.
+    return sum(alpha**place for place in range(gamma + 1))
+
+
+def improvement(alpha: float, gamma: int, c: float, pass_cost: Cost = flat) -> float:
+    """How many times faster than standard decoding: (1 - alpha^(gamma+1)) / ((1 - alpha) (gamma c + 1)).
+
+    With a measured `pass_cost` the 1 of the denominator becomes the cost of a pass over gamma + 1 tokens.
+    """
+    if c < 0:
+        raise ValueError(f"c is {c}; it must not be negative")
+    return expected_tokens(alpha, gamma) / (gamma * c + pass_cost(gamma + 1))
+
+
+def best_gamma(alpha: float, c: float, pass_cost: Cost = flat, most: int = MOST) -> int:
+    """The draft length with the largest improvement, the shortest of equals; 0 means: do not draft."""
+    return max(range(most + 1), key=lambda gamma: (improvement(alpha, gamma, c, pass_cost), -gamma))
+
+
+def slower_from(alpha: float, c: float, pass_cost: Cost = flat, most: int = MOST) -> int | None:
+    """The shortest draft beyond the best one at which drafting is slower than not drafting; None up to `most`."""
+    start = max(1, best_gamma(alpha, c, pass_cost, most))
+    lengths = range(start, most + 1)
+    return next((gamma for gamma in lengths if improvement(alpha, gamma, c, pass_cost) < 1), None)

@@ -1,0 +1,139 @@
+"""Builds the app's vendored JavaScript into assets/vendor when chemspec is installed or packed.
+
+The sketcher (Ketcher) and the 3-D viewer (3Dmol.js) come from npm, in exact versions with hashes
+(assets/frontend/package-lock.json). Without Node.js or a network chemspec installs all the same: the app then says in one
+line what is missing and why. `python hatch_build.py` builds them later, `CHEMSPEC_NO_FRONTEND=1` skips them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface as Hook
+except ImportError:  # run by hand
+    Hook = object
+
+NODE = 18  # oldest version that esbuild runs on
+MINUTES = 10
+STAMP = "stamp.txt"  # hash of what the files were built from
+WHY = "why.txt"  # why there are none; shown by the app
+# No scripts of packages are run. Names and versions are known, so a cached copy is as good as a new one.
+INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error")  # fmt: skip
+PATIENCE = ("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
+
+
+class FrontendHook(Hook):
+    """What hatchling calls before it collects files."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        root = Path(self.root)
+        why = build(root)
+        if why:
+            remedy = f"with Node.js {NODE} or newer and a network, install chemspec again"
+            self.app.display_warning(f"chemspec: no sketcher and no 3-D view: {why} ({remedy})")
+        vendor = root / "assets" / "vendor"
+        if version != "editable" and vendor.is_dir():
+            build_data["force_include"][str(vendor)] = "chemspec/assets/vendor"
+
+
+def build(root: Path) -> str:
+    """Bring assets/vendor up to date; empty, or in one line why that failed (older files are then kept)."""
+    source, target = root / "assets" / "frontend", root / "assets" / "vendor"
+    wanted = fingerprint(source)
+    if _read(target / STAMP) == wanted:
+        return ""
+    if os.environ.get("CHEMSPEC_NO_FRONTEND", "") not in ("", "0"):
+        why = "CHEMSPEC_NO_FRONTEND was set when chemspec was installed"
+    else:
+        with tempfile.TemporaryDirectory(prefix="chemspec-frontend-") as folder:
+            place = Path(folder)
+            why = _build(source, place)
+            if not why:
+                (place / "out" / STAMP).write_text(wanted + "\n", encoding="utf-8")
+                _replace(target, place / "out")
+    if why and not (target / STAMP).exists():
+        target.mkdir(parents=True, exist_ok=True)
+        (target / WHY).write_text(why + "\n", encoding="utf-8")
+    return why
+
+
+def fingerprint(source: Path) -> str:
+    """A hash of every file that decides what is built."""
+    digest = hashlib.sha256()
+    for path in sorted(source.rglob("*")):
+        if path.is_file() and path.suffix != ".md" and "node_modules" not in path.parts:
+            digest.update(f"{path.relative_to(source).as_posix()}\n".encode())
+            digest.update(path.read_bytes().replace(b"\r\n", b"\n"))
+    return digest.hexdigest()
+
+
+def _build(source: Path, place: Path) -> str:
+    """Install and bundle in `place`, which gets a folder `out`; empty, or why it failed."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        return "Node.js was not found"
+    # Outside of the source tree, so that it stays clean and no archive picks up node_modules.
+    work = place / "work"
+    shutil.copytree(source, work, ignore=shutil.ignore_patterns("node_modules"))
+    (place / "out").mkdir()
+    got = _run([node, "--version"], work)
+    if isinstance(got, str):
+        return f"Node.js does not run: {got}"
+    found = re.match(rb"v(\d+)", got.stdout)
+    if found is None or int(found[1]) < NODE:
+        return f"Node.js is too old ({got.stdout.decode().strip()}); {NODE} or newer is needed"
+    got = _run([npm, *INSTALL, *PATIENCE], work)
+    if isinstance(got, str):
+        return f"npm could not get the packages: {got}"
+    got = _run([node, "build.mjs", str(place / "out")], work)
+    return f"the build failed: {got}" if isinstance(got, str) else ""
+
+
+def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[bytes] | str:
+    """What a command gave, or in one line why it failed."""
+    try:
+        return subprocess.run(
+            command, cwd=folder, capture_output=True, check=True, timeout=60 * MINUTES
+        )
+    except subprocess.TimeoutExpired:
+        return f"not done after {MINUTES} minutes"
+    except OSError as error:
+        return str(error)
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode(errors="replace").splitlines()
+        told = [line.removeprefix("npm error").strip() for line in lines if line.strip()]
+        # A sentence if there is one (npm puts a code before it, and a trace behind), else the first line.
+        telling = [line for line in told if re.search(r"failed|[Ee]rror:|when using", line)]
+        return (telling or told or [f"exit status {error.returncode}"])[0][:300]
+
+
+def _replace(target: Path, new: Path) -> None:
+    """Put a folder in another's place; nobody ever sees half of it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".vendor-", dir=target.parent) as near:
+        shutil.copytree(new, Path(near) / "new")
+        if target.exists():
+            target.rename(Path(near) / "old")
+        (Path(near) / "new").rename(target)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    reason = build(Path(__file__).resolve().parent)
+    print(reason or "assets/vendor is up to date")
+    sys.exit(bool(reason))

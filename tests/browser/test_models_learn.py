@@ -1,0 +1,102 @@
+"""Models and Learn in a real browser; the fixture fails a test if anything asks a foreign host."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chemspec.ui import lessons
+
+ROOT = Path(__file__).parent.parent.parent
+Settled = Callable[[Any], None]
+
+
+def inside(page: Any) -> bool:
+    """Whether nothing sticks out on the right."""
+    return bool(
+        page.evaluate(
+            "() => { const m = document.querySelector('[data-testid=stMain]'); return m.scrollWidth <= m.clientWidth }"
+        )
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_lessons_are_illustrated(
+    server: Any, new_page: Callable[..., Any], settled: Settled, scheme: str
+) -> None:
+    page = new_page(color_scheme=scheme, viewport={"width": 390, "height": 844})
+    page.goto(server.url + "/learn")
+    settled(page)
+    page.get_by_role("heading", name="What the figures mean").wait_for()
+    assert page.locator(".cl[role=img]").count() >= len(lessons.sections("idea"))
+    drawings = page.locator("img.cl-img")
+    assert drawings.count() >= 8
+    sizes = drawings.evaluate_all("all => all.map(one => one.naturalWidth * one.clientWidth)")
+    assert all(size > 0 for size in sizes)
+    assert inside(page)
+
+
+def test_the_race_plays_again_and_the_example_can_be_stepped_through(
+    server: Any, new_page: Callable[..., Any], settled: Settled
+) -> None:
+    page = new_page()
+    page.goto(server.url + "/learn")
+    settled(page)
+    page.locator("#cl-lanes-0").wait_for()
+    page.get_by_role("button", name="Play again").click()
+    page.locator("#cl-lanes-1").wait_for()
+    page.get_by_role("button", name="Step through this example").click()
+    page.wait_for_url("**/step?**")
+    assert "task=forward" in page.url and "smi=" in page.url
+
+
+def test_the_sliders_work_by_keyboard_and_the_address_names_the_part(
+    server: Any, new_page: Callable[..., Any], settled: Settled
+) -> None:
+    page = new_page()
+    page.goto(server.url + "/learn?part=Speed-up")
+    settled(page)
+    page.locator(
+        "[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg"
+    ).first.wait_for()
+    page.get_by_text("The best is 8 tokens").wait_for()
+    slider = page.get_by_role("slider").nth(2)  # c
+    slider.focus()
+    page.keyboard.press("End")
+    page.get_by_text("no draft pays").wait_for()
+    page.get_by_role("radio", name="Papers").click()
+    page.get_by_text("Can I trust an answer?").wait_for()
+    assert "part=Papers" in page.url
+
+
+def test_models_are_shown_and_hostile_ones_harm_nothing(
+    new_server: Callable[..., Any], new_page: Callable[..., Any], settled: Settled, tmp_path: Path
+) -> None:
+    if not (ROOT / "assets" / "models" / "forward").is_dir():
+        pytest.skip("no model in assets/models")
+    shutil.copytree(ROOT / "assets" / "models" / "forward", tmp_path / "forward")
+    evil = tmp_path / "<img src=x onerror=alert(1)> ![x](y)"
+    shutil.copytree(tmp_path / "forward", evil)
+    (evil / "card.md").write_text(
+        "# evil\n\nREACHED ![pixel](http://evil.example/pixel.png) <img src=http://evil.example/b.png>"
+        "<script>document.title='evil'</script>\n\n## ![t](http://evil.example/c.png)\n\n![r]\n\n[r]: http://evil.example/d.png\n"
+    )
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("![x](http://evil.example/e.png)")
+    page = new_page(viewport={"width": 390, "height": 844})
+    page.goto(new_server(CHEMSPEC_MODELS=str(tmp_path)).url + "/models")
+    settled(page)
+    page.get_by_text("REACHED").wait_for()
+    assert page.get_by_text("cannot be used").count() == 1
+    assert page.get_by_text("<img src=x onerror=alert(1)>").count() >= 1  # as text
+    assert page.title() != "evil"
+    assert page.locator("img[src*='evil']").count() == 0
+    assert inside(page)
+    page.get_by_role("button", name="Load now").last.click()
+    page.get_by_text("1 of 2").wait_for()
+    page.get_by_role("tab", name="Speed here").last.click()
+    page.get_by_text("A pass over one new token takes").last.wait_for()

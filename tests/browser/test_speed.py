@@ -1,0 +1,135 @@
+"""The page Speed in a browser: race and replay, draft sizes, a benchmark that is stopped."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from chemspec import chem
+from chemspec.engine import installed
+
+pytestmark = pytest.mark.skipif(
+    {"forward", "retro"} - {folder.name for folder in installed()} != set(),
+    reason="needs the models forward and retro in assets/models",
+)
+LINK = "/speed?task=forward&smi=" + quote("CC(=O)Cl.Nc1ccccc1")
+
+
+def race(page: Any, settled: Callable[[Any], None]) -> None:
+    start = page.get_by_role("button", name="Start the race")
+    start.wait_for(timeout=120_000)  # the first visitor of a server waits for the model
+    settled(page)
+    start.click()
+    page.locator(".lane").first.wait_for()
+    settled(page)
+
+
+def test_a_race_is_run_and_replayed(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page()
+    page.goto(server.url + LINK)
+    race(page, settled)
+    lanes = page.locator(".lane")
+    assert lanes.count() == 2
+    # It plays by itself, and can be stopped and started again by keyboard.
+    page.locator(".race").focus()
+    page.keyboard.press("Home")
+    page.get_by_role("button", name="Pause", exact=True).wait_for()
+    page.keyboard.press("Space")
+    page.get_by_role("button", name="Play", exact=True).wait_for()
+    before = lanes.locator(".clock").all_inner_texts()
+    page.wait_for_timeout(150)
+    assert lanes.locator(".clock").all_inner_texts() == before  # it does stand still
+    slider = page.get_by_label("Time in the race")
+    slider.focus()
+    page.keyboard.press("End")
+    page.locator(".lane.done").nth(1).wait_for()
+    texts = ["".join(lane.locator(".token.on").all_inner_texts()) for lane in lanes.all()]
+    assert texts[0] == texts[1]
+    assert chem.canonical(texts[0].removesuffix("end")) == "CC(=O)Nc1ccccc1"
+    assert lanes.nth(1).locator(".token.copied").count() > lanes.nth(0).locator(".token.copied").count() == 0  # fmt: skip
+    speed = page.get_by_role("group", name="Speed of the replay")
+    speed.get_by_role("button", name="true speed").click()
+    assert speed.locator("[aria-pressed=true]").all_inner_texts() == ["true speed"]
+    page.get_by_role("button", name="Restart").click()
+    page.locator(".lane.done").nth(1).wait_for()  # at true speed that takes milliseconds
+    assert "recorded runs, made one after the other" in page.locator(".race .caption").inner_text()
+    rows = page.locator(".cs-table tbody tr")
+    assert rows.count() == 2 and rows.nth(1).locator("td").last.inner_text() == "yes"
+    assert page.locator("[data-testid=stVegaLiteChart]").count() == 1
+
+
+def test_whoever_wants_no_motion_sees_the_end_on_a_phone_in_the_dark(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page(
+        viewport={"width": 390, "height": 844}, color_scheme="dark", reduced_motion="reduce"
+    )
+    page.goto(server.url + LINK)
+    race(page, settled)
+    assert page.locator(".lane.done").count() == 2
+    assert page.get_by_role("button", name="Play", exact=True).count() == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    outside = "(nodes) => nodes.filter((node) => node.getBoundingClientRect().right > 390).length"
+    assert page.locator(".race button, .race .token").evaluate_all(outside) == 0
+
+
+def test_a_stopped_benchmark_keeps_what_it_measured(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None], tmp_path: Path
+) -> None:
+    page = new_page()
+    page.goto(server.url + "/speed")
+    page.get_by_role("button", name="Start the race").wait_for(timeout=120_000)
+    settled(page)
+    page.get_by_text("Benchmark", exact=True).click()
+    page.get_by_role("button", name="Start the benchmark").wait_for()
+    page.get_by_text("100", exact=True).click()
+    settled(page)
+    page.get_by_role("button", name="Start the benchmark").click()
+    page.get_by_text("median speed-up so far").wait_for()
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_text("Stopped:").wait_for()
+    settled(page)
+    assert page.get_by_role("button", name="Start the benchmark").count() == 1
+    with page.expect_download() as waited:
+        page.get_by_role("button", name="Download as CSV").click()
+    waited.value.save_as(tmp_path / "cases.csv")
+    with (tmp_path / "cases.csv").open(newline="") as file:
+        cases = list(csv.DictReader(file))
+    assert 0 < len(cases) < 100
+    assert f"Stopped: {len(cases)} of 100" in page.locator("[data-testid=stAlert]").first.inner_text()  # fmt: skip
+    assert {case["same"] for case in cases} == {"True"}
+
+
+def test_draft_sizes_are_drawn_with_words(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page()
+    page.goto(server.url + LINK)
+    page.get_by_role("button", name="Start the race").wait_for(timeout=120_000)
+    settled(page)
+    page.get_by_text("Draft sizes", exact=True).click()
+    page.get_by_role("button", name="draft sizes").click()
+    page.get_by_text("Fastest here").wait_for()
+    settled(page)
+    page.get_by_label("nodes per pass by draft length").first.wait_for()
+    assert page.locator("[data-testid=stVegaLiteChart]").count() == 4
+
+
+def test_a_hostile_link_is_inert(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page()
+    hostile = "CC<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
+    page.goto(f"{server.url}/speed?task=<b>x</b>&smi={quote(hostile)}")
+    page.locator(".cs-fault").wait_for()
+    settled(page)
+    assert page.get_by_label("Everything in the flask").input_value() == hostile
+    assert page.evaluate("window.hacked") is None
+    assert page.get_by_role("button", name="Start the race").count() == 0

@@ -1,0 +1,166 @@
+"""The decode theatre in a real browser: stepping asks the server for nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from chemspec.engine import installed
+
+QUERY = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
+
+pytestmark = pytest.mark.skipif(
+    not {"forward", "retro"} <= {folder.name for folder in installed()},
+    reason="no models in assets/models",
+)
+
+
+def address(server: Any, smi: str = QUERY, task: str = "forward") -> str:
+    return f"{server.url}/step?task={task}&smi={quote(smi)}"
+
+
+def passes(page: Any) -> int:
+    """After how many passes the theatre stands."""
+    return int(page.locator(".counters dd").first.inner_text().split("/")[0])
+
+
+def test_stepping_plays_in_the_browser_alone(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    playwright = pytest.importorskip("playwright.sync_api")
+    page = new_page()
+    sent: list[Any] = []
+    page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
+    page.goto(address(server))
+    settled(page)
+    page.wait_for_selector(".theatre")
+    last = page.locator(".bars .bar").count()
+    assert last > 2
+    sent.clear()
+
+    assert passes(page) == 0
+    page.get_by_label("Step forward").click()
+    assert passes(page) == 1
+    assert page.locator(".strip .tk.copied").count() > 0
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert passes(page) == 3
+    page.keyboard.press("ArrowLeft")
+    assert passes(page) == 2
+    page.keyboard.press("End")
+    assert passes(page) == last
+    page.keyboard.press("Home")
+    assert passes(page) == 0
+    page.locator("input[type=range]").fill("2")
+    assert passes(page) == 2
+    assert "Pass 2 of" in page.locator("[aria-live]").inner_text()
+
+    page.get_by_label("Speed").select_option("4")
+    page.get_by_label("To the start").click()
+    page.locator("button.play").focus()
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator(".counters dd").first).to_have_text(f"{last} / {last}")
+    assert not sent  # no run of the script
+
+
+def test_tokens_and_atoms_light_each_other(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page(color_scheme="dark")
+    page.goto(address(server))
+    settled(page)
+    page.wait_for_selector(".theatre")
+    page.get_by_label("To the end").click()
+
+    # The fluorine: one token in the query, one in the answer, an atom in both drawings.
+    query, answer = page.get_by_label("Query tokens"), page.get_by_label("Answer tokens")
+    query.get_by_text("F", exact=True).hover()
+    assert answer.locator(".tk.lit").all_inner_texts() == ["F"]
+    assert page.locator(".mol circle.lit").count() == 2
+    assert "copied to answer token" in page.locator(".hint").first.inner_text()
+    page.mouse.move(0, 0)
+    assert page.locator(".lit").count() == 0
+    tokens = query.locator(".tk").all_inner_texts()
+    place = tokens.index("F")
+    atom = sum(text.isalpha() for text in tokens[:place])
+    page.locator(f".mol circle.atom-{atom}").first.hover()
+    assert query.locator(".tk.lit").all_inner_texts() == ["F"]
+    assert answer.locator(".tk.lit").all_inner_texts() == ["F"]
+
+    # By keyboard: a strip is one stop, arrows move in it and do not step.
+    before = passes(page)
+    query.locator(".tk").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert query.locator(".tk.lit").first.get_attribute("data-index") == "1"
+    assert passes(page) == before
+
+    # The amide's nitrogen is the model's own, or copied; its atom is ringed or coloured, not bare.
+    assert page.locator(".mol circle.own").count() >= 1
+    bare = page.locator(".mol").nth(1).locator("circle:not(.own):not(.copied):not(.ahead)")
+    assert bare.count() == 0
+    assert page.locator(".mol").nth(1).locator(".unwritten").count() == 0
+    page.get_by_label("To the start").click()
+    assert page.locator(".mol").nth(1).locator(".unwritten").count() > 0
+
+
+def test_a_beam_grows_as_a_tree(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page(viewport={"width": 390, "height": 844})
+    page.goto(f"{server.url}/step")
+    settled(page)
+    page.get_by_role("button", name="Step through").last.click()
+    page.wait_for_selector(".tree svg")
+    settled(page)
+    page.get_by_label("To the end").click()
+    assert page.locator(".tree .mark.done").count() == 5
+    assert page.locator(".tree g.dead").count() > 0
+    page.get_by_label("To the start").click()
+    assert page.locator(".tree .mark.done").count() == 0
+    assert page.locator(".tree g.unborn").count() == page.locator(".tree g:has(> .edge)").count()
+    page.get_by_label("Step forward").click()
+    assert page.locator(".tree g.ahead").count() > 0
+    fewer = page.locator(".tree .edge").count()
+    page.get_by_text("also show what was computed ahead").click()
+    assert page.locator(".tree .edge").count() > fewer
+    first = page.get_by_label("Answer tokens").locator(".tk").count()
+    page.get_by_label("Answer 5", exact=True).click()
+    assert page.get_by_label("Answer tokens").locator(".tk").count() != first
+    # No sideways scrolling of the page on a phone.
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_trace_is_saved_and_opened_and_what_is_hostile_in_it_is_text(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None], tmp_path: Path
+) -> None:
+    page = new_page()
+    page.goto(address(server))
+    settled(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save trace").click()
+    path = tmp_path / "trace.json"
+    download.value.save_as(path)
+    values = json.loads(path.read_text())
+
+    attack = "<img src=x onerror=document.title='owned'>"
+    values["trace"]["query"][0] = attack
+    values["hypotheses"][0]["tokens"][0] = attack
+    values["trace"]["vocabulary"] = [attack] * len(values["trace"]["vocabulary"])
+    path.write_text(json.dumps(values))
+    page.goto(f"{server.url}/step")
+    settled(page)
+    page.get_by_role("button", name="Open a saved trace").click()
+    page.locator("input[type=file]").set_input_files(path)
+    page.wait_for_selector(".theatre")
+    settled(page)
+    page.keyboard.press("Escape")
+    page.get_by_label("To the end").click()
+    assert page.get_by_label("Query tokens").locator(".tk").first.inner_text() == attack
+    assert page.locator(".theatre img").count() == 0
+    assert page.title() != "owned"
+    assert page.get_by_text("no drawing").count() == 2

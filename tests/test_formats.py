@@ -1,0 +1,525 @@
+"""Tests of formats.py and what it reads and writes with: every format there and back, every refusal, hostile input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+import re
+import time
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdChemReactions
+
+from chemspec import chem, reagents
+from chemspec.formats import (
+    LARGEST,
+    Fault,
+    Input,
+    read_any,
+    to_cdxml,
+    to_csv,
+    to_png,
+    to_rxn,
+    to_sdf,
+)
+from chemspec.types import DecodeResult, Hypothesis
+
+# Rings, [nH], stereo of atoms and bonds, charges, isotopes, salts, metals, nitro, azide.
+MOLECULES = tuple(
+    str(chem.canonical(smiles))
+    for smiles in (
+        "CCO",
+        "C[C@H](N)C(=O)O",
+        "F/C=C/Br",
+        "c1ccc2[nH]ccc2c1",
+        "[2H]C([2H])([2H])O",
+        "CC(=O)[O-].[Na+]",
+        "CN1CCC[C@H]1c1cccnc1",
+        "O=[N+]([O-])c1ccccc1N=[N+]=[N-]",
+        "C[C@]12CC[C@H]3[C@@H](CCc4cc(O)ccc34)[C@@H]1CC[C@@H]2O",
+        "CC1(C)S[C@@H]2[C@H](NC(=O)Cc3ccccc3)C(=O)N2[C@H]1C(=O)O",
+        "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
+        "COc1ccc2c(Nc3ccc4cn[nH]c4c3)c(C#N)cnc2c1",
+        "CC[Mg]Br",
+        "C[Si](C)(C)Cl",
+    )
+)
+REACTANTS, PRODUCT = "CC(=O)O.CCO", "CCOC(C)=O"
+
+
+def read(text: str | bytes, task: Literal["forward", "retro"] = "retro") -> Input:
+    found = read_any(text, task=task)
+    assert isinstance(found, Input), found
+    return found
+
+
+def fault(text: str | bytes, task: Literal["forward", "retro"] = "retro") -> Fault:
+    found = read_any(text, task=task)
+    assert isinstance(found, Fault), found
+    return found
+
+
+def molfile(smiles: str = "C[C@H](N)C(=O)O") -> str:
+    return to_sdf([{"smiles": smiles}]).split("M  END\n")[0] + "M  END\n"
+
+
+def v3000(smiles: str) -> str:
+    with rdBase.BlockLogs():
+        return str(Chem.MolToV3KMolBlock(Chem.MolFromMolBlock(molfile(smiles))))
+
+
+def v3000_rxn() -> str:
+    reaction = rdChemReactions.ReactionFromRxnBlock(to_rxn(REACTANTS, PRODUCT))
+    return str(rdChemReactions.ReactionToV3KRxnBlock(reaction))
+
+
+# --- there and back ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("smiles", MOLECULES)
+def test_every_format_gives_the_molecule_back(smiles: str) -> None:
+    texts = {
+        "SMILES": smiles,
+        "molfile": molfile(smiles),
+        "SDF": to_sdf([{"smiles": smiles, "name": "x"}]),
+        "CDXML": to_cdxml(smiles),
+        "RXN": to_rxn("CCO", smiles.split(".")[0]),
+    }
+    for kind, text in texts.items():
+        found = read(text)
+        expected = smiles.split(".")[0] if kind == "RXN" else smiles
+        assert (found.smiles, found.kind) == (expected, kind)
+    assert read(v3000(smiles)).smiles == smiles
+
+
+@pytest.mark.parametrize("smiles", [s for s in MOLECULES if "Mg" not in s])
+def test_inchi_gives_the_molecule_back(smiles: str) -> None:
+    with rdBase.BlockLogs():
+        inchi = Chem.MolToInchi(Chem.MolFromSmiles(smiles))
+        found = read(inchi)
+        # It may be another tautomer, but never another InChI.
+        assert Chem.MolToInchi(Chem.MolFromSmiles(found.smiles)) == inchi
+    assert found.kind == "InChI"
+    assert read(inchi.removeprefix("InChI=")) == found
+
+
+def test_inchi_prefers_the_usual_tautomer() -> None:
+    with rdBase.BlockLogs():
+        for smiles in ("CNC(C)=O", "NC(=O)c1ccccc1", "CNc1nccs1", "NC(N)=S", "CNc1ccnc2ccccc12"):
+            inchi = Chem.MolToInchi(Chem.MolFromSmiles(smiles))
+            assert read(inchi).smiles == chem.canonical(smiles)
+            assert any("tautomer" in note for note in read(inchi).notes)
+
+
+def test_reactions_give_the_side_that_is_asked_for() -> None:
+    rxn = to_rxn(REACTANTS, PRODUCT)
+    rdf = f"$RDFILE 1\n$DATM    now\n$RFMT $RIREG 1\n{rxn}$DTYPE note\n$DATUM x\n"
+    texts = {
+        "reaction SMILES": f"{REACTANTS}>>{PRODUCT}",
+        "RXN": rxn,
+        "RDF": rdf + rdf.removeprefix("$RDFILE 1\n"),
+    }
+    for kind, text in texts.items():
+        for written in (text, text.replace("\n", "\r\n"), text.encode()):
+            forward, retro = read(written, "forward"), read(written, "retro")
+            assert (forward.smiles, forward.kind) == (REACTANTS, kind)
+            assert (retro.smiles, retro.kind) == (PRODUCT, kind)
+            assert any("reaction: " in note for note in forward.notes)
+    assert "first of 2" in read(texts["RDF"]).notes[0]
+    assert read(v3000_rxn(), "forward").smiles == REACTANTS
+    assert read(v3000_rxn(), "retro").smiles == PRODUCT
+
+
+def test_agents_belong_to_a_forward_query() -> None:
+    reaction = rdChemReactions.ReactionFromSmarts("CC(=O)O.OCC>Cl>CCOC(C)=O", useSmiles=True)
+    for text in (
+        rdChemReactions.ReactionToRxnBlock(reaction, separateAgents=True),
+        rdChemReactions.ReactionToV3KRxnBlock(reaction, separateAgents=True),
+        "CC(=O)O.OCC>Cl>CCOC(C)=O",
+    ):
+        assert read(text, "forward").smiles == "CC(=O)O.CCO.Cl"
+        assert read(text, "retro").smiles == PRODUCT
+
+
+def test_maps_are_taken_off_with_a_note() -> None:
+    found = read("[CH3:1][OH:2]>>[CH3:1][Br:3]", "forward")
+    assert found.smiles == "CO" and "atom maps removed" in found.notes
+
+
+def test_rdf_of_molecules() -> None:
+    assert read(f"$RDFILE 1\n$DATM x\n$MFMT\n{molfile('CCO')}").smiles == "CCO"
+
+
+def test_first_record_of_several() -> None:
+    found = read(to_sdf([{"smiles": "CCO"}, {"smiles": "CCN"}, {"smiles": "CCC"}]))
+    assert found.smiles == "CCO" and "first of 3" in found.notes[0]
+
+
+def test_lines_of_smiles() -> None:
+    found = read("CCO ethanol\nCCN\n")
+    assert found.smiles == "CCO" and any("first of 2 lines" in note for note in found.notes)
+    broken = read("CC(=O)Oc1ccccc1C(=O\n)O")
+    assert broken.smiles == chem.canonical("CC(=O)Oc1ccccc1C(=O)O")
+    assert "line breaks removed" in broken.notes
+    assert read("CCO\n>>\nCC=O", "forward").smiles == "CCO"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_encodings(encoding: str) -> None:
+    assert read(molfile("CCO").replace("RDKit", "Größe").encode(encoding)).smiles == "CCO"
+    assert read("CCO Größe".encode(encoding)).smiles == "CCO"
+
+
+def test_copied_molfiles_may_have_lost_their_head() -> None:
+    text = molfile("CCO")
+    for copied in (text.strip(), "\n\n" + text, text.replace("\n", "\r"), "\ufeff" + text):
+        assert read(copied).smiles == "CCO"
+
+
+def test_relative_stereo_is_noted() -> None:
+    with rdBase.BlockLogs():
+        block = Chem.MolToV3KMolBlock(Chem.MolFromSmiles("C[C@H](N)C(=O)O |&1:1|"))
+        found = read(block)
+    assert any("and/or" in note for note in found.notes)
+
+
+# --- ChemDraw ------------------------------------------------------------------------------------
+
+NODE = (
+    '<CDXML><page id="1"><fragment id="2"><n id="3" p="0 0"/><n id="4" p="14 0" NodeType="{}"><t><s>{}</s></t>{}</n>'
+    '<b id="5" B="3" E="4"/></fragment></page></CDXML>'
+)
+METHOXY = (
+    '<fragment id="9"><n id="10" p="14 0" Element="8"/><n id="11" p="28 0"/><n id="12" p="10 0" '
+    'NodeType="ExternalConnectionPoint"/><b id="13" B="10" E="11"/><b id="14" B="10" E="12"/></fragment>'
+)
+SCHEME = """<?xml version="1.0" encoding="UTF-8" ?>
+<!DOCTYPE CDXML SYSTEM "http://www.cambridgesoft.com/xml/cdxml.dtd" >
+<CDXML BondLength="14.4"><page id="1">
+<fragment id="10"><n id="11" p="0 0"/><n id="12" p="12 7"/><n id="13" p="24 0" Element="8" NumHydrogens="1"/>
+<b id="14" B="11" E="12"/><b id="15" B="12" E="13"/></fragment>
+<fragment id="20"><n id="21" p="200 0"/><n id="22" p="212 7"/><n id="23" p="224 0" Element="8"/>
+<b id="24" B="21" E="22"/><b id="25" B="22" E="23" Order="2"/></fragment>
+<arrow id="30" Head3D="150 0 0" Tail3D="60 0 0"/><t id="31" p="80 -20"><s>PCC, DCM</s></t>
+<scheme id="40"><step id="41" ReactionStepReactants="10" ReactionStepProducts="20" ReactionStepArrows="30"
+ReactionStepObjectsAboveArrow="31"/></scheme></page></CDXML>"""
+
+
+def test_chemdraw_reactions() -> None:
+    forward, retro = read(SCHEME, "forward"), read(SCHEME, "retro")
+    assert (forward.smiles, retro.smiles) == ("CCO", "CC=O")
+    assert any("PCC" in note for note in forward.notes)
+    assert "scheme" in fault(re.sub("<scheme.*</scheme>", "", SCHEME, flags=re.DOTALL)).message
+
+
+def test_chemdraw_labels() -> None:
+    assert read(NODE.format("Fragment", "OMe", METHOXY)).smiles == "COC"
+    assert "'Boc' is not expanded" in fault(NODE.format("Nickname", "Boc", "")).message
+    assert "'R'" in fault(NODE.format("GenericNickname", "R", "")).message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<?xml version="1.0"?><!DOCTYPE CDXML [<!ENTITY a "aaaa">]><CDXML>&a;</CDXML>',
+        '<!DOCTYPE CDXML [<!ENTITY a SYSTEM "file:///etc/passwd">]><CDXML><page><fragment><n id="1"/>&a;</fragment></page></CDXML>',
+        '<!DOCTYPE CDXML [<!ENTITY a "b"><!ENTITY b "&a;&a;&a;&a;&a;">]><CDXML>&b;</CDXML>',
+        "<CDXML>" + "<group>" * 10_000,
+        "<CDXML>" + '<n id="1"/>' * 10_000 + "</CDXML>",
+        "<CDXML>&undefined;</CDXML>",
+        "<CDXML/>",
+        "<CDXML>",
+        "<html><body>CCO</body></html>",
+        "<svg/>",
+    ],
+)
+def test_hostile_and_foreign_xml(text: str) -> None:
+    start = time.thread_time()
+    assert fault(text).message
+    assert time.thread_time() - start < 1
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+NITROGEN = " N   0"  # in the atom's line of `molfile()`
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "type a SMILES"),
+        (" \n\t ", "type a SMILES"),
+        ("LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "fingerprint"),
+        ("InChIKey=LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "fingerprint"),
+        ("InChI=1S/C2H6O/c1-2-3", "complete"),
+        ("InChI=1S/C2H6O/c1-2-9/h3H", "complete"),
+        ("InChI=foo", "begins with"),
+        ("InChI=1S/22222C18H15N13/c-14-4-3-5-17(2-17", "too large"),
+        ("InChI=1S/" + "C" * 6000, "longer than"),
+        ("64-17-5", "CAS"),
+        ("C6H12O6", "formula"),
+        ("acetylsalicylic acid", "names are not known"),
+        ("*CCO", "any atom"),
+        ("CCO>>", "no product"),
+        ('{"root": {}}', "JSON"),
+        ("3\nwater\nO 0.0 0.0 0.0\nH 0.9 0.0 0.0\nH 0.0 0.9 0.0\n", "XYZ"),
+        ("HETATM    1  C   LIG", "PDB"),
+        ("data_x\n_cell 1", "CIF"),
+        ("@<TRIPOS>MOLECULE\n", "mol2"),
+        ("[C][=C][Branch1_1][C][O]", "no element"),
+        ("[C][Branch1][C][O]", "SELFIES"),
+        (b"\x1f\x8b\x08\x00", "gzip"),
+        (b"PK\x03\x04\x14\x00", "zip"),
+        (b"VjCD0100\x04\x03", "CDXML"),
+        (b"%PDF-1.7", "PDF"),
+        (b"\x00\x01\x02", "no text file"),
+        ("C" * (LARGEST + 1), "Batch page"),
+        (b"C" * (LARGEST + 1), "Batch page"),
+        ("C" * 1001, "too many"),
+        (molfile().replace(NITROGEN, " A   0"), "any atom"),
+        (molfile().replace(NITROGEN, " R#  0"), "R group"),
+        (molfile().replace(NITROGEN, " Boc 0"), "expand it"),
+        (molfile().replace(NITROGEN, " CL  0"), "written Cl"),
+        (molfile().replace("  2  3  1", "  2  3  8"), "any bond"),
+        (molfile().replace("  2  3  1", "  2  9  1"), "only 6"),
+        (molfile().replace("  2  3  1", "  2  3  3"), "C (atom 2) has 5 bonds"),
+        (molfile().replace("M  END", "M  RGP  1   1   1\nM  END"), "R group"),
+        (molfile().replace("M  END", "M  STY  1   1 SRU\nM  END"), "polymer"),
+        (molfile().replace("M  END", ""), "cut off"),
+        (molfile("CC").replace("  1  2  1  0\n", "").replace("  2  1  0", "  2  0  0"), "no bonds"),
+        (to_sdf([{"smiles": ""}]), "no atoms"),
+        (v3000("CCN").replace(" N ", " [C,N] "), "list of atoms"),
+        (v3000("CCN").replace(" N ", " Xx "), "no element"),
+        (v3000("CCN").replace("COUNTS 3", "COUNTS 999999999"), "too many"),
+        (to_rxn("CCO", "CC=O").rpartition("$MOL")[0], "cut off"),
+        ("$RXN\n", "numbers of reactants"),
+        ("$RDFILE 1\n", "no reaction"),
+    ],
+)
+def test_refusals_say_what_is_wrong(text: str | bytes, words: str) -> None:
+    found = fault(text)
+    assert words in found.message
+    assert 0 <= found.start <= found.end <= max(len(text), 1)
+
+
+def test_faults_of_molfiles_point_at_the_line() -> None:
+    text = molfile().replace(NITROGEN, " R#  0")
+    found = fault("\n" + text)  # one line too many above
+    place = next(k for k, line in enumerate(("\n" + text).split("\n"), 1) if " R# " in line)
+    assert found.message.startswith(f"line {place}: ")
+    assert "R#" in ("\n" + text)[found.start : found.end]
+    rxn = to_rxn("CCO", "CCN").replace(" N  ", " Q  ")
+    assert "Q" in rxn[fault(rxn).start : fault(rxn).end]
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def test_every_reagent_is_a_molecule() -> None:
+    seen: dict[str, str] = {}
+    for line in reagents._TABLE.strip().splitlines():
+        smiles, names = line.split("  ", 1)
+        assert chem.is_valid(smiles), line
+        for name in names.split(" | "):
+            assert reagents.find(name) == (smiles, names.split(" | ")[0])
+            key = reagents._key(name)
+            assert key not in seen, name
+            seen[key] = smiles
+
+
+# Formulas from a supplier's catalogue, against slips in the table.
+@pytest.mark.parametrize(
+    ("name", "formula"),
+    [
+        ("HATU", "C10H15F6N6OP"), ("HBTU", "C11H16F6N5OP"), ("PyBOP", "C18H28F6N6OP2"), ("T3P", "C9H21O6P3"),
+        ("Dess-Martin periodinane", "C13H13IO8"), ("IBX", "C7H5IO4"), ("Lawesson's reagent", "C14H14O2P2S4"),
+        ("DPPA", "C12H10N3O3P"), ("Boc2O", "C10H18O5"), ("DIAD", "C8H14N2O4"), ("B2pin2", "C12H24B2O4"),
+        ("TBSCl", "C6H15ClSi"), ("mCPBA", "C7H5ClO3"), ("DDQ", "C8Cl2N2O2"), ("STAB", "C6H10BNaO6"),
+        ("DBU", "C9H16N2"), ("triphosgene", "C3Cl6O3"), ("Pd(PPh3)4", "C72H60P4Pd"), ("FmocCl", "C15H11ClO2"),
+    ],
+)  # fmt: skip
+def test_formulas_of_reagents(name: str, formula: str) -> None:
+    found = reagents.find(name)
+    assert found is not None
+    mol = Chem.MolFromSmiles(found[0])
+    from rdkit.Chem.rdMolDescriptors import CalcMolFormula
+
+    assert CalcMolFormula(mol) == formula
+
+
+def test_names_alone_and_in_lists() -> None:
+    assert read("DMF").smiles == "CN(C)C=O" and read("boc2o").kind == "name"
+    assert read("  Hunig's base ").smiles == "CCN(C(C)C)C(C)C"
+    listed = read("OB(O)c1ccccc1, K2CO3; 1,4-dioxane + water", "forward")
+    assert listed.smiles == chem.canonical("OB(O)c1ccccc1.O=C([O-])[O-].[K+].[K+].C1COCCO1.O")
+    assert read("CCO, ethanol").smiles == "CCO"
+    unknown = fault("DMF, fancy ligand")
+    assert "'fancy ligand'" in unknown.message
+    assert "DMF, fancy ligand"[unknown.start : unknown.end] == "fancy ligand"
+
+
+def test_smiles_that_are_also_names() -> None:
+    found = read("NBS")
+    assert (found.smiles, found.kind) == ("NBS", "SMILES")
+    assert "N-bromosuccinimide" in found.notes[0]
+    assert read("NBS, water").smiles == chem.canonical("O=C1CCC(=O)N1Br.O")  # in a list of names
+    assert read("CO").smiles == "CO"
+    assert isinstance(read_any("Hf", task="retro"), Fault)  # hafnium is not hydrogen fluoride
+
+
+# --- nothing raises, nothing hangs ---------------------------------------------------------------
+
+
+@given(st.one_of(st.text(max_size=200), st.binary(max_size=200)))
+def test_any_text_or_bytes(text: str | bytes) -> None:
+    assert isinstance(read_any(text, task="forward"), Input | Fault)
+
+
+VALID = (
+    molfile("CN1CCC[C@H]1c1cccnc1"), v3000("CC(=O)[O-].[Na+]"), to_sdf([{"smiles": "CCO"}, {"smiles": "CC"}]),
+    to_rxn(REACTANTS, PRODUCT), v3000_rxn(), "$RDFILE 1\n$DATM x\n$RFMT\n" + to_rxn("CCO", "CC=O"),
+    to_cdxml("CC(=O)Nc1ccccc1"), SCHEME, "InChI=1S/C8H9NO/c1-7(10)9-8-5-3-2-4-6-8/h2-6H,1H3,(H,9,10)",
+    "[CH3:1]O>Cl>[CH3:1]Br", "DMF, CCO; TEA",
+)  # fmt: skip
+PIECES = (
+    "9", "999999", "-1", " ", "\n", "\r", "\0", "é", "*", "R#", "<n/>", "M  END\n", "M  ALS\n", "$MOL\n", "$$$$\n", ">>",
+    "M  CHG  1   1   9\n", "M  V30 ", 'NodeType="Nickname" ', "\ud800",
+)  # fmt: skip
+
+
+def mutate(text: str, rng: random.Random) -> str:
+    for _ in range(rng.choice((1, 1, 2, 3, 8))):
+        place, other = sorted(rng.randrange(len(text) + 1) for _ in range(2))
+        lines = text.split("\n")
+        del lines[rng.randrange(len(lines))]
+        text = rng.choice(
+            (
+                text[:place] + text[place + 1 :],
+                text[:place] + rng.choice(PIECES) + text[place:],
+                text[:place] + rng.choice(PIECES) + text[place + 1 :],
+                text[:place] + text[place : place + 60] + text[place:],
+                text[:other],
+                "\n".join(lines),
+            )
+        )
+    return text
+
+
+@given(st.integers(0, len(VALID) - 1), st.integers(0, 2**32))
+def test_damaged_files(which: int, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(5):
+        text = mutate(VALID[which], rng)
+        start = time.thread_time()
+        found = read_any(text, task=rng.choice(("forward", "retro")))
+        assert time.thread_time() - start < 2
+        if isinstance(found, Input):
+            assert chem.is_valid(found.smiles)
+        else:
+            assert found.message and 0 <= found.start <= found.end <= len(text)
+
+
+# RDKit walks a molecule recursively; where that fails the process ends, and no error is raised.
+def test_long_chains_do_not_overflow_the_stack() -> None:
+    for count in (2900, 4000):
+        atoms = "".join(f"M  V30 {k} C 0 0 0 0\n" for k in range(1, count + 1))
+        bonds = "".join(f"M  V30 {k} 1 {k} {k + 1}\n" for k in range(1, count))
+        text = (
+            "\n\n\n  0  0  0     0  0            999 V3000\nM  V30 BEGIN CTAB\n"
+            f"M  V30 COUNTS {count} {count - 1} 0 0 0\nM  V30 BEGIN ATOM\n{atoms}M  V30 END ATOM\n"
+            f"M  V30 BEGIN BOND\n{bonds}M  V30 END BOND\nM  V30 END CTAB\nM  END\n"
+        )
+        assert "too many" in fault(text).message
+    assert fault("InChI=1S/" + "C1" * 2000).message
+
+
+# --- exports -------------------------------------------------------------------------------------
+
+
+def hypothesis(smiles: str, log_prob: float = -0.5) -> Hypothesis:
+    return Hypothesis(smiles, chem.canonical(smiles) or "", True, (smiles,), (log_prob,), log_prob, 0.6)  # fmt: skip
+
+
+def test_csv_has_a_line_an_answer() -> None:
+    results = [
+        DecodeResult("CCO", "ok", "", (hypothesis("CC=O"), hypothesis("CC(=O)O", -2.25))),
+        DecodeResult("C1", "invalid", "ring 1 is opened here but never closed"),
+    ]
+    rows = list(csv.DictReader(io.StringIO(to_csv(results))))
+    assert [(row["query"], row["rank"], row["smiles"]) for row in rows] == [
+        ("CCO", "1", "CC=O"), ("CCO", "2", "CC(=O)O"), ("C1", "", ""),
+    ]  # fmt: skip
+    assert float(rows[1]["log_prob"]) == -2.25 and rows[0]["valid"] == "yes"
+    assert rows[2]["message"].startswith("ring 1")
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\uff1d", " =", "\n="])
+def test_csv_is_safe_in_spreadsheets(start: str) -> None:
+    query = f'{start}HYPERLINK("http://x","y")'
+    text = to_csv([DecodeResult(query, "invalid", query)])
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row["query"].startswith("'") and row["message"].startswith("'")
+    assert len(text.splitlines()) == 2
+
+
+def test_csv_leaves_numbers_alone() -> None:
+    (row,) = csv.DictReader(io.StringIO(to_csv([DecodeResult("-1.5", "invalid", "+2e3")])))
+    assert (row["query"], row["message"]) == ("-1.5", "+2e3")
+
+
+def test_sdf_holds_what_was_given() -> None:
+    rows = [
+        {"smiles": "CCO", "name": "ethanol", "rank": 1, "log_prob": -0.25},
+        {"smiles": "C1", "note": "two\n\nlines\n$$$$\n>  <x>"},
+        {"smiles": "CC", "name": "$$$$", "a>b<c\n": None},
+    ]
+    text = to_sdf(rows)
+    assert sum(line.startswith("$$$$") for line in text.split("\n")) == 3
+    with rdBase.BlockLogs():
+        supplier = Chem.SDMolSupplier()
+        supplier.SetData(text)
+        first, second, third = supplier
+    assert first.GetProp("_Name") == "ethanol" and first.GetProp("log_prob") == "-0.25"
+    assert first.GetConformer().GetAtomPosition(1).x != first.GetConformer().GetAtomPosition(0).x
+    assert second.GetNumAtoms() == 0 and second.GetProp("smiles") == "C1"
+    assert set(second.GetPropNames()) == {"smiles", "note"}
+    assert third.GetNumAtoms() == 2
+    assert to_sdf([]) == ""
+
+
+def test_png() -> None:
+    picture = to_png("c1ccccc1", width=320, height=200)
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    assert int.from_bytes(picture[16:20], "big") == 320
+    assert int.from_bytes(picture[20:24], "big") == 200
+    assert len(to_png("C", width=10**9, height=-5)) > 0
+    assert to_png("C1") == to_png("") == b""
+
+
+@pytest.mark.parametrize("smiles", ["", "C1", "x", "C" * 2900, "C C"])
+def test_exports_of_what_cannot_be_drawn_are_empty(smiles: str) -> None:
+    assert to_png(smiles) == b""
+    assert to_cdxml(smiles) == to_rxn(smiles, "C") == to_rxn("C", smiles) == ""
+
+
+def test_rxn_molecules_stand_side_by_side() -> None:
+    reaction = rdChemReactions.ReactionFromRxnBlock(to_rxn("CCO.c1ccccc1.CC", "CCCC"))
+    right = -1.0
+    for mol in [*reaction.GetReactants(), *reaction.GetProducts()]:
+        places = [mol.GetConformer().GetAtomPosition(k).x for k in range(mol.GetNumAtoms())]
+        assert min(places) > right
+        right = max(places)
+
+
+@given(st.text(max_size=30))
+def test_exports_never_raise(text: str) -> None:
+    to_sdf([{"smiles": text, text: text}])
+    to_csv([DecodeResult(text, "invalid", text, notes=(text,))])
+    assert isinstance(to_png(text, width=60, height=60), bytes)
+    to_rxn(text, text)
+    to_cdxml(text)

@@ -1,0 +1,109 @@
+"""Queries asked before are kept for the visit, and on disk if whoever runs the app wants it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("streamlit")
+
+from streamlit.testing.v1 import AppTest
+
+from chemspec.ui import history
+from chemspec.ui.history import Entry
+
+
+def test_the_newest_of_each_query_counts() -> None:
+    first, second = Entry("forward", "CC", "CCO", 1.0), Entry("forward", "CN", "CNO", 2.0)
+    again = Entry("forward", "CC", "CCC", 3.0)
+    other = Entry("retro", "CC", "C", 0.5)
+    assert history.newest([first, second, again, other]) == [again, second, other]
+
+
+def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    for number in range(5):
+        history.write(
+            path, Entry("forward", f"C{'C' * number}", "'; DROP TABLE history; --", number)
+        )
+    history.write(path, Entry("forward", "C", "newer", 10.0))
+    found = history.read(path, 3)
+    assert [entry.at for entry in found] == [10.0, 4.0, 3.0]
+    assert found[0] == Entry("forward", "C", "newer", 10.0)
+    history.empty(path)
+    assert history.read(path) == []
+
+
+def test_a_file_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MOST_ON_DISK", 10)
+    path = tmp_path / "history.sqlite"
+    for number in range(15):
+        history.write(path, Entry("forward", str(number), "", number))
+    found = history.read(path, 100)
+    assert [entry.smiles for entry in found] == [str(number) for number in range(14, 4, -1)]
+
+
+def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    path.write_text("this is a poem " * 100)
+    with pytest.raises(sqlite3.Error):
+        history.read(path)
+
+
+def script() -> None:
+    import streamlit as st
+
+    from chemspec.types import DecodeResult, Hypothesis
+    from chemspec.ui import history
+
+    answer = Hypothesis("CCO", "CCO", True, ("C",), (0.0,), 0.0, 1.0)
+    if name := st.text_input("ask"):
+        history.remember("forward", name, DecodeResult(name, "ok", "", (answer,)))
+    st.button("clear", on_click=history.clear)
+    st.write([entry.smiles for entry in history.recent()])
+    st.write(history.fault())
+
+
+@pytest.mark.ui
+def test_nothing_goes_to_disk_unless_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
+    monkeypatch.delenv("CHEMSPEC_HISTORY", raising=False)
+    app = AppTest.from_function(script, default_timeout=30).run()
+    app.text_input[0].set_value("CC").run()
+    app.text_input[0].set_value("CN").run()
+    app.text_input[0].set_value("CC").run()
+    assert app.json[0].value == '["CC", "CN"]'
+    assert not list(tmp_path.iterdir())
+    assert AppTest.from_function(script, default_timeout=30).run().json[0].value == "[]"
+
+
+@pytest.mark.ui
+def test_on_disk_the_list_outlives_the_visit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
+    monkeypatch.setenv("CHEMSPEC_HISTORY", "1")
+    AppTest.from_function(script, default_timeout=30).run().text_input[0].set_value("CC").run()
+    later = AppTest.from_function(script, default_timeout=30).run()
+    assert later.json[0].value == '["CC"]'
+    later.button[0].click().run()
+    assert later.json[0].value == "[]"
+    assert AppTest.from_function(script, default_timeout=30).run().json[0].value == "[]"
+
+
+@pytest.mark.ui
+def test_a_broken_file_costs_only_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "history.sqlite").write_text("this is a poem " * 100)
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
+    monkeypatch.setenv("CHEMSPEC_HISTORY", "1")
+    app = AppTest.from_function(script, default_timeout=30).run()
+    app.text_input[0].set_value("CC").run()
+    assert not app.exception
+    assert app.json[0].value == '["CC"]'
+    assert "not a database" in app.markdown[-1].value

@@ -1,0 +1,186 @@
+"""The compiled kernel computes what the model computes, row by row, whatever else is in the pass."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_session import VARIANTS, VOCAB, Round, check, scripts
+
+from chemspec.engine import Engine, installed
+from chemspec.model import checkpoint
+from chemspec.model.native import build
+from chemspec.model.native.runner import NativeBackend, NoKernel, supports
+from chemspec.model.session import Session
+from chemspec.model.transformer import Transformer
+from chemspec.settings import DecodeSettings, ModelConfig
+from chemspec.testing import naive_log_probs, tiny_model
+from chemspec.tokenizer import BOS, Tokenizer
+from chemspec.types import Scores
+
+try:
+    build.kernel()
+except NoKernel as why:
+    pytest.skip(f"no compiled kernel here: {why}", allow_module_level=True)
+
+
+@cache
+def tiny(variant: str, threads: int = 1, half: bool = True) -> tuple[NativeBackend, Transformer]:
+    """A tiny model whose weights are exact in half precision, or are not."""
+    model = tiny_model(0, VOCAB, **VARIANTS[variant]).float()
+    if half:
+        model = model.half().float()
+    return NativeBackend(model, threads=threads), model
+
+
+@given(scripts(), st.sampled_from(sorted(VARIANTS)), st.booleans())
+def test_the_kernel_gives_the_scores_of_the_model(
+    script: tuple[list[list[int]], list[Round]], variant: str, half: bool
+) -> None:
+    backend, model = tiny(variant, half=half)
+    check(backend, model, *script, within=1e-4)
+
+
+@pytest.mark.parametrize("width", [32, 48, 80, 256])
+@pytest.mark.parametrize("heads", [1, 2, 4, 8, 16])
+def test_every_width_and_number_of_heads(width: int, heads: int) -> None:
+    """Widths that fill no whole panel, sources and drafts of more rows than a tile."""
+    shape = {"d_model": width, "heads": heads, "feedforward": 3 * width + 4}
+    model = tiny_model(1, 37, **shape).float()
+    rng = np.random.default_rng(0)
+    sources = [rng.integers(4, 37, size).tolist() for size in (1, 7, 31)]
+    session = Session(NativeBackend(model, threads=2), sources, top_k=37)
+    for size in (3, 20):
+        path = (BOS, *rng.integers(4, 37, size).tolist())
+        scored = session.score([[path]] * 3)
+        for source, found in zip(sources, scored, strict=True):
+            for prefix, (ids, log_probs) in found.items():
+                expected = naive_log_probs(model, source, prefix).numpy()[ids]
+                np.testing.assert_allclose(log_probs, expected, rtol=0, atol=2e-4)
+
+
+def paths(seed: int, count: int, longest: int, vocabulary: int) -> list[tuple[int, ...]]:
+    rng = np.random.default_rng(seed)
+    return [
+        (BOS, *rng.integers(4, vocabulary, int(rng.integers(1, longest))).tolist())
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_a_score_is_the_same_to_the_last_bit_in_any_company(half: bool) -> None:
+    """Alone or among others, whole or token by token, on one thread or three, compacted or not."""
+    model = tiny_model(3, 60, d_model=64, heads=8, feedforward=200).float()
+    model = model.half().float() if half else model
+    one, three = (NativeBackend(model, threads=threads) for threads in (1, 3))
+    sources = [[5, 6, 7, 8, 9] * 4, [10, 11]]
+    wanted = paths(0, 12, 30, 60)
+
+    def bits(scored: dict[tuple[int, ...], Scores]) -> dict[tuple[int, ...], bytes]:
+        return {prefix: np.asarray(scores.log_probs).tobytes() for prefix, scores in scored.items()}
+
+    alone = {}
+    for path in wanted:
+        session = Session(one, sources[:1], top_k=60)
+        for end in range(1, len(path) + 1):
+            alone |= bits(session.score([[path[:end]]])[0])
+    assert bits(Session(three, sources[:1], top_k=60).score([wanted])[0]) == alone
+    own, _ = Session(three, sources, top_k=60).score([wanted, paths(9, 3, 9, 60)])
+    assert bits(own) == alone
+
+
+def test_pruning_keeps_what_lies_near_the_wanted() -> None:
+    backend, model = tiny("pre")
+    session = Session(backend, [[4, 5, 6]], top_k=VOCAB)
+    session.SLACK_FLAT = 0  # type: ignore[misc]
+    a, b = (BOS, 4, 5, 6), (BOS, 7, 8)
+    session.score([[a, b]])
+    session.prune({0: [(BOS, 4, 5)]})
+    assert list(session.trees[0].slots) == [(BOS,), (BOS, 4), (BOS, 4, 5), a]
+    (found,) = session.score([[(*a, 7)]])
+    expected = naive_log_probs(model, [4, 5, 6], (*a, 7)).numpy()
+    ids, log_probs = found[(*a, 7)]
+    np.testing.assert_allclose(log_probs, expected[ids], rtol=0, atol=1e-4)
+
+
+def test_what_the_kernel_does_not_compute_is_refused() -> None:
+    assert not supports(ModelConfig(vocab_size=9, d_model=48, heads=3))
+    assert not supports(ModelConfig(vocab_size=9, d_model=40, heads=8))
+    with pytest.raises(NoKernel, match="3 heads"):
+        NativeBackend(tiny_model(0, d_model=48, heads=3).float(), threads=1)
+
+
+@pytest.mark.weights
+@pytest.mark.skipif(not installed(), reason="no model in assets/models")
+@pytest.mark.parametrize("decoder", ["greedy", "beam"])
+def test_on_real_weights_drafts_and_batches_change_no_bit(decoder: str) -> None:
+    engine = Engine.load("retro", runtime="native")
+    queries = ["O=C(NCc1ccccc1)c1ccccc1", "COC(=O)c1ccc(Br)cc1", "CC(C)(C)OC(=O)NCc1ccccc1"]
+    standard = DecodeSettings(decoder=decoder, n=4, drafter="none", batch_size=1)
+    expected = [result.hypotheses for result in engine.predict(queries, standard)]
+    for drafter in ("none", "copy", "windows"):
+        changed = DecodeSettings(decoder=decoder, n=4, drafter=drafter, batch_size=3)
+        assert [result.hypotheses for result in engine.predict(queries, changed)] == expected
+
+
+# --- where there is no kernel ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh() -> object:
+    """Forget the kernel that is loaded, before and after."""
+    build.kernel.cache_clear()
+    yield
+    build.kernel.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_without_a_compiler_the_engine_takes_onnx(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = Tokenizer.build(["CCO"])
+    model = tiny_model(0, len(tokenizer)).float()
+    checkpoint.save(tmp_path / "m", model, tokenizer, task="retro")
+    assert Engine.load(tmp_path / "m").runtime == "native"
+    build.kernel.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert Engine.load(tmp_path / "m").runtime == "onnx"
+    with pytest.raises(ValueError, match="no C\\+\\+ compiler"):
+        Engine.load(tmp_path / "m", runtime="native")
+    build.kernel.cache_clear()
+    monkeypatch.undo()
+    monkeypatch.setenv("CHEMSPEC_NATIVE", "0")
+    with pytest.raises(ValueError, match="CHEMSPEC_NATIVE"):
+        Engine.load(tmp_path / "m", runtime="native")
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = tmp_path / "c++"
+    compiler.write_text("#!/bin/sh\necho 'no such luck' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(NoKernel, match="no such luck"):
+        build.kernel()
+    assert not list((tmp_path / "cache").glob("*.so"))
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_library_that_others_may_write_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path))
+    build.kernel()
+    (library,) = tmp_path.glob("kernel-*.so")
+    library.write_bytes(b"not a library")
+    library.chmod(0o666)
+    build.kernel.cache_clear()
+    build.kernel()  # compiled anew instead of loaded
+    assert library.stat().st_mode & 0o022 == 0
+    assert library.stat().st_size > 1000

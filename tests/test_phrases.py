@@ -1,0 +1,391 @@
+"""Trails, the table of phrases, the tree that grows on them, and what is stored of all that."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small import TOKENIZER
+
+from chemspec.decode.beam import beam_search
+from chemspec.decode.greedy import greedy
+from chemspec.draft import Auto, Copy, Drafter, Knowledge, Mixed, NoDrafts
+from chemspec.draft.copy import Marks, follow
+from chemspec.draft.knowledge import BY_CHANCE, EDGES, FILE, Head, Reading, chance_class
+from chemspec.draft.phrases import COPY, JUST_COPYING, Phrases, context, learn
+from chemspec.draft.trail import CONTEXT, Reader
+from chemspec.testing import Table, run
+from chemspec.tokenizer import BOS, EOS, PAD
+from chemspec.types import Draft, Prefix
+
+VOCAB = 10
+MARKS = Marks.of(TOKENIZER.tokens)
+queries = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=20)
+texts = st.lists(st.integers(3, VOCAB - 1), max_size=20)
+
+
+def edited(seed: int, count: int = 3000) -> list[tuple[list[int], list[int]]]:
+    """Answers that are the query with every 5 replaced by 8 9."""
+    random, pairs = Random(seed), []
+    for _ in range(count):
+        source = [random.randrange(3, 8) for _ in range(random.randint(1, 15))]
+        target = [new for token in source for new in ((8, 9) if token == 5 else (token,))]
+        pairs.append((source, target))
+    return pairs
+
+
+TABLE = learn(edited(0), Marks())
+
+
+# Trails ------------------------------------------------------------------------------------------
+
+
+@given(queries, texts)
+def test_a_trail_knows_what_copy_works_out(source: list[int], text: list[int]) -> None:
+    prefix = (BOS, *text)
+    trail = Reader(source, Marks()).trail(prefix)
+    assert trail.pointer == follow(source, text)
+    ranked = Copy(count=99).ranked(source, prefix)
+    assert (trail.place, trail.match) == ranked[0]
+    if text and trail.match:
+        assert sorted(trail.matches.items()) == sorted(ranked)
+
+
+@given(queries, texts, st.integers(1, 20))
+def test_a_trail_is_the_same_by_any_way(source: list[int], text: list[int], room: int) -> None:
+    """Step by step, at once, and after everything was forgotten."""
+    at_once, stepwise, forgetful = (Reader(source, Marks()) for _ in range(3))
+    forgetful.ROOM = room  # type: ignore[misc]
+    prefix: Prefix = (BOS,)
+    trail = stepwise.trail(prefix)
+    for token in text:
+        prefix = (*prefix, token)
+        trail = stepwise.step(trail, prefix)
+        assert forgetful.trail(prefix) == trail
+    assert at_once.trail(prefix) == trail
+    assert len(forgetful._trails) <= max(2, room)
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "token"),
+    [
+        ("c1ccccc1-c2ccccc2", "Nc1ccccc1-c", "1"),  # the lowest free label
+        ("c1ccc(N2CCOCC2)cc1", "N1CCOCC", "1"),  # what is open is closed by its own label
+        ("C1CCCCC1", "C2CCCCC", "2"),
+        ("CCO", "CC", "O"),
+    ],
+)
+def test_a_copied_ring_label_is_the_one_needed(query: str, text: str, token: str) -> None:
+    reader = Reader(TOKENIZER.encode(query), MARKS)
+    found = reader.copied(reader.trail((BOS, *TOKENIZER.encode(text))))
+    assert TOKENIZER.tokens[found] == token
+
+
+def test_a_match_is_counted_up_to_a_length() -> None:
+    source = [4, 5, 6] * 8
+    assert Reader(source, Marks()).trail((BOS, *source)).match == CONTEXT
+
+
+# The table ---------------------------------------------------------------------------------------
+
+
+def steps_after(table: Phrases, source: list[int], text: list[int]) -> dict[int, float]:
+    reader, prefix = Reader(source, Marks()), (BOS, *text)
+    return dict(table.after(reader.text, reader.trail(prefix), prefix))
+
+
+def test_the_table_learns_an_edit_and_where_copying_goes_on() -> None:
+    source = [3, 4, 6, 5, 7, 4, 6]
+    assert steps_after(TABLE, source, [3, 4])[COPY] > 0.7
+    assert steps_after(TABLE, source, [3, 4, 6])[8] > 0.7
+    assert steps_after(TABLE, source, [3, 4, 6, 8])[9] > 0.7
+    assert steps_after(TABLE, source, [3, 4, 6]).get(COPY, 0) < 0.1
+
+
+@given(queries, texts)
+def test_chances_are_chances_likeliest_first(source: list[int], text: list[int]) -> None:
+    found = steps_after(TABLE, source, text)
+    assert 1 <= len(found) <= 3
+    assert sum(found.values()) <= 1 + 1e-9
+    assert all(one >= other for one, other in pairwise(found.values()))
+
+
+def test_what_tells_nothing_new_is_not_kept() -> None:
+    """Plain copying needs no contexts, and what is seen seldom has none."""
+    copies = [(source, source) for source, _ in edited(1)]
+    assert len(learn(copies, Marks()).steps) == 1
+    assert len(learn(edited(0), Marks(), change=0.0).steps) > len(TABLE.steps) > 1
+    assert len(learn(edited(0), Marks(), least=10**6).steps) == 1
+    assert learn([], Marks()).steps == [()]
+
+
+def test_a_context_begins_with_what_tells_most() -> None:
+    reader, prefix = Reader([4, 5, 6, 7], Marks()), (BOS, 4, 5)
+    found = context(reader.text, reader.trail(prefix), prefix)
+    assert found == [5, 2, 4, 6, BOS, 7, PAD, EOS, PAD, PAD, PAD]
+
+
+def test_a_table_survives_the_disk() -> None:
+    found = Phrases.from_json(json.loads(json.dumps(TABLE.to_json())), VOCAB)
+    assert found.children == TABLE.children
+    for one, other in zip(found.steps, TABLE.steps, strict=True):
+        assert [step for step, _ in one] == [step for step, _ in other]
+        assert [chance for _, chance in one] == pytest.approx(
+            [chance for _, chance in other], abs=5e-4
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"parents": None}, "damaged"),
+        ({"parents": [0, 1, 2, 9], "entries": [4, 4, 4, 4], "steps": [[]] * 5}, "damaged"),
+        ({"parents": [0], "entries": [4], "steps": [[]]}, "damaged"),
+        ({"parents": [0, 0], "entries": [4, 4], "steps": [[]] * 3}, "damaged"),
+        ({"parents": [], "entries": [], "steps": [[4]]}, "damaged|longer|argument"),
+        ({"parents": [], "entries": [], "steps": [["C", 3]]}, "whole number"),
+        ({"parents": [], "entries": [], "steps": [[VOCAB, 900]]}, "another vocabulary"),
+        ({"parents": [], "entries": [], "steps": [[4, 1001]]}, "another vocabulary"),
+        ({"parents": [], "entries": [], "steps": [[PAD, 900]]}, "no answer has"),
+        ({"parents": [], "entries": [], "steps": [[BOS, 900]]}, "no answer has"),
+    ],
+)
+def test_a_damaged_table_is_refused(change: dict[str, object], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        Phrases.from_json({**TABLE.to_json(), **change}, VOCAB)
+
+
+# The tree ----------------------------------------------------------------------------------------
+
+
+def test_the_tree_goes_through_an_edit() -> None:
+    source = [3, 4, 6, 5, 7, 4, 6]
+    drafts = Mixed(TABLE).propose(source, (BOS, 3, 4), 99)
+    assert drafts[0].tokens == (6, 8, 9, 7, 4, 6, EOS)
+    assert drafts[0].places == (2, -1, -1, -1, 5, 6, 7)  # 7 was learned: copying stood at 5
+    assert [drafts[0].source(place) for place in range(4)] == [2, None, None, None]
+    assert drafts[0].source(4) == 5
+    assert len(drafts[0].chances) == 7
+
+
+def every_path(
+    mixed: Mixed, source: list[int], prefix: Prefix, deep: int
+) -> dict[tuple[int, ...], float]:
+    """The chance of every path of at most `deep` tokens, by brute force."""
+    reader = Reader(source, Marks())
+    found: dict[tuple[int, ...], float] = {}
+    edge: dict[tuple[int, ...], float] = {(): 1.0}
+    for _ in range(deep):
+        onward = {}
+        for path, chance in edge.items():
+            here = prefix + path
+            trail, met = reader.trail(here), set()
+            for step, share in mixed.phrases.after(reader.text, trail, here):
+                token = reader.copied(trail) if step == COPY else step
+                if token not in met and chance * share >= mixed.LEAST:
+                    met.add(token)
+                    onward[(*path, token)] = chance * share
+        found |= onward
+        edge = {path: chance for path, chance in onward.items() if path[-1] != EOS}
+    return found
+
+
+@given(queries, texts, st.integers(1, 12), st.integers(1, 6))
+def test_the_tree_has_the_likeliest_nodes(
+    source: list[int], text: list[int], nodes: int, room: int
+) -> None:
+    mixed, prefix = Mixed(TABLE, nodes=nodes, count=999), (BOS, *text)
+    everything = every_path(mixed, source, prefix, room)
+    drafts = mixed.propose(source, prefix, room)
+    paths = {draft.tokens[:end] for draft in drafts for end in range(1, len(draft.tokens) + 1)}
+    assert paths <= set(everything)
+    assert len(paths) == min(nodes, len(everything))
+    best = sorted(everything.values(), reverse=True)[:nodes]
+    assert sorted((everything[path] for path in paths), reverse=True) == pytest.approx(best)
+    # No draft is the beginning of another, and the one that promises most comes first.
+    assert len({draft.tokens for draft in drafts}) == len(drafts)
+    promised = [
+        sum(everything[draft.tokens[:end]] for end in range(1, len(draft.tokens) + 1))
+        for draft in drafts
+    ]
+    assert all(one >= other - 1e-9 for one, other in pairwise(promised))
+
+
+def test_a_tree_has_no_more_paths_and_no_longer_ones_than_it_may() -> None:
+    source = [3, 4, 6, 5, 7, 4, 6]
+    assert len(Mixed(TABLE, count=1, nodes=50).propose(source, (BOS, 3, 4, 6), 99)) == 1
+    drafts = Mixed(TABLE, length=2, nodes=50).propose(source, (BOS, 3, 4), 99)
+    assert max(len(draft.tokens) for draft in drafts) == 2
+    with pytest.raises(ValueError, match="0 nodes"):
+        Mixed(TABLE, nodes=0)
+
+
+# Auto --------------------------------------------------------------------------------------------
+
+KNOWN = Knowledge(phrases=TABLE)
+SOURCE = [3, 4, 6, 5, 7, 4, 6, 3, 7, 5, 4]
+
+
+def drafted(auto: Auto, text: list[int]) -> int:
+    drafts = auto.propose(SOURCE, (BOS, *text), 99)
+    return len({draft.tokens[:end] for draft in drafts for end in range(1, len(draft.tokens) + 1)})
+
+
+def test_auto_grows_the_tree_as_far_as_it_pays() -> None:
+    sizes = []
+    for base, node in ((1, 0.0), (1, 0.02), (1, 0.1), (1, 0.3), (1, 1.0), (0, 1.0)):
+        auto = Auto(lambda nodes, base=base, node=node: base + node * nodes, knowledge=KNOWN)
+        auto.begin(1, 1)
+        sizes.append(drafted(auto, [3]))
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 9
+    assert sizes[-1] == 0
+    auto = Auto(lambda nodes: 1 + 0.1 * nodes, knowledge=KNOWN)
+    auto.begin(1, 1)
+    alone = drafted(auto, [3])
+    auto.begin(16, 16)
+    assert drafted(auto, [3]) < alone
+
+
+def test_auto_grows_no_further_than_the_best_rate() -> None:
+    """As many of the likeliest nodes as make (1 + sum of chances) / seconds largest."""
+    auto = Auto(lambda nodes: 1 + 0.15 * nodes, knowledge=KNOWN)
+    auto.begin(1, 1)
+    assert auto.mixed is not None
+    grown = auto.mixed.grow(SOURCE, (BOS, 3), 99, lambda nodes, _: nodes < 40)
+    rates, tokens = [1 / 1.15], 1.0
+    for count, node in enumerate(grown, 1):
+        tokens += node.chance
+        rates.append(tokens / (1.15 + (0.15 + auto.HOST) * count))
+    assert drafted(auto, [3]) == rates.index(max(rates)) > 0
+
+
+def test_auto_learns_how_far_the_table_can_be_trusted() -> None:
+    auto = Auto(lambda nodes: 1 + 0.15 * nodes, knowledge=KNOWN)
+    auto.begin(1, 1)
+    first = drafted(auto, [3])
+    for _ in range(400):
+        for draft in auto.propose(SOURCE, (BOS, 3), 99):
+            auto.learn(draft, 0)
+        auto.begin(1, 1)
+    assert drafted(auto, [3]) < first
+
+
+def test_auto_counts_what_paths_have_in_common_once_a_pass() -> None:
+    auto = Auto(lambda _: 1.0, knowledge=KNOWN)
+    kind = chance_class(0.97)
+    before = auto.likely.tries[kind]
+    for tokens in ((4, 5), (4, 6)):
+        auto.learn(Draft(tokens, "mixed", chances=(0.97, 0.3)), 1)
+    assert auto.likely.tries[kind] == before + 1
+    assert auto.likely.tries[chance_class(0.3)] == 100 + 2
+    auto.begin(1, 1)
+    auto.learn(Draft((4,), "mixed", chances=(0.97,)), 1)
+    assert auto.likely.tries[kind] == before + 2
+
+
+def test_classes_of_chances_rise() -> None:
+    assert [chance_class(edge) for edge in EDGES] == list(range(1, len(EDGES) + 1))
+    assert chance_class(0.0) == 0
+    assert list(BY_CHANCE) == sorted(BY_CHANCE)
+
+
+def test_a_beam_looks_ahead_along_the_likeliest_path() -> None:
+    auto = Auto(lambda _: 1.0, knowledge=KNOWN)
+    auto.begin(5, 1)
+    (draft,) = auto.propose([3, 4, 6, 5, 7, 4, 6], (BOS, 3, 4), 99)
+    assert draft.tokens == (6, 8, 9, 7)
+
+
+# Lossless ----------------------------------------------------------------------------------------
+
+
+def tables(random: Random) -> Phrases:
+    """A table that knows something, or nonsense."""
+    if random.random() < 0.3:
+        return TABLE
+    steps: list[tuple[tuple[int, float], ...]] = []
+    for _ in range(20):
+        shares = sorted((random.random() for _ in range(3)), reverse=True)
+        tokens = random.sample([COPY, EOS, *range(3, VOCAB)], 3)
+        steps.append(tuple(zip(tokens, shares, strict=True)))
+    keys = [(random.randrange(node), random.randrange(VOCAB)) for node in range(1, 20)]
+    children = {parent << 20 | entry: node for node, (parent, entry) in enumerate(keys, 1)}
+    return Phrases(children, steps)
+
+
+@pytest.mark.parametrize("name", ["mixed", "auto", "auto, free"])
+@pytest.mark.parametrize("decoder", ["greedy", "beam"])
+def test_no_table_changes_an_answer(name: str, decoder: str) -> None:
+    """Whatever it says, in batches, with limits and budgets that bind and that do not."""
+    random = Random(f"{name} {decoder}")
+    for seed in range(30):
+        table = Table(seed, vocab_size=VOCAB, copying=random.choice((0.0, 3.0, 8.0)))
+        batch = [
+            [random.randrange(3, VOCAB) for _ in range(random.randint(1, 12))]
+            for _ in range(random.randint(1, 6))
+        ]
+        max_len, budget = random.randint(1, 15), random.choice((0, 1, 5, 64, 300))
+        phrases = tables(random)
+        drafter: Drafter = Mixed(phrases)
+        if name != "mixed":
+            slope = 0.0 if "free" in name else 0.05
+            drafter = Auto(
+                lambda nodes, slope=slope: 1 + slope * nodes,
+                knowledge=Knowledge(phrases=phrases),
+            )
+
+        def make(_: int, max_len: int = max_len):  # type: ignore[no-untyped-def]
+            if decoder == "greedy":
+                return greedy(max_len=max_len)
+            return beam_search(width=4, max_len=max_len)
+
+        plain, slow = run(make, batch, table, NoDrafts(), max_len=max_len)
+        found, fast = run(make, batch, table, drafter, max_len=max_len, budget=budget)
+        assert found == plain
+        for own, others in zip(fast, slow, strict=True):
+            assert len(own) <= len(others)
+            assert max(step.drafted for step in own) <= budget
+
+
+# What is stored ----------------------------------------------------------------------------------
+
+READING = Reading((Head(0, 1, 0.5, 0.25), Head(1, 0, -0.5, 1.0)), (-1.0, 0.5, 2.0), -0.25)
+
+
+def test_knowledge_survives_the_disk(tmp_path: Path) -> None:
+    assert Knowledge.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == Knowledge()
+    known = Knowledge((0.25,) * 9, (0.5,) * 11, JUST_COPYING, READING, "a command")
+    known.save(tmp_path)
+    assert Knowledge.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == known
+    assert [file.name for file in tmp_path.iterdir()] == [FILE]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "Expecting value"),
+        ("[]", "JSON object"),
+        ('{"by_match": [0.5]}', "by_match"),
+        ('{"by_chance": [2,2,2,2,2,2,2,2,2,2,2]}', "by_chance"),
+        ('{"by_match": 3}', "len"),
+        ('{"phrases": 3}', "phrases are damaged"),
+        ('{"reading": {"heads": [[2,0,1,1]], "match": [1], "away": 0}}', "no head 0 in a layer 2"),
+        ('{"reading": {"heads": [[0,2,1,1]], "match": [1], "away": 0}}', "no head 2"),
+        ('{"reading": {"heads": [], "match": [1], "away": 0}}', "no heads"),
+        ('{"reading": {"heads": [[0,0,1,1]], "match": [], "away": 0}}', "no heads"),
+        ('{"reading": {"match": [1], "away": 0}}', "heads"),
+        ("[" * 100_000, FILE),
+    ],
+)
+def test_a_damaged_file_is_named_with_a_remedy(tmp_path: Path, text: str, fault: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(ValueError, match=fault) as caught:
+        Knowledge.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2)
+    assert FILE in str(caught.value)
+    assert "chemspec calibrate" in str(caught.value)

@@ -1,0 +1,338 @@
+"""What the theatre shows is what happened: origins by position, fates of drafts and of branches, saved files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.types import (
+    AHEAD,
+    ASKED,
+    Accepted,
+    DecodeResult,
+    Draft,
+    Grown,
+    Hypothesis,
+    Pass,
+    Trace,
+    result_from_json,
+    to_json,
+)
+
+pytest.importorskip("streamlit")
+
+from chemspec.ui import saved, theatre
+from chemspec.ui.beamtree import NEVER, drawing, tree
+from chemspec.ui.story import by_offset, story
+
+WORDS = ("<pad>", "<bos>", "<eos>", "<unk>", "C", "N", "O", "c", "1", "2", "(", ")")
+ID = {word: number for number, word in enumerate(WORDS)}
+
+
+def step(emitted: int, accepted: int = 0, **parts: object) -> Pass:
+    return Pass(1, 1 + accepted, accepted, emitted, accepted, 1.0, 1, 1e-4, 1e-3, **parts)  # type: ignore[arg-type]
+
+
+def answer(text: str, ended: str = "eos") -> Hypothesis:
+    tokens = tuple(text)
+    zeros = (0.0,) * (len(tokens) + (ended == "eos"))
+    return Hypothesis(text, text, True, tokens, zeros, 0.0, 1.0, ended)  # type: ignore[arg-type]
+
+
+def draft(text: str, start: int, end: bool = False) -> Draft:
+    ids = tuple(ID[char] for char in text) + ((2,) if end else ())
+    return Draft(ids, "copy", (start, start + len(text)))
+
+
+def greedy(query: str, text: str, passes: list[Pass], **more: object) -> DecodeResult:
+    trace = Trace(tuple(query), {"decoder": "greedy"}, tuple(passes), 0.01, WORDS)
+    return DecodeResult(query, "ok", "", (answer(text),), replace(trace, **more))
+
+
+RELABELLED = greedy(
+    "CC2CCCC2O",
+    "NC1CCCC1",
+    [
+        step(1, drafts=(draft("CC", 0),)),
+        step(8, 7, spans=(Accepted(1, 7, "copy", (1, 8)),), drafts=(draft("C1CCCC1O", 1),)),
+    ],
+)
+
+
+@pytest.mark.parametrize("words", [WORDS, ()])
+def test_a_relabelled_ring_comes_from_its_place_in_the_query(words: tuple[str, ...]) -> None:
+    told = story(replace(RELABELLED, trace=replace(RELABELLED.trace, vocabulary=words)))
+    pieces = told.answers[0].pieces
+    assert [piece.source for piece in pieces] == [None, 1, 2, 3, 4, 5, 6, 7, None]
+    assert [piece.made for piece in pieces] == ["own", *["copied"] * 7, "own"]
+    assert [piece.step for piece in pieces] == [1, *[2] * 8]
+    assert {piece.run for piece in pieces} == {None, 0}
+    assert pieces[-1].text == "end"
+    # C-C2-C: the atoms of the query, and those of the answer, in the order written
+    assert told.atoms == (0, 1, None, 2, 3, 4, 5, None, 6)
+    assert [piece.atom for piece in pieces] == [0, 1, None, 2, 3, 4, 5, None, None]
+    assert (told.steps[1].proposals[0].accepted, len(told.steps[1].proposals[0].tokens)) == (7, 8)
+
+
+def test_a_rejected_draft_is_rejected_from_its_first_wrong_token_on() -> None:
+    passes = [
+        step(
+            3, 2, spans=(Accepted(0, 2, "copy", (0, 2)),), drafts=(draft("CO", 0), draft("CCOC", 1))
+        )
+    ]
+    told = story(greedy("CCOC", "CC", passes))
+    best, other = told.steps[0].proposals
+    assert (best.start, best.accepted, best.right) == (1, 2, 2)
+    assert (other.start, other.accepted) == (0, 1)
+    assert by_offset(told) == [(1, 1, 1), (2, 1, 1), (3, 1, 0), (4, 1, 0)]
+
+
+def test_the_last_token_of_a_pass_is_the_models_own_even_where_it_was_drafted() -> None:
+    passes = [
+        step(3, 2, spans=(Accepted(0, 2, "copy", (0, 2)),), drafts=(draft("CC", 0, end=True),))
+    ]
+    told = story(greedy("CC", "CC", passes))
+    (proposal,) = told.steps[0].proposals
+    assert (proposal.tokens, proposal.accepted, proposal.right) == (("C", "C", "end"), 2, 3)
+    assert told.answers[0].pieces[-1].made == "own"
+    assert told.steps[0].says.startswith(
+        "Pass 1 of 1. A draft of 3 tokens copied from query token 1 on; 2 accepted."
+    )
+
+
+def test_copied_runs_end_where_the_place_in_the_query_jumps() -> None:
+    spans = (Accepted(0, 2, "copy", (0, 2)), Accepted(2, 1, "copy", (4, 5)))
+    told = story(greedy("CCOCC", "CCCN", [step(5, 3, spans=spans)]))
+    assert [piece.run for piece in told.answers[0].pieces] == [0, 0, 1, None, None]
+
+
+def test_a_span_of_another_hypothesis_is_not_taken_for_an_origin() -> None:
+    passes = [step(3, 2, spans=(Accepted(0, 2, "copy", (0, 2)),))]
+    result = greedy("CC", "NO", passes, settings={"decoder": "beam"})
+    assert {piece.made for piece in story(result).answers[0].pieces} == {"own"}
+
+
+# Trees ---------------------------------------------------------------------------------------------
+
+# Numbers of the nodes:  0 bos, 1 C, 2 CC, 3 CCO, 4 N, 5 NN, 6 O
+GROWN = (
+    Grown((0,), (-1, 0, 1, 2), (1, ID["C"], ID["C"], ID["O"]), (ASKED, 0, 1, 2)),
+    Grown((1, 4), (0, 4), (ID["N"], ID["N"]), (ASKED, AHEAD)),
+    Grown((2, 6), (4,), (ID["O"],), (ASKED,)),
+)
+BEAM = DecodeResult(
+    "CCO",
+    "ok",
+    "",
+    (answer("CC"), answer("N")),
+    Trace(
+        ("C", "C", "O"),
+        {"decoder": "beam", "drafter": "copy"},
+        tuple(replace(step(1), drafted=2, grown=one) for one in GROWN),
+        0.01,
+        WORDS,
+    ),
+)
+
+
+def test_nodes_are_born_kept_and_die() -> None:
+    grove = tree(BEAM.trace, [item.tokens for item in BEAM.hypotheses])
+    assert grove is not None
+    assert grove.parents == (-1, 0, 1, 2, 0, 4, 4)
+    assert grove.depths == (0, 1, 2, 3, 1, 2, 2)
+    assert grove.born == (1, 1, 1, 1, 2, 2, 3)
+    # After step 1 the beam stands at C and N, after step 2 at CC and NO, after step 3 all is over.
+    assert grove.kept == (1, 1, 2, NEVER, 1, NEVER, 2)
+    assert grove.dies == (NEVER, NEVER, NEVER, 3, NEVER, 2, 3)
+    assert grove.answers == ((0, 1, 2), (0, 4))
+
+
+def test_the_drawing_shows_what_was_needed_or_everything() -> None:
+    grove = tree(BEAM.trace, [item.tokens for item in BEAM.hypotheses])
+    assert grove is not None
+    some, everything = drawing(grove), drawing(grove, spare=True)
+    assert (some.nodes, some.left_out, everything.nodes, everything.left_out) == (5, 2, 7, 0)
+    assert [(leaf.rank, leaf.column, leaf.step) for leaf in some.leaves] == [(1, 2, 3), (2, 1, 2)]
+    assert drawing(grove, spare=True, most=3).nodes == 3
+    taken = {(depth, one.row) for one in everything.segments for depth, _ in one.texts}
+    assert len(taken) == 6  # two tokens never share a place
+    texts = {"".join(text for _, text in one.texts) for one in everything.segments}
+    assert texts == {"C", "O", "N"}
+
+
+def test_origins_in_a_beam_come_from_its_tree() -> None:
+    told = story(BEAM)
+    first, second = told.answers
+    assert [(piece.made, piece.source) for piece in first.pieces] == [
+        ("copied", 0), ("copied", 1), ("own", None),
+    ]  # fmt: skip
+    assert [piece.made for piece in second.pieces] == ["own", "own"]
+    (chain,) = told.steps[0].proposals
+    assert (chain.tokens, chain.start, chain.accepted, chain.waiting, chain.held) == (
+        ("C", "C", "O"),
+        0,
+        1,
+        3,
+        2,
+    )
+
+
+@given(st.data())
+def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 60))
+    parents = (-1, *(data.draw(st.integers(0, node - 1)) for node in range(1, size)))
+    ids = tuple(4 + node % 8 for node in range(size))
+    grown = Grown((0,), parents, (1, *ids[1:]), (ASKED,) * size)
+    grove = tree(replace(BEAM.trace, passes=(replace(step(1), grown=grown),)), [("C",)])
+    assert grove is not None
+    plan = drawing(grove, spare=True)
+    places = [(depth, one.row) for one in plan.segments for depth, _ in one.texts]
+    assert len(places) == len(set(places)) == size - 1
+    assert max((row for _, row in places), default=0) == plan.rows - 1
+
+
+@pytest.mark.parametrize(
+    "grown",
+    [
+        Grown((0,), (0,), (1,), (ASKED,)),
+        Grown((0,), (-1, 7), (1, 4), (ASKED, 0)),
+        Grown((9,), (-1,), (1,), (ASKED,)),
+        Grown((0,), (-1,), (99,), (ASKED,)),
+        Grown((0,), (-1,), (), (ASKED,)),
+        Grown((0,), (-1, -1), (1, 4), (ASKED, 0)),
+    ],
+)
+def test_a_tree_that_cannot_be_is_refused(grown: Grown) -> None:
+    result = replace(BEAM, trace=replace(BEAM.trace, passes=(replace(step(1), grown=grown),)))
+    with pytest.raises(ValueError, match=r"tree|node"):
+        story(result)
+
+
+# Saved files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("result", [RELABELLED, BEAM])
+def test_what_was_saved_opens_again(result: DecodeResult) -> None:
+    assert saved.read(to_json(result).encode()) == result == result_from_json(to_json(result))
+
+
+def test_results_saved_before_trees_were_recorded_still_open() -> None:
+    values = json.loads(to_json(RELABELLED))
+    del values["trace"]["vocabulary"]
+    for item in values["trace"]["passes"]:
+        del item["grown"]
+    assert story(saved.read(json.dumps(values).encode())).answers[0].smiles == "NC1CCCC1"
+
+
+def changed(**changes: object) -> bytes:
+    """A saved file with one value, named by its path, put in place of the good one."""
+    values = json.loads(to_json(BEAM))
+    for path, new in changes.items():
+        *way, last = [int(part) if part.isdigit() else part for part in path.split("__")]
+        place = values
+        for part in way:
+            place = place[part]
+        place[last] = new
+    return json.dumps(values).encode()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b'{"a":' * 100_000,
+        b"x" * (saved.MOST_BYTES + 1),
+        b"null",
+        to_json(BEAM).replace("0.01", "NaN").encode(),
+        changed(query=3),
+        changed(trace__settings=[1]),
+        changed(trace__settings={"a": {"b": 1}}),
+        changed(trace__query=[["C"]]),
+        changed(trace__query=["C" * 100]),
+        changed(trace__query=["C"] * 4000),
+        changed(trace__passes__0__emitted=-1),
+        changed(trace__passes__0__emitted=10**30),
+        changed(trace__passes__0__emitted=1.5),
+        changed(trace__passes__0__width=0),
+        changed(trace__passes__0__spans=[asdict(Accepted(0, 10**8, "copy"))]),
+        changed(trace__passes__0__drafts=[asdict(Draft((4,), "copy", (-5, 3)))]),
+        changed(trace__passes__0__drafts=[asdict(Draft((4,) * 300_000, "copy"))]),
+        changed(trace__passes=json.loads(to_json(BEAM))["trace"]["passes"] * 500),
+        changed(trace__passes__0__grown__parents=[-1] + [0] * 30_000),
+        changed(hypotheses__0__probability=7),
+        changed(hypotheses__0__tokens=None),
+        changed(hypotheses__0__ended="nowhere"),
+    ],
+    ids=range(25),
+)  # fmt: skip
+def test_a_hostile_file_is_refused_with_a_message_of_ours(raw: bytes) -> None:
+    with pytest.raises(saved.SavedError) as error:
+        saved.read(raw)
+    assert str(error.value).startswith(("The file", "This is not", "A pass", "A span"))
+    assert "<" not in str(error.value)
+
+
+def test_hostile_text_stays_text() -> None:
+    """It reaches the browser as data, which puts it in by textContent; no drawing is made of it."""
+    bad = "<img src=x onerror=alert(1)>"
+    result = saved.read(
+        changed(
+            trace__query=[bad, "C", "O"], hypotheses__0__tokens=[bad], hypotheses__0__smiles=bad
+        )
+    )
+    scene = theatre.scene(result, story(result), dark=False)
+    assert scene["query"]["svg"] == scene["answers"][0]["svg"] == ""
+    assert scene["query"]["tokens"][0] == bad
+    json.dumps(scene)
+
+
+# The shipped models ----------------------------------------------------------------------------------
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize(("decoder", "drafter"), [("greedy", "copy"), ("beam", "copy")])
+def test_the_story_of_a_real_answer_holds_together(decoder: str, drafter: str) -> None:
+    from chemspec.engine import Engine, installed
+    from chemspec.settings import DecodeSettings
+
+    if "forward" not in {folder.name for folder in installed()}:
+        pytest.skip("no forward model in assets/models")
+    engine = Engine.load("forward", threads=1)
+    plain = DecodeSettings(decoder=decoder, n=4 if decoder == "beam" else 1, drafter=drafter)
+    query = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
+    bare, result = engine.compare(query, [plain, replace(plain, record=True)])
+    assert [one.tokens for one in bare.hypotheses] == [one.tokens for one in result.hypotheses]
+    assert bare.trace.passes[0].grown is None
+    assert not bare.trace.vocabulary
+    assert result_from_json(to_json(result)) == result
+    told = story(result)
+    assert sum(len(item.grown.tokens) for item in result.trace.passes if item.grown) == sum(
+        item.computed for item in result.trace.passes
+    )
+    pieces = told.answers[0].pieces
+    copied = [piece for piece in pieces if piece.made == "copied"]
+    assert len(copied) > len(pieces) / 2
+    for piece in copied:  # the same text, or another label for the ring
+        there = told.query[piece.source or 0]
+        assert there == piece.text or (there.isdigit() and piece.text.isdigit())
+    if decoder == "greedy":
+        assert len(copied) == sum(item.accepted for item in result.trace.passes)
+        assert sum(piece.made == "own" for piece in pieces) == len(result.trace.passes)
+    for one, other in pairwise(piece.step for piece in pieces):
+        assert one <= other
+    grove = told.grove
+    assert grove is not None
+    for path, item in zip(grove.answers, result.hypotheses, strict=True):
+        assert len(path) == len(item.tokens) + 1
+        assert all(grove.dies[node] == NEVER for node in path)
+    for number, beam in enumerate(grove.beams[:-1]):
+        for node in beam:
+            assert grove.kept[node] <= max(number, 1)
+            assert grove.dies[node] > number

@@ -1,0 +1,252 @@
+"""Tables from timed runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.settings import DecodeSettings
+from chemspec.types import Accepted, DecodeResult, Hypothesis, Pass, Trace
+from chemspec.ui import timing
+
+GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="none")
+AUTO = DecodeSettings(decoder="greedy", n=1, drafter="auto")
+BEAM = DecodeSettings(decoder="beam", n=2, drafter="none")
+SBS = DecodeSettings(decoder="sbs", n=2, drafter="windows")
+
+
+def one_pass(emitted: int, accepted: int = 0, start: int = 0, *, nodes: int = 1, seconds: float = 0.01) -> Pass:  # fmt: skip
+    spans = (Accepted(start, accepted, "copy"),) if accepted else ()
+    return Pass(
+        1, nodes, nodes - 1, emitted, accepted, 0.5, 1, seconds / 10, seconds * 9 / 10, spans
+    )
+
+
+def answer(tokens: str, log_prob: float = -0.5, ended: str = "eos") -> Hypothesis:
+    steps = tuple(0.0 for _ in range(len(tokens) + (ended == "eos")))
+    return Hypothesis(tokens, tokens, True, tuple(tokens), steps, log_prob, 0.6, ended)  # type: ignore[arg-type]
+
+
+def result(
+    settings: DecodeSettings, passes: list[Pass], *texts: str, seconds: float = 0.0
+) -> DecodeResult:
+    spent = seconds or sum(item.draft_seconds + item.model_seconds for item in passes)
+    trace = Trace(
+        ("C",), {**asdict(settings), "exact": settings.exact}, tuple(passes), round(spent, 9)
+    )
+    found = tuple(answer(text, -float(rank)) for rank, text in enumerate(texts or ("CCO",)))
+    return DecodeResult("C", "ok", "", found, trace)
+
+
+STANDARD = result(GREEDY, [one_pass(1) for _ in range(4)], seconds=0.05)
+DRAFTED = result(AUTO, [one_pass(1), one_pass(3, 2, 1, nodes=5)], seconds=0.025)
+
+
+# --- one result
+
+
+def test_median_and_quartiles_stay_within_what_was_measured() -> None:
+    assert timing.Spread.of([3.0]) == (3, 3, 3, 1)
+    assert timing.Spread.of([1.0, 2.0]) == (1.5, 1.25, 1.75, 2)
+    assert timing.Spread.of([5, 1, 3, 2, 4]) == (3, 2, 4, 5)
+    with pytest.raises(ValueError):
+        timing.Spread.of([])
+
+
+@given(st.lists(st.floats(1e-4, 1e3), min_size=1, max_size=11))
+def test_the_typical_run_is_no_slower_than_the_median(seconds: list[float]) -> None:
+    runs = [result(GREEDY, [one_pass(4)], seconds=one) for one in seconds]
+    found = timing.typical(runs)
+    assert found in runs
+    assert 1e3 * found.trace.seconds <= timing.Spread.of(timing.milliseconds(runs)).median + 1e-3
+
+
+def test_a_timeline_ends_with_the_run_and_its_gaps_are_equal() -> None:
+    bars = timing.timeline(STANDARD.trace)  # four passes of 10 ms in a run of 50 ms
+    assert [bar.start for bar in bars] == pytest.approx([2.5, 15, 27.5, 40])
+    assert [bar.end for bar in bars] == pytest.approx([12.5, 25, 37.5, 50])
+    assert [bar.written for bar in bars] == [1, 2, 3, 4]
+    assert timing.untimed(STANDARD.trace) == pytest.approx(10)
+    assert timing.timeline(Trace((), {})) == []
+
+
+def test_tokens_come_with_the_pass_that_wrote_them() -> None:
+    assert timing.delivery(STANDARD) == [0, 1, 2, 3]  # C C O eos
+    assert timing.delivery(DRAFTED) == [0, 1, 1, 1]
+    # A beam goes on after its first answer is complete.
+    assert timing.delivery(result(BEAM, [one_pass(1)] * 6, "CCO", "CCCCO")) == [0, 1, 2, 3]
+    # Never more passes than there are, whatever the counts say.
+    assert timing.delivery(result(GREEDY, [one_pass(1)] * 2)) == [0, 1, 1, 1]
+
+
+def test_tokens_of_sbs_are_spread_over_its_passes() -> None:
+    assert timing.delivery(result(SBS, [one_pass(1)] * 2, "CCCCC")) == [0, 0, 0, 1, 1, 1]
+
+
+def test_copied_tokens_are_known_for_greedy_only() -> None:
+    assert timing.copied(DRAFTED) == {1, 2}
+    assert timing.copied(result(BEAM, [one_pass(1), one_pass(3, 2, 1)])) == set()
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.floats(1e-4, 0.1)), min_size=1, max_size=20))
+def test_a_lane_delivers_all_tokens_in_order_by_its_end(passes: list[tuple[int, float]]) -> None:
+    run = result(AUTO, [one_pass(emitted, seconds=spent) for emitted, spent in passes])
+    (lane,) = timing.lanes([AUTO], [[run]])
+    assert len(lane["by"]) == len(lane["tokens"]) == 4
+    assert lane["by"] == sorted(lane["by"])
+    assert lane["by"][-1] < len(lane["ends"])
+    assert lane["ends"][-1] == pytest.approx(lane["ms"], rel=1e-6)
+
+
+def test_a_lane_marks_what_was_copied_and_the_end() -> None:
+    (lane,) = timing.lanes([AUTO], [[DRAFTED]])
+    assert lane["tokens"] == [("C", "own"), ("C", "copied"), ("O", "copied"), ("end", "end")]
+    assert timing.lanes([AUTO], [[]]) == []
+
+
+# --- settings
+
+
+def test_every_lane_is_compared_with_the_standard_of_its_own_search() -> None:
+    assert timing.with_standards([GREEDY, AUTO]) == (GREEDY, AUTO)
+    assert timing.with_standards([AUTO, SBS]) == (AUTO, SBS, GREEDY, BEAM)
+    sized = DecodeSettings(decoder="beam", n=2, drafter="copy", draft_length=8, draft_count=2)
+    assert timing.standard(sized) == BEAM
+    assert timing.is_standard(BEAM) and not timing.is_standard(SBS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (GREEDY, "Greedy · standard"),
+        (AUTO, "Greedy · auto"),
+        (SBS, "SBS 2 (relaxed) · windows"),
+        (
+            DecodeSettings(decoder="sbs", n=2, drafter="none"),
+            "SBS 2 (relaxed) · no drafts",
+        ),
+        (
+            DecodeSettings(n=5, drafter="copy", draft_length=8, draft_count=2),
+            "Beam 5 · copy, length 8, 2 drafts",
+        ),
+    ],
+)
+def test_names_tell_settings_apart(settings: DecodeSettings, words: str) -> None:
+    assert timing.name(settings) == words
+
+
+# --- races
+
+
+def test_the_table_takes_speed_ups_against_the_standard_of_the_same_run() -> None:
+    slow = result(GREEDY, [one_pass(1) for _ in range(4)], seconds=0.07)
+    base, lane = timing.rows([GREEDY, AUTO], [[STANDARD, slow, STANDARD], [DRAFTED] * 3])
+    assert (base.time.median, lane.time.median) == pytest.approx((50, 25))
+    assert (base.speedup, lane.speedup) == pytest.approx((1, 2))
+    assert (lane.passes, lane.tokens_per_pass, lane.acceptance) == (2, 2, 0.5)
+    assert lane.nodes_per_pass == 3
+    assert base.same and lane.same
+    (alone,) = timing.rows([AUTO], [[DRAFTED]])
+    assert alone.speedup is None and alone.same is None
+
+
+def test_what_the_trace_of_sbs_does_not_count_is_left_out() -> None:
+    relaxed = result(SBS, [one_pass(1)] * 2)
+    found = timing.rows([SBS, BEAM], [[relaxed], [result(BEAM, [one_pass(1)] * 4)]])[0]
+    assert not found.exact
+    assert found.tokens_per_pass is None and found.acceptance is None
+    assert found.speedup == pytest.approx(2)
+
+
+def test_one_other_answer_in_any_run_is_told() -> None:
+    other = result(AUTO, [one_pass(4)], "CCN")
+    rounds = [[STANDARD, STANDARD], [DRAFTED, other]]
+    assert not timing.rows([GREEDY, AUTO], rounds)[1].same
+    assert timing.differing(1, [GREEDY, AUTO], rounds) == (STANDARD, other)
+    assert timing.differing(0, [GREEDY, AUTO], rounds) is None
+    assert timing.differing(1, [GREEDY, AUTO], [[STANDARD], [DRAFTED]]) is None
+
+
+def test_the_same_answers_in_another_order_are_not_the_same() -> None:
+    one, two = result(BEAM, [one_pass(1)], "CC", "CO"), result(BEAM, [one_pass(1)], "CO", "CC")
+    assert timing.same(one, one) and not timing.same(one, two)
+
+
+def test_lists_of_unequal_length_stand_side_by_side() -> None:
+    one, two = result(BEAM, [one_pass(1)], "CCO", "CN"), result(BEAM, [one_pass(1)], "CCN")
+    assert timing.side_by_side(one, two) == [(1, "CCO", "CCN", 2), (2, "CN", None, 0)]
+
+
+def test_the_closest_choice_is_between_tokens_or_between_answers() -> None:
+    one = result(BEAM, [one_pass(1)], "CC", "CO")  # margin 0.5, answers 1 apart
+    assert timing.closest(one, one) == 0.5
+    tied = DecodeResult("C", "ok", "", (answer("CC", -1), answer("CO", -1.25)), one.trace)
+    assert timing.closest(one, tied) == 0.25
+
+
+# --- draft sizes
+
+
+def test_a_grid_holds_the_standard_and_every_size_once() -> None:
+    grid = timing.grid(AUTO, "copy", (2, 8), (1, 3))
+    assert grid[0] == GREEDY
+    sizes = [(item.draft_length, item.draft_count) for item in grid[1:]]
+    assert sizes == [(2, 1), (8, 1), (2, 3), (8, 3)]
+    assert {item.drafter for item in grid[1:]} == {"copy"}
+
+
+def test_cells_and_their_lesson() -> None:
+    grid = timing.grid(AUTO, "copy", (2, 8), (1,))
+    fewer = result(AUTO, [one_pass(4, 3, 0, nodes=20, seconds=0.04)])
+    small, large = timing.cells(grid, [[STANDARD], [DRAFTED], [fewer]])
+    assert (small.length, small.drafts, small.passes, small.speedup) == (2, 1, 2, 2)
+    assert large.same and large.speedup == pytest.approx(1.25)
+    told = timing.lesson([small, large])
+    assert "Fastest here: 1 draft of 2 tokens, 25.0 ms in 2 passes" in told
+    assert "Fewest passes: 1 draft of 8 tokens, 1 pass, yet 40.0 ms" in told
+    assert "20 nodes through the model instead of 3" in told
+    assert timing.lesson([small]).endswith("which are also the fewest passes.")
+    assert timing.lesson([]) == ""
+    # Stopped before anything: no cells; stopped after the first round's beginning: those measured.
+    assert timing.cells(grid, [[], [], []]) == []
+    assert len(timing.cells(grid, [[STANDARD], [DRAFTED], []])) == 1
+
+
+def test_costs_of_passes_are_medians_by_size() -> None:
+    runs = [result(AUTO, [one_pass(1, nodes=3, seconds=spent)]) for spent in (0.01, 0.02, 0.09)]
+    assert timing.pass_costs([runs, [STANDARD]]) == [(1, pytest.approx(9), 4), (3, pytest.approx(18), 3)]  # fmt: skip
+
+
+# --- many queries
+
+
+def test_a_case_and_its_csv() -> None:
+    found = timing.case("C,C", STANDARD, DRAFTED)
+    assert (found.speedup, found.standard_passes, found.passes) == (2, 4, 2)
+    assert found.same and found.answer == "CCO"
+    (row,) = csv.DictReader(io.StringIO(timing.table_csv([found])))
+    assert row["query"] == "C,C"
+    assert float(row["ms"]) == 25 and float(row["tokens_per_pass"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.123, "0.12 ms"), (9.99, "9.99 ms"), (9.996, "10.0 ms"), (99.94, "99.9 ms"), (99.96, "100 ms"),
+        (999.4, "999 ms"), (999.6, "1.00 s"), (61_000, "61.00 s"),
+    ],
+)  # fmt: skip
+def test_times_have_three_figures(value: float, words: str) -> None:
+    assert timing.ms(value) == words
+
+
+def test_speed_ups_are_told_with_care() -> None:
+    assert timing.times(2.314) == "2.31 times faster"
+    assert timing.times(1.04) == timing.times(0.96) == "about as fast"
+    assert timing.times(0.5) == "2.00 times slower"
+    assert timing.count(7.0) == "7" and timing.count(7.5) == "7.5"

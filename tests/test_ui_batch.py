@@ -1,0 +1,173 @@
+"""The page Batch without a browser."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("streamlit")
+
+from streamlit.testing.v1 import AppTest
+
+from chemspec.engine import installed
+from chemspec.ui import jobs, jobview
+from chemspec.ui.jobs import JobError
+
+pytestmark = pytest.mark.ui
+PAGE = Path(__file__).parent.parent / "pages" / "batch.py"
+needs_models = pytest.mark.skipif(not installed(), reason="no model in assets/models")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def opened(**query: str) -> AppTest:
+    app = AppTest.from_file(str(PAGE), default_timeout=60)
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def uploaded(name: str, raw: bytes) -> AppTest:
+    app = opened()
+    app.file_uploader[0].set_value((name, raw, "text/plain")).run()
+    assert not app.exception
+    return app
+
+
+def until(app: AppTest, ready: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not ready():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+        app.run()
+        assert not app.exception
+
+
+def shown(app: AppTest) -> list[dict[str, Any]]:
+    return app.dataframe[0].value.to_dict("records")
+
+
+def test_limits_and_a_sample_are_offered_before_anything_is_uploaded() -> None:
+    app = opened()
+    text = " ".join(item.value for item in app.caption)
+    assert "10 MB" in text and "10,000 rows" in text and "400 tokens" in text
+    assert [item.label for item in app.button] == ["Use the sample file"]
+
+
+@needs_models
+def test_the_sample_with_its_bad_row_is_predicted() -> None:
+    app = opened()
+    app.button(key="batch_use_sample").click().run()
+    assert app.selectbox[0].value == 2
+    assert shown(app)[4]["check"].startswith("✗ ring 1 is opened")
+    assert all(row["drawing"].startswith("data:image/svg") for row in shown(app)[:4])
+    app.button(key="batch_start").click().run()
+    until(app, lambda: any("12** of 12 rows" in item.value for item in app.markdown))
+    until(app, lambda: "batch_cancel" not in [item.key for item in app.button])
+    assert any("**1** with an error" in item.value for item in app.markdown)
+    first = shown(app)
+    assert len(first) == jobview.PAGE
+    assert first[0]["status"] == "✓ answered" and first[0]["best"].startswith("data:image/svg")
+    assert first[4]["status"].startswith("✗ not readable: ring 1")
+    app.toggle[0].set_value(True).run()
+    assert [row["row"] for row in shown(app)] == [5]
+    (job,) = (path.name for path in jobs.root().iterdir())
+    assert len(shown(opened(job=job))) == jobview.PAGE
+    app.button(key="batch_delete").click().run()
+    assert not app.exception
+    assert list(jobs.root().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "part"),
+    [
+        ("a.csv.gz", gzip.compress(bytes(30_000_000)), "more than 20 MB"),
+        ("![x](http://evil/x.png)<b>.csv", b"a,b\n1,2,3\n", "3 cells"),
+        ("a.smi", b"C\n" * 20_000, "10,000 rows"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told(name: str, raw: bytes, part: str) -> None:
+    app = uploaded(name, raw)
+    (message,) = app.error
+    assert part.replace(",", "\\,") in message.value
+    assert "![x]" not in message.value and "<b>" not in message.value
+
+
+@needs_models
+def test_hostile_cells_reach_the_page_as_text_only() -> None:
+    evil = '<img src=x onerror="alert(1)">'
+    app = uploaded(
+        "<script>.csv", f'smiles,"{evil.replace(chr(34), chr(34) * 2)}"\n<script>,=1+1\n'.encode()
+    )
+    assert shown(app)[0]["query"] == "<script>"
+    assert shown(app)[0]["own_1"] == "=1+1"
+    assert not any(
+        "<script>" in item.value for item in (*app.markdown, *app.caption, *app.subheader)
+    )
+
+
+@needs_models
+def test_a_list_without_columns_needs_no_choice_of_one() -> None:
+    app = uploaded("a.smi", b"CCO.CC(=O)O\n")
+    assert "batch_header" not in [item.key for item in app.toggle]
+    assert [row["query"] for row in shown(app)] == ["CCO.CC(=O)O"]
+
+
+@needs_models
+def test_a_header_that_is_a_molecule_is_pointed_at_and_can_be_made_a_row() -> None:
+    app = uploaded("a.csv", b"CCO,ethanol\nCCC,propane\n")
+    assert "looks like a molecule" in app.warning[0].value
+    app.toggle(key="batch_header").set_value(False).run()
+    assert [row["query"] for row in shown(app)] == ["CCO", "CCC"]
+
+
+@pytest.mark.parametrize("job", ["a" * 22, "../../etc/passwd", "<script>"])
+def test_a_link_to_no_job_is_told(job: str) -> None:
+    app = opened(job=job)
+    assert "This job cannot be opened" in app.error[0].value
+
+
+def test_a_home_that_cannot_be_written_is_told(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "file").touch()
+    monkeypatch.setenv("CHEMSPEC_HOME", str(place / "file"))
+    app = opened()
+    assert "Jobs cannot be kept" in app.error[0].value
+    assert not app.file_uploader
+
+
+@needs_models
+def test_a_job_that_cannot_be_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = uploaded("a.smi", b"CCO\n")
+
+    def full(*_: Any, **__: Any) -> None:
+        raise JobError("no room")
+
+    monkeypatch.setattr(jobs, "create", full)
+    app.button(key="batch_start").click().run()
+    assert not app.exception
+    assert "could not be started: no room" in app.error[0].value
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "about 1 s"), (42.4, "about 42 s"), (100, "about 2 min"), (7200, "about 2.0 h")],
+)
+def test_the_time_left_is_told_in_words(seconds: float, words: str) -> None:
+    assert jobview.duration(seconds) == words
+
+
+def test_text_in_markdown_stays_text() -> None:
+    assert jobview.plain("a *b* <c>\n![d](e)") == r"a \*b\* \<c\> \!\[d\]\(e\)"

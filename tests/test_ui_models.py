@@ -1,0 +1,215 @@
+"""Model folders as cards: right about good ones, plain about broken ones, harmed by none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("streamlit")
+
+from streamlit.testing.v1 import AppTest
+
+from chemspec.engine import installed
+from chemspec.model import checkpoint
+from chemspec.model.transformer import Transformer
+from chemspec.settings import ModelConfig
+from chemspec.tokenizer import SPECIALS, Tokenizer
+from chemspec.ui import cards, machine, safe
+
+ROOT = Path(__file__).parent.parent
+TOKENS = Tokenizer((*SPECIALS, "C", "O", "N", "(", ")", "=", "1", "."))
+CARD = """# tiny: a test
+
+Made of nothing.
+
+## Accuracy
+
+| top-1 | 48.5% (45.4% to 51.6%) |
+| top-5 | 74 % |
+| top-9 | 740% |
+
+## Known failures
+
+![a picture](http://evil.example/a.png) and <script>alert(1)</script>
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A models folder with one good model, `tiny`."""
+    config = ModelConfig(
+        vocab_size=len(TOKENS), d_model=16, heads=2, feedforward=24, encoder_layers=1, decoder_layers=1
+    )  # fmt: skip
+    checkpoint.save(tmp_path / "tiny", Transformer(config), TOKENS, task="retro")
+    (tmp_path / "tiny" / "card.md").write_text(CARD)
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
+    return tmp_path
+
+
+def test_a_good_folder_is_told_as_it_is(home: Path) -> None:
+    (card,) = cards.cards()
+    loaded = checkpoint.load(home / "tiny")
+    assert (card.name, card.task, card.problem) == ("tiny", "retro", "")
+    assert card.digest == loaded.digest
+    assert card.config == loaded.model.config
+    assert card.vocabulary == len(TOKENS)
+    assert card.parameters == sum(one.numel() for one in loaded.model.parameters())
+    assert card.stored == "F16"
+    assert card.bytes == sum(file.stat().st_size for file in (home / "tiny").iterdir())
+    assert card.title == "tiny: a test"
+    assert [name for name, _ in card.sections] == ["", "Accuracy", "Known failures"]
+    assert card.accuracy == (("top-1", 48.5, 45.4, 51.6), ("top-5", 74.0, 74.0, 74.0))
+    assert "1 layers to read" in cards.architecture(loaded.model.config)
+
+
+def config(folder: Path, **changes: object) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def no_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
+def no_json(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+
+
+def no_weights(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"nonsense")
+
+
+def greedy_header(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", 2**62) + b"{}")
+
+
+def other_words(folder: Path) -> None:
+    Tokenizer((*SPECIALS, "C")).save(folder / "vocab.json")
+
+
+def many_words(folder: Path) -> None:
+    (folder / "vocab.json").write_text("[" + " " * 2_000_000 + "]")
+
+
+FAULTS: list[tuple[Callable[[Path], None], str]] = [
+    (no_config, "missing: config.json"),
+    (no_json, "config.json"),
+    (no_weights, "cannot be read"),
+    (greedy_header, "cannot be read"),
+    (other_words, "vocab"),
+    (many_words, "vocab.json has 2,000,002 bytes"),
+    (lambda folder: config(folder, task="sing"), "task 'sing'"),
+    (lambda folder: config(folder, d_model=32), "shape"),
+    (lambda folder: config(folder, encoder_layers=10**9), "more layers"),
+    (lambda folder: config(folder, colour="red"), "colour"),
+]
+
+
+@pytest.mark.parametrize(("damage", "words"), FAULTS, ids=[words for _, words in FAULTS])
+def test_a_broken_folder_says_what_is_wrong_and_harms_no_other(
+    home: Path, damage: Callable[[Path], None], words: str
+) -> None:
+    shutil.copytree(home / "tiny", home / "a_broken_one")
+    damage(home / "a_broken_one")
+    good, broken = cards.cards()  # the usable ones first
+    assert (good.name, good.problem) == ("tiny", "")
+    assert broken.name == "a_broken_one"
+    assert words in broken.problem
+    assert broken.title == "tiny: a test"  # what can be read is told
+
+
+def test_a_folder_is_read_again_when_it_changed(home: Path) -> None:
+    assert cards.cards()[0].problem == ""
+    no_weights(home / "tiny")
+    assert cards.cards()[0].problem
+    shutil.rmtree(home / "tiny")
+    assert cards.cards() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["![x](http://a.b/c.png)", "!![x](http://a.b/c.png)", "a ![x][y]\n\n[y]: http://a.b/c.png", "!!![![x](u)](v)"],
+)  # fmt: skip
+def test_no_image_is_left_in_a_card(text: str) -> None:
+    assert "![" not in safe.markdown(text)
+
+
+def test_headings_stand_below_those_of_the_page() -> None:
+    assert safe.markdown("# one\n\n### two\n#three", under=3) == "#### one\n\n###### two\n#three"
+
+
+def test_a_plain_line_has_no_marks_left() -> None:
+    assert safe.plain("a\n*b* ![c](d)") == r"a \*b\* \!\[c\]\(d\)"
+    assert safe.plain("plain words 12") == "plain words 12"
+
+
+def test_memory_is_told_where_the_system_tells_it(tmp_path: Path) -> None:
+    here = machine.machine()
+    assert here.memory is None or 10_000_000 < here.memory <= (here.peak or 0)
+    status = tmp_path / "status"
+    status.write_text("Name:\tx\nVmHWM:\t  300 kB\nVmRSS:\t  200 kB\n")
+    assert machine._memory(status) == (200 * 1024, 300 * 1024)
+    now, peak = machine._memory(tmp_path / "absent")
+    assert now is None
+    assert peak is None or peak > 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (5_600_000, "5.6 MB"), (234e9, "234 GB")],
+)
+def test_sizes_in_words(count: float, text: str) -> None:
+    assert cards.size(count) == text
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def page() -> AppTest:
+    return AppTest.from_file(str(ROOT / "pages" / "models.py"), default_timeout=60)
+
+
+@pytest.mark.ui
+def test_the_page_shows_good_and_broken_and_loads_on_demand(home: Path) -> None:
+    shutil.copytree(home / "tiny", home / "half")
+    no_weights(home / "half")
+    app = page().run()
+    assert not app.exception
+    html = " ".join(item.proto.body for item in app.get("html"))
+    assert "0 of 1" in html and "cannot be used" in html and "not loaded" in html
+    assert any("cannot be read" in item.value for item in app.code)
+    assert "evil.example" not in html  # the card's text is Markdown, without its image
+    assert not any("![" in item.value for item in app.markdown)
+    (button,) = (item for item in app.button if item.label == "Load now")
+    button.click().run()
+    assert not app.exception
+    html = " ".join(item.proto.body for item in app.get("html"))
+    assert "1 of 1" in html and "in memory" in html
+    assert any("A pass over one new token takes" in item.value for item in app.markdown)
+
+
+@pytest.mark.ui
+def test_without_models_the_page_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "nothing"))
+    app = page().run()
+    assert not app.exception
+    assert "chemspec train" in app.info[0].value
+
+
+@pytest.mark.ui
+@pytest.mark.weights
+def test_the_shipped_models_are_whole() -> None:
+    if not installed():
+        pytest.skip("no model in assets/models")
+    for folder in installed():
+        card = cards.card(folder)
+        assert not card.problem
+        assert len(card.accuracy) >= 3
+        assert any(name.startswith("Known failures") for name, _ in card.sections)

@@ -1,0 +1,253 @@
+"""The page Speed, without a browser: it opens, races, measures, stops and says what is wrong."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+pytest.importorskip("streamlit")
+
+from streamlit.testing.v1 import AppTest
+
+from chemspec.engine import installed
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
+from chemspec.ui import serve, tables, timing, trials
+from chemspec.ui.turns import Turns
+
+pytestmark = pytest.mark.ui
+PAGE = Path(__file__).parent.parent / "pages" / "speed.py"
+GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="none")
+AUTO = replace(GREEDY, drafter="auto")
+
+
+def opened(**state: Any) -> AppTest:
+    if "forward" not in {folder.name for folder in installed()}:
+        pytest.skip("no forward model in assets/models")
+    app = AppTest.from_file(str(PAGE), default_timeout=60)
+    for name, value in {"speed_repeats": 3, **state}.items():
+        app.session_state[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def press(app: AppTest, key: str) -> None:
+    app.button(key=key).click().run()
+    assert not app.exception
+
+
+def html(app: AppTest) -> str:
+    return " ".join(item.proto.body for item in app.get("html"))
+
+
+def words(app: AppTest) -> str:
+    kinds = (app.caption, app.markdown, app.warning, app.error, app.info)
+    return " ".join(str(item.value) for kind in kinds for item in kind)
+
+
+def test_the_page_opens_with_a_query_and_races() -> None:
+    app = opened()
+    assert "Press the button" in words(app)
+    press(app, "speed_race_start")
+    trial = app.session_state["speed_race"]
+    assert trial.settings == (GREEDY, AUTO) and trial.done == trial.wanted == 6
+    base, lane = timing.rows(trial.settings, trial.good)
+    assert lane.same and lane.passes < base.passes
+    assert "tokens per pass" in html(app) and "<td>yes</td>" in html(app)
+    assert app.subheader[0].value == "Every pass on the clock"
+    assert "Wall clock on the server" in words(app)
+    assert app.button(key="speed_race_start").label == "Start the race"
+
+
+def test_a_lane_can_be_added_and_its_standard_comes_along() -> None:
+    app = opened(speed_text="CC(=O)Cl.Nc1ccccc1")
+    press(app, "speed_add")
+    app.selectbox(key="speed_lane2_decoder").set_value("beam").run()
+    app.number_input(key="speed_lane2_n").set_value(2).run()
+    press(app, "speed_race_start")
+    trial = app.session_state["speed_race"]
+    assert trial.asked == 3 and len(trial.settings) == 4
+    assert timing.is_standard(trial.settings[3]) and trial.settings[3].n == 2
+    assert "for comparison" in html(app)
+    press(app, "speed_lane2_remove")
+    assert "earlier query or choice" in words(app)
+
+
+def test_a_query_that_cannot_be_read_is_pointed_at_and_nothing_can_be_started() -> None:
+    app = opened(speed_text="CC(=O)Nc1ccc<script>")
+    assert "⚠" in html(app) and "<script>" not in html(app)
+    assert not [button for button in app.button if button.key == "speed_race_start"]
+    press(app, "speed_example_Amide coupling")
+    assert app.button(key="speed_race_start")
+    assert opened(speed_text=" ").info[0].value.startswith("Type or paste")
+
+
+def test_the_link_chooses_model_and_query() -> None:
+    app = AppTest.from_file(str(PAGE), default_timeout=60)
+    app.query_params["task"], app.query_params["smi"] = "retro", "c1ccncc1"
+    app.run()
+    if "retro" not in {folder.name for folder in installed()}:
+        pytest.skip("no retro model in assets/models")
+    assert not app.exception
+    assert app.session_state["speed_model"] == "retro"
+    assert app.session_state["speed_text"] == "c1ccncc1"
+    app.query_params["task"] = "nobody"
+    app.query_params["smi"] = "CC"
+    app.run()
+    assert "nobody" in app.warning[0].value
+
+
+def test_draft_sizes_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chemspec.ui.speed.SIZES", {"copy": ((2, 8), (1, 2))})
+    app = opened(speed_part="Draft sizes", speed_text="CC(=O)Cl.Nc1ccccc1")
+    assert app.button(key="speed_sizes_start").label == "Try 4 draft sizes"
+    press(app, "speed_sizes_start")
+    trial = app.session_state["speed_sizes"]
+    found = timing.cells(trial.settings, trial.good)
+    assert len(found) == 4 and all(cell.same for cell in found)
+    assert "Fastest here" in words(app)
+
+
+def test_a_benchmark_runs_and_can_be_downloaded() -> None:
+    app = opened(speed_part="Benchmark", speed_bench_count=10)
+    press(app, "speed_bench_start")
+    kept = app.session_state["speed_bench"]
+    assert len(kept.cases) == 10 and all(case.same for case in kept.cases)
+    assert "10 of 10" in html(app)
+    assert len(app.get("download_button")) == 1
+
+
+def test_what_was_measured_before_a_stop_is_shown() -> None:
+    app = opened(speed_part="Benchmark", speed_bench_count=10)
+    press(app, "speed_bench_start")
+    kept = app.session_state["speed_bench"]
+    kept.cases = kept.cases[:3]
+    app.run()
+    assert "Stopped: 3 of 10" in words(app) and "3 of 3" in html(app)
+
+
+# --- trials
+
+
+def fake(settings: DecodeSettings, text: str = "CCO") -> DecodeResult:
+    one = Pass(1, 1, 0, 1, 0, 0.5, 1, 0.0, 0.01)
+    hypothesis = Hypothesis(text, text, True, tuple(text), (0.0,) * (len(text) + 1), 0.0, 1.0)
+    return DecodeResult("C", "ok", "", (hypothesis,), Trace((), {"exact": True}, (one,), 0.01))
+
+
+class FakeModel:
+    """As much of an engine as a trial needs; every answer takes `seconds`."""
+
+    name, task = "fake", "forward"
+    device, dtype, runtime, threads = "cpu", "fp32", "none", 1
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+
+    def stream(self, query: str, settings: DecodeSettings) -> Any:
+        time.sleep(self.seconds)
+        yield fake(settings)
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    """A queue of the test's own."""
+    turns = Turns()
+    monkeypatch.setattr(serve, "turns", lambda: turns)
+    return turns
+
+
+def trial_of(model: Any, repeats: int = 3) -> trials.Trial:
+    return trials.start(model, "C", (GREEDY, AUTO), asked=2, repeats=repeats)
+
+
+def test_a_trial_reports_every_run_and_sees_nobody(line: Turns) -> None:
+    model: Any = FakeModel()
+    trial, said = trial_of(model), []
+    trials.run(trial, model, lambda share, text: said.append((round(share, 3), text)))
+    assert [len(own) for own in trial.rounds] == [3, 3]
+    assert not trial.others and not trial.problem
+    told = list(dict.fromkeys(text for _, text in said))
+    assert told == ["Warming up: one run of each, not counted", *(f"Run {k} of 6" for k in range(1, 7))]  # fmt: skip
+    assert said[-1][0] == 0.833
+
+
+@pytest.mark.parametrize("during", [False, True])
+def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(
+    line: Turns, during: bool
+) -> None:
+    model: Any = FakeModel()
+    trial, said = trial_of(model), []
+
+    def say(_: float, text: str) -> None:
+        said.append(text)
+        if said.count("Run 4 of 6") == 1 + during:  # before it, or while it ran
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trials.run(trial, model, say)
+    assert [len(own) for own in trial.rounds] == [2, 1]
+    assert len(line) == 0  # the queue is free again
+
+
+@pytest.mark.parametrize("when", ["Run 2 of 2", "Warming up: one run of each, not counted"])
+def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: Turns, when: str) -> None:
+    model: Any = FakeModel()
+    trial, there, leave = trial_of(model, 1), Event(), Event()
+    threads: list[Thread] = []
+    said: list[str] = []
+
+    def visitor() -> None:
+        with line.turn():
+            there.set()
+            leave.wait(5)
+
+    def say(_: float, text: str) -> None:
+        said.append(text)
+        if text == when and not threads:
+            threads.append(Thread(target=visitor))
+            threads[0].start()
+            there.wait(5)
+        if text.startswith("Waiting"):
+            leave.set()
+
+    trials.run(trial, model, say)
+    threads[0].join()
+    assert "Waiting: 1 before you" in said
+    assert trial.others == when.startswith("Run")
+
+
+def test_runs_without_an_answer_are_told_not_drawn(line: Turns) -> None:
+    model: Any = FakeModel()
+    trial = trial_of(model)
+    trial.rounds[0].append(DecodeResult("C", "failed", "no memory"))
+    assert trial.problem == "no memory" and trial.good == [[], []]
+    assert timing.rows(trial.settings, trial.good) == []
+
+
+# --- HTML
+
+
+def test_answers_are_escaped_and_marked_from_where_they_part() -> None:
+    text = tables.side_by_side([timing.Answer(1, "CC<b>", "CC&O", 2), timing.Answer(2, "N", None, 0)])  # fmt: skip
+    assert "<code>CC<mark>&lt;b&gt;</mark></code>" in text
+    assert "<code>CC<mark>&amp;O</mark></code>" in text
+    assert "<b>" not in text and ">–</td>" in text
+
+
+def test_the_headline_is_about_the_fastest_exact_lane() -> None:
+    def row(name: str, median: float, *, exact: bool = True, standard: bool = False, speedup: float = 2.0) -> timing.Row:  # fmt: skip
+        spread = timing.Spread(median, median, median, 3)
+        return timing.Row(name, exact, standard, spread, speedup, 8, 5.0, 0.8, 9, True)
+
+    base = row("Greedy · standard", 20, standard=True, speedup=1.0)
+    found = [base, row("Greedy · auto", 10), row("SBS 5 (relaxed) · copy", 5, exact=False)]
+    told = tables.headline(found)
+    assert "2.00 times faster" in told and "Greedy · auto" in told and "instead of 20.0 ms" in told
+    assert tables.headline([base]) == ""

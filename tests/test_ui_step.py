@@ -1,0 +1,123 @@
+"""The page "Step through": links, examples, the form, saved traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("streamlit")
+
+from streamlit.testing.v1 import AppTest
+
+from chemspec.engine import installed
+from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
+from chemspec.ui import saved
+
+PAGE = Path(__file__).parent.parent / "pages" / "step.py"
+QUERY = "CC(=O)Cl.Nc1ccccc1"
+
+pytestmark = pytest.mark.ui
+needs_models = pytest.mark.skipif(
+    not {"forward", "retro"} <= {folder.name for folder in installed()},
+    reason="no models in assets/models",
+)
+
+
+def opened(**query: str) -> AppTest:
+    app = AppTest.from_file(str(PAGE), default_timeout=60)
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def theatres(app: AppTest) -> list[Any]:
+    return [one for one in app.main if one.type == "bidi_component"] or list(
+        app.get("bidi_component")
+    )
+
+
+@needs_models
+def test_the_empty_page_offers_three_examples_of_which_one_is_a_beam_search() -> None:
+    app = opened()
+    assert not theatres(app)
+    names = [one.key for one in app.button if (one.key or "").startswith("step_example")]
+    assert len(names) == 3
+    app.button(key=names[-1]).click().run()
+    assert not app.exception
+    assert len(theatres(app)) == 1
+    assert app.text_input(key="step_query").value
+    assert app.selectbox(key="step_decoder").value == "beam"
+
+
+@needs_models
+def test_a_link_runs_at_once_and_a_bad_one_says_why() -> None:
+    app = opened(task="forward", smi=QUERY)
+    assert len(theatres(app)) == 1
+    assert app.text_input(key="step_query").value == QUERY
+    app = opened(task="nonsense", smi="CC(")
+    assert not theatres(app)
+    assert "cannot be answered" in app.error[0].value
+    assert "never closed" in app.code[0].value
+    assert app.code[0].value.endswith("^")
+
+
+@needs_models
+def test_the_form_runs_what_it_says() -> None:
+    app = opened(task="forward", smi=QUERY)
+    app.selectbox(key="step_decoder").set_value("beam")
+    app.selectbox(key="step_drafter").set_value("windows")
+    app.number_input(key="step_n").set_value(3)
+    app.number_input(key="step_length").set_value(5)
+    app.text_input(key="step_query").set_value("CCO.CC(=O)Cl")
+    app.button[0].click().run()
+    assert not app.exception
+    shown = app.session_state["step_shown"]
+    settings = shown.settings
+    assert (shown.query, settings.decoder, settings.drafter) == ("CCO.CC(=O)Cl", "beam", "windows")
+    assert (settings.n, settings.draft_length, settings.record) == (3, 5, True)
+    assert app.query_params["smi"] in ("CCO.CC(=O)Cl", ["CCO.CC(=O)Cl"])
+
+
+def result(text: str = "CC") -> DecodeResult:
+    tokens = tuple(text)
+    passes = (Pass(1, 1, 0, len(tokens) + 1, 0, 1.0, 1, 0.0, 0.001),)
+    trace = Trace(tokens, {"decoder": "greedy"}, passes, 0.01)
+    return DecodeResult(
+        text, "ok", "", (Hypothesis(text, text, True, tokens, (), 0.0, 1.0),), trace
+    )
+
+
+def test_a_saved_trace_opens_without_a_model(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))  # there are none
+    app = opened()
+    app.file_uploader(key="step_file").set_value(
+        ("trace.json", to_json(result()).encode(), "application/json")
+    ).run()
+    assert not app.exception
+    assert not app.error
+    assert len(theatres(app)) == 1
+    assert any("from a file" in one.value for one in app.caption)
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"<script>alert(1)</script>", "not a trace"),
+        (b"[" * 100_000, "nested"),
+        (b" " * (saved.MOST_BYTES + 1), "5.0 MB"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_refused_with_a_message(raw: bytes, says: str) -> None:
+    app = opened()
+    app.file_uploader(key="step_file").set_value(("<b>x</b>.json", raw, "application/json")).run()
+    assert not app.exception
+    assert not theatres(app)
+    assert says in app.error[0].value
+    app.run()
+    assert says in app.error[0].value  # it does not vanish

@@ -1,0 +1,339 @@
+"""What the build hook makes, how the app finds it, and what it says where it is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+pytest.importorskip("streamlit")
+
+from rdkit import Chem
+from streamlit.testing.v1 import AppTest
+
+from chemspec.syntax import Fault
+from chemspec.ui import sketcher, vendor, view3d
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "assets" / "frontend"
+
+
+# --- the hook ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.delenv("CHEMSPEC_NO_FRONTEND", raising=False)
+    import hatch_build
+
+    return hatch_build
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small source tree, whose build is a copy."""
+    source = tmp_path / "assets" / "frontend"
+    source.mkdir(parents=True)
+    (source / "package.json").write_text('{"name": "x", "version": "1.0.0"}')
+    (source / "package-lock.json").write_text(
+        '{"name": "x", "version": "1.0.0", "lockfileVersion": 3, "packages": {"": {"name": "x"}}}'
+    )
+    (source / "build.mjs").write_text(
+        "import { writeFileSync } from 'node:fs'; writeFileSync(process.argv[2] + '/made.txt', String(process.pid));"
+    )
+    return tmp_path
+
+
+def pretend(folder: Path, **programs: str) -> Path:
+    """Put shell scripts under the names of programs."""
+    folder.mkdir()
+    for name, script in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+GOOD_NODE = '[ "$1" = --version ] && echo v22.1.0 || { echo $$ > "$2/made.txt"; }'
+
+
+def test_it_builds_once_and_again_when_something_changed(
+    hook: ModuleType, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = pretend(tree / "bin", node=GOOD_NODE, npm='pwd > "$LOG"; mkdir node_modules')
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    monkeypatch.setenv("LOG", str(tree / "log"))
+    made = tree / "assets" / "vendor" / "made.txt"
+
+    assert hook.build(tree) == ""
+    first = made.read_text()
+    assert hook.build(tree) == "" and made.read_text() == first
+    assert not Path((tree / "log").read_text().strip()).is_relative_to(tree)
+    assert not list(tree.rglob("node_modules"))
+
+    (tree / "assets" / "frontend" / "build.mjs").write_text("// other")
+    assert hook.build(tree) == "" and made.read_text() != first
+    assert sorted(path.name for path in (tree / "assets").iterdir()) == ["frontend", "vendor"]
+
+
+@pytest.mark.parametrize(
+    ("programs", "environment", "why"),
+    [
+        ({}, {}, "Node.js was not found"),
+        ({"node": "echo v12.22.0", "npm": ""}, {}, "Node.js is too old (v12.22.0); 18 or newer"),
+        (
+            {
+                "node": GOOD_NODE,
+                "npm": "echo 'npm error code ENOTFOUND' >&2;"
+                "echo 'npm error request to https://x/y failed, reason: no such host' >&2; exit 1",
+            },
+            {},
+            "npm could not get the packages: request to https://x/y failed, reason: no such host",
+        ),
+        (
+            {"node": '[ "$1" = --version ] && echo v22.1.0 || { echo "Error: no" >&2; exit 1; }', "npm": ""},
+            {},
+            "the build failed: Error: no",
+        ),
+        ({}, {"CHEMSPEC_NO_FRONTEND": "1"}, "CHEMSPEC_NO_FRONTEND was set"),
+    ],
+)  # fmt: skip
+def test_a_build_that_fails_is_told_in_one_line_and_hurts_nothing(
+    hook: ModuleType,
+    tree: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    programs: dict[str, str],
+    environment: dict[str, str],
+    why: str,
+) -> None:
+    monkeypatch.setenv("PATH", str(pretend(tree / "bin", **programs)))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    told = hook.build(tree)
+    assert told.startswith(why) and "\n" not in told
+    monkeypatch.setenv("CHEMSPEC_VENDOR", str(tree / "assets" / "vendor"))
+    assert not sketcher.available() and not view3d.available()
+    assert why in sketcher.why_not() and why in view3d.why_not()
+
+    # What an earlier version built stays; it is better than nothing.
+    (tree / "assets" / "vendor" / "stamp.txt").write_text("older")
+    (tree / "assets" / "vendor" / "why.txt").unlink()
+    assert hook.build(tree) == told
+    assert not (tree / "assets" / "vendor" / "why.txt").exists()
+
+
+def test_the_lock_file_pins_everything_and_names_no_registry() -> None:
+    lock = json.loads((SOURCE / "package-lock.json").read_text())
+    assert not re.search(r"resolved|https?:", json.dumps(lock))
+    for name, package in lock["packages"].items():
+        assert name == "" or re.fullmatch(r"\d+\.\d+\.\d+\S*", package["version"]), name
+        assert name == "" or package["integrity"].startswith("sha512-"), name
+    wanted = json.loads((SOURCE / "package.json").read_text())
+    assert lock["packages"][""]["dependencies"] == wanted["dependencies"]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", item) for item in wanted["dependencies"].values())
+    used = {
+        name.rpartition("node_modules/")[2] for name in lock["packages"]
+    }  # overrides that nothing needs any more would mislead
+    assert set(wanted["overrides"]) <= used
+
+
+@pytest.mark.skipif(not sketcher.available(), reason=sketcher.why_not())
+def test_what_was_built_is_whole_and_carries_its_licences() -> None:
+    ketcher, dmol = vendor.folder("ketcher"), vendor.folder("3dmol")
+    assert ketcher and dmol
+    page = (ketcher / "index.html").read_text()
+    for name in re.findall(r'(?:src|href)="([^":]+)"', page):
+        assert (ketcher / name).stat().st_size > 1000
+    script = max(ketcher.glob("main-*.js"), key=lambda path: path.stat().st_size).read_text()
+    worker = re.search(r'new Worker\(new URL\("([\w.-]+)"', script)
+    assert worker and (ketcher / worker[1]).is_file()
+    wasm = re.search(r'"(indigo-ketcher[\w.-]+\.wasm)"', (ketcher / worker[1]).read_text())
+    assert wasm and (ketcher / wasm[1]).is_file()
+    licences = (ketcher / "LICENSES.txt").read_text()
+    for text in ("ketcher-core 3.18.0", "indigo-ketcher", "react-dom 18", "Apache License"):
+        assert text in licences
+    assert "Licence: undefined" not in licences
+    assert "University of Pittsburgh" in (dmol / "LICENSES.txt").read_text()
+
+
+# --- where it is found ---------------------------------------------------------------------------
+
+ASK = "from chemspec.ui import vendor; print(vendor.home()); print(vendor.folder('ketcher'))"
+
+
+def test_it_is_found_in_the_source_tree_and_in_an_installed_package(tmp_path: Path) -> None:
+    assert vendor.home() == ROOT / "assets" / "vendor"
+    package = tmp_path / "chemspec"
+    shutil.copytree(
+        ROOT / "chemspec" / "ui", package / "ui", ignore=shutil.ignore_patterns("*.pyc")
+    )
+    (package / "__init__.py").write_text("")
+    ketcher = package / "assets" / "vendor" / "ketcher"
+    ketcher.mkdir(parents=True)
+    (ketcher / "index.html").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", ASK], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert done.stdout.split() == [str(ketcher.parent), str(ketcher)]
+
+
+def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
+    builder = pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds wheels")
+    tree = tmp_path / "tree"
+    names = ("chemspec", "app.py", "pages", ".streamlit", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE")  # fmt: skip
+    for name in names:
+        (tree / name).parent.mkdir(exist_ok=True)
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tree / name)
+    for name in ("models", "examples", "learn"):
+        (tree / "assets" / name).mkdir(parents=True)
+    shutil.copytree(SOURCE, tree / "assets" / "frontend")
+    ketcher = tree / "assets" / "vendor" / "ketcher"
+    ketcher.mkdir(parents=True)
+    (ketcher / "index.html").write_text("built")
+    (ketcher.parent / "stamp.txt").write_text(hook.fingerprint(SOURCE))
+    wheel = next(
+        builder.WheelBuilder(str(tree)).build(directory=str(tmp_path), versions=["standard"])
+    )
+    with zipfile.ZipFile(wheel) as file:
+        held = set(file.namelist())
+        assert file.read("chemspec/assets/vendor/ketcher/index.html") == b"built"
+    assert "chemspec/assets/app/app.py" in held
+    assert not any("node_modules" in name or "assets/frontend" in name for name in held)
+
+
+# --- the sketcher's contract, without a browser --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "alike"),
+    [
+        ("c1ccccc1", "C1C=CC=CC=1", True),
+        ("OCC.CC(=O)Cl>>CCOC(C)=O", "CC(Cl)=O.CCO>>CC(OCC)=O", True),
+        ("A>>B", "A>>B", True),
+        ("CCO>>CC=O", "CCO>[O]>CC=O", False),
+        ("N[C@@H](C)O", "N[C@H](C)O", False),
+        ("", "", True),
+        ("CC(", "CC", False),
+        ("[NH3]->[Cu]", "[NH3]->[Cu]", True),
+    ],
+)
+def test_texts_are_compared_as_molecules(a: str, b: str, alike: bool) -> None:
+    assert sketcher.same(a, b) is alike
+
+
+def test_only_reports_of_a_canvas_count() -> None:
+    assert sketcher._report({"smiles": "CC |^1:0|", "edit": 5}) == ("CC", 5)
+    for value in (
+        None, "CCO", {"smiles": "C"}, {"smiles": 3, "edit": 1}, {"smiles": "C", "edit": "1"},
+        {"smiles": "C" * 99_999, "edit": 1},
+    ):  # fmt: skip
+        assert sketcher._report(value) is None
+
+
+PAGE = ROOT / "tests" / "browser" / "sketcher_page.py"
+
+
+def sent(app: AppTest) -> dict[str, Any]:
+    """What the page sends to the canvas."""
+    found = next(item for item in app.main if item.type == "component_instance")
+    sent: dict[str, Any] = json.loads(found.proto.json_args)
+    return sent
+
+
+@pytest.mark.ui
+@pytest.mark.skipif(not sketcher.available(), reason=sketcher.why_not())
+def test_the_canvas_gets_a_text_only_when_it_means_something_new() -> None:
+    app = AppTest.from_file(str(PAGE), default_timeout=30).run()
+    assert not app.exception
+    first = sent(app)
+    assert (first["smiles"], first["seen"]) == ("CCO", 0)
+    for same in ("CCO", "OCC", "C(O)C", "CC(", "CC O"):
+        app.text_input[0].set_value(same).run()
+        assert sent(app) == first, same
+    app.text_input[0].set_value("CC>>").run()
+    assert sent(app)["smiles"] == "CC>>" and sent(app)["push"] != first["push"]
+    app.text_input[0].set_value("").run()
+    assert sent(app)["smiles"] == ""
+
+
+# --- the 3-D view --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "smiles",
+    ["CC(=O)Oc1ccccc1C(=O)O", "[Na+].[Cl-]", "C[Si](C)(C)C.CCO", "[CH3:4][OH:2]", "N->[Cu]"],
+)
+def test_a_shape_has_every_atom_in_a_place_of_its_own(smiles: str) -> None:
+    block = view3d.conformer(smiles)
+    assert isinstance(block, str)
+    mol, flat = Chem.MolFromMolBlock(block, removeHs=False), Chem.AddHs(Chem.MolFromSmiles(smiles))
+    assert mol.GetNumAtoms() == flat.GetNumAtoms()
+    distances = Chem.Get3DDistanceMatrix(mol)
+    assert min(distances[i, j] for i in range(len(distances)) for j in range(i)) > 0.7  # Å
+    view3d._shape.cache_clear()
+    assert view3d.conformer(smiles) == block
+
+
+def test_handedness_survives() -> None:
+    block = view3d.conformer("C[C@H](N)C(=O)O")
+    mol = Chem.MolFromMolBlock(block)
+    Chem.AssignStereochemistryFrom3D(mol)
+    assert Chem.MolToSmiles(mol) == Chem.CanonSmiles("C[C@H](N)C(=O)O")
+
+
+@pytest.mark.parametrize(
+    ("smiles", "why"), [("C" * 201, "201 atoms"), ("*C", "not named"), ("CC(", "never closed"), ("", "no SMILES")]
+)  # fmt: skip
+def test_what_has_no_shape_says_why(smiles: str, why: str) -> None:
+    fault = view3d.conformer(smiles)
+    assert isinstance(fault, Fault) and why in fault.message
+
+
+def test_out_of_time_is_told_and_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    smiles = "CCCCCCCCOC1CC1"
+    monkeypatch.setattr(view3d, "SECONDS", 0)
+    fault = view3d.conformer(smiles)
+    assert isinstance(fault, Fault) and "time" in fault.message
+    monkeypatch.undo()
+    assert isinstance(view3d.conformer(smiles), str)
+
+
+class Tags(HTMLParser):
+    """Tags with their attributes, and the text of scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_page_asks_nobody_and_is_inert(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "3dmol").mkdir()
+    (tmp_path / "3dmol" / "3Dmol-min.js").write_text(
+        "let s = '</script><b>' + '<!--' + '</SCRIPT>';"
+    )
+    monkeypatch.setenv("CHEMSPEC_VENDOR", str(tmp_path))
+    hostile = '"><script>x()</script>'
+    for dark in (False, True):
+        text = view3d.page.__wrapped__(hostile, "</script><i>", 300, dark)
+        assert "http:" not in text and "https:" not in text and "//cdn" not in text
+        assert text.lower().count("</script>") == text.lower().count("<script>") == 2
+        parser = Tags()
+        parser.feed(text)
+        assert {tag for tag, _ in parser.tags} <= {"html", "head", "meta", "title", "style", "body", "div", "script", "p", "br"}  # fmt: skip
+        assert ("script", {}) in parser.tags and not any("src" in held for _, held in parser.tags)
+        label = next(held for tag, held in parser.tags if held.get("role") == "img")
+        assert label["aria-label"] == f"3-D model of {hostile}"
