@@ -7,6 +7,7 @@ from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
 from chemspec.ui import answers, ask, examples, history, nav, progress, scheme, serve, stage, strip
+from chemspec.ui.safe import plain
 
 NO_MODEL = (
     "No model for this question is installed. Put a model folder into `{home}`, or train one with "
@@ -46,14 +47,14 @@ def load(name: str) -> Engine | None:
     try:
         return serve.engine(name)
     except (CheckpointError, ValueError) as error:
-        st.error(f"The model {name!r} cannot be used: {error}")
+        st.error(f"The model {plain(name)} cannot be used: {plain(str(error))}")
         return None
 
 
 def show(asked: ask.Asked, model: Engine, result: DecodeResult) -> None:
     """First the answers; then, in their places, what takes longer to find out."""
     if result.status != "ok":
-        st.error(f"The model cannot answer this: {result.message}.")
+        st.error(f"The model cannot answer this: {plain(result.message)}.")
         return
     left, right = st.columns([3, 1.4], vertical_alignment="center")
     line = strip.Strip(left.empty(), model, asked.smiles, asked.settings, result)

@@ -74,6 +74,14 @@ def never() -> Curve:
     raise AssertionError("measured again")
 
 
+def test_what_a_busy_machine_gave_is_measured_again_on_a_quieter_one(folder: Path) -> None:
+    slow = Curve((1, 2), (5.0, 6.0))
+    assert cached("busy", lambda: slow, load=lambda: 4.0) == slow
+    assert cached("busy", never, load=lambda: 5.0) == slow  # it would be no better now
+    assert cached("busy", lambda: CURVE, load=lambda: 0.1) == CURVE
+    assert cached("busy", never, load=lambda: 0.0) == CURVE
+
+
 def test_a_curve_is_measured_once(folder: Path) -> None:
     assert cached("a model", lambda: CURVE) == CURVE
     found = cached("a model", never)

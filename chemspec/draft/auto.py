@@ -42,6 +42,7 @@ class Auto:
     SECOND = 0.5  # a further place is tried with this share of the chance that the place before it was wrong
     AHEAD = 12  # looking ahead multiplies the nodes of a beam by about so much (benchmarks.md)
     STRIDE = 4  # tokens of a draft between two questions of a look-ahead
+    WORTH = 1.1  # what drafts must promise before they are thought about
     NODES = 64  # of one query in one pass, at most
     HOST = 1e-5  # seconds that it takes to think of one more node of a tree
     STEPS = (
@@ -72,7 +73,7 @@ class Auto:
             else Mixed(knowledge.phrases, length=length, marks=marks, rate=self._rate)
         )
         self.asked, self.queries = 1, 1
-        self.ahead = False
+        self.ahead, self.pays = False, True
         self._heard: set[tuple[int, ...]] = set()
 
     def cost(self, nodes: int) -> float:
@@ -84,6 +85,9 @@ class Auto:
     def begin(self, asked: int, queries: int) -> bool:
         self.asked, self.queries = asked, queries
         self._heard.clear()
+        # A node for every query that were certain to be accepted: if that does not pay, no guess does.
+        certain = self.cost(asked + queries) + self.HOST * queries
+        self.pays = 2 * self.cost(asked) > self.WORTH * certain
         # It divides the passes of a beam by three.
         self.ahead = self.cost(self.AHEAD * asked) < 2 * self.cost(asked)
         return self.ahead
@@ -98,6 +102,8 @@ class Auto:
                 grown = self.mixed.grow(source, prefix, reach, lambda nodes, _: nodes < reach)
                 return self.mixed.paths(grown, source, prefix)[:1]
             return self.copy.propose(source, prefix, reach)[:1]
+        if not self.pays:
+            return ()
         if self.mixed is not None:
             return self._tree(self.mixed, source, prefix, room)
         return self._places(source, prefix, room)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,16 @@ from chemspec.tokenizer import BOS, SPECIALS
 from chemspec.types import Prefix
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+QUIET = 0.75  # a load per core at which times are to be trusted
 SOURCE, WRITTEN, REPEATS = 40, 24, 9  # a typical query, half an answer
+
+
+def load() -> float:
+    """Programs that want to run, per core, over the last minute; 0 where the system does not tell."""
+    try:
+        return os.getloadavg()[0] / (os.cpu_count() or 1)
+    except (OSError, AttributeError):
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -62,17 +72,22 @@ def measure(
     return Curve(tuple(sizes), tuple(seconds))
 
 
-def cached(key: str, make: Callable[[], Curve]) -> Curve:
-    """The curve measured earlier, or a new one."""
-    content = cache.read(f"{key}.cost.json")
+def cached(key: str, make: Callable[[], Curve], *, load: Callable[[], float] = load) -> Curve:
+    """The curve measured earlier, or a new one; what a busy machine gave is measured again on a quieter one.
+
+    Args:
+        load: how busy the machine is: programs that want to run, per core.
+    """
+    content, now = cache.read(f"{key}.cost.json"), load()
     if content is not None:
         try:
             stored = json.loads(content)
-            return Curve(tuple(stored["nodes"]), tuple(stored["seconds"]))
+            curve = Curve(tuple(stored["nodes"]), tuple(stored["seconds"]))
+            if stored["load"] <= max(QUIET, now):
+                return curve
         except (ValueError, KeyError, TypeError):
             pass  # damaged: measure again
     curve = make()
-    cache.write(
-        f"{key}.cost.json", json.dumps({"nodes": curve.nodes, "seconds": curve.seconds}).encode()
-    )
+    found = {"nodes": curve.nodes, "seconds": curve.seconds, "load": now}
+    cache.write(f"{key}.cost.json", json.dumps(found).encode())
     return curve

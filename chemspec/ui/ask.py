@@ -12,7 +12,7 @@ import streamlit as st
 from chemspec import chem, formats
 from chemspec.engine import MAX_CHARS
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui import history, serve, sketcher
+from chemspec.ui import history, safe, serve, sketcher
 from chemspec.ui.options import options
 from chemspec.ui.querybox import MOST_CHARS, Shown, querybox
 from chemspec.ui.short_names import set_apart
@@ -270,7 +270,7 @@ def _upload(task: Task) -> None:
         )
         st.caption(f"{FORMATS}. All of these can be pasted into the box as well.")
         if message := state.get("predict_file_fault"):
-            st.error(message)
+            st.error(safe.plain(message))
 
 
 def _uploaded(task: Task) -> None:

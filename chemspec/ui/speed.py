@@ -10,7 +10,7 @@ import streamlit as st
 
 from chemspec.engine import Engine
 from chemspec.settings import DecodeSettings
-from chemspec.ui import charts, draw, lanes, look, race, tables, timing, trials
+from chemspec.ui import charts, draw, lanes, look, race, safe, tables, timing, trials
 
 # For `copy` more than a few places, and for `windows` fewer than a few, make no sense.
 SIZES = {
@@ -110,7 +110,7 @@ def show_race(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings,
 def about(trial: trials.Trial, *, stale: bool) -> None:
     """What a visitor must know before believing the figures of a trial."""
     if trial.problem:
-        st.error(f"Some runs gave no answer: {trial.problem}")
+        st.error(f"Some runs gave no answer: {safe.plain(trial.problem)}")
     if trial.done < trial.wanted:
         done = f"{trial.done} of {trial.wanted} runs were made"
         st.warning(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -31,3 +32,18 @@ def test_the_first_visitor_of_a_fresh_server_may_come_by_a_deep_link(
     settled(page)
     assert page.get_by_role("heading", name="Learn").count() == 1
     assert page.get_by_role("link", name="Predict", exact=True).count() >= 1
+
+
+@pytest.mark.parametrize("address", ["/", "/step", "/speed"])
+def test_a_hostile_query_is_text_wherever_it_is_shown(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None], address: str
+) -> None:
+    """Markdown in a message would fetch an image from another host; `new_page` notices."""
+    hostile = "C![x](http://192.0.2.1/x.png)<img src=http://192.0.2.1/y.png onerror=window.hit=1>(("
+    page = new_page()
+    page.goto(f"{server.url}{address}?task=retro&smi={quote(hostile)}")
+    settled(page)
+    page.wait_for_timeout(1000)
+    assert page.evaluate("window.hit") is None
+    assert page.locator("[data-testid=stException]").count() == 0
+    assert page.locator("img[src*='192.0.2.1']").count() == 0

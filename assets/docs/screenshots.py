@@ -1,0 +1,92 @@
+"""Take the pictures of the README: every page, light, dark and narrow.
+
+    python assets/docs/screenshots.py [FOLDER]        default: assets/docs/screens
+
+Needs Chromium and playwright (the extra `dev`); starts a server of its own.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent / "tests" / "browser"))
+
+from conftest import CHROMIUM, FLAGS, Server  # noqa: E402
+from PIL import Image  # noqa: E402
+from playwright.sync_api import Page, sync_playwright  # noqa: E402
+
+BOC = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
+AMIDE = "COc1ccc(CNC(=O)c2ccccc2)cc1"
+PAGES = {
+    "predict": f"/?task=retro&smi={quote(AMIDE)}",
+    "step": f"/step?task=forward&smi={quote(BOC)}",
+    "speed": "/speed",
+    "batch": "/batch",
+    "models": "/models",
+    "learn": "/learn",
+}
+LOOKS = {"light": {}, "dark": {"color_scheme": "dark"}, "narrow": {"width": 390}}
+TALLEST = 2200  # pixels; what lies below is more of the same
+
+
+def settle(page: Page) -> None:
+    """Wait until the script has run to its end and stays so."""
+    for _ in range(3):
+        page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+        page.wait_for_timeout(1500)
+
+
+def prepare(page: Page, name: str) -> None:
+    """Bring a page into a state worth looking at."""
+    if name == "speed":
+        page.get_by_role("button", name="Start the race").click()
+        page.wait_for_timeout(2000)
+    if name == "batch":
+        page.get_by_role("button", name="sample").first.click()
+        page.wait_for_timeout(1000)
+    settle(page)
+
+
+def take(page: Page, file: Path, width: int) -> None:
+    """The whole page as a small PNG."""
+    tall = page.evaluate(
+        "Math.max(...[...document.querySelectorAll('[data-testid=stMain]')].map(e => e.scrollHeight))"
+    )
+    page.set_viewport_size({"width": width, "height": min(int(tall) + 20, TALLEST)})
+    page.wait_for_timeout(800)
+    image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    image.quantize(128).save(file, optimize=True)
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as home, sync_playwright() as driver:
+        server = Server(Path(home), CHEMSPEC_HOME=home)
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        try:
+            for look, how in LOOKS.items():
+                width = how.get("width", 1280)
+                scheme = how.get("color_scheme", "light")
+                context = browser.new_context(
+                    viewport={"width": width, "height": 900}, color_scheme=scheme
+                )
+                for name, address in PAGES.items():
+                    page = context.new_page()
+                    page.set_default_timeout(60_000)
+                    page.goto(server.url + address)
+                    settle(page)
+                    prepare(page, name)
+                    take(page, folder / f"{name}-{look}.png", width)
+                    page.close()
+        finally:
+            browser.close()
+            server.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "screens")

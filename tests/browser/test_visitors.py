@@ -1,0 +1,62 @@
+"""Ten visitors at once: everybody gets the answer to the own question."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from chemspec.engine import Engine, installed
+from chemspec.settings import DecodeSettings
+
+# Amides of benzylamine with ten acids: each answer names its own acid and nobody else's.
+ACIDS = ["C", "CC", "CCC", "C1CC1", "c1ccccc1", "c1ccc(F)cc1", "c1ccc(Cl)cc1", "c1ccc(OC)cc1", "c1ccncc1", "c1ccsc1"]  # fmt: skip
+QUERIES = [f"O=C(NCc2ccc(Br)cc2){acid}" for acid in ACIDS]
+
+
+def visit(pages: list[Any], url: str, settled: Callable[[Any], None]) -> list[tuple[str, float]]:
+    """All pages ask at once, each its own question; first answers, and seconds from the call to the drawn answer."""
+    began = time.time()
+    for page, query in zip(pages, QUERIES, strict=True):
+        page.goto(f"{url}/?task=retro&smi={quote(query)}", wait_until="commit")
+    found = []
+    for page in pages:
+        first = page.locator("[data-testid=stCode]").first
+        first.wait_for(timeout=120_000)
+        seconds = time.time() - began
+        settled(page)  # cards need not appear in their order
+        found.append((first.inner_text().strip(), seconds))
+        assert page.locator("[data-testid=stException]").count() == 0
+    return found
+
+
+@pytest.mark.weights
+@pytest.mark.skipif("retro" not in {path.name for path in installed()}, reason="no retro model")
+def test_ten_visitors_get_their_own_answers(
+    server: Any,
+    new_page: Callable[..., Any],
+    settled: Callable[[Any], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Ten browser contexts in one browser: ten browsers would measure the machine, not the server."""
+    pages = [new_page() for _ in QUERIES]
+    rounds = [visit(pages, server.url, settled) for _ in range(2)]
+    engine = Engine.load("retro")
+    results = engine.predict(QUERIES, DecodeSettings(n=5))
+    expected = [result.hypotheses[0].canonical for result in results]
+    assert len(set(expected)) == len(QUERIES)
+    for own in rounds:
+        assert [answer for answer, _ in own] == expected
+    status = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
+    peak = next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
+    first, second = (max(seconds for _, seconds in own) for own in rounds)
+    with capsys.disabled():  # figures to read, not to assert: they depend on the machine
+        sys.stdout.write(
+            f"\nten visitors: all drawn after {first:.1f} s, then {second:.1f} s; {peak:.0f} MB\n"
+        )
+    assert peak < 3000
