@@ -486,6 +486,7 @@ def app_(
     inside = here / "assets" / "app" / "app.py"  # of an installation; else of the source tree
     script = inside if inside.is_file() else here.parent / "app.py"
     options = ["--server.port", str(port), "--server.headless", str(headless).lower()]
+    options += ["--browser.gatherUsageStats", "false"]  # wherever the settings file is
     command = [sys.executable, "-m", "streamlit", "run", str(script), *options]
     raise typer.Exit(subprocess.call(command, cwd=script.parent))
 
