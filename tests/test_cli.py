@@ -310,7 +310,7 @@ def test_the_version_is_one_line() -> None:
 
 
 def test_ctrl_c_ends_with_130_and_the_run_can_go_on(tmp_path: Path) -> None:
-    Path("q.smi").write_text("\n".join(QUERIES * 300))
+    Path("q.smi").write_text("\n".join(QUERIES * 4000))
     words = [*CLI, "predict", "q.smi", "-t", "retro", "--out", "o.csv", "--batch-size", "1", *FAST]
     with subprocess.Popen(
         words, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}
@@ -328,4 +328,4 @@ def test_ctrl_c_ends_with_130_and_the_run_can_go_on(tmp_path: Path) -> None:
     with Path("o.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert 8 <= len(rows) < len(QUERIES) * 300
-    assert [row["query"] for row in rows] == (QUERIES * 300)[: len(rows)]
+    assert [row["query"] for row in rows] == (QUERIES * 4000)[: len(rows)]

@@ -1,0 +1,42 @@
+"""`chemspec app`, started from anywhere; `.ci/run` runs this file once more against the installed wheel."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from chemspec.engine import installed
+
+
+@pytest.mark.weights
+@pytest.mark.skipif(not installed(), reason="no model in assets/models")
+def test_the_command_opens_the_app_from_any_folder(
+    tmp_path: Path, new_page: Callable[..., Any]
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "chemspec.cli", "app", "--port", str(port), "--headless"]
+    environment = {**os.environ, "CHEMSPEC_HOME": str(tmp_path / "home")}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as server:
+        try:
+            for _ in range(300):
+                try:
+                    urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1).read()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            page = new_page()
+            page.goto(f"http://127.0.0.1:{port}/?task=forward&smi=CC(%3DO)Cl.Nc1ccccc1")
+            page.get_by_text("CC(=O)Nc1ccccc1").first.wait_for()
+        finally:
+            os.killpg(server.pid, 15)
