@@ -525,3 +525,32 @@ def test_the_drafters_are_deterministic_and_mostly_well_behaved(
         assert draft.tokens or draft.drafter == "empty"
         if draft.span is not None:
             assert tuple(source[slice(*draft.span)]) == draft.tokens
+
+
+class Prepared:
+    """Proposes one token after what it was told of, and notes what it was not told of."""
+
+    def __init__(self) -> None:
+        self.told: set[Prefix] = set()
+        self.untold: list[Prefix] = []
+
+    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+        self.told |= {prefix for _, prefix, room in asked if room > 0}
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        if prefix not in self.told:
+            self.untold.append(prefix)
+            return ()
+        return [Draft((5,), "prepared")]
+
+
+def test_a_drafter_with_a_model_hears_of_all_prefixes_of_a_pass_before_it_proposes() -> None:
+    sources = [(4, 5, 6), (5, 4)]
+    drafter = Prepared()
+
+    def answers(drafter: Drafter) -> list[list[Written]]:
+        return run(lambda _: greedy(max_len=6), sources, Table(3), drafter, max_len=6)[0]
+
+    assert answers(drafter) == answers(NoDrafts())
+    assert len(drafter.told) > len(sources)
+    assert not drafter.untold

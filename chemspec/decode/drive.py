@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from chemspec.decode.ask import Ask, Decoder
 from chemspec.decode.prefetch import Prefetch
-from chemspec.draft.base import Adaptive, Drafter
+from chemspec.draft.base import Adaptive, Batched, Drafter
 from chemspec.model.session import Session
 from chemspec.tokenizer import BOS
 from chemspec.types import (
@@ -99,11 +99,21 @@ def drive(
         flight.start()
     session.drop(query for query, flight in enumerate(flights) if flight.answer is not None)
     adaptive = drafter if isinstance(drafter, Adaptive) else None
+    batched = drafter if isinstance(drafter, Batched) and budget else None
     while session.rows:
         began = clock()
         active = [flights[query] for query in session.rows]
         missing = [flight.missing() for flight in active]
         ahead = adaptive is None or adaptive.begin(sum(map(len, missing)), len(active))
+        if batched is not None:
+            batched.prepare(
+                [
+                    (flight.source, prefix, max_len - len(prefix))
+                    for flight, prefixes in zip(active, missing, strict=True)
+                    for prefix in prefixes
+                    if len(prefix) < max_len
+                ]
+            )
         plans = [
             Prefetch(flight.source, flight.known, drafter, max_len, budget) for flight in active
         ]

@@ -32,6 +32,17 @@ class Adaptive(Drafter, Protocol):
         """The first `accepted` tokens of a draft were right, and the next, if there is one, was not."""
 
 
+@runtime_checkable
+class Batched(Drafter, Protocol):
+    """A drafter with a model of its own, which thinks of all prefixes of a pass at once; one object serves one run."""
+
+    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+        """What `propose` will be asked next: source, prefix and room of every prefix that a decoder waits for.
+
+        A look-ahead may ask about other prefixes besides; for them there need not be a draft.
+        """
+
+
 def check_size(length: int, count: int) -> None:
     """Refuse drafts of no length, and no drafts.
 
