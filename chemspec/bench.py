@@ -234,7 +234,7 @@ def _engine(task: Task, plan: Plan) -> Iterator[Engine]:
         torch.manual_seed(0)
         model = Transformer(preset(plan.preset, vocab_size=len(tokenizer)))
         folder = Path(scratch) / f"{plan.preset}-random"
-        checkpoint.save(folder, model, tokenizer, task=task, half=False)
+        checkpoint.save(folder, model, tokenizer, task=task)
         yield Engine.load(folder, **options)
 
 
