@@ -150,11 +150,6 @@ class Engine:
         threads = threads or os.cpu_count() or 1
         if dtype not in DTYPES:
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(DTYPES)}")
-        suits = device == "cpu" and dtype == "fp32"
-        if runtime in ("native", "onnx") and not suits:
-            raise ValueError(
-                f"the {runtime} runtime computes in fp32 on a CPU, not in {dtype} on {device}"
-            )
         backend, runtime = _backend(loaded, device, dtype, threads, runtime)
         return cls(loaded, backend, device=device, dtype=dtype, runtime=runtime, threads=threads)
 
@@ -423,6 +418,10 @@ def _backend(
     if runtime not in RUNTIMES:
         raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
     cpu = device == "cpu" and dtype == "fp32"
+    if runtime in ("native", "onnx") and not cpu:
+        raise ValueError(
+            f"the {runtime} runtime computes in fp32 on a CPU, not in {dtype} on {device}"
+        )
     if runtime == "native" or (runtime == "auto" and cpu):
         from chemspec.model.native.runner import NativeBackend, NoKernel
 

@@ -75,6 +75,7 @@ class Auto:
         self.asked, self.queries = 1, 1
         self.ahead, self.pays = False, True
         self._heard: set[tuple[int, ...]] = set()
+        self._rates: dict[float, float] = {}  # as `likely` stands
 
     def cost(self, nodes: int) -> float:
         """Seconds of a pass of so many nodes."""
@@ -169,9 +170,13 @@ class Auto:
         return best
 
     def _rate(self, chance: float) -> float:
-        return self.likely.chance(chance_class(chance))
+        rate = self._rates.get(chance)
+        if rate is None:
+            rate = self._rates[chance] = self.likely.chance(chance_class(chance))
+        return rate
 
     def learn(self, draft: Draft, accepted: int) -> None:
+        self._rates.clear()
         for place in range(min(accepted + 1, len(draft.tokens))):
             if not draft.chances:
                 self.record.add(draft.match + place, place < accepted)
