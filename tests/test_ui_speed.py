@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import pages
+
 pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
@@ -29,12 +31,7 @@ AUTO = replace(GREEDY, drafter="auto")
 def opened(**state: Any) -> AppTest:
     if "forward" not in {folder.name for folder in installed()}:
         pytest.skip("no forward model in assets/models")
-    app = AppTest.from_file(str(PAGE), default_timeout=60)
-    for name, value in {"speed_repeats": 3, **state}.items():
-        app.session_state[name] = value
-    app.run()
-    assert not app.exception
-    return app
+    return pages.opened("speed", state={"speed_repeats": 3, **state})
 
 
 def press(app: AppTest, key: str) -> None:

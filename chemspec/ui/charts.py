@@ -12,8 +12,6 @@ from chemspec.types import DecodeResult
 from chemspec.ui import look, timing
 from chemspec.ui.timing import Cell, Spread
 
-ORANGE = look.SPANS[1]
-
 
 class Paint(NamedTuple):
     """Colours for one ground: text, a ramp from little to much on which the text can be read, and its edges."""

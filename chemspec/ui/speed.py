@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from chemspec import host
 from chemspec.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.ui import charts, draw, lanes, look, race, safe, tables, timing, trials
@@ -239,7 +240,7 @@ def bench_part(model: Engine) -> None:
     )  # fmt: skip
     slot, spot = st.empty(), st.empty()
     if go(slot, "speed_bench_start", "Start the benchmark"):
-        kept = trials.Bench(model.name, chosen, wanted or 25, trials.where(model), trials.load())
+        kept = trials.Bench(model.name, chosen, wanted or 25, trials.where(model), host.load())
         st.session_state.speed_bench = kept
         trials.bench(kept, model, spot.progress(0.0).progress)
         st.rerun()
