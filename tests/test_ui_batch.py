@@ -17,7 +17,7 @@ pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
 from chemspec.engine import installed
-from chemspec.ui import jobs, jobview
+from chemspec.ui import jobs, jobview, safe
 from chemspec.ui.jobs import JobError
 
 pytestmark = pytest.mark.ui
@@ -166,4 +166,4 @@ def test_the_time_left_is_told_in_words(seconds: float, words: str) -> None:
 
 
 def test_text_in_markdown_stays_text() -> None:
-    assert jobview.plain("a *b* <c>\n![d](e)") == r"a \*b\* \<c\> \!\[d\]\(e\)"
+    assert safe.plain("a *b* <c>\n![d](e)") == r"a \*b\* \<c\> \!\[d\]\(e\)"
