@@ -104,7 +104,9 @@ def drive(
         began = clock()
         active = [flights[query] for query in session.rows]
         missing = [flight.missing() for flight in active]
-        ahead = adaptive is None or adaptive.begin(sum(map(len, missing)), len(active))
+        ahead = adaptive is None or adaptive.begin(
+            sum(map(len, missing)), len(active), waiting=sum(len(flight.asked) for flight in active)
+        )
         if batched is not None:
             batched.prepare(
                 [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from chemspec.draft.attention import Attention
@@ -37,7 +38,13 @@ class Means:
 
     @property
     def marks(self) -> Marks:
-        return Marks.of(self.tokens)
+        return _marks(tuple(self.tokens))
+
+
+@lru_cache(maxsize=8)
+def _marks(tokens: tuple[str, ...]) -> Marks:
+    """Looked up once a vocabulary, not once a run."""
+    return Marks.of(tokens)
 
 
 def _chosen(**options: int) -> dict[str, Any]:
