@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -59,7 +60,7 @@ def same(standard: Sequence[DecodeResult], found: Sequence[DecodeResult]) -> Non
             item.tokens for item in other.hypotheses
         ]
         totals = [item.log_prob for item in one.hypotheses]
-        gaps = [a - b for a, b in zip(totals, totals[1:], strict=False)]
+        gaps = [a - b for a, b in pairwise(totals)]
         assert equal or min(numbers([one.trace]).margin, *gaps, float("inf")) < TIE, one.query
 
 
