@@ -509,9 +509,19 @@ def bench_(
         Path | None,
         _option("Append the table to this document, with command and machine.", "--markdown"),
     ] = None,
+    suite: Annotated[
+        str, _option("papers: the papers' tables and figures; heeds limit, source and --out only.")
+    ] = "",
+    out: Annotated[
+        Path, _option("For --suite: folder of benchmarks.md, whose section is rewritten.")
+    ] = Path("assets/docs"),
+    seconds: Annotated[float, _option("For --suite: most seconds of a row.")] = 20.0,
     as_json: JsonOption = False,
 ) -> None:
     """Time decoding against the naive decoder and CTranslate2 on the same weights, queries and machine."""
+    if suite:
+        _suite(suite, out, source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype)  # fmt: skip
+        return
     from chemspec import bench
 
     plan = bench.Plan(
@@ -526,6 +536,20 @@ def bench_(
             file.write("\n" + bench.markdown(found, "chemspec " + " ".join(sys.argv[1:])))
     if not as_json:
         show.table(bench.table(found))
+    print(json.dumps(found))
+
+
+def _suite(name: str, out: Path, **options: Any) -> None:
+    """The benchmark `--suite`; the last line is its report as JSON."""
+    if name != "papers":
+        raise ValueError(f"no suite {name!r}; there is papers")
+    from chemspec import papers
+    from chemspec.energy import Meter
+
+    with show.progress("measuring") as report:
+        found = papers.run(papers.Suite(**options), progress=report, meter=Meter.find())
+    for file in papers.write(found, "chemspec " + " ".join(sys.argv[1:]), out):
+        show.note(str(file))
     print(json.dumps(found))
 
 

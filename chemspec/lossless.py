@@ -28,7 +28,7 @@ COMPARED = ("greedy", "beam")
 TIE = 1e-4  # nats by which scores may differ, and below which the better of two texts is a matter of rounding
 LEANS = (1e-6, 1e-5, 3e-5, TIE)  # tried in turn, so that the report can say how close it was
 ROUNDS = 6  # of looking for a way in which rounding can have led there
-CHUNK = 32  # queries between two reports
+CHUNK = 32  # answers between two reports
 SHOWN = 20  # differences told in full
 
 
@@ -199,7 +199,7 @@ def check(
     model = checkpoint.load(engine.folder).model.to(engine.device)
     torch.set_num_threads(engine.threads)
     began = time.monotonic()
-    done, size = 0, max(CHUNK if how.decoder == "greedy" else 8, settings.batch_size)
+    done, size = 0, max(CHUNK // how.n, 1, settings.batch_size)
     while done < len(queries) and not (0 < 60 * minutes < time.monotonic() - began):
         part = queries[done : done + size]
         yield _chunk(engine, model, part, how, variants)

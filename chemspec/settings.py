@@ -139,7 +139,7 @@ class TrainSettings:
 def _check_whole(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, Integral):
         raise ValueError(f"{name} is {value!r}; it must be a whole number")
-    if not low <= value <= high:
+    if not low <= int(value) <= high:
         raise ValueError(f"{name} is {value}; it must be between {low} and {high}")
 
 
