@@ -428,6 +428,61 @@ def evaluate(
         show.accuracy(found)
 
 
+@app.command()
+def lossless(
+    file: Annotated[
+        Path | None, typer.Argument(help="File of queries; default: the built-in ones.")
+    ] = None,
+    task: TaskOption = "",
+    model: ModelOption = "",
+    column: Annotated[str, _option("Column of the file with the SMILES.")] = "",
+    limit: Annotated[int, _option("A random sample of so many queries; 0: all.")] = 200,
+    seed: Annotated[int, _option("Of the random sample.")] = 0,
+    decoder: Annotated[str, _option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
+    n: NOption = 1,
+    drafter: Annotated[
+        list[str] | None,
+        _option("Drafter to compare; may be given several times; default auto."),
+    ] = None,
+    batch_size: BatchOption = DEFAULT.batch_size,
+    max_len: LengthOption = DEFAULT.max_len,
+    minutes: Annotated[float, _option("Begin no more queries after this time; 0: no limit.")] = 0.0,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    runtime: RuntimeOption = "auto",
+    markdown: Annotated[
+        Path | None, _option("Append the rows to this document.", "--markdown")
+    ] = None,
+) -> None:
+    """Compare exact decoding with a naive decoder without cache or drafts, in fp32; exit code 1 if any answer differs
+    that is no tie in the arithmetic. Ctrl-C ends it early and reports what was compared."""
+    settings = _decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
+    from chemspec import inputs
+    from chemspec import lossless as compare
+
+    given = None if file is None else inputs.read_queries(file, column)
+    engine = _load(task, model, device=device, dtype="fp32", threads=threads, runtime=runtime)
+    queries = compare.queries_for(engine, given, limit=limit, seed=seed)
+    chunks, interrupted = [], False
+    with show.progress("comparing") as report:
+        names = drafter or [DEFAULT.drafter]
+        run = compare.check(engine, queries, settings, names, minutes=minutes, progress=report)
+        try:
+            for chunk in run:
+                chunks += [chunk]  # one by one: what is done stays done
+        except KeyboardInterrupt:
+            interrupted = True
+    found = {"task": engine.task, "model": engine.name, "digest": engine.digest, "runtime": engine.runtime,
+             "wanted": len(queries), "interrupted": interrupted, **compare.summary(chunks, settings)}  # fmt: skip
+    if markdown is not None and chunks:
+        head = not markdown.exists()
+        with markdown.open("a", encoding="utf-8") as text:
+            text.write(compare.markdown(found, head=head) + "\n")
+    show.table(compare.table(found))
+    print(json.dumps(found))
+    raise typer.Exit(130 if interrupted else 0 if found["fine"] else 1)
+
+
 @app.command(name="bench")
 def bench_(
     task: Annotated[str, _option("forward, retro or both.", "--task", "-t")] = "both",
@@ -454,9 +509,19 @@ def bench_(
         Path | None,
         _option("Append the table to this document, with command and machine.", "--markdown"),
     ] = None,
+    suite: Annotated[
+        str, _option("papers: the papers' tables and figures; heeds limit, source and --out only.")
+    ] = "",
+    out: Annotated[
+        Path, _option("For --suite: folder of benchmarks.md, whose section is rewritten.")
+    ] = Path("assets/docs"),
+    seconds: Annotated[float, _option("For --suite: most seconds of a row.")] = 20.0,
     as_json: JsonOption = False,
 ) -> None:
     """Time decoding against the naive decoder and CTranslate2 on the same weights, queries and machine."""
+    if suite:
+        _suite(suite, out, source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype)  # fmt: skip
+        return
     from chemspec import bench
 
     plan = bench.Plan(
@@ -471,6 +536,20 @@ def bench_(
             file.write("\n" + bench.markdown(found, "chemspec " + " ".join(sys.argv[1:])))
     if not as_json:
         show.table(bench.table(found))
+    print(json.dumps(found))
+
+
+def _suite(name: str, out: Path, **options: Any) -> None:
+    """The benchmark `--suite`; the last line is its report as JSON."""
+    if name != "papers":
+        raise ValueError(f"no suite {name!r}; there is papers")
+    from chemspec import papers
+    from chemspec.energy import Meter
+
+    with show.progress("measuring") as report:
+        found = papers.run(papers.Suite(**options), progress=report, meter=Meter.find())
+    for file in papers.write(found, "chemspec " + " ".join(sys.argv[1:]), out):
+        show.note(str(file))
     print(json.dumps(found))
 
 

@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from chemspec.types import Trace
+
+
+class Spread(NamedTuple):
+    """Median and quartiles (the inclusive kind: they never leave the measured range) of `runs` values."""
+
+    median: float
+    low: float
+    high: float
+    runs: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        """Raises ValueError where there is no value."""
+        found = list(values)
+        if not found:
+            raise ValueError("no values, hence no median")
+        low, median, high = (
+            statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
+        )
+        return cls(median, low, high, len(found))
 
 
 def _share(part: float, whole: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
+from numbers import Integral
 from typing import Any, Literal
 
 Task = Literal["forward", "retro"]
@@ -135,6 +136,13 @@ class TrainSettings:
             raise ValueError(f"schedule {self.schedule!r} is not cosine or inverse-sqrt")
 
 
+def _check_whole(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, Integral):
+        raise ValueError(f"{name} is {value!r}; it must be a whole number")
+    if not low <= int(value) <= high:
+        raise ValueError(f"{name} is {value}; it must be between {low} and {high}")
+
+
 DECODERS = ("greedy", "beam", "sample", "sbs")
 RELAXED = ("sbs",)
 DRAFTER_NAMES = (
@@ -191,15 +199,11 @@ class DecodeSettings:
             ("batch_size", 1, 4096),
             ("node_budget", 0, 4096),
         ):
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}; it must be between {low} and {high}"
-                )
+            _check_whole(name, getattr(self, name), low, high)
         if self.drafter not in DRAFTER_NAMES:
             raise ValueError(f"no drafter {self.drafter!r}; there are {', '.join(DRAFTER_NAMES)}")
         for name in ("draft_length", "draft_count", "dilation"):
-            if not 0 <= getattr(self, name) <= 1000:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be between 0 and 1000")
+            _check_whole(name, getattr(self, name), 0, 1000)
         if not 0 < self.temperature < float("inf"):
             raise ValueError(
                 f"temperature is {self.temperature}; it must be above 0 (for the best answer use greedy)"

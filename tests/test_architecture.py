@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (
     ("types", "settings", "tokenizer", "cache", "host"),
-    ("syntax", "metrics", "data.settings", "train.recipes"),
+    ("syntax", "metrics", "plot", "energy", "data.settings", "train.recipes"),
     ("chem",),
     ("align", "molfile", "cdxml", "reagents", "exports", "formats", "changes"),
     ("data",),
@@ -24,8 +24,9 @@ LAYERS = (
     ("engine",),
     ("inputs", "checks"),
     ("files",),
-    ("calibrate", "evaluate", "opponents", "integrations", "ui"),
+    ("calibrate", "evaluate", "lossless", "opponents", "integrations", "ui"),
     ("bench", "train"),
+    ("papers",),
     ("show",),
     ("cli",),
 )

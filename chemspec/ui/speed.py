@@ -10,6 +10,7 @@ import streamlit as st
 
 from chemspec import host
 from chemspec.engine import Engine
+from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.ui import charts, draw, lanes, look, race, safe, tables, timing, trials
 
@@ -271,10 +272,10 @@ def show_bench(kept: trials.Bench, *, stale: bool) -> None:
         return
     ups = [case.speedup for case in kept.cases]
     rates = [case.tokens_per_pass for case in kept.cases]
-    agreed, found = sum(case.same for case in kept.cases), timing.Spread.of(ups)
+    agreed, found = sum(case.same for case in kept.cases), Spread.of(ups)
     figures = [
         (timing.times(found.median), f"median; quartiles {found.low:.2f} and {found.high:.2f}"),
-        (f"{timing.Spread.of(rates).median:.2f}", "tokens per pass, median"),
+        (f"{Spread.of(rates).median:.2f}", "tokens per pass, median"),
         (f"{sum(up > 1 for up in ups)} of {len(ups)}", "queries faster than standard"),
         (f"{agreed} of {len(ups)}", "same answers"),
     ]

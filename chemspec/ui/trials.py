@@ -10,6 +10,7 @@ from typing import Any
 
 from chemspec import checks, host
 from chemspec.engine import Engine
+from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui import serve, timing
@@ -151,9 +152,7 @@ def so_far(cases: Sequence[timing.Case]) -> str:
     """The median speed-up of a benchmark under way, as the end of a line."""
     if not cases:
         return ""
-    return (
-        f" · median speed-up so far {timing.Spread.of(case.speedup for case in cases).median:.2f}"
-    )
+    return f" · median speed-up so far {Spread.of(case.speedup for case in cases).median:.2f}"
 
 
 def where(model: Engine) -> str:
