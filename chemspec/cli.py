@@ -92,8 +92,11 @@ RuntimeOption = Annotated[str, _option("auto, native, onnx or torch.")]
 JsonOption = Annotated[
     bool, _option("Machine-readable: the last line is one JSON document.", "--json")
 ]
+AugmentOption = Annotated[
+    int, _option("Decode so many spellings of each query and merge their answers; 1: off.")
+]
 SampleFloat = Annotated[float, _option("For --decoder sample.")]
-SampleInt = Annotated[int, _option("For --decoder sample.")]
+SampleInt = Annotated[int, _option("For --decoder sample, and of the spellings of --augment.")]
 SourceOption = Annotated[Path, _option("Folder with the reaction CSVs.")]
 
 DEFAULT = DecodeSettings()
@@ -184,12 +187,13 @@ def predict(
     node_budget: Annotated[
         int, _option("Most drafted nodes a query may add to a pass.")
     ] = DEFAULT.node_budget,
+    augment: AugmentOption = DEFAULT.augment,
     as_json: JsonOption = False,
 ) -> None:
     """Predict products (forward) or reactant sets (retro) for SMILES, a file of them, or standard input."""
     settings = _decode_settings(
         decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, node_budget=node_budget,
-        length_penalty=length_penalty, temperature=temperature, top_p=top_p, seed=seed,
+        length_penalty=length_penalty, temperature=temperature, top_p=top_p, seed=seed, augment=augment,
     )  # fmt: skip
     if not task and not model:
         raise ValueError(
@@ -398,6 +402,7 @@ def evaluate(
     exact: ExactOption = True,
     batch_size: BatchOption = 32,
     max_len: LengthOption = DEFAULT.max_len,
+    augment: AugmentOption = DEFAULT.augment,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
@@ -406,7 +411,7 @@ def evaluate(
 ) -> None:
     """Top-k exact match on the standard test sets (USPTO-50K for retro, USPTO-MIT mixed for forward)."""
     settings = _decode_settings(
-        decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size
+        decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, augment=augment
     )
     from chemspec import evaluate as measure
 
@@ -415,6 +420,7 @@ def evaluate(
     engine = _load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
     what = f"{engine.name}-{engine.digest[:6]}-{tests.name.split('.')[0]}-{limit}-{seed}"
     how = f"{settings.decoder}{settings.n}-{drafter}-{max_len}-{engine.dtype}"
+    how += f"-augment{augment}" if augment > 1 else ""
     target = out or Path("runs") / f"evaluate-{what}-{how}.jsonl"
     target.parent.mkdir(parents=True, exist_ok=True)
     with show.progress("evaluating") as report:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from math import exp
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ from threading import Lock
 
 import torch
 
-from chemspec import chem
+from chemspec import align, chem, merge
 from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.drive import Event, drive
@@ -167,6 +168,8 @@ class Engine:
     ) -> list[DecodeResult]:
         """Answer queries, in their order; a bad one gets a status and a message and does not harm the others.
 
+        With `settings.augment` every query takes so many rows of its batch, and one result merges their answers.
+
         Args:
             progress: called with the number of queries done so far.
         """
@@ -191,22 +194,27 @@ class Engine:
     def stream(
         self, query: str, settings: DecodeSettings = DecodeSettings()
     ) -> Iterator[Pass | DecodeResult]:
-        """Answer one query; yields every pass when it is done, and the result at the end."""
+        """Answer one query; yields every pass when it is done, and the result at the end.
+
+        Of a query in several spellings a pass is one model call with all of them, as in the result's trace.
+        """
         ready = self.prepare(query)
         if ready.refusal:
             yield ready.refusal
             return
-        run = self._run([ready], settings)
+        rows = self._spellings(ready, settings)
+        run = self._run(rows, settings)
         while True:
             try:
-                ((_, event),) = next(run)
+                events = next(run)
             except StopIteration as stop:
-                yield stop.value[0]
+                yield self._merged([ready], [stop.value], settings)[0]
                 return
             except torch.cuda.OutOfMemoryError:
                 yield DecodeResult(query, "failed", OUT_OF_MEMORY)
                 return
-            yield event
+            passes = [event for _, event in events]
+            yield merge.together(passes, 1) if settings.augment > 1 else passes[0]
 
     def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
         """Answer one query under each of several settings, one after the other."""
@@ -234,20 +242,63 @@ class Engine:
 
     def _decode(self, ready: Sequence[Ready], settings: DecodeSettings) -> list[DecodeResult]:
         """Decode one batch; where a GPU's memory does not suffice, decode its halves."""
+        rows = [self._spellings(item, settings) for item in ready]
         try:
-            run = self._run(ready, settings)
+            run = self._run([row for own in rows for row in own], settings)
             while True:
                 try:
                     next(run)
                 except StopIteration as stop:
-                    results: list[DecodeResult] = stop.value
-                    return results
+                    found = iter(stop.value)
+                    return self._merged(
+                        ready, [list(islice(found, len(own))) for own in rows], settings
+                    )
         except torch.cuda.OutOfMemoryError:
             if len(ready) == 1:
                 return [DecodeResult(ready[0].text, "failed", OUT_OF_MEMORY)]
         torch.cuda.empty_cache()  # after the exception, which keeps the tensors alive, is gone
         half = len(ready) // 2
         return self._decode(ready[:half], settings) + self._decode(ready[half:], settings)
+
+    def _spellings(self, ready: Ready, settings: DecodeSettings) -> list[Ready]:
+        """The rows of a batch that a query takes: itself, and other spellings of it that the model can read."""
+        if settings.augment == 1:
+            return [ready]
+        smiles = "".join(ready.tokens)
+        rng = Random(f"{settings.seed}/{smiles}")  # what else is asked changes nothing
+        rows = [replace(ready, text=smiles, notes=())]
+        for text in align.spellings(smiles, settings.augment, rng)[1:]:
+            try:
+                ids = self.tokenizer.encode(text)
+            except TokenError:  # more ring labels, say, than the vocabulary has
+                continue
+            if len(ids) <= self.longest_query:
+                rows.append(Ready(text, ids, tuple(self.tokenizer.pieces(ids))))
+        return rows
+
+    def _merged(
+        self,
+        ready: Sequence[Ready],
+        spelled: Sequence[Sequence[DecodeResult]],
+        settings: DecodeSettings,
+    ) -> list[DecodeResult]:
+        """Of every query one result, made of the results of its spellings."""
+        if settings.augment == 1:
+            return [results[0] for results in spelled]
+        called = merge.calls([[one.trace for one in results] for results in spelled])
+        return [
+            merge.merge(
+                item.text,
+                results,
+                asked=settings.augment,
+                n=settings.n,
+                trace=self._trace(
+                    item, settings, passes, max(one.trace.seconds for one in results)
+                ),
+                notes=item.notes,
+            )
+            for item, results, passes in zip(ready, spelled, called, strict=True)
+        ]
 
     def _run(
         self, ready: Sequence[Ready], settings: DecodeSettings
@@ -258,6 +309,7 @@ class Engine:
         """
         means = Means(self.cost, self.tokenizer.tokens, self.knowledge)
         drafter = build(settings, means)  # may measure the machine first
+        alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
         began = time.perf_counter()
         passes: list[list[Pass]] = [[] for _ in ready]
         seconds = [0.0] * len(ready)
@@ -267,7 +319,7 @@ class Engine:
                 events = next(run)
             except StopIteration as stop:
                 return [
-                    self._result(item, answer, self._trace(item, settings, own, spent))
+                    self._result(item, answer, self._trace(item, alone, own, spent))
                     for item, answer, own, spent in zip(
                         ready, stop.value, passes, seconds, strict=True
                     )
@@ -394,7 +446,7 @@ class Engine:
             {**where, **asdict(settings), "drafter": settings.drafts_by, "exact": settings.exact},
             tuple(passes),
             seconds,
-            self.tokenizer.tokens if settings.record else (),
+            self.tokenizer.tokens if settings.record and settings.augment == 1 else (),
         )
 
     def _result(self, ready: Ready, answers: Sequence[Written], trace: Trace) -> DecodeResult:

@@ -82,7 +82,7 @@ def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> di
         rank_of(item.answer, result["hypotheses"])
         for item, result in zip(asked, results, strict=True)
     ]
-    answers = [answer for result in results for answer in result["hypotheses"]]
+    written = [_written(result) for result in results]
     first = [result["hypotheses"][0] for result in results if result["hypotheses"]]
     width = max((len(result["hypotheses"]) for result in results), default=0)
     kinds = sorted({item.kind for item in asked if item.kind}, key=lambda kind: (len(kind), kind))
@@ -94,7 +94,7 @@ def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> di
             for k in RANKS
             if k <= width
         },
-        "invalid": share(sum(not answer["valid"] for answer in answers), len(answers)),
+        "invalid": share(sum(bad for bad, _ in written), sum(all_ for _, all_ in written)),
         "invalid_first": share(sum(not answer["valid"] for answer in first), len(first)),
         "top1_by_class": {
             kind: share(
@@ -108,6 +108,14 @@ def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> di
         "passes_per_query": sum(result["passes"] for result in results) / max(1, len(results)),
         "seconds_per_query": sum(result["seconds"] for result in results) / max(1, len(results)),
     }
+
+
+def _written(result: Mapping[str, Any]) -> tuple[int, int]:
+    """Invalid answers and all answers that the model wrote: of all spellings, where they were merged."""
+    if merged := result.get("merged"):
+        return merged["invalid"], merged["answers"]
+    answers = result["hypotheses"]
+    return sum(not answer["valid"] for answer in answers), len(answers)
 
 
 def rank_of(answer: str, hypotheses: Sequence[Mapping[str, Any]]) -> int:
