@@ -136,6 +136,8 @@ def _load(task: str, model: str, **options: Any) -> Engine:
     if task and engine.task != _task(task):
         message = f"model {engine.name!r} is a {engine.task} model"
         raise ValueError(f"{message}; leave --task out or choose another model")
+    if engine.confidence_problem:
+        show.note(f"no confidence: {engine.confidence_problem}")
     return engine
 
 
@@ -383,6 +385,45 @@ def calibrate(
     show.note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts, heads {report.heads}")
     if as_json:
         print(json.dumps(asdict(report)))
+
+
+@app.command()
+def reliability(
+    task: TaskOption,
+    model: ModelOption = "",
+    source: SourceOption = DATA,
+    queries: Annotated[int, _option("Validation queries, drawn at random; 0: all.")] = 1000,
+    seed: Annotated[int, _option("Of the random choice.")] = 0,
+    n: NOption = 10,
+    out: Annotated[Path | None, _option("Predictions (.jsonl), resumable.")] = None,
+    store: Annotated[bool, _option("Write confidence.json into the model folder.")] = True,
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure on validation data how often answers of a probability are right, and keep what turns one into the other."""
+    from chemspec import evaluate as measuring
+    from chemspec import reliability as judging
+
+    file = source / f"{_task(task)}_val.csv.gz"
+    asked = measuring.questions(
+        file, _task(task), limit=queries, seed=seed, leave_out=("overlaps_test",)
+    )
+    engine = _load(task, model, threads=threads)
+    made = f"chemspec reliability --task {engine.task} --queries {queries} --seed {seed} -n {n}"
+    what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}"
+    target = out or Path("runs") / f"reliability-{what}.jsonl"
+    with show.progress("asking") as report:
+        found, told = judging.measure(
+            engine, asked, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
+        )
+    if store:
+        found.save(engine.folder)
+        show.note(f"{engine.folder / 'confidence.json'} written")
+    document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(told)}
+    if as_json:
+        print(json.dumps(document))
+    else:
+        show.reliability(told.rows(), judging.NUMBERS)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from threading import Lock
 
 import torch
 
-from chemspec import align, chem, merge
+from chemspec import align, chem, confidence, merge
 from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.drive import Event, drive
@@ -114,6 +114,7 @@ class Engine:
         self.device, self.dtype, self.runtime, self.threads = device, dtype, runtime, threads
         # Two places are for bos and eos, where a model wants them in the source.
         self.longest_query = min(MAX_TOKENS, self.config.max_positions - 2)
+        self.confidence, self.confidence_problem = _confidence(loaded)
         self._measuring = Lock()
         self._curve: Curve | None = None
         self._knowledge: Knowledge | None = None
@@ -451,6 +452,8 @@ class Engine:
 
     def _result(self, ready: Ready, answers: Sequence[Written], trace: Trace) -> DecodeResult:
         hypotheses = tuple(self._hypothesis(answer) for answer in answers)
+        if self.confidence is not None:
+            hypotheses = self.confidence.assess(hypotheses)
         return DecodeResult(ready.text, "ok", "", hypotheses, trace, ready.notes)
 
     def _hypothesis(self, answer: Written) -> Hypothesis:
@@ -466,6 +469,14 @@ class Engine:
             probability=exp(answer.log_prob),
             ended=answer.ended,
         )
+
+
+def _confidence(loaded: checkpoint.Checkpoint) -> tuple[confidence.Confidence | None, str]:
+    """What turns probabilities into chances of being right, or why there is none; a model answers without it."""
+    try:
+        return confidence.load(loaded.folder, loaded.digest), ""
+    except confidence.ConfidenceError as error:
+        return None, str(error)
 
 
 def _backend(

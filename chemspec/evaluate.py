@@ -32,13 +32,20 @@ class Question:
     kind: str = ""
 
 
-def questions(file: Path, task: Task, *, limit: int = 0, seed: int = 0) -> list[Question]:
+def questions(
+    file: Path, task: Task, *, limit: int = 0, seed: int = 0, leave_out: Sequence[str] = ()
+) -> list[Question]:
     """Test reactions of a file; `limit` draws so many at random, always the same ones for a seed.
+
+    Args:
+        leave_out: rows with "1" in one of these columns are not used; a file may lack them.
 
     Raises:
         ValueError: if the file lacks rows or columns.
     """
-    rows = list(read_rows(file))
+    rows = [
+        row for row in read_rows(file) if not any(row.get(column) == "1" for column in leave_out)
+    ]
     if not rows:
         raise ValueError(f"{file} has no rows")
     for column in COLUMNS[task]:
@@ -68,12 +75,24 @@ def evaluate(
         Counts, top-k accuracies with 95 % intervals, the share of invalid SMILES among all and among first answers, and
         top-1 by class.
     """
+    return score(asked, answer_all(engine, asked, out, settings, progress=progress))
+
+
+def answer_all(
+    engine: Engine,
+    asked: Sequence[Question],
+    out: Path,
+    settings: DecodeSettings,
+    *,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> list[dict[str, Any]]:
+    """Answers in the form of `files.brief`, by way of the file `out`, which is resumable."""
     if out.suffix != ".jsonl":
         raise ValueError(f"{out}: predictions are written as .jsonl")
+    out.parent.mkdir(parents=True, exist_ok=True)
     predict_file(engine, [item.query for item in asked], out, settings, progress=progress)
     with out.open(encoding="utf-8") as lines:
-        results = [json.loads(line) for line in islice(lines, len(asked))]
-    return score(asked, results)
+        return [json.loads(line) for line in islice(lines, len(asked))]
 
 
 def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

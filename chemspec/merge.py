@@ -37,7 +37,9 @@ def vote(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA) -> list
     for found in places.values():
         rank, number, best = min(found, key=lambda one: (one[0], -one[2].log_prob, one[1]))
         score = sum(1 / (1 + alpha * place) for place, _, _ in found)
-        merged.append(replace(best, vote=Vote(score, len(found), rank + 1, number)))
+        cast = Vote(score, len(found), rank + 1, number)
+        # The confidence was measured on the answers to one spelling; of merged ones nothing is known.
+        merged.append(replace(best, vote=cast, confidence=None))
     return sorted(merged, key=_order)
 
 

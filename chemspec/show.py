@@ -102,3 +102,11 @@ def accuracy(report: Mapping[str, Any]) -> None:
     for name, one in shares.items():
         content.add_row(name, f"{one['value']:.1%}", f"{one['low']:.1%} to {one['high']:.1%}")
     table(content)
+
+
+def reliability(rows: Sequence[Sequence[str]], names: Sequence[str]) -> None:
+    """What `reliability` found: held-out losses (nats) and expected calibration errors."""
+    content = Table("probability", "used", *names, box=None)
+    for row in rows:
+        content.add_row(*row)
+    table(content)

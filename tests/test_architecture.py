@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (
     ("types", "settings", "tokenizer", "cache"),
-    ("syntax", "metrics", "merge", "data.settings", "train.recipes"),
+    ("syntax", "metrics", "merge", "confidence", "data.settings", "train.recipes"),
     ("chem",),
     ("align", "molfile", "cdxml", "reagents", "exports", "formats", "changes"),
     ("data",),
@@ -25,7 +25,7 @@ LAYERS = (
     ("inputs", "checks"),
     ("files",),
     ("calibrate", "evaluate", "opponents", "integrations", "ui"),
-    ("bench", "train"),
+    ("bench", "train", "reliability", "roundtrip", "card"),
     ("show",),
     ("cli",),
 )
