@@ -92,8 +92,11 @@ RuntimeOption = Annotated[str, _option("auto, native, onnx or torch.")]
 JsonOption = Annotated[
     bool, _option("Machine-readable: the last line is one JSON document.", "--json")
 ]
+AugmentOption = Annotated[
+    int, _option("Decode so many spellings of each query and merge their answers; 1: off.")
+]
 SampleFloat = Annotated[float, _option("For --decoder sample.")]
-SampleInt = Annotated[int, _option("For --decoder sample.")]
+SampleInt = Annotated[int, _option("For --decoder sample, and of the spellings of --augment.")]
 SourceOption = Annotated[Path, _option("Folder with the reaction CSVs.")]
 
 DEFAULT = DecodeSettings()
@@ -133,6 +136,8 @@ def _load(task: str, model: str, **options: Any) -> Engine:
     if task and engine.task != _task(task):
         message = f"model {engine.name!r} is a {engine.task} model"
         raise ValueError(f"{message}; leave --task out or choose another model")
+    if engine.confidence_problem:
+        show.note(f"no confidence: {engine.confidence_problem}")
     return engine
 
 
@@ -184,12 +189,13 @@ def predict(
     node_budget: Annotated[
         int, _option("Most drafted nodes a query may add to a pass.")
     ] = DEFAULT.node_budget,
+    augment: AugmentOption = DEFAULT.augment,
     as_json: JsonOption = False,
 ) -> None:
     """Predict products (forward) or reactant sets (retro) for SMILES, a file of them, or standard input."""
     settings = _decode_settings(
         decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, node_budget=node_budget,
-        length_penalty=length_penalty, temperature=temperature, top_p=top_p, seed=seed,
+        length_penalty=length_penalty, temperature=temperature, top_p=top_p, seed=seed, augment=augment,
     )  # fmt: skip
     if not task and not model:
         raise ValueError(
@@ -382,6 +388,45 @@ def calibrate(
 
 
 @app.command()
+def reliability(
+    task: TaskOption,
+    model: ModelOption = "",
+    source: SourceOption = DATA,
+    queries: Annotated[int, _option("Validation queries, drawn at random; 0: all.")] = 1000,
+    seed: Annotated[int, _option("Of the random choice.")] = 0,
+    n: NOption = 10,
+    out: Annotated[Path | None, _option("Predictions (.jsonl), resumable.")] = None,
+    store: Annotated[bool, _option("Write confidence.json into the model folder.")] = True,
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure on validation data how often answers of a probability are right, and keep what turns one into the other."""
+    from chemspec import evaluate as measuring
+    from chemspec import reliability as judging
+
+    file = source / f"{_task(task)}_val.csv.gz"
+    asked = measuring.questions(
+        file, _task(task), limit=queries, seed=seed, leave_out=("overlaps_test",)
+    )
+    engine = _load(task, model, threads=threads)
+    made = f"chemspec reliability --task {engine.task} --queries {queries} --seed {seed} -n {n}"
+    what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}"
+    target = out or Path("runs") / f"reliability-{what}.jsonl"
+    with show.progress("asking") as report:
+        found, told = judging.measure(
+            engine, asked, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
+        )
+    if store:
+        found.save(engine.folder)
+        show.note(f"{engine.folder / 'confidence.json'} written")
+    document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(told)}
+    if as_json:
+        print(json.dumps(document))
+    else:
+        show.reliability(told.rows(), judging.NUMBERS)
+
+
+@app.command()
 def evaluate(
     task: TaskOption,
     model: ModelOption = "",
@@ -398,6 +443,7 @@ def evaluate(
     exact: ExactOption = True,
     batch_size: BatchOption = 32,
     max_len: LengthOption = DEFAULT.max_len,
+    augment: AugmentOption = DEFAULT.augment,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
@@ -406,7 +452,7 @@ def evaluate(
 ) -> None:
     """Top-k exact match on the standard test sets (USPTO-50K for retro, USPTO-MIT mixed for forward)."""
     settings = _decode_settings(
-        decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size
+        decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, augment=augment
     )
     from chemspec import evaluate as measure
 
@@ -415,6 +461,7 @@ def evaluate(
     engine = _load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
     what = f"{engine.name}-{engine.digest[:6]}-{tests.name.split('.')[0]}-{limit}-{seed}"
     how = f"{settings.decoder}{settings.n}-{drafter}-{max_len}-{engine.dtype}"
+    how += f"-augment{augment}" if augment > 1 else ""
     target = out or Path("runs") / f"evaluate-{what}-{how}.jsonl"
     target.parent.mkdir(parents=True, exist_ok=True)
     with show.progress("evaluating") as report:

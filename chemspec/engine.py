@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from math import exp
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ from threading import Lock
 
 import torch
 
-from chemspec import chem
+from chemspec import align, chem, confidence, merge
 from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.drive import Event, drive
@@ -113,6 +114,7 @@ class Engine:
         self.device, self.dtype, self.runtime, self.threads = device, dtype, runtime, threads
         # Two places are for bos and eos, where a model wants them in the source.
         self.longest_query = min(MAX_TOKENS, self.config.max_positions - 2)
+        self.confidence, self.confidence_problem = _confidence(loaded)
         self._measuring = Lock()
         self._curve: Curve | None = None
         self._knowledge: Knowledge | None = None
@@ -162,6 +164,8 @@ class Engine:
     ) -> list[DecodeResult]:
         """Answer queries, in their order; a bad one gets a status and a message and does not harm the others.
 
+        With `settings.augment` every query takes so many rows of its batch, and one result merges their answers.
+
         Args:
             progress: called with the number of queries done so far.
         """
@@ -186,22 +190,27 @@ class Engine:
     def stream(
         self, query: str, settings: DecodeSettings = DecodeSettings()
     ) -> Iterator[Pass | DecodeResult]:
-        """Answer one query; yields every pass when it is done, and the result at the end."""
+        """Answer one query; yields every pass when it is done, and the result at the end.
+
+        Of a query in several spellings a pass is one model call with all of them, as in the result's trace.
+        """
         ready = self.prepare(query)
         if ready.refusal:
             yield ready.refusal
             return
-        run = self._run([ready], settings)
+        rows = self._spellings(ready, settings)
+        run = self._run(rows, settings)
         while True:
             try:
-                ((_, event),) = next(run)
+                events = next(run)
             except StopIteration as stop:
-                yield stop.value[0]
+                yield self._merged([ready], [stop.value], settings)[0]
                 return
             except torch.cuda.OutOfMemoryError:
                 yield DecodeResult(query, "failed", OUT_OF_MEMORY)
                 return
-            yield event
+            passes = [event for _, event in events]
+            yield merge.together(passes, 1) if settings.augment > 1 else passes[0]
 
     def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
         """Answer one query under each of several settings, one after the other."""
@@ -229,20 +238,63 @@ class Engine:
 
     def _decode(self, ready: Sequence[Ready], settings: DecodeSettings) -> list[DecodeResult]:
         """Decode one batch; where a GPU's memory does not suffice, decode its halves."""
+        rows = [self._spellings(item, settings) for item in ready]
         try:
-            run = self._run(ready, settings)
+            run = self._run([row for own in rows for row in own], settings)
             while True:
                 try:
                     next(run)
                 except StopIteration as stop:
-                    results: list[DecodeResult] = stop.value
-                    return results
+                    found = iter(stop.value)
+                    return self._merged(
+                        ready, [list(islice(found, len(own))) for own in rows], settings
+                    )
         except torch.cuda.OutOfMemoryError:
             if len(ready) == 1:
                 return [DecodeResult(ready[0].text, "failed", OUT_OF_MEMORY)]
         torch.cuda.empty_cache()  # after the exception, which keeps the tensors alive, is gone
         half = len(ready) // 2
         return self._decode(ready[:half], settings) + self._decode(ready[half:], settings)
+
+    def _spellings(self, ready: Ready, settings: DecodeSettings) -> list[Ready]:
+        """The rows of a batch that a query takes: itself, and other spellings of it that the model can read."""
+        if settings.augment == 1:
+            return [ready]
+        smiles = "".join(ready.tokens)
+        rng = Random(f"{settings.seed}/{smiles}")  # what else is asked changes nothing
+        rows = [replace(ready, text=smiles, notes=())]
+        for text in align.spellings(smiles, settings.augment, rng)[1:]:
+            try:
+                ids = self.tokenizer.encode(text)
+            except TokenError:  # more ring labels, say, than the vocabulary has
+                continue
+            if len(ids) <= self.longest_query:
+                rows.append(Ready(text, ids, tuple(self.tokenizer.pieces(ids))))
+        return rows
+
+    def _merged(
+        self,
+        ready: Sequence[Ready],
+        spelled: Sequence[Sequence[DecodeResult]],
+        settings: DecodeSettings,
+    ) -> list[DecodeResult]:
+        """Of every query one result, made of the results of its spellings."""
+        if settings.augment == 1:
+            return [results[0] for results in spelled]
+        called = merge.calls([[one.trace for one in results] for results in spelled])
+        return [
+            merge.merge(
+                item.text,
+                results,
+                asked=settings.augment,
+                n=settings.n,
+                trace=self._trace(
+                    item, settings, passes, max(one.trace.seconds for one in results)
+                ),
+                notes=item.notes,
+            )
+            for item, results, passes in zip(ready, spelled, called, strict=True)
+        ]
 
     def _run(
         self, ready: Sequence[Ready], settings: DecodeSettings
@@ -253,6 +305,7 @@ class Engine:
         """
         means = Means(self.cost, self.tokenizer.tokens, self.knowledge)
         drafter = build(settings, means)  # may measure the machine first
+        alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
         began = time.perf_counter()
         passes: list[list[Pass]] = [[] for _ in ready]
         seconds = [0.0] * len(ready)
@@ -262,7 +315,7 @@ class Engine:
                 events = next(run)
             except StopIteration as stop:
                 return [
-                    self._result(item, answer, self._trace(item, settings, own, spent))
+                    self._result(item, answer, self._trace(item, alone, own, spent))
                     for item, answer, own, spent in zip(
                         ready, stop.value, passes, seconds, strict=True
                     )
@@ -389,11 +442,13 @@ class Engine:
             {**where, **asdict(settings), "drafter": settings.drafts_by, "exact": settings.exact},
             tuple(passes),
             seconds,
-            self.tokenizer.tokens if settings.record else (),
+            self.tokenizer.tokens if settings.record and settings.augment == 1 else (),
         )
 
     def _result(self, ready: Ready, answers: Sequence[Written], trace: Trace) -> DecodeResult:
         hypotheses = tuple(self._hypothesis(answer) for answer in answers)
+        if self.confidence is not None:
+            hypotheses = self.confidence.assess(hypotheses)
         return DecodeResult(ready.text, "ok", "", hypotheses, trace, ready.notes)
 
     def _hypothesis(self, answer: Written) -> Hypothesis:
@@ -409,6 +464,14 @@ class Engine:
             probability=exp(answer.log_prob),
             ended=answer.ended,
         )
+
+
+def _confidence(loaded: checkpoint.Checkpoint) -> tuple[confidence.Confidence | None, str]:
+    """What turns probabilities into chances of being right, or why there is none; a model answers without it."""
+    try:
+        return confidence.load(loaded.folder, loaded.digest), ""
+    except confidence.ConfidenceError as error:
+        return None, str(error)
 
 
 def _backend(

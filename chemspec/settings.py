@@ -171,7 +171,9 @@ class DecodeSettings:
         dilation: tokens that the drafter `windows` leaves out between two of a window.
         node_budget: most drafted nodes a query may add to a pass.
         length_penalty: beam answers are ranked by log-prob / length ** length_penalty; 0 is plain log-prob.
-        temperature, top_p, seed: of sampling; the seed makes it repeatable.
+        temperature, top_p, seed: of sampling; the seed makes it repeatable, and the spellings of `augment`.
+        augment: spellings of the query, the canonical one among them, that are decoded each for itself; their answers are
+            merged (`merge.py`). 1 is off.
         record: keep every computed prefix in the trace, to look at; answers stay the same.
     """
 
@@ -188,6 +190,7 @@ class DecodeSettings:
     temperature: float = 1.0
     top_p: float = 1.0
     seed: int = 0
+    augment: int = 1
     record: bool = False
 
     def __post_init__(self) -> None:
@@ -198,6 +201,7 @@ class DecodeSettings:
             ("max_len", 1, 1000),
             ("batch_size", 1, 4096),
             ("node_budget", 0, 4096),
+            ("augment", 1, 100),
         ):
             _check_whole(name, getattr(self, name), low, high)
         if self.drafter not in DRAFTER_NAMES:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (
     ("types", "settings", "tokenizer", "cache", "host"),
-    ("syntax", "metrics", "plot", "energy", "data.settings", "train.recipes"),
+    ("syntax", "metrics", "merge", "confidence", "plot", "energy", "data.settings", "train.recipes"),
     ("chem",),
     ("align", "molfile", "cdxml", "reagents", "exports", "formats", "changes"),
     ("data",),
@@ -25,7 +25,7 @@ LAYERS = (
     ("inputs", "checks"),
     ("files",),
     ("calibrate", "evaluate", "lossless", "opponents", "integrations", "ui"),
-    ("bench", "train"),
+    ("bench", "train", "reliability", "roundtrip", "card"),
     ("papers",),
     ("show",),
     ("cli",),

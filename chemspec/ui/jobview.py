@@ -315,6 +315,7 @@ def _details(job: Job, number: int, row: dict[str, Any]) -> None:
                     "drawing": drawing(job.task, item["smiles"], 260),
                     "smiles": item["canonical"] or item["smiles"],
                     "probability": item["probability"],
+                    "confidence": item.get("confidence"),
                     "valid": "✓ valid" if item["valid"] else "✗ no valid SMILES",
                 }
                 for rank, item in enumerate(row["hypotheses"], 1)
@@ -326,6 +327,7 @@ def _details(job: Job, number: int, row: dict[str, Any]) -> None:
                 "drawing": st.column_config.ImageColumn("Answer", width=260),
                 "smiles": st.column_config.TextColumn("SMILES", width=320),
                 "probability": st.column_config.NumberColumn("Model probability (uncalibrated)", format="percent"),
+                "confidence": st.column_config.NumberColumn("Chance to be right, as measured", format="percent"),
                 "valid": st.column_config.TextColumn("Validity"),
             },
             alt=f"All answers of row {number}",

@@ -23,6 +23,7 @@ DRAFTS = {
     "windows": "windows: evenly spaced pieces of the query",
     "none": "none: the standard way",
 }
+MOST_SPELLINGS = 20  # as many as root-aligned SMILES was tested with
 ANSWERS = 5  # asked for unless changed: a product is often among them in several spellings
 
 
@@ -56,14 +57,30 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
             key="predict_max_len",
             persist_state="session",
         )
+        augment = st.number_input(
+            "Spellings of the query to try",
+            1,
+            MOST_SPELLINGS,
+            1,
+            key="predict_augment",
+            persist_state="session",
+            help="With more than one, each spelling is answered for itself and the answers are merged by rank and "
+            "frequency. Takes as many times longer.",
+        )
         settings = DecodeSettings(
-            decoder=search, n=1 if greedy else int(count), drafter=drafter, max_len=longest
+            decoder=search,
+            n=1 if greedy else int(count),
+            drafter=drafter,
+            max_len=longest,
+            augment=int(augment),
         )
         st.caption(
             "**Exact**: the answers are those of the standard algorithm, whatever the drafts."
             if settings.exact
             else "**Relaxed**: the drafts can change the answers."
         )
+        if settings.augment > 1:
+            st.caption("**Merged**: that holds for each spelling; the list is made of all of them.")
         st.caption(
             f"Limits: queries of {MAX_CHARS:,} characters and {MAX_TOKENS} tokens, {serve.MOST_ANSWERS} answers."
         )

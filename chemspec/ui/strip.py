@@ -58,7 +58,7 @@ class Strip:
             return
         chosen = [self._settings]
         if self._settings.decoder != "greedy":
-            chosen.append(replace(self._settings, decoder="greedy", n=1, drafter="auto"))
+            chosen.append(replace(self._settings, decoder="greedy", n=1, drafter="auto", augment=1))
         self._kept[key] = [self._measured(item) for item in chosen]
         while len(self._kept) > 100:
             self._kept.pop(next(iter(self._kept)))
