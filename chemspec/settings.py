@@ -80,6 +80,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "encoder_layers": 1,
         "decoder_layers": 1,
     },
+    # Drafters: ar writes many tokens for one pass of the target; medium stands between it and the target.
+    "ar": {
+        "d_model": 128,
+        "heads": 4,
+        "feedforward": 512,
+        "encoder_layers": 3,
+        "decoder_layers": 2,
+    },
+    "medium": {"feedforward": 1024, "encoder_layers": 3, "decoder_layers": 1},
 }
 
 
