@@ -18,6 +18,7 @@ LAYERS = (
     ("chem",),
     ("align", "molfile", "cdxml", "reagents", "exports", "formats", "changes"),
     ("data",),
+    ("rejection",),
     ("draft", "verify", "model"),
     ("decode",),
     ("testing", "importers"),
