@@ -86,14 +86,16 @@ class Seeded:
 
 def kept(token: int, p: Chances, q: Chances) -> float:
     """The probability with which a token drawn from `q` is kept: min(1, p / q)."""
-    return float(min(1.0, p[token] / q[token]))
+    return 1.0 if p[token] >= q[token] else float(p[token] / q[token])
 
 
 def leftover(p: Chances, q: Chances) -> Chances:
     """What a token is drawn from where a drafted one was not kept: norm(max(0, p - q))."""
     more = np.maximum(0.0, p - q)
     total = more.sum()
-    return more / total if total > 0 else p  # p = q but for rounding, which made the token be dropped
+    return (
+        more / total if total > 0 else p
+    )  # p = q but for rounding, which made the token be dropped
 
 
 class Step(NamedTuple):

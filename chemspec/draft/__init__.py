@@ -86,7 +86,9 @@ def _writer(settings: DecodeSettings, means: Means) -> Writer:
 
 def _autoregressive(settings: DecodeSettings, means: Means) -> Drafter:
     length = settings.draft_length
-    gamma: Gamma = Fixed(length) if length else Adapting(1.0)  # it learns its cost ratio of each pass
+    gamma: Gamma = (
+        Fixed(length) if length else Adapting(1.0)
+    )  # it learns its cost ratio of each pass
     cost = (lambda _: 1.0) if length else means.cost()
     return Autoregressive(_writer(settings, means), gamma, name=settings.drafts_by, cost=cost)
 

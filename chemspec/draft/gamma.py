@@ -27,20 +27,20 @@ def slope(a: float, g: float, c: float) -> float:
 def ascend(a: float, c: float, start: float = 4.0, *, longest: int = LONGEST) -> float:
     """The `g` (0 to `longest`) that makes `improvement` largest, by gradient ascent on its logarithm from `start`.
 
-    The improvement rises and then falls (a concave function over a linear one), so that there is one top. A step is
-    doubled while the slope keeps its sign and halved where it has turned.
+    The improvement rises and then falls (a concave function over a linear one), so that there is one top. Steps double
+    until the slope turns, and are halved from then on.
     """
     a = min(max(a, 1e-6), 1 - 1e-6)
-    g, step, before = min(max(start, 0.0), float(longest)), 1.0, 0.0
-    for _ in range(200):
-        rise = slope(a, g, c)
-        if abs(rise) < 1e-12 or step < 1e-4:
-            break
-        step = step / 2 if rise * before < 0 else min(step * 2 if before else step, 8.0)
-        moved = min(max(g + (step if rise > 0 else -step), 0.0), float(longest))
-        if moved == g:  # at the edge, uphill is outside
-            break
-        g, before = moved, rise
+    g = min(max(start, 0.0), float(longest))
+    up, step, turned = slope(a, g, c) > 0, 1.0, False
+    while step > 1e-4:
+        moved = min(max(g + (step if up else -step), 0.0), float(longest))
+        at_edge, g = moved == g, moved
+        now = slope(a, g, c) > 0
+        if at_edge and now == up:
+            break  # uphill is outside
+        turned = turned or now != up
+        step, up = (step / 2 if turned else step * 2), now
     return g
 
 
