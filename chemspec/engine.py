@@ -21,7 +21,7 @@ from chemspec.decode.greedy import greedy
 from chemspec.decode.sample import sample
 from chemspec.decode.sbs import speculative_beam_search
 from chemspec.decode.speculative import sampled_beam, speculative_sample
-from chemspec.draft import Attention, Drafter, Knowledge, Means, NoDrafts, build
+from chemspec.draft import COMPANIONS, Attention, Drafter, Knowledge, Means, NoDrafts, build
 from chemspec.draft.gamma import Fixed
 from chemspec.draft.sampled import Desk, Sampled
 from chemspec.draft.small import Companion
@@ -30,7 +30,7 @@ from chemspec.model.cost import Curve, cached, measure
 from chemspec.model.session import Backend, Session
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.rejection import Nucleus, Seeded
-from chemspec.settings import DRAWN, DecodeSettings, ModelConfig, Task
+from chemspec.settings import DRAFTER_NAMES, DRAWN, DecodeSettings, ModelConfig, Task
 from chemspec.tokenizer import TokenError
 from chemspec.types import DecodeResult, Hypothesis, Pass, Prefix, Trace, Written
 
@@ -92,6 +92,16 @@ def installed() -> list[Path]:
         sorted(folder for folder in home.iterdir() if (folder / "config.json").is_file())
         if home.is_dir()
         else []
+    )
+
+
+def usable(folder: Path) -> tuple[str, ...]:
+    """The drafters for which a model folder holds all that they need, in the order of `DRAFTER_NAMES`."""
+    kept = folder / "drafters"
+    return tuple(
+        name
+        for name in DRAFTER_NAMES
+        if all((kept / kind / "config.json").is_file() for kind in COMPANIONS.get(name, ()))
     )
 
 
@@ -513,4 +523,4 @@ def _device(name: str) -> str:
     return name
 
 
-__all__ = ["Engine", "Ready", "installed", "model_folder", "models_home"]
+__all__ = ["Engine", "Ready", "installed", "model_folder", "models_home", "usable"]

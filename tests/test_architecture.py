@@ -25,7 +25,7 @@ LAYERS = (
     ("engine",),
     ("inputs", "checks"),
     ("files",),
-    ("calibrate", "evaluate", "opponents", "integrations", "ui"),
+    ("calibrate", "evaluate", "gammas", "opponents", "integrations", "ui"),
     ("bench", "train"),
     ("show",),
     ("cli",),

@@ -74,6 +74,9 @@ def _auto(settings: DecodeSettings, means: Means) -> Drafter:
     return Auto(means.cost(), marks=means.marks, knowledge=means.knowledge(), **options)
 
 
+# The learned models in a model's folder `drafters` that a drafter needs.
+COMPANIONS: dict[str, tuple[str, ...]] = {"ar": ("ar",), "hierarchy": ("ar", "medium")}
+
 FLOOR = 0.02  # the chance of a draft, in a small model's eyes, at which it ends
 
 
@@ -135,6 +138,7 @@ def build(settings: DecodeSettings, means: Means) -> Drafter:
 
 
 __all__ = [
+    "COMPANIONS",
     "DRAFTERS",
     "Adaptive",
     "Attention",

@@ -93,6 +93,11 @@ class Writer:
         if self.helper is not None:
             self.helper.keep(places)
 
+    @property
+    def calls(self) -> int:
+        """Runs of the models so far, of both where there are two."""
+        return self.model.calls + (self.helper.calls if self.helper else 0)
+
     def cost(self, prefixes: int) -> float:
         """Seconds for one more token after each of so many prefixes."""
         own = self.model.companion.cost()
@@ -134,6 +139,10 @@ class Autoregressive:
     def __init__(self, writer: Writer, gamma: Gamma, *, name: str, cost: Cost) -> None:
         self.writer, self.gamma, self.name, self._cost = writer, gamma, name, cost
         self._length = 0
+
+    @property
+    def calls(self) -> int:
+        return self.writer.calls
 
     def begin(self, asked: int, queries: int) -> bool:
         if isinstance(self.gamma, Adapting):

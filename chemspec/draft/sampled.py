@@ -117,6 +117,11 @@ class Drawer:
         if self.helper is not None:
             self.helper.keep(places)
 
+    @property
+    def calls(self) -> int:
+        """Runs of the models so far, of both where there are two."""
+        return self.model.calls + (self.helper.calls if self.helper else 0)
+
     def _reads(self, text: Wanted) -> bool:
         return self.model.reads(text.source, text.prefix)
 
@@ -145,6 +150,10 @@ class Sampled:
         """A new desk, for the decoder of a query."""
         self.desks.append(Desk(tuple(source), dice, self._gamma()))
         return self.desks[-1]
+
+    @property
+    def calls(self) -> int:
+        return self.drawer.calls
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         rooms = {(tuple(source), prefix): room for source, prefix, room in asked}

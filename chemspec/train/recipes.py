@@ -171,6 +171,21 @@ _ALL = (
             "forward-mit, for one CPU core: 30 minutes, so the result depends on the machine."
         ),
     ),
+    Recipe(
+        name="retro-medium",
+        task="retro",
+        train_files=("retro_train.csv.gz",),
+        validation_files=("retro_val.csv.gz",),
+        data=DataSettings(task="retro", variants=8),
+        validation_data=DataSettings(task="retro", variants=1),
+        preset="medium",
+        train=replace(_cpu(14), lr=5e-4, tokens=4000, warmup=50, validate_every=500),
+        tried=True,
+        expectation=(
+            "The medium model of paper T's hierarchy (3.4 M parameters): the encoder and the first decoder layer of the "
+            "model retro, to be given with `--start`, trained on for 14 minutes on one CPU core."
+        ),
+    ),
 )
 
 RECIPES: dict[str, Recipe] = {item.name: item for item in _ALL}
