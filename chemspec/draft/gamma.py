@@ -14,13 +14,13 @@ PROBE = 8  # where no draft pays, one token is drafted every so many passes, to 
 
 def improvement(a: float, g: float, c: float) -> float:
     """The wall-time improvement of `g` drafted tokens with acceptance `a` (0 to 1) and cost ratio `c`."""
-    tokens = g + 1 if a >= 1 else (1 - a ** (g + 1)) / (1 - a)
+    tokens: float = g + 1 if a >= 1 else (1 - a ** (g + 1)) / (1 - a)
     return tokens / (g * c + 1)
 
 
 def slope(a: float, g: float, c: float) -> float:
     """The derivative of log `improvement` by `g`, for 0 < a < 1."""
-    power = a ** (g + 1)
+    power: float = a ** (g + 1)
     return -power * log(a) / (1 - power) - c / (g * c + 1)
 
 

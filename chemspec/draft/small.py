@@ -105,7 +105,7 @@ class Small:
             opened.session.drop(opened.numbers[source] for source in gone)
             for source in gone:
                 del self._known[source]
-            rooted = {
+            rooted: dict[int, Sequence[Prefix]] = {
                 opened.numbers[source]: wanted[source]
                 for source in opened.live
                 if self._known[source]

@@ -252,9 +252,9 @@ def _begin_with(model: Transformer, start: Path, tokenizer: Tokenizer) -> None:
     """Take over the weights of a model, or the first layers of a deeper one: that is how a medium drafter begins."""
     loaded = checkpoint.load(start)
     have, want = loaded.model.config, model.config
-    layers = {"encoder_layers": want.encoder_layers, "decoder_layers": want.decoder_layers}
-    deep = all(getattr(have, name) >= count for name, count in layers.items())
-    if not deep or replace(have, **layers) != want:
+    encoder, decoder = want.encoder_layers, want.decoder_layers
+    deep = have.encoder_layers >= encoder and have.decoder_layers >= decoder
+    if not deep or replace(have, encoder_layers=encoder, decoder_layers=decoder) != want:
         raise ValueError(f"{start} has another architecture: {have}")
     if loaded.tokenizer != tokenizer:
         raise ValueError(f"{start} has another vocabulary than the data; prepare the data with it")
