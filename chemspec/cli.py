@@ -600,6 +600,46 @@ def _suite(name: str, out: Path, **options: Any) -> None:
     print(json.dumps(found))
 
 
+@app.command()
+def gammas(
+    task: TaskOption,
+    model: ModelOption = "",
+    source: SourceOption = DATA,
+    limit: Annotated[int, _option("A random sample of so many test reactions.")] = 200,
+    decoder: DecoderOption = "greedy",
+    n: NOption = 1,
+    drafters: Annotated[str, _option("Drafters to count.")] = "copy,mixed,ar,hierarchy",
+    lengths: Annotated[
+        str, _option("Tokens that a small model drafts; 0 adapts to their fate.")
+    ] = "0,2,3,4,6,8,12",
+    batch_size: BatchOption = 1,
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Count passes, runs of small models and tokens a pass by draft length, on test reactions."""
+    from chemspec import gammas as counting
+    from chemspec.evaluate import questions
+
+    engine = _load(task, model, threads=threads)
+    asked = questions(source / f"{engine.task}_test.csv.gz", engine.task, limit=limit)
+    settings = _decode_settings(decoder, n, exact=False, batch_size=batch_size)
+    with show.progress("counting") as report:
+        rows = counting.count(
+            engine, [item.query for item in asked], settings,
+            drafters=_words(drafters), lengths=_numbers("lengths", lengths), progress=report,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps({"rows": rows}))
+        return
+    show.line(" | ".join(rows[0]))
+    for row in rows:
+        show.line(
+            " | ".join(
+                f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values()
+            )
+        )
+
+
 @app.command(name="app")
 def app_(
     port: Annotated[int, _option("Port on this machine.")] = 8501,

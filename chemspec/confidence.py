@@ -98,7 +98,9 @@ def load(folder: Path, digest: str) -> Confidence | None:
     if not (math.isfinite(found.slope) and math.isfinite(found.offset) and found.slope > 0):
         raise ConfidenceError(f"{file} holds a slope or an offset that is none; {remedy}")
     if found.digest != digest:
-        raise ConfidenceError(f"{file} was measured with other weights and is left unused; {remedy}")
+        raise ConfidenceError(
+            f"{file} was measured with other weights and is left unused; {remedy}"
+        )
     return found
 
 
@@ -138,7 +140,9 @@ def fit(scored: Scored, *, offset: bool) -> tuple[float, float]:
             da, db = (hbb * ga - hab * gb) / det, (haa * gb - hab * ga) / det
         else:
             da, db = ga / haa, 0.0
-        size = max(1.0, abs(da), abs(db))  # no step longer than 1: far from the optimum Newton overshoots
+        size = max(
+            1.0, abs(da), abs(db)
+        )  # no step longer than 1: far from the optimum Newton overshoots
         a, b = a - da / size, b - db / size
         if max(abs(da), abs(db)) < 1e-9:
             break

@@ -21,12 +21,17 @@ from chemspec.decode.drive import Event, drive
 from chemspec.decode.greedy import greedy
 from chemspec.decode.sample import sample
 from chemspec.decode.sbs import speculative_beam_search
-from chemspec.draft import Attention, Drafter, Knowledge, Means, NoDrafts, build
+from chemspec.decode.speculative import sampled_beam, speculative_sample
+from chemspec.draft import COMPANIONS, Attention, Drafter, Knowledge, Means, NoDrafts, build
+from chemspec.draft.gamma import Fixed
+from chemspec.draft.sampled import Desk, Sampled
+from chemspec.draft.small import Companion
 from chemspec.model import checkpoint
 from chemspec.model.cost import Curve, cached, measure
 from chemspec.model.session import Backend, Session
 from chemspec.model.torch_runner import TorchBackend
-from chemspec.settings import DecodeSettings, Task
+from chemspec.rejection import Nucleus, Seeded
+from chemspec.settings import DRAFTER_NAMES, DRAWN, DecodeSettings, ModelConfig, Task
 from chemspec.tokenizer import TokenError
 from chemspec.types import DecodeResult, Hypothesis, Pass, Prefix, Trace, Written
 
@@ -91,6 +96,16 @@ def installed() -> list[Path]:
     )
 
 
+def usable(folder: Path) -> tuple[str, ...]:
+    """The drafters for which a model folder holds all that they need, in the order of `DRAFTER_NAMES`."""
+    kept = folder / "drafters"
+    return tuple(
+        name
+        for name in DRAFTER_NAMES
+        if all((kept / kind / "config.json").is_file() for kind in COMPANIONS.get(name, ()))
+    )
+
+
 class Engine:
     """A model on a device, ready to answer."""
 
@@ -119,6 +134,7 @@ class Engine:
         self._curve: Curve | None = None
         self._knowledge: Knowledge | None = None
         self._watcher: TorchBackend | None = None
+        self._companions: dict[str, Companion] = {}
 
     @classmethod
     def load(
@@ -303,7 +319,7 @@ class Engine:
 
         A query's seconds run from the batch's start to the query's last pass.
         """
-        means = Means(self.cost, self.tokenizer.tokens, self.knowledge)
+        means = Means(self.cost, self.tokenizer.tokens, self.knowledge, self.companion)
         drafter = build(settings, means)  # may measure the machine first
         alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
         began = time.perf_counter()
@@ -336,7 +352,8 @@ class Engine:
         session = Session(backend, sources, top_k=self._top_k(settings), heads=heads)
         if isinstance(drafter, Attention):
             drafter.looks = session.look
-        speculates = settings.drafter != "none" and settings.exact  # SBS asks for its drafts itself
+        # SBS asks for its drafts itself.
+        speculates = settings.drafter != "none" and settings.decoder != "sbs"
         return drive(
             sources,
             [self._decoder(item, settings, drafter) for item in ready],
@@ -353,15 +370,7 @@ class Engine:
         with self._measuring:
             if self._curve is None:
                 key = f"{self.digest}-{self.runtime}-{self.device}-{self.dtype}-{self.threads}"
-                self._curve = cached(
-                    key,
-                    lambda: measure(
-                        self.backend,
-                        self.config.vocab_size,
-                        self.config.max_positions,
-                        time.perf_counter,
-                    ),
-                )
+                self._curve = _curve(key, self.backend, self.config)
             return self._curve
 
     def knowledge(self) -> Knowledge:
@@ -381,6 +390,43 @@ class Engine:
                 )
             return self._knowledge
 
+    def companion(self, kind: str) -> Companion:
+        """The small model of a kind ("ar", "medium") that drafts for this one, on the same runtime; loaded at first use.
+
+        Raises:
+            ValueError: if there is none, or none that can draft for this model.
+        """
+        with self._measuring:
+            if kind not in self._companions:
+                self._companions[kind] = self._load_companion(kind)
+            return self._companions[kind]
+
+    def _load_companion(self, kind: str) -> Companion:
+        folder = self.folder / "drafters" / kind
+        if not folder.is_dir():
+            raise ValueError(
+                f"model {self.name} has no small model {kind!r} to draft with ({folder} is missing); train one with "
+                f"`chemspec train --recipe {self.task}-{kind}` and put its model folder there, or choose another drafter"
+            )
+        loaded = checkpoint.load(folder)
+        if loaded.tokenizer != self.tokenizer:
+            raise ValueError(
+                f"the drafter {folder} has another vocabulary than model {self.name}; "
+                "train it on data prepared with the model's vocab.json"
+            )
+        backend, runtime = _backend(loaded, self.device, self.dtype, self.threads, self.runtime)
+        config, lock = loaded.model.config, Lock()
+        found: list[Curve] = []
+
+        def cost() -> Curve:
+            with lock:
+                if not found:
+                    key = f"{loaded.digest}-{runtime}-{self.device}-{self.dtype}-{self.threads}"
+                    found.append(_curve(key, backend, config))
+                return found[0]
+
+        return Companion(backend, config.max_positions, config.vocab_size, cost)
+
     def _watching(self) -> Backend:
         """A backend that can tell where its heads look: torch, whatever runtime computes otherwise."""
         if isinstance(self.backend, TorchBackend):
@@ -397,9 +443,8 @@ class Engine:
             "greedy": 2,
             "beam": max(2, settings.n + 1),
             "sbs": max(2, settings.n + 1),
-            "sample": self.config.vocab_size,
-        }
-        return min(wanted[settings.decoder], self.config.vocab_size)
+        }  # a draw may be any token
+        return min(wanted.get(settings.decoder, self.config.vocab_size), self.config.vocab_size)
 
     def _decoder(self, ready: Ready, settings: DecodeSettings, drafter: Drafter) -> Decoder:
         if settings.decoder == "greedy":
@@ -417,6 +462,8 @@ class Engine:
             return speculative_beam_search(
                 width=settings.n, max_len=settings.max_len, drafts=drafts
             )
+        if settings.decoder in DRAWN:
+            return self._drawn(ready, settings, drafter)
         return sample(
             count=settings.n,
             max_len=settings.max_len,
@@ -425,6 +472,23 @@ class Engine:
             ),  # per query: what else is in the batch changes nothing
             temperature=settings.temperature,
             top_p=settings.top_p,
+        )
+
+    def _drawn(self, ready: Ready, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+        seed = f"{settings.seed}/{ready.ids}"  # per query, and the drafts have their own
+        drafts = Seeded(f"{seed}/drafts")
+        desk = (
+            drafter.desk(ready.ids, drafts)
+            if isinstance(drafter, Sampled)
+            else Desk(ready.ids, drafts, Fixed(1))  # nobody drafts
+        )
+        decoder = speculative_sample if settings.decoder == "speculative-sample" else sampled_beam
+        return decoder(
+            count=settings.n,
+            max_len=settings.max_len,
+            desk=desk,
+            dice=Seeded(seed),
+            nucleus=Nucleus(settings.temperature, settings.top_p),
         )
 
     def _trace(
@@ -501,6 +565,12 @@ def _backend(
     return TorchBackend(loaded.model.to(device=device, dtype=DTYPES[dtype])), "torch"
 
 
+def _curve(key: str, backend: Backend, config: ModelConfig) -> Curve:
+    """What a pass of a model costs on this machine, from disk if it was measured before."""
+    sizes = config.vocab_size, config.max_positions
+    return cached(key, lambda: measure(backend, *sizes, time.perf_counter))
+
+
 def _device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -515,4 +585,4 @@ def _device(name: str) -> str:
     return name
 
 
-__all__ = ["Engine", "Ready", "installed", "model_folder", "models_home"]
+__all__ = ["Engine", "Ready", "installed", "model_folder", "models_home", "usable"]

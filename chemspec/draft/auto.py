@@ -40,7 +40,10 @@ class Auto:
     """
 
     SECOND = 0.5  # a further place is tried with this share of the chance that the place before it was wrong
-    AHEAD, SAVES = 12, 2.5  # looking ahead multiplies the nodes of a beam and divides its passes by about so much (benchmarks.md)
+    AHEAD, SAVES = (
+        12,
+        2.5,
+    )  # looking ahead multiplies the nodes of a beam and divides its passes by about so much (benchmarks.md)
     STRIDE = 4  # tokens of a draft between two questions of a look-ahead
     WORTH = 1.1  # what drafts must promise before they are thought about
     NODES = 64  # of one query in one pass, at most

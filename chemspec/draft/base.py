@@ -48,6 +48,15 @@ class Batched(Drafter, Protocol):
         """
 
 
+@runtime_checkable
+class Counting(Drafter, Protocol):
+    """A drafter that counts the runs of its own models."""
+
+    @property
+    def calls(self) -> int:
+        """Runs so far."""
+
+
 def check_size(length: int, count: int) -> None:
     """Refuse drafts of no length, and no drafts.
 
