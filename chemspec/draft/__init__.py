@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chemspec.draft.attention import Attention
@@ -29,15 +29,17 @@ class Means:
         cost: gives the cost curve of the machine.
         tokens: the vocabulary; drafters that know SMILES find their marks in it.
         knowledge: gives what the model's drafters have learned.
+        head: tokens of a query that come before its SMILES.
     """
 
     cost: Callable[[], Cost]
     tokens: Sequence[str] = ()
     knowledge: Callable[[], Knowledge] = Knowledge
+    head: int = 0
 
     @property
     def marks(self) -> Marks:
-        return Marks.of(self.tokens)
+        return replace(Marks.of(self.tokens), head=self.head)
 
 
 def _chosen(**options: int) -> dict[str, Any]:
