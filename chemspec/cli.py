@@ -71,7 +71,12 @@ def _option(text: str, *names: str) -> Any:
 
 TaskOption = Annotated[str, _option("forward (what forms?) or retro (what from?).", "--task", "-t")]
 ModelOption = Annotated[
-    str, _option("Model folder or installed name; default: the task's.", "--model", "-m")
+    str,
+    _option(
+        "Model folder, installed name or Hugging Face id (fetched before); default: the task's.",
+        "--model",
+        "-m",
+    ),
 ]
 NOption = Annotated[int, _option("Answers wanted.", "--n", "-n")]
 DecoderOption = Annotated[
@@ -89,6 +94,9 @@ DtypeOption = Annotated[str, _option("auto, fp32, bf16 or fp16.")]
 DeviceOption = Annotated[str, _option("auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[int, _option("CPU threads; 0: all cores.")]
 RuntimeOption = Annotated[str, _option("auto, native, onnx or torch.")]
+TemplateOption = Annotated[
+    str, _option("What a Hugging Face model reads, {query} being the SMILES.")
+]
 JsonOption = Annotated[
     bool, _option("Machine-readable: the last line is one JSON document.", "--json")
 ]
@@ -132,7 +140,8 @@ def _load(task: str, model: str, **options: Any) -> Engine:
     """The model asked for, or the task's; refused if it answers the other question."""
     from chemspec.engine import Engine
 
-    engine = Engine.load(model or _task(task), **options)
+    wanted = _task(task) if task else None
+    engine = Engine.load(model or _task(task), task=wanted, **options)
     if task and engine.task != _task(task):
         message = f"model {engine.name!r} is a {engine.task} model"
         raise ValueError(f"{message}; leave --task out or choose another model")
@@ -180,6 +189,7 @@ def predict(
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     runtime: RuntimeOption = "auto",
+    template: TemplateOption = "",
     length_penalty: Annotated[
         float, _option("Rank beam answers by log-prob / length ** this.")
     ] = DEFAULT.length_penalty,
@@ -206,7 +216,9 @@ def predict(
     queries, many = _queries(smiles, column)
     if trace is not None:
         trace.touch()  # fails now rather than when all the work is done
-    engine = _load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
+    engine = _load(
+        task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template
+    )
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
     if out is not None:
         with show.progress("predicting") as report:
@@ -448,6 +460,7 @@ def evaluate(
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     runtime: RuntimeOption = "auto",
+    template: TemplateOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Top-k exact match on the standard test sets (USPTO-50K for retro, USPTO-MIT mixed for forward)."""
@@ -458,7 +471,9 @@ def evaluate(
 
     tests = file or source / f"{_task(task)}_test.csv.gz"
     asked = measure.questions(tests, _task(task), limit=limit, seed=seed)
-    engine = _load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
+    engine = _load(
+        task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template
+    )
     what = f"{engine.name}-{engine.digest[:6]}-{tests.name.split('.')[0]}-{limit}-{seed}"
     how = f"{settings.decoder}{settings.n}-{drafter}-{max_len}-{engine.dtype}"
     how += f"-augment{augment}" if augment > 1 else ""

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from chemspec.types import Hypothesis
@@ -169,7 +170,7 @@ def ece(scored: Scored, *, mass: bool = False, bins: int = BINS) -> float:
     rows = sorted(scored)
     if mass:
         cuts = [len(rows) * k // bins for k in range(bins + 1)]
-        parts = [rows[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+        parts = [rows[start:end] for start, end in pairwise(cuts)]
     else:
         parts = [[] for _ in range(bins)]
         for p, right in rows:

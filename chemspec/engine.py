@@ -26,13 +26,15 @@ from chemspec.draft import COMPANIONS, Attention, Drafter, Knowledge, Means, NoD
 from chemspec.draft.gamma import Fixed
 from chemspec.draft.sampled import Desk, Sampled
 from chemspec.draft.small import Companion
+from chemspec.importers import hf
 from chemspec.model import checkpoint
 from chemspec.model.cost import Curve, cached, measure
+from chemspec.model.hf_runner import HfBackend, Shape
 from chemspec.model.session import Backend, Session
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.rejection import Nucleus, Seeded
 from chemspec.settings import DRAFTER_NAMES, DRAWN, DecodeSettings, ModelConfig, Task
-from chemspec.tokenizer import TokenError
+from chemspec.tokenizer import TokenError, Tokenizer
 from chemspec.types import DecodeResult, Hypothesis, Pass, Prefix, Trace, Written
 
 MAX_CHARS = 1000
@@ -72,6 +74,10 @@ def model_folder(name: str | Path) -> Path:
     shipped = models_home() / str(name)
     if shipped.is_dir():
         return shipped
+    if hf.is_id(str(name)):
+        if (stored := hf.cached(str(name))) is not None:
+            return stored
+        raise checkpoint.CheckpointError(hf.get_it(str(name)))
     known = ", ".join(folder.name for folder in installed()) or "none"
     raise checkpoint.CheckpointError(
         f"no model {str(name)!r}: neither a folder nor one of the installed ones ({known})"
@@ -111,7 +117,7 @@ class Engine:
 
     def __init__(
         self,
-        loaded: checkpoint.Checkpoint,
+        loaded: checkpoint.Checkpoint | hf.HfCheckpoint,
         backend: Backend,
         *,
         device: str,
@@ -121,8 +127,9 @@ class Engine:
     ) -> None:
         self.name = loaded.name
         self.task: Task = loaded.task
-        self.tokenizer = loaded.tokenizer
-        self.config = loaded.model.config
+        self.tokenizer: Tokenizer | hf.HfTokenizer = loaded.tokenizer
+        self.config: ModelConfig | Shape = loaded.model.config
+        self.caveats = loaded.notes
         self.digest = loaded.digest
         self.folder = loaded.folder
         self.backend = backend
@@ -145,6 +152,8 @@ class Engine:
         dtype: str = "auto",
         threads: int = 0,
         runtime: str = "auto",
+        task: Task | None = None,
+        template: str = "",
     ) -> Engine:
         """Load a model folder.
 
@@ -155,12 +164,16 @@ class Engine:
             threads: CPU threads of the model; 0 takes all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
                 torch), "native", "onnx" or "torch".
+            task, template: of a Hugging Face model, see `importers.hf.load`; our own folders say what they are for.
 
         Raises:
             checkpoint.CheckpointError: if the folder is no usable model.
             ValueError: for a device, precision or runtime that cannot be had.
         """
-        loaded = checkpoint.load(model_folder(name))
+        folder = model_folder(name)
+        foreign = hf.recognises(folder)
+        if template and not foreign:
+            raise ValueError(f"{folder} is no Hugging Face model; only those take a template")
         device = _device(device)
         dtype = "fp32" if dtype == "auto" else dtype
         if threads < 0:
@@ -168,7 +181,14 @@ class Engine:
         threads = threads or os.cpu_count() or 1
         if dtype not in DTYPES:
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(DTYPES)}")
-        backend, runtime = _backend(loaded, device, dtype, threads, runtime)
+        loaded: checkpoint.Checkpoint | hf.HfCheckpoint
+        if foreign:
+            called = str(name) if hf.is_id(str(name)) and not Path(name).is_dir() else ""
+            loaded = hf.load(folder, task=task, template=template, name=called)
+            backend, runtime = _foreign_backend(loaded, device, dtype, threads, runtime)
+        else:
+            loaded = checkpoint.load(folder)
+            backend, runtime = _backend(loaded, device, dtype, threads, runtime)
         return cls(loaded, backend, device=device, dtype=dtype, runtime=runtime, threads=threads)
 
     def predict(
@@ -250,7 +270,8 @@ class Engine:
         if len(ids) > self.longest_query:
             message = f"{len(ids)} tokens; queries may have at most {self.longest_query}"
             return Ready(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
-        return Ready(text, ids, tuple(self.tokenizer.pieces(ids)), query.notes)
+        notes = (*query.notes, *self.caveats)
+        return Ready(text, ids, tuple(self.tokenizer.pieces(ids)), notes)
 
     def _decode(self, ready: Sequence[Ready], settings: DecodeSettings) -> list[DecodeResult]:
         """Decode one batch; where a GPU's memory does not suffice, decode its halves."""
@@ -319,7 +340,9 @@ class Engine:
 
         A query's seconds run from the batch's start to the query's last pass.
         """
-        means = Means(self.cost, self.tokenizer.tokens, self.knowledge, self.companion)
+        means = Means(
+            self.cost, self.tokenizer.alphabet, self.knowledge, self.companion, self.tokenizer.head
+        )
         drafter = build(settings, means)  # may measure the machine first
         alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
         began = time.perf_counter()
@@ -530,7 +553,9 @@ class Engine:
         )
 
 
-def _confidence(loaded: checkpoint.Checkpoint) -> tuple[confidence.Confidence | None, str]:
+def _confidence(
+    loaded: checkpoint.Checkpoint | hf.HfCheckpoint,
+) -> tuple[confidence.Confidence | None, str]:
     """What turns probabilities into chances of being right, or why there is none; a model answers without it."""
     try:
         return confidence.load(loaded.folder, loaded.digest), ""
@@ -565,10 +590,23 @@ def _backend(
     return TorchBackend(loaded.model.to(device=device, dtype=DTYPES[dtype])), "torch"
 
 
-def _curve(key: str, backend: Backend, config: ModelConfig) -> Curve:
+def _curve(key: str, backend: Backend, config: ModelConfig | Shape) -> Curve:
     """What a pass of a model costs on this machine, from disk if it was measured before."""
     sizes = config.vocab_size, config.max_positions
     return cached(key, lambda: measure(backend, *sizes, time.perf_counter))
+
+
+def _foreign_backend(
+    loaded: hf.HfCheckpoint, device: str, dtype: str, threads: int, runtime: str
+) -> tuple[Backend, str]:
+    """The backend of a Hugging Face model: torch."""
+    if runtime not in ("auto", "torch"):
+        raise ValueError(f"a Hugging Face model runs in torch, not in the {runtime} runtime")
+    if dtype == "fp16" and loaded.model.family == "t5":
+        raise ValueError("T5 overflows in fp16; use bf16 or fp32")
+    torch.set_num_threads(threads)
+    loaded.model.to(device, DTYPES[dtype])
+    return HfBackend(loaded.model), "torch"
 
 
 def _device(name: str) -> str:

@@ -104,7 +104,7 @@ def look_ahead(
 
 def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
     """One step: extend every live hypothesis, rank, keep. `scores` must hold at least `width` + 1 tokens a prefix."""
-    finished, live = list(beam.finished), []
+    finished, live = list(beam.finished), list[Hyp]()
     for place, (cost, row, column) in enumerate(_ranked(beam.live, scores, 2 * rules.width)):
         parent, (ids, log_probs) = beam.live[row], scores[row]
         ended = ids[column] == EOS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -40,16 +40,18 @@ class Means:
         tokens: the vocabulary; drafters that know SMILES find their marks in it.
         knowledge: gives what the model's drafters have learned.
         companion: gives the learned drafter of a kind; raises ValueError where the model has none.
+        head: tokens of a query that come before its SMILES.
     """
 
     cost: Callable[[], Cost]
     tokens: Sequence[str] = ()
     knowledge: Callable[[], Knowledge] = Knowledge
     companion: Callable[[str], Any] = _no_companion
+    head: int = 0
 
     @property
     def marks(self) -> Marks:
-        return _marks(tuple(self.tokens))
+        return replace(_marks(tuple(self.tokens)), head=self.head)
 
 
 @lru_cache(maxsize=8)

@@ -33,6 +33,7 @@ class Checkpoint:
     tokenizer: Tokenizer
     folder: Path
     digest: str  # of weights and config: names caches
+    notes: tuple[str, ...] = ()  # to be told with every answer
 
 
 def save(
