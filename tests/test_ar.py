@@ -139,7 +139,7 @@ def test_drafts_are_the_small_models_own_greedy_text() -> None:
     assert isinstance(drafter, Adaptive)
     assert isinstance(drafter, Batched)
     source, prefix = [4, 5, 6], (BOS, 4)
-    assert drafter.begin(1, 1)
+    assert drafter.begin(1, 1, waiting=1)
     drafter.prepare([(source, prefix, 20), (source, (BOS, 5, 5), 2)])
     (draft,) = drafter.propose(source, prefix, 20)
     text = list(prefix)
@@ -186,7 +186,7 @@ def test_a_helped_model_runs_less_often() -> None:
 
 def test_the_floor_ends_a_draft() -> None:
     drafter = made(BACKENDS["other"], length=9, floor=0.5)
-    drafter.begin(1, 1)
+    drafter.begin(1, 1, waiting=1)
     drafter.prepare([([4, 5], (BOS,), 20)])
     for draft in drafter.propose([4, 5], (BOS,), 20):
         chance = 1.0
@@ -239,7 +239,7 @@ def test_no_bos_or_pad_is_drafted() -> None:
             )
 
     drafter = made(Odd(), length=4)
-    drafter.begin(1, 1)
+    drafter.begin(1, 1, waiting=1)
     drafter.prepare([([4], (BOS,), 9)])
     assert not drafter.propose([4], (BOS,), 9)
 
@@ -267,7 +267,7 @@ def test_the_cost_ratio_counts_the_wider_pass() -> None:
     assert ratio(0.1, lambda _: 1.0, 1) == pytest.approx(0.1)
     assert ratio(0.1, lambda nodes: 1.0 + 0.5 * nodes, 1) == pytest.approx(0.6 / 1.5)
     flat = made(BACKENDS["other"])
-    flat.begin(4, 4)
+    flat.begin(4, 4, waiting=4)
     assert isinstance(flat.gamma, Adapting)
     small = 0.1 * 1.04
     assert flat.gamma.ratio == pytest.approx((small + 4 * 0.02) / 1.08)

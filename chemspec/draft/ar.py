@@ -144,7 +144,7 @@ class Autoregressive:
     def calls(self) -> int:
         return self.writer.calls
 
-    def begin(self, asked: int, queries: int) -> bool:
+    def begin(self, asked: int, queries: int, *, waiting: int) -> bool:
         if isinstance(self.gamma, Adapting):
             self.gamma.ratio = ratio(self.writer.cost(asked), self._cost, asked)
         self._length = self.gamma.length()
