@@ -95,6 +95,9 @@ JsonOption = Annotated[
 AugmentOption = Annotated[
     int, _option("Decode so many spellings of each query and merge their answers; 1: off.")
 ]
+KeepOption = Annotated[
+    bool, _option("Keep the numbers in the model folder, for its card.", "--keep")
+]
 SampleFloat = Annotated[float, _option("For --decoder sample.")]
 SampleInt = Annotated[int, _option("For --decoder sample, and of the spellings of --augment.")]
 SourceOption = Annotated[Path, _option("Folder with the reaction CSVs.")]
@@ -397,6 +400,7 @@ def reliability(
     n: NOption = 10,
     out: Annotated[Path | None, _option("Predictions (.jsonl), resumable.")] = None,
     store: Annotated[bool, _option("Write confidence.json into the model folder.")] = True,
+    kept: KeepOption = False,
     threads: ThreadsOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -420,6 +424,10 @@ def reliability(
         found.save(engine.folder)
         show.note(f"{engine.folder / 'confidence.json'} written")
     document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(told)}
+    if kept:
+        _keep(
+            engine.folder, ["reliability"], engine.digest, {**document, "numbers": judging.NUMBERS}
+        )
     if as_json:
         print(json.dumps(document))
     else:
@@ -444,6 +452,10 @@ def evaluate(
     batch_size: BatchOption = 32,
     max_len: LengthOption = DEFAULT.max_len,
     augment: AugmentOption = DEFAULT.augment,
+    standard: Annotated[
+        bool, _option("Answer the standard way too, and count answers that differ.", "--standard")
+    ] = False,
+    kept: KeepOption = False,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
@@ -463,16 +475,84 @@ def evaluate(
     how = f"{settings.decoder}{settings.n}-{drafter}-{max_len}-{engine.dtype}"
     how += f"-augment{augment}" if augment > 1 else ""
     target = out or Path("runs") / f"evaluate-{what}-{how}.jsonl"
-    target.parent.mkdir(parents=True, exist_ok=True)
+    slow = target.with_name(f"{target.stem}-standard.jsonl") if standard else None
     with show.progress("evaluating") as report:
-        found = measure.evaluate(engine, asked, target, settings, progress=report)
+        found = measure.evaluate(engine, asked, target, settings, standard=slow, progress=report)
     head = {"model": engine.name, "digest": engine.digest, "file": tests.name}
     found = {**head, "settings": asdict(settings), "predictions": str(target), **found}
+    if kept:
+        names = ["augmented"] if augment > 1 else ["accuracy", "failures"]
+        names += ["classes"] if found["top1_by_class"] and augment == 1 else []
+        _keep(engine.folder, names, engine.digest, found)
     show.note(f"predictions: {target}")
     if as_json:
         print(json.dumps(found))
     else:
         show.accuracy(found)
+
+
+def _keep(folder: Path, names: list[str], digest: str, found: dict[str, Any]) -> None:
+    from datetime import date
+
+    from chemspec import card
+
+    command = " ".join(["chemspec", *sys.argv[1:]])
+    for name in names:
+        card.keep(folder, name, found, digest=digest, command=command, today=date.today())
+    show.note(f"{folder / card.FILE}: {', '.join(names)}; `chemspec card` puts them on the card")
+
+
+@app.command()
+def roundtrip(
+    predictions: Annotated[
+        Path, typer.Argument(help="What `evaluate --task retro` wrote (.jsonl).")
+    ],
+    model: ModelOption = "retro",
+    forward: Annotated[str, _option("Forward model to ask.")] = "forward",
+    source: SourceOption = DATA,
+    file: Annotated[Path | None, _option("As given to evaluate.")] = None,
+    limit: Annotated[int, _option("As given to evaluate.")] = 0,
+    seed: Annotated[int, _option("As given to evaluate.")] = 0,
+    most: Annotated[int, _option("Answers checked of each query.")] = 10,
+    out: Annotated[Path | None, _option("The forward model's answers (.jsonl), resumable.")] = None,
+    kept: KeepOption = False,
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """How many proposed reactant sets does the forward model turn into the target again? (fixed settings, see the docs)"""
+    from chemspec import evaluate as measuring
+    from chemspec import roundtrip as back
+    from chemspec.engine import model_folder
+    from chemspec.model.checkpoint import digest_of
+
+    asked = measuring.questions(
+        file or source / "retro_test.csv.gz", "retro", limit=limit, seed=seed
+    )
+    results = measuring.read_answers(predictions, asked)
+    engine = _load("forward", forward, threads=threads)
+    target = out or Path("runs") / f"roundtrip-{engine.digest[:6]}-{predictions.stem}.jsonl"
+    with show.progress("asking") as report:
+        found = back.round_trip(engine, asked, results, target, most=most, progress=report)
+    if kept:
+        folder = model_folder(model)
+        _keep(folder, ["roundtrip"], digest_of(folder), found)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        show.shares(back.rows(found))
+
+
+@app.command(name="card")
+def card_(task: TaskOption, model: ModelOption = "") -> None:
+    """Write the tables of a model's card anew, from what `evaluate`, `roundtrip` and `reliability` kept with --keep."""
+    from chemspec import card
+    from chemspec.engine import model_folder
+    from chemspec.model.checkpoint import digest_of
+
+    folder = model_folder(model or _task(task))
+    for problem in card.fill(folder, digest_of(folder)):
+        show.note(problem)
+    show.line(str(folder / "card.md"))
 
 
 @app.command(name="bench")

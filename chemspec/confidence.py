@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from chemspec.types import Hypothesis
@@ -98,7 +99,9 @@ def load(folder: Path, digest: str) -> Confidence | None:
     if not (math.isfinite(found.slope) and math.isfinite(found.offset) and found.slope > 0):
         raise ConfidenceError(f"{file} holds a slope or an offset that is none; {remedy}")
     if found.digest != digest:
-        raise ConfidenceError(f"{file} was measured with other weights and is left unused; {remedy}")
+        raise ConfidenceError(
+            f"{file} was measured with other weights and is left unused; {remedy}"
+        )
     return found
 
 
@@ -138,7 +141,9 @@ def fit(scored: Scored, *, offset: bool) -> tuple[float, float]:
             da, db = (hbb * ga - hab * gb) / det, (haa * gb - hab * ga) / det
         else:
             da, db = ga / haa, 0.0
-        size = max(1.0, abs(da), abs(db))  # no step longer than 1: far from the optimum Newton overshoots
+        size = max(
+            1.0, abs(da), abs(db)
+        )  # no step longer than 1: far from the optimum Newton overshoots
         a, b = a - da / size, b - db / size
         if max(abs(da), abs(db)) < 1e-9:
             break
@@ -165,7 +170,7 @@ def ece(scored: Scored, *, mass: bool = False, bins: int = BINS) -> float:
     rows = sorted(scored)
     if mass:
         cuts = [len(rows) * k // bins for k in range(bins + 1)]
-        parts = [rows[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+        parts = [rows[start:end] for start, end in pairwise(cuts)]
     else:
         parts = [[] for _ in range(bins)]
         for p, right in rows:

@@ -108,7 +108,9 @@ def examine(answered: Answered) -> Report:
     """
     answered = [own for own in answered if own]
     if len(answered) < 2:
-        raise ValueError("fewer than two of the queries have a valid answer; nothing can be measured")
+        raise ValueError(
+            "fewer than two of the queries have a valid answer; nothing can be measured"
+        )
     table = {kind: _ways(answered, place) for place, kind in enumerate(("sequence", "share"))}
     found = table["sequence"]
     gain = found[TEMPERATURE]["all: loss"] - found[PLATT]["all: loss"]

@@ -22,7 +22,7 @@ LAYERS = (
     ("decode",),
     ("testing", "importers"),
     ("engine",),
-    ("inputs", "checks"),
+    ("inputs", "checks", "faults"),
     ("files",),
     ("calibrate", "evaluate", "opponents", "integrations", "ui"),
     ("bench", "train", "reliability", "roundtrip", "card"),

@@ -76,8 +76,10 @@ def answer(canonical: str, probability: float) -> Hypothesis:
 
 def test_spellings_of_a_molecule_share_a_confidence_and_faulty_ones_have_none() -> None:
     found = Confidence("d", 0.5, 0.1, "", {}).assess([answer("A", 0.3), answer("", 0.2), answer("A", 0.1)])  # fmt: skip
-    assert found[0].confidence == found[2].confidence == pytest.approx(
-        squash(0.5 * math.log(0.4 / 0.6) + 0.1)
+    assert (
+        found[0].confidence
+        == found[2].confidence
+        == pytest.approx(squash(0.5 * math.log(0.4 / 0.6) + 0.1))
     )
     assert found[1].confidence == 0.0
     assert [one.probability for one in found] == [0.3, 0.2, 0.1]
