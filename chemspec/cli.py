@@ -10,6 +10,7 @@ import io
 import json
 import sys
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -316,6 +317,43 @@ def data(
         show.note(f"{folder / name}.npz: {told['pairs']} pairs, {tokens} tokens")
     if as_json:
         print(json.dumps(reports))
+
+
+@app.command()
+def leaks(
+    recipe: Annotated[str, _option("Recipe whose training data to check.")],
+    source: SourceOption = DATA,
+    data_dir: Annotated[
+        Path | None, _option("Check the arrays that `chemspec data` wrote here instead.", "--data")
+    ] = None,
+    every: Annotated[int, _option("Only every so many-th training row.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Is any test reaction or test product among a recipe's training data? Compared by canonical SMILES; 1 if so."""
+    from chemspec.data import leaks as search
+    from chemspec.train.recipes import recipe as find
+
+    chosen = find(recipe)
+    tests = source / f"{chosen.task}_test.csv.gz"
+    with show.progress("training reactions") as report:
+        told = partial(report, total=0)
+        if data_dir is not None:
+            found = search.check_arrays(data_dir, tests, chosen.task, progress=told)
+        else:
+            files = [source / file for file in chosen.train_files]
+            found = search.check_rows(
+                files,
+                tests,
+                chosen.task,
+                leave_out=chosen.data.leave_out,
+                every=every,
+                progress=told,
+            )
+    text = f"{found.reactions} test reactions and {found.products} with a test product among {found.checked} training reactions"
+    show.line(f"{text}, against {found.tests} test reactions")
+    if as_json:
+        print(json.dumps(asdict(found)))
+    raise typer.Exit(1 if found.reactions or found.products else 0)
 
 
 @app.command()

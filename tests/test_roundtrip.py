@@ -71,9 +71,11 @@ def test_faults_are_told_apart(task: Any, query: str, truth: str, answer: str, k
 
 def test_the_surest_example_of_each_kind() -> None:
     asked = [("CCO.Br", "CCBr")] * 3 + [("C", "C"), ("C", "N"), ("C", "N")]
-    results = [
-        {"hypotheses": [hypothesis("CC", p)] if p else []} for p in (0.2, 0.9, 0.3)
-    ] + [answers("C"), {"hypotheses": [hypothesis("C(", valid=False)]}, {"hypotheses": []}]
+    results = [{"hypotheses": [hypothesis("CC", p)] if p else []} for p in (0.2, 0.9, 0.3)] + [
+        answers("C"),
+        {"hypotheses": [hypothesis("C(", valid=False)]},
+        {"hypotheses": []},
+    ]
     found = faults(asked, results, "forward")
     assert {kind: one["count"] for kind, one in found.items()} == {OTHER: 3, FAULTY: 1, EMPTY: 1}
     assert found[OTHER]["example"]["probability"] == 0.9
