@@ -10,6 +10,7 @@ import io
 import json
 import sys
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,6 +103,9 @@ JsonOption = Annotated[
 ]
 AugmentOption = Annotated[
     int, _option("Decode so many spellings of each query and merge their answers; 1: off.")
+]
+KeepOption = Annotated[
+    bool, _option("Keep the numbers in the model folder, for its card.", "--keep")
 ]
 SampleFloat = Annotated[float, _option("For --decoder sample.")]
 SampleInt = Annotated[int, _option("For --decoder sample, and of the spellings of --augment.")]
@@ -328,6 +332,43 @@ def data(
 
 
 @app.command()
+def leaks(
+    recipe: Annotated[str, _option("Recipe whose training data to check.")],
+    source: SourceOption = DATA,
+    data_dir: Annotated[
+        Path | None, _option("Check the arrays that `chemspec data` wrote here instead.", "--data")
+    ] = None,
+    every: Annotated[int, _option("Only every so many-th training row.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Is any test reaction or test product among a recipe's training data? Compared by canonical SMILES; 1 if so."""
+    from chemspec.data import leaks as search
+    from chemspec.train.recipes import recipe as find
+
+    chosen = find(recipe)
+    tests = source / f"{chosen.task}_test.csv.gz"
+    with show.progress("training reactions") as report:
+        told = partial(report, total=0)
+        if data_dir is not None:
+            found = search.check_arrays(data_dir, tests, chosen.task, progress=told)
+        else:
+            files = [source / file for file in chosen.train_files]
+            found = search.check_rows(
+                files,
+                tests,
+                chosen.task,
+                leave_out=chosen.data.leave_out,
+                every=every,
+                progress=told,
+            )
+    text = f"{found.reactions} test reactions and {found.products} with a test product among {found.checked} training reactions"
+    show.line(f"{text}, against {found.tests} test reactions")
+    if as_json:
+        print(json.dumps(asdict(found)))
+    raise typer.Exit(1 if found.reactions or found.products else 0)
+
+
+@app.command()
 def train(
     recipe: Annotated[str, _option("Recipe; see --list.")] = "",
     data_dir: Annotated[
@@ -409,6 +450,7 @@ def reliability(
     n: NOption = 10,
     out: Annotated[Path | None, _option("Predictions (.jsonl), resumable.")] = None,
     store: Annotated[bool, _option("Write confidence.json into the model folder.")] = True,
+    kept: KeepOption = False,
     threads: ThreadsOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -432,6 +474,10 @@ def reliability(
         found.save(engine.folder)
         show.note(f"{engine.folder / 'confidence.json'} written")
     document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(told)}
+    if kept:
+        _keep(
+            engine.folder, ["reliability"], engine.digest, {**document, "numbers": judging.NUMBERS}
+        )
     if as_json:
         print(json.dumps(document))
     else:
@@ -456,6 +502,10 @@ def evaluate(
     batch_size: BatchOption = 32,
     max_len: LengthOption = DEFAULT.max_len,
     augment: AugmentOption = DEFAULT.augment,
+    standard: Annotated[
+        bool, _option("Answer the standard way too, and count answers that differ.", "--standard")
+    ] = False,
+    kept: KeepOption = False,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
@@ -478,11 +528,15 @@ def evaluate(
     how = f"{settings.decoder}{settings.n}-{drafter}-{max_len}-{engine.dtype}"
     how += f"-augment{augment}" if augment > 1 else ""
     target = out or Path("runs") / f"evaluate-{what}-{how}.jsonl"
-    target.parent.mkdir(parents=True, exist_ok=True)
+    slow = target.with_name(f"{target.stem}-standard.jsonl") if standard else None
     with show.progress("evaluating") as report:
-        found = measure.evaluate(engine, asked, target, settings, progress=report)
+        found = measure.evaluate(engine, asked, target, settings, standard=slow, progress=report)
     head = {"model": engine.name, "digest": engine.digest, "file": tests.name}
     found = {**head, "settings": asdict(settings), "predictions": str(target), **found}
+    if kept:
+        names = ["augmented"] if augment > 1 else ["accuracy", "failures"]
+        names += ["classes"] if found["top1_by_class"] and augment == 1 else []
+        _keep(engine.folder, names, engine.digest, found)
     show.note(f"predictions: {target}")
     if as_json:
         print(json.dumps(found))
@@ -543,6 +597,70 @@ def lossless(
     show.table(compare.table(found))
     print(json.dumps(found))
     raise typer.Exit(130 if interrupted else 0 if found["fine"] else 1)
+
+
+def _keep(folder: Path, names: list[str], digest: str, found: dict[str, Any]) -> None:
+    from datetime import date
+
+    from chemspec import card
+
+    command = " ".join(["chemspec", *sys.argv[1:]])
+    for name in names:
+        card.keep(folder, name, found, digest=digest, command=command, today=date.today())
+    show.note(f"{folder / card.FILE}: {', '.join(names)}; `chemspec card` puts them on the card")
+
+
+@app.command()
+def roundtrip(
+    predictions: Annotated[
+        Path, typer.Argument(help="What `evaluate --task retro` wrote (.jsonl).")
+    ],
+    model: ModelOption = "retro",
+    forward: Annotated[str, _option("Forward model to ask.")] = "forward",
+    source: SourceOption = DATA,
+    file: Annotated[Path | None, _option("As given to evaluate.")] = None,
+    limit: Annotated[int, _option("As given to evaluate.")] = 0,
+    seed: Annotated[int, _option("As given to evaluate.")] = 0,
+    most: Annotated[int, _option("Answers checked of each query.")] = 10,
+    out: Annotated[Path | None, _option("The forward model's answers (.jsonl), resumable.")] = None,
+    kept: KeepOption = False,
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """How many proposed reactant sets does the forward model turn into the target again? (fixed settings, see the docs)"""
+    from chemspec import evaluate as measuring
+    from chemspec import roundtrip as back
+    from chemspec.engine import model_folder
+    from chemspec.model.checkpoint import digest_of
+
+    asked = measuring.questions(
+        file or source / "retro_test.csv.gz", "retro", limit=limit, seed=seed
+    )
+    results = measuring.read_answers(predictions, asked)
+    engine = _load("forward", forward, threads=threads)
+    target = out or Path("runs") / f"roundtrip-{engine.digest[:6]}-{predictions.stem}.jsonl"
+    with show.progress("asking") as report:
+        found = back.round_trip(engine, asked, results, target, most=most, progress=report)
+    if kept:
+        folder = model_folder(model)
+        _keep(folder, ["roundtrip"], digest_of(folder), found)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        show.shares(back.rows(found))
+
+
+@app.command(name="card")
+def card_(task: TaskOption, model: ModelOption = "") -> None:
+    """Write the tables of a model's card anew, from what `evaluate`, `roundtrip` and `reliability` kept with --keep."""
+    from chemspec import card
+    from chemspec.engine import model_folder
+    from chemspec.model.checkpoint import digest_of
+
+    folder = model_folder(model or _task(task))
+    for problem in card.fill(folder, digest_of(folder)):
+        show.note(problem)
+    show.line(str(folder / "card.md"))
 
 
 @app.command(name="bench")

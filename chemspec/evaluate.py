@@ -6,8 +6,8 @@ import json
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from chemspec import chem
 from chemspec.data.prepare import read_rows
 from chemspec.data.reactions import canonical_pair
 from chemspec.engine import Engine
+from chemspec.faults import faults
 from chemspec.files import predict_file
 from chemspec.settings import DecodeSettings, Task
 
@@ -67,15 +68,26 @@ def evaluate(
     out: Path,
     settings: DecodeSettings,
     *,
+    standard: Path | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Answer test reactions into the file `out` (resumable, see `predict_file`) and score what it holds.
 
+    Args:
+        standard: answer them the standard way too (no drafts), into this file, and compare.
+
     Returns:
-        Counts, top-k accuracies with 95 % intervals, the share of invalid SMILES among all and among first answers, and
-        top-1 by class.
+        Counts, top-k accuracies with 95 % intervals, the share of invalid SMILES among all and among first answers, of
+        molecules given twice, top-1 by class, and what is wrong with wrong first answers.
     """
-    return score(asked, answer_all(engine, asked, out, settings, progress=progress))
+    results = answer_all(engine, asked, out, settings, progress=progress)
+    found = score(asked, results)
+    found["faults"] = faults([(item.query, item.answer) for item in asked], results, engine.task)
+    if standard is not None:
+        how = replace(settings, drafter="none")
+        slow = answer_all(engine, asked, standard, how, progress=progress)
+        found["standard"] = {**score(asked, slow), **differences(results, slow)}
+    return found
 
 
 def answer_all(
@@ -91,8 +103,26 @@ def answer_all(
         raise ValueError(f"{out}: predictions are written as .jsonl")
     out.parent.mkdir(parents=True, exist_ok=True)
     predict_file(engine, [item.query for item in asked], out, settings, progress=progress)
-    with out.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in islice(lines, len(asked))]
+    return read_answers(out, asked)
+
+
+def read_answers(file: Path, asked: Sequence[Question]) -> list[dict[str, Any]]:
+    """What `answer_all` wrote about these questions.
+
+    Raises:
+        ValueError: if the file is about others.
+    """
+    try:
+        with file.open(encoding="utf-8") as lines:
+            found = [json.loads(line) for line in islice(lines, len(asked))]
+        same = [one["query"] for one in found] == [item.query for item in asked]
+    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} holds no predictions: {error}") from error
+    if not same:
+        raise ValueError(
+            f"{file} does not answer these {len(asked)} questions; give limit and seed as evaluate had them"
+        )
+    return found
 
 
 def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -115,6 +145,7 @@ def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> di
         },
         "invalid": share(sum(bad for bad, _ in written), sum(all_ for _, all_ in written)),
         "invalid_first": share(sum(not answer["valid"] for answer in first), len(first)),
+        "repeated": share(sum(map(_repeated, results)), sum(map(_valid, results))),
         "top1_by_class": {
             kind: share(
                 sum(
@@ -135,6 +166,30 @@ def _written(result: Mapping[str, Any]) -> tuple[int, int]:
         return merged["invalid"], merged["answers"]
     answers = result["hypotheses"]
     return sum(not answer["valid"] for answer in answers), len(answers)
+
+
+def _valid(result: Mapping[str, Any]) -> int:
+    return sum(bool(answer["valid"]) for answer in result["hypotheses"])
+
+
+def _repeated(result: Mapping[str, Any]) -> int:
+    """Valid answers that are a molecule again which stands further up."""
+    return _valid(result) - len({one["canonical"] for one in result["hypotheses"] if one["valid"]})
+
+
+def differences(
+    one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """How far two runs over the same questions differ: places with another text, and the log-probs of the rest."""
+    differing, answers, gap = 0, 0, 0.0
+    for own, theirs in zip(one, other, strict=True):
+        for a, b in zip_longest(own["hypotheses"], theirs["hypotheses"]):
+            answers += 1
+            if a is None or b is None or a["smiles"] != b["smiles"]:
+                differing += 1
+            else:
+                gap = max(gap, abs(a["log_prob"] - b["log_prob"]))
+    return {"differing": differing, "answers": answers, "gap": gap}
 
 
 def rank_of(answer: str, hypotheses: Sequence[Mapping[str, Any]]) -> int:

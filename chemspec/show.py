@@ -97,10 +97,18 @@ def models(rows: Sequence[Mapping[str, Any]]) -> None:
 def accuracy(report: Mapping[str, Any]) -> None:
     """What `evaluate` found."""
     title = f"{report['model']} on {report['reactions']} reactions of {report['file']}"
-    content = Table("", "share", "95 % interval", box=None, title=title)
-    shares = {f"top-{k}": value for k, value in report["top"].items()}
-    shares |= {"invalid": report["invalid"], "invalid first": report["invalid_first"]}
-    for name, one in shares.items():
+    named = {f"top-{k}": value for k, value in report["top"].items()}
+    named |= {"invalid": report["invalid"], "invalid first": report["invalid_first"]}
+    shares({**named, "repeated": report["repeated"]}, title)
+    if slow := report.get("standard"):
+        named = {f"top-{k}": value for k, value in slow["top"].items()}
+        shares(named, f"standard decoding: {slow['differing']} of {slow['answers']} answers differ")
+
+
+def shares(named: Mapping[str, Mapping[str, float]], title: str = "") -> None:
+    """Proportions with their intervals."""
+    content = Table("", "share", "95 % interval", box=None, title=title or None)
+    for name, one in named.items():
         content.add_row(name, f"{one['value']:.1%}", f"{one['low']:.1%} to {one['high']:.1%}")
     table(content)
 

@@ -32,7 +32,7 @@ LAYERS = (
     ("decode",),
     ("testing", "importers"),
     ("engine",),
-    ("inputs", "checks"),
+    ("inputs", "checks", "faults"),
     ("files",),
     ("calibrate", "evaluate", "gammas", "lossless", "opponents", "integrations", "ui"),
     ("bench", "train", "reliability", "roundtrip", "card"),

@@ -104,10 +104,14 @@ def load(folder: Path) -> Checkpoint:
     _check(_shapes(config), state, where=str(weights_file))
     model = Transformer(config)
     fill(model, state, where=str(weights_file))
-    digest = hashlib.sha256(weights_file.read_bytes() + config_file.read_bytes()).hexdigest()[:16]
-    return Checkpoint(
-        folder.name, task, model.eval().requires_grad_(False), tokenizer, folder, digest
-    )
+    ready = model.eval().requires_grad_(False)
+    return Checkpoint(folder.name, task, ready, tokenizer, folder, digest_of(folder))
+
+
+def digest_of(folder: Path) -> str:
+    """The digest of a model folder's weights and config, as `Checkpoint.digest`."""
+    parts = _weights(folder).read_bytes() + (folder / "config.json").read_bytes()
+    return hashlib.sha256(parts).hexdigest()[:16]
 
 
 def fill(model: Transformer, state: Mapping[str, Tensor], *, where: str) -> None:

@@ -42,6 +42,9 @@ class Recipe:
 # Columns of rows that a forward model must not see, if it is to be tested on USPTO-MIT and to score USPTO-50K answers.
 TEST_PRODUCTS = ("product_in_50k_valtest", "product_in_mit_test")
 
+# The standard split of USPTO-50K itself shares 23 products between its training and test parts.
+RETRO_TEST_PRODUCTS = ("product_in_test",)
+
 
 def _cpu(minutes: float) -> TrainSettings:
     return TrainSettings(
@@ -79,7 +82,7 @@ _ALL = (
         task="retro",
         train_files=("retro_train.csv.gz",),
         validation_files=("retro_val.csv.gz",),
-        data=DataSettings(task="retro", variants=8),
+        data=DataSettings(task="retro", variants=8, leave_out=RETRO_TEST_PRODUCTS),
         validation_data=DataSettings(task="retro", variants=1),
         preset="small",
         train=_cpu(112),
@@ -113,7 +116,7 @@ _ALL = (
         task="retro",
         train_files=("retro_train.csv.gz",),
         validation_files=("retro_val.csv.gz",),
-        data=DataSettings(task="retro", variants=20),
+        data=DataSettings(task="retro", variants=20, leave_out=RETRO_TEST_PRODUCTS),
         validation_data=DataSettings(task="retro", variants=1),
         preset="mt-6x6",
         train=_gpu(60_000),

@@ -156,7 +156,8 @@ def _text(file: Path) -> str:
 
 
 def split(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Title and sections of a card."""
+    """Title and sections of a card, without its comments."""
+    text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
     heading = re.search(r"^# +(.+)$", text, flags=re.MULTILINE)
     body = text[heading.end() :] if heading else text
     first, *rest = re.split(r"^## +(.+)$", body, flags=re.MULTILINE)

@@ -1,0 +1,209 @@
+"""A model's card: its tables are drawn from what commands measured (`evaluation.json`), its other text is left alone.
+
+A section of `card.md` between `<!-- NAME -->` and `<!-- end NAME -->` belongs to this module.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+FILE = "evaluation.json"
+TESTS = {
+    "forward_test.csv.gz": "USPTO-MIT mixed test set",
+    "retro_test.csv.gz": "USPTO-50K test part",
+}
+Section = Mapping[str, Any]
+
+
+def keep(
+    folder: Path, name: str, section: Section, *, digest: str, command: str, today: date
+) -> None:
+    """Put a measurement into the model folder; another one of the same name goes."""
+    found = read(folder)
+    found[name] = {"command": command, "date": today.isoformat(), "digest": digest, **section}
+    partial = folder / (FILE + ".partial")
+    partial.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    partial.replace(folder / FILE)
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The measurements of a model folder, by name.
+
+    Raises:
+        ValueError: naming the file, if it is damaged.
+    """
+    file = folder / FILE
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
+            raise ValueError("it does not hold sections")
+        return found
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read: {error}; remove it and measure again") from error
+
+
+def fill(folder: Path, digest: str) -> list[str]:
+    """Write the card's sections anew; returns a line on each that cannot be filled.
+
+    Numbers of other weights are taken out of the card: nobody knows whether they hold.
+
+    Raises:
+        ValueError: if there is no card, a section has no end, or a measurement lacks a number.
+    """
+    file = folder / "card.md"
+    if not file.is_file():
+        raise ValueError(
+            f"{file} is missing; write one, with <!-- accuracy --> and <!-- end accuracy --> where tables go"
+        )
+    text, found = file.read_text(encoding="utf-8"), read(folder)
+    problems = []
+    for name, draw in SECTIONS.items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+        if f"<!-- {name} -->" not in text:
+            if name in found:
+                problems.append(
+                    f"the card has no place for {name}: <!-- {name} --> ... <!-- end {name} -->"
+                )
+            continue
+        if not pattern.search(text):
+            raise ValueError(f"{file}: the section {name} has no <!-- end {name} -->")
+        section = found.get(name)
+        if section is None:
+            problems.append(f"{name} has not been measured")
+            body = "Not measured yet.\n"
+        elif section["digest"] != digest:
+            problems.append(f"{name} was measured with other weights; measure it again")
+            body = "Not measured with these weights yet.\n"
+        else:
+            try:
+                body = draw(section)
+            except (KeyError, TypeError) as error:
+                raise ValueError(
+                    f"{folder / FILE}: {name} lacks {error}; measure it again"
+                ) from error
+        text = pattern.sub(lambda match, body=body: f"{match[1]}{body}{match[2]}", text)  # type: ignore[misc]
+    partial = file.with_suffix(".md.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(file)
+    return problems
+
+
+# --- sections ------------------------------------------------------------------------------------
+
+
+def percent(one: Mapping[str, float]) -> str:
+    """A share with its interval, as `ui.cards` reads it again."""
+    return f"{one['value']:.1%} ({one['low']:.1%} to {one['high']:.1%})"
+
+
+def _measured(section: Section) -> str:
+    return f"Measured {section['date']} by `{section['command']}`"
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def accuracy(section: Section) -> str:
+    """Top-k with intervals, speculative and standard decoding side by side, and what else was counted."""
+    test, settings = TESTS.get(section["file"], section["file"]), section["settings"]
+    augment = settings.get("augment", 1)
+    prefix = f"{augment} spellings, " if augment > 1 else ""
+    slow = section.get("standard")
+    head = ("", "speculative", "standard") if slow else ("", "")
+    rows = [
+        (f"{prefix}top-{k}", percent(one), *([percent(slow["top"][k])] if slow else []))
+        for k, one in section["top"].items()
+    ]
+    names = {
+        "invalid": "answers that are no valid SMILES",
+        "invalid_first": "first answers that are no valid SMILES",
+        "repeated": "valid answers that repeat a molecule",
+    }
+    rows += [
+        (text, percent(section[name]), *([percent(slow[name])] if slow else []))
+        for name, text in names.items()
+        if name in section
+    ]
+    plain = {"refused": "queries refused", "passes_per_query": "decoder passes a query"}
+    for name, text in plain.items():
+        values = [section[name], *([slow[name]] if slow else [])]
+        rows.append((text, *(f"{value:.4g}" for value in values)))
+    lines = [
+        f"On {section['reactions']} reactions of the {test} (`{section['file']}`), exact match after RDKit canonicalisation",
+        f"among the first k different valid answers (decoder {settings['decoder']}, width {settings['n']}); in brackets the",
+        f"95 % interval (Wilson). {_measured(section)}:",
+        "",
+        _table(head, rows),
+    ]
+    if slow:
+        lines.append(
+            f"Answers that differ between the two: {slow['differing']} of {slow['answers']} (largest difference in log-prob of "
+            f"equal ones: {slow['gap']:.1e}).\n"
+        )
+    return "\n".join(lines)
+
+
+def classes(section: Section) -> str:
+    """Top-1 by reaction class."""
+    rows = [(kind, percent(one)) for kind, one in section["top1_by_class"].items()]
+    return f"{_measured(section)}:\n\n{_table(('class', 'top-1'), rows)}"
+
+
+def roundtrip(section: Section) -> str:
+    """Share of answers from which the forward model makes the target."""
+    rows = [
+        (f"first {k}", percent(section["kept"][k]), percent(one))
+        for k, one in section["found"].items()
+    ]
+    return (
+        f"On {section['reactions']} reactions; the forward model `{section['forward']['model']}` "
+        f"({section['forward']['digest']}) reads the proposed reactants alone and answers greedily. From the true reactants it "
+        f"makes the target in {percent(section['truth'])}. {_measured(section)}:\n\n"
+        + _table(("", "answers that lead back", "targets with such an answer"), rows)
+    )
+
+
+def reliability(section: Section) -> str:
+    """Calibration errors before and after, held out."""
+    rows = [
+        (kind, way, *(f"{found[name]:.3f}" for name in section["numbers"]))
+        for kind, ways in section["table"].items()
+        for way, found in ways.items()
+    ]
+    return (
+        f"On {section['queries']} validation queries with {section['answers']} different valid answers; fits made on one half and "
+        f"measured on the other, both ways. Stored: slope {section['slope']:.3f}, offset {section['offset']:.3f} on the "
+        f"log-odds. {_measured(section)}:\n\n"
+        + _table(("probability", "used", *section["numbers"]), rows)
+    )
+
+
+def failures(section: Section) -> str:
+    """Wrong first answers by kind, each with the one that the model was surest of."""
+    rows = []
+    for kind, one in section["faults"].items():
+        example = one["example"] or {"query": "", "truth": "", "answer": "", "probability": 0.0}
+        texts = (example["query"], example["answer"], example["truth"])
+        shown = (f"`{text}`" if text else "" for text in texts)
+        rows.append((kind, str(one["count"]), *shown, f"{example['probability']:.2f}"))
+    head = ("first answer", "count", "query", "answer", "truth", "probability")
+    return f"Of {section['reactions']} reactions; the surest example of each kind. {_measured(section)}:\n\n{_table(head, rows)}"
+
+
+SECTIONS: dict[str, Callable[[Section], str]] = {
+    "accuracy": accuracy,
+    "augmented": accuracy,
+    "classes": classes,
+    "roundtrip": roundtrip,
+    "reliability": reliability,
+    "failures": failures,
+}

@@ -1,0 +1,150 @@
+"""Is a test reaction, or a test product, among what a model is trained on? Compared by canonical keys, not as texts.
+
+A product's key is the canonical SMILES of its largest component; for the forward task without stereochemistry, which the
+USPTO-MIT test set lacks. A reaction's key adds the canonical SMILES of all other molecules, sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from chemspec import chem
+from chemspec.data.arrays import Pairs
+from chemspec.data.reactions import Row, canonical_pair
+from chemspec.data.shards import read_rows
+from chemspec.settings import Task
+from chemspec.tokenizer import Tokenizer
+
+SHOWN = 5  # leaks told in full
+
+
+class LeakError(ValueError):
+    """Test data was found in training data."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was compared and found.
+
+    Attributes:
+        tests: test reactions whose product could be read.
+        checked: training reactions compared.
+        reactions, products: those among them whose reaction, whose product, is in the test set.
+        examples: a few of them, as texts.
+    """
+
+    tests: int
+    checked: int
+    reactions: int
+    products: int
+    examples: tuple[str, ...] = ()
+
+
+def product_key(task: Task, source: str, target: str) -> str:
+    """The key of the product of a reaction given as a model reads and writes it; empty where it cannot be read."""
+    plain = _plain(task, target if task == "forward" else source)
+    return (chem.main_product(plain) or "") if plain else ""
+
+
+def others_key(task: Task, source: str, target: str) -> str:
+    """The key of everything else; empty where it cannot be read."""
+    plain = _plain(task, source if task == "forward" else target)
+    return ".".join(sorted(plain.split("."))) if plain else ""
+
+
+def _plain(task: Task, smiles: str) -> str | None:
+    return chem.drop_stereo(smiles) if task == "forward" else chem.canonical(smiles)
+
+
+def check_rows(
+    files: Sequence[Path],
+    tests: Path,
+    task: Task,
+    *,
+    leave_out: Sequence[str] = (),
+    every: int = 1,
+    limit: int = 0,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Report:
+    """Compare the rows of training files that a recipe uses with the rows of a test file.
+
+    Args:
+        leave_out: rows with "1" in one of these columns are not trained on.
+        every: look at every so many-th of those rows only.
+        limit: read only so many rows of each file; 0 means all.
+    """
+    rows = (
+        canonical_pair(row, task)
+        for file in files
+        for row in islice(_used(file, leave_out, limit), 0, None, every)
+    )
+    return compare(rows, (canonical_pair(row, task) for row in read_rows(tests)), task, progress)
+
+
+def _used(file: Path, leave_out: Sequence[str], limit: int) -> Iterator[Row]:
+    for row in islice(read_rows(file), limit or None):
+        if not any(row.get(column) == "1" for column in leave_out):
+            yield row
+
+
+def check_arrays(
+    data: Path,
+    tests: Path,
+    task: Task,
+    *,
+    name: str = "train",
+    progress: Callable[[int], None] = lambda _: None,
+) -> Report:
+    """Compare what a training really reads, `<name>.npz` in its data folder, with the rows of a test file."""
+    pairs, tokenizer = Pairs.load(data / f"{name}.npz"), Tokenizer.load(data / "vocab.json")
+    texts = (
+        (tokenizer.decode(pairs.sources[i].tolist()), tokenizer.decode(pairs.targets[i].tolist()))
+        for i in range(len(pairs))
+    )
+    return compare(texts, (canonical_pair(row, task) for row in read_rows(tests)), task, progress)
+
+
+def compare(
+    training: Iterator[tuple[str, str]],
+    tests: Iterator[tuple[str, str]],
+    task: Task,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Report:
+    """Compare two streams of (source, target)."""
+    known: dict[str, list[tuple[str, str]]] = {}  # product -> test reactions that make it
+    for pair in tests:
+        if product := product_key(task, *pair):
+            known.setdefault(product, []).append(pair)
+    if not known:
+        raise ValueError("no test reaction can be read; there is nothing to compare with")
+    checked = same = shared = 0
+    examples: list[str] = []
+    for number, (source, target) in enumerate(training, 1):
+        progress(number)
+        product = product_key(task, source or "", target or "")
+        checked += bool(product)
+        if product not in known:
+            continue
+        shared += 1
+        # The rest of a reaction matters only now, and costs more than the product.
+        others = others_key(task, source, target)
+        same += any(others and others == others_key(task, *pair) for pair in known[product])
+        if len(examples) < SHOWN:
+            examples.append(f"{source} -> {target}")
+    return Report(sum(map(len, known.values())), checked, same, shared, tuple(examples))
+
+
+def refuse(found: Report) -> None:
+    """Raise where something leaked.
+
+    Raises:
+        LeakError: with counts and examples.
+    """
+    if found.reactions or found.products:
+        raise LeakError(
+            f"of {found.checked} training reactions {found.reactions} are test reactions and {found.products} make a test "
+            f"product: {'; '.join(found.examples)}"
+        )

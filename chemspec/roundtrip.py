@@ -1,0 +1,93 @@
+"""Round trips: does the forward model make the target again from proposed reactants? Settings are fixed, so that numbers compare.
+
+The forward model reads the proposed reactants alone, without reagents, and its first answer by greedy decoding (exact, at most 200
+tokens) counts: it must hold the target, or its main product must be the target, stereochemistry included. Asking the same of the
+true reactants says how much the forward model itself allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from chemspec import chem
+from chemspec.engine import Engine
+from chemspec.evaluate import RANKS, Question, answer_all, share
+from chemspec.settings import DecodeSettings
+
+HOW = DecodeSettings(decoder="greedy", n=1, max_len=200, batch_size=32)
+
+
+def round_trip(
+    forward: Engine,
+    asked: Sequence[Question],
+    results: Sequence[Mapping[str, Any]],
+    out: Path,
+    *,
+    most: int = 10,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> dict[str, Any]:
+    """Ask the forward model about the first `most` different valid answers to each question, and about the true ones.
+
+    Args:
+        results: answers of a retro model in the form of `files.brief`.
+        out: what the forward model says (.jsonl), resumable.
+
+    Returns:
+        `kept`: by k, the share of the first k answers that lead back, over all answers; `found`: by k, the share of
+        questions with at least one such answer; `truth`: the share of true answers that lead back.
+
+    Raises:
+        ValueError: if the model is no forward model.
+    """
+    if forward.task != "forward":
+        raise ValueError(
+            f"model {forward.name!r} is a {forward.task} model; a round trip needs a forward model"
+        )
+    lists = [
+        list(dict.fromkeys(one["canonical"] for one in result["hypotheses"] if one["valid"]))[:most]
+        for result in results
+    ]
+    sets = list(dict.fromkeys(text for item, own in zip(asked, lists, strict=True) for text in (item.answer, *own)))  # fmt: skip
+    told = answer_all(forward, [Question(text, "") for text in sets], out, HOW, progress=progress)
+    made = {text: _first(result) for text, result in zip(sets, told, strict=True)}
+    back = [
+        [leads_back(item.query, made[text]) for text in own]
+        for item, own in zip(asked, lists, strict=True)
+    ]
+    ranks = [k for k in RANKS if k <= most]
+    return {
+        "forward": {"model": forward.name, "digest": forward.digest},
+        "reactions": len(asked),
+        "kept": {
+            str(k): share(sum(sum(own[:k]) for own in back), sum(len(own[:k]) for own in back))
+            for k in ranks
+        },
+        "found": {str(k): share(sum(any(own[:k]) for own in back), len(back)) for k in ranks},
+        "truth": share(
+            sum(leads_back(item.query, made[item.answer]) for item in asked), len(asked)
+        ),
+    }
+
+
+def rows(found: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
+    """The shares by name, for a table."""
+    named = {f"answers that lead back, first {k}": one for k, one in found["kept"].items()}
+    named |= {f"targets with such an answer, first {k}": one for k, one in found["found"].items()}
+    return {**named, "true reactants that lead back": found["truth"]}
+
+
+def _first(result: Mapping[str, Any]) -> str:
+    """The first answer, empty where there is no valid one."""
+    return next((str(one["canonical"]) for one in result["hypotheses"][:1] if one["valid"]), "")
+
+
+def leads_back(target: str, made: str) -> bool:
+    """Whether what was made is the target."""
+    if not made:
+        return False
+    wanted = chem.main_product(target)
+    return wanted is not None and (
+        chem.same_molecules(made, target) or chem.main_product(made) == wanted
+    )

@@ -1,0 +1,124 @@
+"""No test reaction and no test product is trained on: the recipes' rows against the test sets, by canonical keys.
+
+All rows are compared by `chemspec leaks`; here a part of them, so that the tests stay quick.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+
+import pytest
+
+from chemspec.data.leaks import LeakError, check_arrays, check_rows, others_key, product_key, refuse
+from chemspec.data.prepare import prepare
+from chemspec.data.settings import DataSettings
+from chemspec.settings import Task
+from chemspec.train.recipes import RECIPES
+
+DATA = Path(os.environ.get("CHEMSPEC_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
+
+
+@pytest.mark.parametrize("name", list(RECIPES))
+def test_recipes_leave_test_products_out(name: str) -> None:
+    recipe = RECIPES[name]
+    files = (*recipe.train_files, *recipe.validation_files)
+    assert not [file for file in files if "_test" in file]
+    flag = "product_in_mit_test" if recipe.task == "forward" else "product_in_test"
+    assert flag in recipe.data.leave_out
+
+
+@pytest.mark.parametrize(("name", "every", "limit"), [("retro-50k", 40, 0), ("forward-mit", 40, 30_000)])  # fmt: skip
+def test_no_test_product_is_in_the_rows_of_a_recipe(
+    name: str, every: int, limit: int, tmp_path: Path
+) -> None:
+    recipe = RECIPES[name]
+    files = [DATA / file for file in recipe.train_files]
+    tests = DATA / f"{recipe.task}_test.csv.gz"
+    for file in (*files, tests):
+        if not file.is_file():
+            pytest.skip(f"no {file}; set CHEMSPEC_DATA to the folder that holds the data sets")
+    tests = _head(tests, tmp_path / "t.csv", 2000)
+    found = check_rows(
+        files, tests, recipe.task, leave_out=recipe.data.leave_out, every=every, limit=limit
+    )
+    assert found.checked > 500 and found.tests > 1000
+    refuse(found)
+
+
+def _head(file: Path, out: Path, count: int) -> Path:
+    import gzip
+
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        out.write_text("".join(line for line, _ in zip(lines, range(count), strict=False)))
+    return out
+
+
+COLUMNS = {
+    "retro": ("product", "reactants", "mapped_rxn", "product_in_test"),
+    "forward": ("reactants_and_reagents", "main_product", "mapped_core_rxn", "core_reactants", "f"),
+}
+FINE = {
+    "retro": ("CCOC(C)=O", "CCO.CC(=O)O", "[CH3:1][CH2:2][OH:3].[CH3:4][C:5](=[O:6])O>>[CH3:1][CH2:2][O:3][C:5]([CH3:4])=[O:6]", "0"),
+    "forward": ("CCO.CC(=O)O", "CCOC(C)=O", "[CH3:1][CH2:2][OH:3].[CH3:4][C:5](=[O:6])O>>[CH3:1][CH2:2][O:3][C:5]([CH3:4])=[O:6]", "CCO.CC(=O)O", "0"),
+}  # fmt: skip
+# The same molecules written otherwise, one stereo centre drawn in the forward row.
+PLANTED = {
+    "retro": ("NC(=O)c1ccccc1", "N.O=C(Cl)c1ccccc1", "[NH3:1].[O:3]=[C:2](Cl)[c:4]1[cH:5][cH:6][cH:7][cH:8][cH:9]1>>[NH2:1][C:2](=[O:3])[c:4]1[cH:5][cH:6][cH:7][cH:8][cH:9]1", "0"),
+    "forward": ("C[C@H](O)CC.BrP(Br)Br", "CC[C@@H](C)Br", "[CH3:1][C@H:2](O)[CH2:3][CH3:4].[Br:5]P(Br)Br>>[CH3:4][CH2:3][C@@H:2]([CH3:1])[Br:5]", "C[C@H](O)CC.BrP(Br)Br", "0"),
+}  # fmt: skip
+TESTS = {"retro": ("c1ccccc1C(N)=O", "ClC(=O)c1ccccc1.N", "", "0"), "forward": ("BrP(Br)Br.CCC(C)O", "CCC(C)Br", "", "", "0")}  # fmt: skip
+
+
+def write(file: Path, task: Task, *rows: tuple[str, ...]) -> Path:
+    with file.open("w", newline="") as out:
+        csv.writer(out).writerows([COLUMNS[task], *rows])
+    return file
+
+
+@pytest.mark.parametrize("task", ["retro", "forward"])
+def test_a_planted_leak_is_found(task: Task, tmp_path: Path) -> None:
+    tests = write(tmp_path / "test.csv", task, TESTS[task])
+    clean = write(tmp_path / "clean.csv", task, FINE[task])
+    refuse(check_rows([clean], tests, task))
+    leaky = write(tmp_path / "leaky.csv", task, FINE[task], PLANTED[task])
+    found = check_rows([leaky], tests, task)
+    assert (found.tests, found.checked, found.reactions, found.products) == (1, 2, 1, 1)
+    with pytest.raises(LeakError, match="of 2 training reactions 1 are test reactions"):
+        refuse(found)
+    # The flag that says so keeps it out; a part of the rows may miss it.
+    marked = write(tmp_path / "marked.csv", task, FINE[task], (*PLANTED[task][:-1], "1"))
+    refuse(check_rows([marked], tests, task, leave_out=(COLUMNS[task][-1],)))
+    assert check_rows([leaky], tests, task, every=2).checked == 1
+
+
+@pytest.mark.parametrize("task", ["retro", "forward"])
+def test_a_leak_in_the_arrays_is_found(task: Task, tmp_path: Path) -> None:
+    tests = write(tmp_path / "test.csv", task, TESTS[task])
+    settings = DataSettings(task=task, variants=3, min_count=1, flat_share=0.5)
+    for name, rows, leaks in (("a", [FINE[task]], 0), ("b", [FINE[task], PLANTED[task]], 1)):
+        file = write(tmp_path / f"{name}.csv", task, *rows)
+        prepare([file], tmp_path / name, settings, workers=1)
+        found = check_arrays(tmp_path / name, tests, task)
+        assert bool(found.products) == bool(found.reactions) == bool(leaks)
+
+
+def test_another_way_to_the_same_product_is_a_leak_of_the_product_only(tmp_path: Path) -> None:
+    tests = write(tmp_path / "test.csv", "retro", TESTS["retro"])
+    other = write(tmp_path / "o.csv", "retro", ("NC(=O)c1ccccc1", "N#Cc1ccccc1", "", "0"))
+    found = check_rows([other], tests, "retro")
+    assert (found.reactions, found.products) == (0, 1)
+    with pytest.raises(LeakError):
+        refuse(found)
+
+
+def test_keys_are_of_molecules() -> None:
+    assert others_key("retro", "CC=O", "OCC.Cl") == others_key("retro", "CC=O", "Cl.CCO")
+    assert product_key("retro", "[Na+].C(C)O", "C") == product_key("retro", "CCO", "N") == "CCO"
+    assert product_key("retro", "C[C@H](N)O", "C") != product_key("retro", "C[C@@H](N)O", "C")
+    assert product_key("forward", "C", "C[C@H](N)O") == product_key("forward", "C", "C[C@@H](N)O")
+    assert product_key("retro", "CC(", "C") == others_key("retro", "C", "CC(") == ""
+    empty = Path("nowhere")
+    with pytest.raises(FileNotFoundError):
+        check_rows([empty], empty, "retro")
