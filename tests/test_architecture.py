@@ -130,7 +130,7 @@ def test_pages_use_only_chemspec_and_streamlit(page: Path) -> None:
     ("code", "forbidden"),
     [
         ("import chemspec", ["streamlit", "torch", "rdkit", "pandas"]),
-        ("import chemspec.engine, chemspec.files", ["streamlit", "pandas", "lightning", "ctranslate2"]),
+        ("import chemspec.engine, chemspec.files", ["streamlit", "pandas", "lightning", "ctranslate2", "transformers"]),
         (
             "import pkgutil, importlib, chemspec.model as m\n"
             "for x in pkgutil.iter_modules(m.__path__): importlib.import_module('chemspec.model.' + x.name)",

@@ -317,13 +317,15 @@ def _tokenizer_class(folder: Path) -> str:
 
 @contextmanager
 def _quiet(library: Any) -> Iterator[None]:
-    """No progress bars of transformers while a model is read."""
+    """No progress bars and advice of transformers while a model is read; what matters is checked here."""
     logging = library.utils.logging
-    shown = logging.is_progress_bar_enabled()
+    shown, loudness = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(loudness)
         if shown:
             logging.enable_progress_bar()
 

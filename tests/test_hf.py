@@ -1,0 +1,570 @@
+"""Hugging Face models: our trees give the logits of transformers, our decoders its answers, and drafts change nothing."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import random
+import shutil
+import socket
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from chemspec import cli
+from chemspec.decode.beam import beam_search
+from chemspec.decode.drive import drive
+from chemspec.decode.greedy import greedy
+from chemspec.draft.none import NoDrafts
+from chemspec.engine import Engine
+from chemspec.importers import hf
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.model.cost import Curve
+from chemspec.model.hf_runner import HfBackend, HfRunner, Numbers
+from chemspec.model.session import Session
+from chemspec.model.torch_runner import best
+from chemspec.settings import DecodeSettings
+from chemspec.tokenizer import BOS, EOS, TokenError
+from chemspec.types import DecodeResult, Prefix, Written
+
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+
+KINDS = ("t5 v1.0", "t5 v1.1", "bart", "mbart")
+QUERIES = ["CC(=O)Oc1ccccc1", "CCO", "BrCCN", "C", "CC(=O)NCC(=O)O", "ClC1CCC1"]
+MAX_LEN = 24
+
+
+# --- small models, made on the spot ----------------------------------------------------------------
+
+
+def write_tokenizer(folder: Path, kind: str, *, blanks: bool = False) -> int:
+    """A tokenizer with tokens of several letters; returns the size of its vocabulary."""
+    specials = ["<pad>", "</s>", "<unk>"] if "t5" in kind else ["<s>", "<pad>", "</s>", "<unk>"]
+    words = ["C(=O)", "c1ccccc1", "CC", "Br", "Cl", "▁", *"CNOSFcnos()=#-+.123[]H@REAGT:"]
+    vocab = {word: place for place, word in enumerate(dict.fromkeys([*specials, *words]))}
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    pattern = tokenizers.Regex(r"c1ccccc1|C\(=O\)|CC|Br|Cl|.")
+    splitting = tokenizers.pre_tokenizers.Split(pattern, "isolated")
+    if blanks:  # as sentencepiece does: a blank before every text, written as a token
+        blank = tokenizers.pre_tokenizers.Metaspace(split=False)
+        splitting = tokenizers.pre_tokenizers.Sequence([blank, splitting])
+    inner.pre_tokenizer = splitting
+    inner.decoder = tokenizers.decoders.Metaspace() if blanks else tokenizers.decoders.Fuse()
+    around = "$A </s>" if "t5" in kind else "<s> $A </s>"
+    inner.post_processor = tokenizers.processors.TemplateProcessing(
+        single=around, special_tokens=[(one, vocab[one]) for one in ("<s>", "</s>") if one in vocab]
+    )
+    named = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    if "t5" not in kind:
+        named["bos_token"] = "<s>"
+    transformers.PreTrainedTokenizerFast(tokenizer_object=inner, **named).save_pretrained(folder)
+    return len(vocab)
+
+
+def network(kind: str, size: int) -> Any:
+    torch.manual_seed(0)
+    if "t5" in kind:
+        new = kind == "t5 v1.1"
+        # The distances of half of the test's texts are beyond the last bucket, and 2 * 12 is not 20.
+        model = transformers.T5ForConditionalGeneration(
+            transformers.T5Config(
+                vocab_size=size + 3, d_model=20, d_kv=12, d_ff=32, num_layers=2, num_decoder_layers=2, num_heads=2,
+                relative_attention_num_buckets=8, relative_attention_max_distance=10, dropout_rate=0.0,
+                feed_forward_proj="gated-gelu" if new else "relu", tie_word_embeddings=not new,
+                decoder_start_token_id=0, pad_token_id=0, eos_token_id=1,
+            )
+        )  # fmt: skip
+        if new:
+            model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
+        return model
+    name = "Bart" if kind == "bart" else "MBart"
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=size + 3, d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=64, dropout=0.0,
+        scale_embedding=True, init_std=0.15, decoder_start_token_id=2, bos_token_id=0, pad_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    model = getattr(transformers, f"{name}ForConditionalGeneration")(config)
+    model.generation_config.forced_eos_token_id = None  # see the test of answers that are cut
+    model.final_logits_bias = 0.5 * torch.randn(1, size + 3)
+    return model
+
+
+@cache
+def folder_of(kind: str) -> Path:
+    """A model that has learned to copy a few texts: random ones ignore what they read and never end."""
+    folder = Path(mkdtemp(prefix="chemspec-hf-"))
+    atexit.register(shutil.rmtree, folder, True)
+    size = write_tokenizer(folder, kind)
+    model = network(kind, size)
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            if "relative_attention_bias" in name or (tensor.ndim == 1 and "norm" in name):
+                tensor.add_(0.3 * torch.randn_like(tensor))
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    read = tokenizer(QUERIES, padding=True, return_tensors="pt")
+    labels = read["input_ids"].masked_fill(read["attention_mask"] == 0, -100)
+    if "t5" not in kind:
+        labels = labels[:, 1:].contiguous()  # no <s>
+    for _ in range(60 if "t5" in kind else 150):
+        loss = model(
+            input_ids=read["input_ids"], attention_mask=read["attention_mask"], labels=labels
+        ).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.save_pretrained(folder)
+    return folder
+
+
+@cache
+def loaded(kind: str) -> hf.HfCheckpoint:
+    """In double precision, that rounding may not hide or make a difference."""
+    found = hf.load(folder_of(kind), task="retro")
+    found.model.to("cpu", torch.float64)
+    return found
+
+
+@cache
+def engine(kind: str) -> Engine:
+    found = Engine.load(folder_of(kind), task="retro", device="cpu", dtype="fp64", threads=1)
+    found._curve = Curve((1, 128), (1.0, 1.3))  # guesses are cheap: `auto` must not measure here
+    return found
+
+
+def copy_of(kind: str, folder: Path) -> Path:
+    return Path(shutil.copytree(folder_of(kind), folder))
+
+
+# --- against transformers --------------------------------------------------------------------------
+
+
+def their_log_probs(
+    found: hf.HfCheckpoint, source: Sequence[int], text: Prefix
+) -> dict[Prefix, dict[int, float]]:
+    """Log-probs after every beginning of a text, by transformers itself, without cache or tree."""
+    numbers = found.model.numbers
+    before, after = found.model.around
+    output = found.model.model(
+        input_ids=torch.tensor([[*before, *(numbers.theirs[token] for token in source), *after]]),
+        decoder_input_ids=torch.tensor([[numbers.theirs[token] for token in text]]),
+    )
+    rows = torch.log_softmax(output.logits[0], dim=-1).tolist()
+    return {
+        text[: place + 1]: {numbers.ours[token]: value for token, value in enumerate(row)}
+        for place, row in enumerate(rows)
+    }
+
+
+def worst_difference(found: hf.HfCheckpoint) -> float:
+    """Score random trees of two queries in several passes, with pruning and a query that leaves; compare everything."""
+    rng, top_k, worst = random.Random(1), 99, 0.0
+    sources = [found.tokenizer.encode(text) for text in (QUERIES[0], QUERIES[1], QUERIES[4])]
+    session = Session(HfBackend(found.model), sources, top_k=top_k)
+    session.SLACK, session.SLACK_EACH = 0, 0  # prune at once
+    texts: dict[int, list[Prefix]] = {query: [(BOS,)] for query in range(3)}
+    written = found.model.numbers.written
+    for turn in range(6):
+        asked = []
+        for query in session.rows:
+            stems = rng.sample(texts[query], min(3, len(texts[query])))
+            new = [
+                (*stem, *(rng.choice(written) for _ in range(rng.randint(1, 5)))) for stem in stems
+            ]
+            asked.append([prefix for prefix in new if len(prefix) < 30])
+        for query, scores in zip(session.rows, session.score(asked), strict=True):
+            known: dict[Prefix, dict[int, float]] = {}
+            for prefix, score in reversed(scores.items()):
+                if prefix not in known:
+                    known |= their_log_probs(found, sources[query], prefix)
+                wanted = known[prefix]
+                assert sorted(score.ids) == sorted(wanted)
+                pairs = zip(score.ids, score.log_probs, strict=True)
+                worst = max(worst, *(abs(wanted[token] - value) for token, value in pairs))
+            texts[query] = list(scores) or texts[query]
+        if turn == 2:
+            session.drop([1])
+        session.prune({query: texts[query][-1:] for query in session.rows})
+        for query in session.rows:
+            texts[query] = [one for one in texts[query] if one in session.trees[query].slots]
+    return worst
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trees_have_the_logits_of_transformers(kind: str) -> None:
+    assert worst_difference(loaded(kind)) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["t5 v1.0", "bart"])
+def test_positions_by_slot_would_be_noticed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = HfRunner.run
+
+    def counted(self: HfRunner, tokens: Any, depths: Any, sees: Any, starts: Any) -> Any:
+        places = starts[:, None] + torch.arange(tokens.shape[1]).numpy()[None]
+        return run(self, tokens, places.clip(0, 40), sees, starts)
+
+    monkeypatch.setattr(HfRunner, "run", counted)
+    assert worst_difference(loaded(kind)) > 1e-3
+
+
+def test_forgotten_depths_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After slots have moved, their depths must have moved as well."""
+    from chemspec.model.torch_runner import TorchRunner
+
+    monkeypatch.setattr(HfRunner, "keep_slots", TorchRunner.keep_slots)
+    assert worst_difference(loaded("t5 v1.1")) > 1e-3
+
+
+def generate(found: hf.HfCheckpoint, text: str, **options: Any) -> list[tuple[list[int], float]]:
+    """What `generate` writes after its first token, cut at eos, with the sum of the log-probs."""
+    read = found.tokenizer.inner(text, return_tensors="pt")
+    out = found.model.model.generate(
+        input_ids=read["input_ids"], attention_mask=read["attention_mask"], do_sample=False, max_new_tokens=MAX_LEN,
+        return_dict_in_generate=True, output_scores=True, **options,
+    )  # fmt: skip
+    eos = found.model.numbers.theirs[EOS]
+    texts = []
+    for row in out.sequences.tolist():
+        tokens = row[1:]
+        texts.append(tokens[: tokens.index(eos) + 1] if eos in tokens else tokens)
+    scores = getattr(out, "sequences_scores", None)
+    return list(zip(texts, [0.0] * len(texts) if scores is None else scores.tolist(), strict=True))
+
+
+def ours(found: hf.HfCheckpoint, text: str, decoder: Any, top_k: int) -> list[Written]:
+    source = found.tokenizer.encode(text)
+    session = Session(HfBackend(found.model), [source], top_k=top_k)
+    run = drive(
+        [source], [decoder], session, NoDrafts(), max_len=MAX_LEN, budget=0, clock=lambda: 0.0
+    )
+    while True:
+        try:
+            next(run)
+        except StopIteration as stop:
+            (answers,) = stop.value
+            return list(answers)
+
+
+def in_theirs(found: hf.HfCheckpoint, answer: Written) -> list[int]:
+    return [found.model.numbers.theirs[token] for token in answer.tokens]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_greedy_is_that_of_generate(kind: str) -> None:
+    found, lengths = loaded(kind), set()
+    for text in QUERIES:
+        (answer,) = ours(found, text, greedy(max_len=MAX_LEN), 2)
+        assert [in_theirs(found, answer)] == [tokens for tokens, _ in generate(found, text)]
+        lengths.add(len(answer.tokens))
+    assert len(lengths) > 2  # the models do look at what they read
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_beams_are_those_of_generate(kind: str) -> None:
+    """With length_penalty=0 and early_stopping=False, `generate` ranks by the sum of the log-probs and stops when no live text
+    can overtake, as we do. At the length limit it ranks cut texts among finished ones, where we list them last and call them
+    cut; so only searches in which every answer has ended, here and there, can be compared."""
+    found, compared = loaded(kind), 0
+    for text in QUERIES:
+        answers = ours(found, text, beam_search(width=3, max_len=MAX_LEN), 4)
+        theirs = generate(
+            found,
+            text,
+            num_beams=3,
+            num_return_sequences=3,
+            length_penalty=0.0,
+            early_stopping=False,
+        )
+        eos = found.model.numbers.theirs[EOS]
+        if {answer.ended for answer in answers} != {"eos"} or any(
+            len(tokens) == MAX_LEN and tokens[-1] != eos for tokens, _ in theirs
+        ):
+            continue
+        compared += 1
+        assert [in_theirs(found, answer) for answer in answers] == [tokens for tokens, _ in theirs]
+        for answer, (_, score) in zip(answers, theirs, strict=True):
+            assert answer.log_prob == pytest.approx(score, abs=1e-4)  # generate adds up in fp32
+    assert compared >= 3
+
+
+def test_a_forced_first_token_comes_first(tmp_path: Path) -> None:
+    folder = copy_of("bart", tmp_path / "forced")
+    rules = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(json.dumps({**rules, "forced_bos_token_id": 9}))
+    found = hf.load(folder, task="retro")
+    for text in QUERIES[:3]:
+        (answer,) = ours(found, text, greedy(max_len=MAX_LEN), 2)
+        tokens = in_theirs(found, answer)
+        assert tokens[0] == 9 and answer.log_probs[0] == 0.0
+        assert [tokens] == [one for one, _ in generate(found, text)]
+
+
+# --- drafts, batches -------------------------------------------------------------------------------
+
+
+def answers_of(results: Sequence[DecodeResult]) -> list[list[tuple[Any, ...]]]:
+    assert all(result.status == "ok" for result in results)
+    return [
+        [(one.tokens, one.ended, one.smiles) for one in result.hypotheses] for result in results
+    ]
+
+
+@pytest.mark.parametrize("kind", ["t5 v1.0", "t5 v1.1", "bart"])
+@pytest.mark.parametrize("decoder", ["greedy", "beam", "sample"])
+def test_no_drafter_changes_an_answer(kind: str, decoder: str) -> None:
+    settings: dict[str, Any] = {
+        "decoder": decoder,
+        "n": 1 if decoder == "greedy" else 3,
+        "max_len": MAX_LEN,
+    }
+    plain = engine(kind).predict(QUERIES, DecodeSettings(drafter="none", batch_size=1, **settings))
+    passes = sum(len(result.trace.passes) for result in plain)
+    for drafter in ("windows", "smart", "copy", "attention", "mixed", "auto"):
+        for batch in (1, 4):
+            wanted = DecodeSettings(drafter=drafter, batch_size=batch, **settings)
+            drafted = engine(kind).predict(QUERIES, wanted)
+            assert answers_of(drafted) == answers_of(plain), (drafter, batch)
+            for one, other in zip(drafted, plain, strict=True):
+                for here, there in zip(one.hypotheses, other.hypotheses, strict=True):
+                    assert here.log_prob == pytest.approx(there.log_prob, abs=1e-9)
+            if drafter in ("copy", "windows", "mixed") and decoder == "greedy":
+                assert sum(len(result.trace.passes) for result in drafted) < 0.9 * passes
+
+
+# --- ids and texts ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("special", "virtual"),
+    [
+        ({"start": 0, "eos": 1, "pad": 0, "unk": 2}, [BOS]),  # T5 starts with pad
+        ({"start": 2, "eos": 2, "pad": 1, "unk": 3}, [BOS]),  # BART starts with eos
+        ({"start": 5, "eos": 1, "pad": None, "unk": None}, [0, BOS, 3]),
+        ({"start": 5, "eos": 1, "pad": 1, "unk": 1}, [0, BOS, 3]),
+    ],
+)
+def test_numbers_are_a_permutation_but_for_what_is_only_read(
+    special: Any, virtual: list[int]
+) -> None:
+    numbers = Numbers.of(9, **special)
+    assert sorted(numbers.theirs[token] for token in numbers.written) == list(range(9))
+    assert [
+        token for token in range(len(numbers.theirs)) if token not in numbers.written
+    ] == virtual
+    assert numbers.theirs[BOS] == special["start"] and numbers.theirs[EOS] == special["eos"]
+    assert all(numbers.theirs[numbers.ours[token]] == token for token in range(9))
+
+
+def test_a_tokenizer_keeps_text_and_fills_the_template() -> None:
+    found = loaded("t5 v1.0")
+    plain = hf.HfTokenizer(found.tokenizer.inner, found.model.numbers)
+    for text in QUERIES:
+        ids = plain.encode(text)
+        assert plain.decode((*ids, EOS, 7)) == text == "".join(plain.pieces(ids))
+    assert plain.pieces(plain.encode("CC(=O)O")) == ["CC", "(", "=", "O", ")", "O"]
+    filled = hf.HfTokenizer(found.tokenizer.inner, found.model.numbers, "REACTANT:{query}REAGENT:")
+    assert filled.decode(filled.encode("CCO")) == "REACTANT:CCOREAGENT:"
+    assert filled.pieces(filled.encode("CCO")[filled.head :])[:2] == ["CC", "O"]
+    with pytest.raises(ValueError, match=r"must hold \{query\} once"):
+        hf.HfTokenizer(found.tokenizer.inner, found.model.numbers, "REACTANT:")
+
+
+def test_blanks_of_sentencepiece_are_no_text(tmp_path: Path) -> None:
+    folder = copy_of("t5 v1.0", tmp_path / "blanks")
+    write_tokenizer(folder, "t5 v1.0", blanks=True)
+    tokenizer = hf.load(folder, task="retro").tokenizer
+    ids = tokenizer.encode("CC(=O)O")
+    assert tokenizer.pieces(ids)[0] == "" and "".join(tokenizer.pieces(ids)) == "CC(=O)O"
+    assert tokenizer.decode((*ids, tokenizer.tokens.index("."), EOS)) == "CC(=O)O"
+
+
+def test_a_query_that_the_tokenizer_cannot_restore_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TokenError, match=r"never seen 'I' \(position 3\)"):
+        loaded("bart").tokenizer.encode("CCI")
+    (result,) = engine("bart").predict(["CCI"])
+    assert result.status == "invalid" and "never seen 'I'" in result.message
+    folder = copy_of("bart", tmp_path / "lower")
+    values = json.loads((folder / "tokenizer.json").read_text())
+    values["normalizer"] = {"type": "Lowercase"}
+    (folder / "tokenizer.json").write_text(json.dumps(values))
+    with pytest.raises(TokenError, match="reads 'CCO' as 'cco'"):
+        hf.load(folder, task="retro").tokenizer.encode("CCO")
+
+
+@pytest.mark.parametrize("levels", [2, 10**9])
+def test_the_best_few_are_those_of_a_stable_sort(levels: int) -> None:
+    """Of many tokens only the best are sorted: equal ones still come in order of their ids."""
+    torch.manual_seed(0)
+    logits = torch.randint(0, levels, (2, 3, 1000)).double() / levels * 5
+    logits[..., 500:] = logits[..., :500]  # every value twice
+    ids, log_probs = best(logits, 3)
+    ordered, wanted = torch.sort(
+        torch.log_softmax(logits, -1), dim=-1, descending=True, stable=True
+    )
+    assert (ids == wanted[..., :3].numpy()).all() and (log_probs == ordered[..., :3].numpy()).all()
+    assert (best(logits, 4)[0] == wanted[..., :4].numpy()).all()
+
+
+# --- loading ---------------------------------------------------------------------------------------
+
+
+def test_a_model_is_read_without_the_internet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("somebody opens a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    assert hf.load(folder_of("t5 v1.1"), task="forward").task == "forward"
+
+
+def test_the_output_layer_of_v1_1_is_its_own() -> None:
+    model = loaded("t5 v1.1").model
+    assert (
+        not torch.equal(model.model.lm_head.weight, model.model.shared.weight) and model.gain == 1.0
+    )
+    assert loaded("t5 v1.0").model.gain == 20**-0.5
+
+
+def test_the_folder_may_say_what_the_model_is_for(tmp_path: Path) -> None:
+    folder = copy_of("bart", tmp_path / "own")
+    with pytest.raises(CheckpointError, match="add --task forward or --task retro"):
+        hf.load(folder)
+    (folder / "chemspec.json").write_text('{"task": "forward", "template": "R:{query}"}')
+    found = hf.load(folder)
+    assert found.task == "forward" and found.tokenizer.template == "R:{query}"
+    assert hf.load(folder, task="retro", template="{query}").digest != found.digest
+    (folder / "chemspec.json").write_text('{"task": "both"}')
+    with pytest.raises(CheckpointError, match="'both' is not forward or retro"):
+        hf.load(folder)
+    (folder / "chemspec.json").write_text('{"prompt": ""}')
+    with pytest.raises(CheckpointError, match="'prompt' is not task or template"):
+        hf.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"config.json": '{"model_type": "gpt2"}'},
+            "'gpt2' is not supported.*t5, mt5, bart, mbart",
+        ),
+        ({"tokenizer.json": None}, "has no tokenizer"),
+        ({"tokenizer.json": "{"}, "the tokenizer cannot be read"),
+        ({"model.safetensors": None}, "model.safetensors is missing"),
+        ({"model.safetensors": None, "pytorch_model.bin": "x"}, "can hold code.*save_pretrained"),
+        ({"model.safetensors": "nonsense"}, "the model cannot be read"),
+    ],
+)
+def test_an_unusable_folder_is_refused(tmp_path: Path, change: Any, message: str) -> None:
+    folder = copy_of("bart", tmp_path / "broken")
+    for name, content in change.items():
+        if content is None:
+            (folder / name).unlink()
+        else:
+            (folder / name).write_text(content)
+    with pytest.raises(CheckpointError, match=f"(?s){message}"):
+        hf.load(folder, task="retro")
+
+
+def test_a_model_that_transformers_computes_otherwise_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    embed = hf.HfModel._embed
+    monkeypatch.setattr(hf.HfModel, "_embed", lambda *given: embed(*given) * 1.1)
+    with pytest.raises(CheckpointError, match="our logits differ from those of transformers"):
+        hf.load(folder_of("bart"), task="retro")
+
+
+def test_settings_of_generate_that_are_not_applied_are_told(tmp_path: Path) -> None:
+    folder = copy_of("bart", tmp_path / "rules")
+    rules = json.loads((folder / "generation_config.json").read_text())
+    rules |= {"no_repeat_ngram_size": 3, "num_beams": 4}
+    (folder / "generation_config.json").write_text(json.dumps(rules))
+    found = Engine.load(folder, task="retro", device="cpu", threads=1)
+    (result,) = found.predict(
+        ["CCO"], DecodeSettings(decoder="greedy", n=1, drafter="none", max_len=5)
+    )
+    assert result.notes == (
+        "not applied, though the checkpoint asks for it: no_repeat_ngram_size=3",
+    )
+
+
+def test_ids_are_looked_up_in_the_local_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(CheckpointError, match=r"fetches nothing by itself.*hf download some/model"):
+        Engine.load("some/model", task="retro")
+    stored = tmp_path / "models--some--model"
+    (stored / "refs").mkdir(parents=True)
+    (stored / "refs" / "main").write_text("abc\n")
+    (stored / "snapshots").mkdir()
+    copy_of("bart", stored / "snapshots" / "abc")
+    found = Engine.load("some/model", task="retro", device="cpu", threads=1)
+    assert found.name == "some/model" and found.task == "retro"
+
+
+def test_runtimes_and_precisions_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="runs in torch, not in the onnx runtime"):
+        Engine.load(folder_of("bart"), task="retro", device="cpu", runtime="onnx")
+    with pytest.raises(ValueError, match="overflows in fp16"):
+        Engine.load(folder_of("t5 v1.0"), task="retro", device="cpu", dtype="fp16")
+    with pytest.raises(ValueError, match="only those take a template"):
+        Engine.load("retro", template="{query}")
+
+
+def test_the_command_line_takes_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(folder_of("t5 v1.1"))
+    options = [
+        "--model",
+        folder,
+        "--n",
+        "1",
+        "--drafter",
+        "copy",
+        "--max-len",
+        "12",
+        "--threads",
+        "1",
+        "--json",
+    ]
+    done = CliRunner().invoke(cli.app, ["predict", "CCO", "--task", "retro", *options])
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout.splitlines()[-1])
+    plain = engine("t5 v1.1").predict(["CCO"], DecodeSettings(decoder="greedy", n=1, max_len=12))
+    assert document["results"][0]["hypotheses"][0]["smiles"] == plain[0].hypotheses[0].smiles
+    told = CliRunner().invoke(cli.app, ["predict", "CCO", *options])
+    assert told.exit_code == 2 and "--task forward or --task retro" in told.stderr
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    told = CliRunner().invoke(cli.app, ["predict", "CCO", "--task", "retro", *options])
+    assert told.exit_code == 2 and "pip install 'chemspec[hf]'" in told.stderr
+
+
+# --- a small model drafts for a large one ----------------------------------------------------------
+
+
+def test_a_small_model_drafts_for_a_large_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from chemspec.integrations import text
+
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(QUERIES))
+    large, small = str(folder_of("t5 v1.1")), str(folder_of("t5 v1.0"))
+    given = ["--model", large, "--drafter", small, "--gamma", "1", "4", "--max-len", "20", "--device", "cpu", str(lines)]  # fmt: skip
+    assert text.main(given) == 0
+    plain, one, four = map(json.loads, capsys.readouterr().out.splitlines())
+    assert plain["equal"] and one["equal"] and four["equal"]
+    assert plain["tokens"] == one["tokens"] == four["tokens"]
+    assert four["passes"] < one["passes"] < plain["passes"]
+    assert 0.5 < four["hits"] <= 1
+    assert text.main(["--model", large, "--drafter", str(folder_of("bart")), str(lines)]) == 2
+    assert "different vocabularies" in capsys.readouterr().err
