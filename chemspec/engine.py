@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -448,7 +449,7 @@ class Engine:
                     found.append(_curve(key, backend, config))
                 return found[0]
 
-        return Companion(backend, config.max_positions, config.vocab_size, cost)
+        return Companion(backend, config.max_positions, config.vocab_size, cost, _alpha(folder))
 
     def _watching(self) -> Backend:
         """A backend that can tell where its heads look: torch, whatever runtime computes otherwise."""
@@ -607,6 +608,24 @@ def _foreign_backend(
     torch.set_num_threads(threads)
     loaded.model.to(device, DTYPES[dtype])
     return HfBackend(loaded.model), "torch"
+
+
+def _alpha(folder: Path) -> float:
+    """The acceptance rate counted for a small model, from `alpha.json` in its folder.
+
+    Raises:
+        ValueError: naming the file, if it does not hold a rate.
+    """
+    file = folder / "alpha.json"
+    if not file.is_file():
+        return Companion.alpha
+    try:
+        found = float(json.loads(file.read_text(encoding="utf-8"))["alpha"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{file} is damaged: {error!r}; delete it to do without") from error
+    if not 0 < found < 1:
+        raise ValueError(f"{file}: alpha is {found}; it must be between 0 and 1")
+    return found
 
 
 def _device(name: str) -> str:

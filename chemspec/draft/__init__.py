@@ -12,7 +12,7 @@ from chemspec.draft.attention import Attention
 from chemspec.draft.auto import Auto
 from chemspec.draft.base import Adaptive, Drafter
 from chemspec.draft.copy import Copy, Marks
-from chemspec.draft.gamma import Adapting, Fixed, Gamma
+from chemspec.draft.gamma import Adapting, Fixed
 from chemspec.draft.knowledge import Knowledge
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
@@ -86,7 +86,7 @@ def _auto(settings: DecodeSettings, means: Means) -> Drafter:
 # The learned models in a model's folder `drafters` that a drafter needs.
 COMPANIONS: dict[str, tuple[str, ...]] = {"ar": ("ar",), "hierarchy": ("ar", "medium")}
 
-FLOOR = 0.02  # the chance of a draft, in a small model's eyes, at which it ends
+FLOOR = 0.2  # the chance of a draft, in a small model's eyes, at which it ends
 
 
 def _writer(settings: DecodeSettings, means: Means) -> Writer:
@@ -97,29 +97,27 @@ def _writer(settings: DecodeSettings, means: Means) -> Writer:
 
 
 def _autoregressive(settings: DecodeSettings, means: Means) -> Drafter:
-    length = settings.draft_length
-    gamma: Gamma = (
-        Fixed(length) if length else Adapting(1.0)
-    )  # it learns its cost ratio of each pass
-    cost = (lambda _: 1.0) if length else means.cost()
-    return Autoregressive(_writer(settings, means), gamma, name=settings.drafts_by, cost=cost)
+    length, writer = settings.draft_length, _writer(settings, means)
+    if length:
+        return Autoregressive(writer, Fixed(length), name=settings.drafts_by, cost=lambda _: 1.0)
+    gamma = Adapting(1.0, rate=writer.model.companion.alpha)  # told its cost ratio at every pass
+    return Autoregressive(writer, gamma, name=settings.drafts_by, cost=means.cost())
 
 
 def _drawer(settings: DecodeSettings, means: Means) -> Sampled:
     nucleus = Nucleus(settings.temperature, settings.top_p)
-    small = means.companion("ar")
-    drawer = Drawer(Small(small, top_k=small.vocab_size), nucleus)
-    cost = small.cost
+    last = means.companion("ar")  # the model whose draws the target judges
+    drawer = Drawer(Small(last, top_k=last.vocab_size), nucleus)
     if settings.drafts_by == "hierarchy":
-        medium = means.companion("medium")
-        drawer = Drawer(Small(medium, top_k=medium.vocab_size), nucleus, helper=drawer)
-        cost = medium.cost  # its own price without help: at most this
+        last = means.companion("medium")
+        drawer = Drawer(Small(last, top_k=last.vocab_size), nucleus, helper=drawer)
     if settings.draft_length:
         fixed = Fixed(settings.draft_length)
         return Sampled(drawer, lambda: fixed, name=settings.drafts_by)
-    c = ratio(cost()(settings.n), means.cost(), settings.n)
-    # Each query has its own: what else is in a batch must not change its draws.
-    return Sampled(drawer, lambda: Adapting(c), name=settings.drafts_by)
+    # Without the small model's help a medium one costs this much at most.
+    c = ratio(last.cost()(settings.n), means.cost(), settings.n)
+    # Each query has its own gamma: what else is in a batch must not change its draws.
+    return Sampled(drawer, lambda: Adapting(c, rate=last.alpha), name=settings.drafts_by)
 
 
 DRAFTERS: dict[str, Callable[[DecodeSettings, Means], Drafter]] = {

@@ -72,12 +72,13 @@ class Adapting:
     """
 
     WEIGHT = 10.0  # the rate begins as if so many tokens had been tried
-    RATE = 0.8
+    RATE = 0.8  # of a small model of which nothing is known
 
-    def __init__(self, ratio: float, *, longest: int = LONGEST) -> None:
+    def __init__(self, ratio: float, *, rate: float = RATE, longest: int = LONGEST) -> None:
+        """Start from an acceptance rate of `rate`."""
         check(longest)
         self.ratio, self.longest = ratio, longest
-        self.hits, self.tries = self.RATE * self.WEIGHT, self.WEIGHT
+        self.hits, self.tries = rate * self.WEIGHT, self.WEIGHT
         self._passes = 0
         self._top = 4.0
 
