@@ -353,6 +353,38 @@ def train(
 
 
 @app.command()
+def distil(
+    task: TaskOption,
+    model: ModelOption = "",
+    data_dir: Annotated[
+        Path | None, _option("What `chemspec data` wrote; default data/<task>.", "--data")
+    ] = None,
+    out: Annotated[Path | None, _option("Folder to write; default data/<task>-distilled.")] = None,
+    pairs: Annotated[int, _option("So many training queries; 0: all.")] = 40_000,
+    batch_size: BatchOption = 64,
+    max_len: LengthOption = DEFAULT.max_len,
+    seed: Annotated[int, _option("Of the random choice.")] = 0,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Answer training queries with the target, greedily: what learned drafters are trained on; resumable."""
+    from chemspec import distil as teaching
+
+    folder = data_dir or Path("data") / _task(task)
+    target = out or Path("data") / f"{task}-distilled"
+    engine = _load(task, model, threads=threads, device=device)
+    how = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, max_len=max_len)
+    with show.progress("answering") as report:
+        count = teaching.distil(
+            engine, folder, target, pairs=pairs, settings=how, seed=seed, progress=report
+        )
+    show.note(f"{target / 'train.npz'}: {count} pairs")
+    if as_json:
+        print(json.dumps({"pairs": count}))
+
+
+@app.command()
 def calibrate(
     task: TaskOption,
     model: ModelOption = "",

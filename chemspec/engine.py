@@ -208,6 +208,24 @@ class Engine:
                 return
             yield event
 
+    def write(
+        self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings
+    ) -> list[list[Written]]:
+        """Answers of token sequences as token sequences, best first; no text is read, checked or made."""
+        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+        found: dict[int, list[Written]] = {}
+        for start in range(0, len(order), settings.batch_size):
+            chosen = order[start : start + settings.batch_size]
+            ready = [Ready("", sources[index]) for index in chosen]
+            run = self._drive(ready, settings, build(settings, self._means()))
+            while True:
+                try:
+                    next(run)
+                except StopIteration as stop:
+                    found.update(zip(chosen, stop.value, strict=True))
+                    break
+        return [found[index] for index in range(len(sources))]
+
     def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
         """Answer one query under each of several settings, one after the other."""
         return [self.predict([query], item)[0] for item in settings]
@@ -256,8 +274,7 @@ class Engine:
 
         A query's seconds run from the batch's start to the query's last pass.
         """
-        means = Means(self.cost, self.tokenizer.tokens, self.knowledge)
-        drafter = build(settings, means)  # may measure the machine first
+        drafter = build(settings, self._means())  # may measure the machine first
         began = time.perf_counter()
         passes: list[list[Pass]] = [[] for _ in ready]
         seconds = [0.0] * len(ready)
@@ -276,6 +293,9 @@ class Engine:
                 passes[query].append(event)
                 seconds[query] = time.perf_counter() - began
             yield events
+
+    def _means(self) -> Means:
+        return Means(self.cost, self.tokenizer.tokens, self.knowledge)
 
     def _drive(
         self, ready: Sequence[Ready], settings: DecodeSettings, drafter: Drafter

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 Task = Literal["forward", "retro"]
+DrafterKind = Literal["ar", "spec_drafter", "blockwise", "medusa"]  # those with weights of their own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ LAYERS = (
     ("engine",),
     ("inputs", "checks"),
     ("files",),
-    ("calibrate", "evaluate", "opponents", "integrations", "ui"),
+    ("calibrate", "distil", "evaluate", "opponents", "integrations", "ui"),
     ("bench", "train"),
     ("show",),
     ("cli",),
