@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -309,6 +311,17 @@ def data(
         print(json.dumps(reports))
 
 
+@contextmanager
+def _training() -> Iterator[None]:
+    """Around the imports of what trains: says which packages are missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "lightning":
+            raise
+        raise ValueError("training needs more packages: pip install 'chemspec[train]'") from error
+
+
 @app.command()
 def train(
     recipe: Annotated[str, _option("Recipe; see --list.")] = "",
@@ -327,27 +340,43 @@ def train(
             "Go on from the run folder's last checkpoint, if there is one.", "--resume/--no-resume"
         ),
     ] = True,
-    start: Annotated[Path | None, _option("Begin with the weights of this model folder.")] = None,
+    start: Annotated[
+        Path | None,
+        _option("Begin with the weights of this model folder; of a drafter: its target, default the task's."),
+    ] = None,
     average: Annotated[int, _option("Average so many of the last checkpoints.")] = 1,
     listed: Annotated[bool, _option("List the recipes and stop.", "--list")] = False,
 ) -> None:
-    """Train a model by a recipe; needs the extra `train`, but no RDKit."""
+    """Train a model or a drafter by a recipe; needs the extra `train`, but no RDKit.
+
+    A drafter learns from what `chemspec distil` wrote (default data/<task>-distilled) and goes into its target's folder.
+    """
+    from chemspec.train.drafter_recipes import DRAFTER_RECIPES
     from chemspec.train.recipes import RECIPES
     from chemspec.train.recipes import recipe as find
 
     if listed or not recipe:
-        for name, item in RECIPES.items():
-            show.line(f"{name}: {item.expectation}")
+        for item in (*RECIPES.values(), *DRAFTER_RECIPES.values()):
+            show.line(f"{item.name}: {item.expectation}")
         return
-    try:
+    how: dict[str, Any] = {
+        "steps": steps, "minutes": minutes, "threads": threads, "seed": seed, "lr": lr, "resume": resume
+    }  # fmt: skip
+    if recipe in DRAFTER_RECIPES:
+        teaching = DRAFTER_RECIPES[recipe]
+        from chemspec.engine import model_folder
+
+        target = start or model_folder(teaching.task)
+        taught = data_dir or Path("data") / f"{teaching.task}-distilled"
+        with _training():
+            from chemspec.train.drafters import train_drafter
+        folder = train_drafter(teaching, taught, target, out or Path("runs") / recipe, **how)
+        show.line(f"drafter folder: {folder}")
+        return
+    with _training():
         from chemspec.train.run import run_recipe
-    except ModuleNotFoundError as error:
-        if error.name != "lightning":
-            raise
-        raise ValueError("training needs more packages: pip install 'chemspec[train]'") from error
     folder = run_recipe(
-        find(recipe), data_dir or Path("data") / recipe, out or Path("runs") / recipe, steps=steps, minutes=minutes,
-        threads=threads, seed=seed, lr=lr, resume=resume, start=start, average=average,
+        find(recipe), data_dir or Path("data") / recipe, out or Path("runs") / recipe, start=start, average=average, **how
     )  # fmt: skip
     show.line(f"model folder: {folder}")
 

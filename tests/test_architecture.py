@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (
     ("types", "settings", "tokenizer", "cache"),
-    ("syntax", "metrics", "data.settings", "train.recipes"),
+    ("syntax", "metrics", "data.settings", "train.recipes", "train.drafter_recipes"),
     ("chem",),
     ("align", "molfile", "cdxml", "reagents", "exports", "formats", "changes"),
     ("data",),
