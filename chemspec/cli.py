@@ -122,7 +122,10 @@ def _decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> Decode
         decoder = "greedy" if n == 1 else "beam"
     settings = DecodeSettings(decoder=decoder, n=n, **others)
     if exact and not settings.exact:
-        message = f"decoder {decoder!r} is relaxed: its answers may differ from the standard ones"
+        what = (
+            f"greedy with beta {settings.beta}" if decoder == "greedy" else f"decoder {decoder!r}"
+        )
+        message = f"{what} is relaxed: its answers may differ from the standard ones"
         raise ValueError(f"{message}; add --relaxed")
     return replace(settings, n=1) if decoder == "greedy" else settings
 
@@ -186,12 +189,20 @@ def predict(
     node_budget: Annotated[
         int, _option("Most drafted nodes a query may add to a pass.")
     ] = DEFAULT.node_budget,
+    beta: Annotated[
+        int,
+        _option("Greedy may take a drafted token among the best so many; above 1 it is relaxed."),
+    ] = DEFAULT.beta,
+    tau: Annotated[
+        float, _option("With --beta: most log-prob that such a token may lack to the best one.")
+    ] = DEFAULT.tau,
     as_json: JsonOption = False,
 ) -> None:
     """Predict products (forward) or reactant sets (retro) for SMILES, a file of them, or standard input."""
     settings = _decode_settings(
         decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, node_budget=node_budget,
         length_penalty=length_penalty, temperature=temperature, top_p=top_p, seed=seed,
+        beta=beta, tau=tau,
     )  # fmt: skip
     if not task and not model:
         raise ValueError(
@@ -342,7 +353,9 @@ def train(
     ] = True,
     start: Annotated[
         Path | None,
-        _option("Begin with the weights of this model folder; of a drafter: its target, default the task's."),
+        _option(
+            "Begin with the weights of this model folder; of a drafter: its target, default the task's."
+        ),
     ] = None,
     average: Annotated[int, _option("Average so many of the last checkpoints.")] = 1,
     listed: Annotated[bool, _option("List the recipes and stop.", "--list")] = False,
@@ -487,6 +500,62 @@ def evaluate(
         print(json.dumps(found))
     else:
         show.accuracy(found)
+
+
+@app.command()
+def relaxed(
+    task: TaskOption,
+    model: ModelOption = "",
+    source: SourceOption = DATA,
+    limit: Annotated[int, _option("A random sample of so many test reactions; 0: all.")] = 1000,
+    drafters: Annotated[str, _option("Drafters, with commas.")] = "copy",
+    betas: Annotated[str, _option("Best tokens that may be drafted; 1 is exact.")] = "3",
+    taus: Annotated[str, _option("Most log-prob that a drafted token may lack.")] = "1",
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Spec-Verification (Xia et al.) against exact verification: tokens per pass, agreement and accuracy."""
+    from chemspec import evaluate as measure
+    from chemspec import relaxed as verification
+
+    asked = measure.questions(source / f"{_task(task)}_test.csv.gz", _task(task), limit=limit)
+    engine = _load(task, model, threads=threads, device=device)
+    with show.progress("answering") as report:
+        rows = verification.grid(
+            engine, asked, _words(drafters), betas=_numbers("betas", betas), taus=_numbers("taus", taus), progress=report
+        )  # fmt: skip
+    print(json.dumps({"task": task, "rows": rows}) if as_json else verification.markdown(rows))
+
+
+@app.command()
+def tally(
+    task: TaskOption,
+    model: ModelOption = "",
+    source: SourceOption = DATA,
+    limit: Annotated[int, _option("A random sample of so many test reactions.")] = 200,
+    drafters: Annotated[str, _option("Drafters, with commas.")] = "none,copy,mixed,auto",
+    widths: Annotated[str, _option("Beam widths; 1 is greedy.")] = "1",
+    batch_size: BatchOption = 1,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Count what each drafter saves on test queries: passes, tokens, nodes, memory; no times."""
+    from chemspec import evaluate as measure
+    from chemspec import tally as counting
+
+    asked = measure.questions(source / f"{_task(task)}_test.csv.gz", _task(task), limit=limit)
+    engine = _load(task, model, threads=threads, device=device)
+    with show.progress("counting") as report:
+        rows = counting.tally(
+            engine, [item.query for item in asked], _words(drafters), widths=_numbers("widths", widths),
+            batch_size=batch_size, progress=report,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps({"rows": rows}))
+    else:
+        print(counting.markdown(rows, counting.target_megabytes(engine)))
 
 
 @app.command(name="bench")

@@ -66,7 +66,9 @@ def distil(
                 for source, answers in zip(sources, written, strict=True)
                 if answers and answers[0].ended == "eos" and len(answers[0].tokens) > 1
             ]
-            Pairs(*(Ragged.pack(side) for side in (list(zip(*kept, strict=True)) or ((), ())))).save(file)
+            Pairs(
+                *(Ragged.pack(side) for side in (list(zip(*kept, strict=True)) or ((), ())))
+            ).save(file)
         done += len(own)
         progress(done, len(chosen))
     parts = [Pairs.load(file) for file in files]
@@ -82,7 +84,9 @@ def _claim(out: Path, stamp: dict[str, object]) -> None:
     """Mark a folder as holding these answers and no others."""
     file = out / "distilled.json"
     if file.is_file() and json.loads(file.read_text(encoding="utf-8")) != stamp:
-        raise ValueError(f"{out} holds answers of another model, data or seed; choose another folder")
+        raise ValueError(
+            f"{out} holds answers of another model, data or seed; choose another folder"
+        )
     (out / "parts").mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(stamp), encoding="utf-8")
 
@@ -91,5 +95,3 @@ def _joined(parts: list[Ragged]) -> Ragged:
     lengths = np.concatenate([part.lengths for part in parts])
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
     return Ragged(np.concatenate([part.flat for part in parts]), offsets)
-
-

@@ -18,16 +18,19 @@ from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.drive import Event, drive
 from chemspec.decode.greedy import greedy
+from chemspec.decode.relaxed import relaxed_greedy
 from chemspec.decode.sample import sample
 from chemspec.decode.sbs import speculative_beam_search
-from chemspec.draft import Attention, Drafter, Knowledge, Means, NoDrafts, build
-from chemspec.model import checkpoint
+from chemspec.draft import Attention, Drafter, HeadDrafts, Knowledge, Means, NoDrafts, build
+from chemspec.draft.base import Batched
+from chemspec.model import checkpoint, companions
 from chemspec.model.cost import Curve, cached, measure
 from chemspec.model.session import Backend, Session
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tokenizer import TokenError
 from chemspec.types import DecodeResult, Hypothesis, Pass, Prefix, Trace, Written
+from chemspec.verify import TopBeta
 
 MAX_CHARS = 1000
 MAX_TOKENS = 400  # of a query; models are trained on at most 200, and time grows with the square
@@ -117,6 +120,7 @@ class Engine:
         self._curve: Curve | None = None
         self._knowledge: Knowledge | None = None
         self._watcher: TorchBackend | None = None
+        self._companions: dict[str, companions.Companion] = {}
 
     @classmethod
     def load(
@@ -295,7 +299,7 @@ class Engine:
             yield events
 
     def _means(self) -> Means:
-        return Means(self.cost, self.tokenizer.tokens, self.knowledge)
+        return Means(self.cost, self.tokenizer.tokens, self.knowledge, self.companion)
 
     def _drive(
         self, ready: Sequence[Ready], settings: DecodeSettings, drafter: Drafter
@@ -304,11 +308,16 @@ class Engine:
         settings = replace(settings, max_len=min(settings.max_len, self.config.max_positions - 1))
         sources = [item.ids for item in ready]
         heads = drafter.heads if isinstance(drafter, Attention) else ()
-        backend = self._watching() if heads else self.backend
-        session = Session(backend, sources, top_k=self._top_k(settings), heads=heads)
+        states = isinstance(drafter, HeadDrafts)
+        backend = self._watching() if heads or states else self.backend
+        session = Session(backend, sources, top_k=self._top_k(settings), heads=heads, states=states)
         if isinstance(drafter, Attention):
             drafter.looks = session.look
-        speculates = settings.drafter != "none" and settings.exact  # SBS asks for its drafts itself
+        if isinstance(drafter, HeadDrafts):
+            drafter.states = session.state
+        speculates = (
+            settings.drafter != "none" and settings.decoder != "sbs"
+        )  # which asks for its drafts itself
         return drive(
             sources,
             [self._decoder(item, settings, drafter) for item in ready],
@@ -353,6 +362,21 @@ class Engine:
                 )
             return self._knowledge
 
+    def companion(self, kind: str) -> companions.Companion:
+        """The model of a learned drafter, on the engine's device; read at first use.
+
+        Raises:
+            checkpoint.CheckpointError: if it is missing (naming the command that trains it), damaged or of another model.
+        """
+        with self._measuring:
+            if kind not in self._companions:
+                found = companions.load(
+                    companions.home(self.folder, kind), tokenizer=self.tokenizer, target=self.digest
+                )
+                found.model.to(self.device, DTYPES[self.dtype])
+                self._companions[kind] = found
+            return self._companions[kind]
+
     def _watching(self) -> Backend:
         """A backend that can tell where its heads look: torch, whatever runtime computes otherwise."""
         if isinstance(self.backend, TorchBackend):
@@ -366,7 +390,7 @@ class Engine:
     def _top_k(self, settings: DecodeSettings) -> int:
         """Candidates needed per prefix: with eos among them, a beam of n can use n + 1; a margin needs two."""
         wanted = {
-            "greedy": 2,
+            "greedy": max(2, settings.beta),
             "beam": max(2, settings.n + 1),
             "sbs": max(2, settings.n + 1),
             "sample": self.config.vocab_size,
@@ -374,6 +398,15 @@ class Engine:
         return min(wanted[settings.decoder], self.config.vocab_size)
 
     def _decoder(self, ready: Ready, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+        def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
+            room = settings.max_len - len(prefix)
+            if settings.decoder == "sbs" and isinstance(drafter, Batched):
+                drafter.prepare([(ready.ids, prefix, room)])  # nobody else tells it
+            return [draft.tokens for draft in drafter.propose(ready.ids, prefix, room)]
+
+        if settings.decoder == "greedy" and settings.beta > 1:
+            rule = TopBeta(settings.beta, settings.tau)
+            return relaxed_greedy(max_len=settings.max_len, rule=rule, drafts=drafts)
         if settings.decoder == "greedy":
             return greedy(max_len=settings.max_len)
         if settings.decoder == "beam":
@@ -381,11 +414,6 @@ class Engine:
                 width=settings.n, max_len=settings.max_len, length_penalty=settings.length_penalty
             )
         if settings.decoder == "sbs":
-
-            def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
-                room = settings.max_len - len(prefix)
-                return [draft.tokens for draft in drafter.propose(ready.ids, prefix, room)]
-
             return speculative_beam_search(
                 width=settings.n, max_len=settings.max_len, drafts=drafts
             )

@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 Task = Literal["forward", "retro"]
-DrafterKind = Literal["ar", "spec_drafter", "blockwise", "medusa"]  # those with weights of their own
+DrafterKind = Literal[
+    "ar", "spec_drafter", "blockwise", "medusa"
+]  # those with weights of their own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +148,12 @@ DRAFTER_NAMES = (
     "attention",
     "mixed",
     "auto",
+    "spec_drafter",
+    "blockwise",
+    "medusa",
 )  # draft/__init__.py makes them
+
+LEARNED = ("spec_drafter", "blockwise", "medusa")  # drafters that need a model of their own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +171,8 @@ class DecodeSettings:
         dilation: tokens that the drafter `windows` leaves out between two of a window.
         node_budget: most drafted nodes a query may add to a pass.
         length_penalty: beam answers are ranked by log-prob / length ** length_penalty; 0 is plain log-prob.
+        beta, tau: with beta above 1, greedy takes a drafted token that is among the model's best beta and whose log-prob is at
+            most tau below the best one's (Spec-Verification of Xia et al.: relaxed, the drafts can change its answers).
         temperature, top_p, seed: of sampling; the seed makes it repeatable.
         record: keep every computed prefix in the trace, to look at; answers stay the same.
     """
@@ -178,6 +187,8 @@ class DecodeSettings:
     batch_size: int = 16
     node_budget: int = 256
     length_penalty: float = 0.0
+    beta: int = 1
+    tau: float = 1.0
     temperature: float = 1.0
     top_p: float = 1.0
     seed: int = 0
@@ -201,6 +212,14 @@ class DecodeSettings:
         for name in ("draft_length", "draft_count", "dilation"):
             if not 0 <= getattr(self, name) <= 1000:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be between 0 and 1000")
+        if not 1 <= self.beta <= 1000:
+            raise ValueError(f"beta is {self.beta}; it must be between 1 (exact) and 1000")
+        if self.beta > 1 and self.decoder != "greedy":
+            raise ValueError(
+                f"beta is {self.beta}; only greedy decoding can be relaxed so, not {self.decoder}"
+            )
+        if not 0 <= self.tau < float("inf"):
+            raise ValueError(f"tau is {self.tau}; it must not be negative")
         if not 0 < self.temperature < float("inf"):
             raise ValueError(
                 f"temperature is {self.temperature}; it must be above 0 (for the best answer use greedy)"
@@ -218,4 +237,4 @@ class DecodeSettings:
     @property
     def exact(self) -> bool:
         """Whether the answers are those of the standard algorithm, whatever the drafter."""
-        return self.decoder not in RELAXED
+        return self.decoder not in RELAXED and self.beta == 1

@@ -25,7 +25,7 @@ LAYERS = (
     ("inputs", "checks"),
     ("files",),
     ("calibrate", "distil", "evaluate", "opponents", "integrations", "ui"),
-    ("bench", "train"),
+    ("bench", "relaxed", "tally", "train"),
     ("show",),
     ("cli",),
 )

@@ -10,15 +10,26 @@ from chemspec.draft.attention import Attention
 from chemspec.draft.auto import Auto
 from chemspec.draft.base import Adaptive, Drafter
 from chemspec.draft.copy import Copy, Marks
+from chemspec.draft.heads import Blockwise, HeadDrafts, Medusa
 from chemspec.draft.knowledge import Knowledge
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.phrases import JUST_COPYING
 from chemspec.draft.smart import Smart
+from chemspec.draft.spec_drafter import SpecDrafter
 from chemspec.draft.windows import Windows
 from chemspec.settings import DecodeSettings
 
 Cost = Callable[[float], float]  # seconds of a pass by its nodes
+
+
+def no_companion(kind: str) -> Any:
+    """Nobody has drafters with a model: what stands in where no engine is at hand.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(f"drafter {kind} needs a model of its own, and there is none")
 
 
 @dataclass(frozen=True)
@@ -29,11 +40,13 @@ class Means:
         cost: gives the cost curve of the machine.
         tokens: the vocabulary; drafters that know SMILES find their marks in it.
         knowledge: gives what the model's drafters have learned.
+        companion: gives the drafter's own model by its kind (`model.companions.Companion`).
     """
 
     cost: Callable[[], Cost]
     tokens: Sequence[str] = ()
     knowledge: Callable[[], Knowledge] = Knowledge
+    companion: Callable[[str], Any] = no_companion
 
     @property
     def marks(self) -> Marks:
@@ -63,6 +76,21 @@ def _auto(settings: DecodeSettings, means: Means) -> Drafter:
     return Auto(means.cost(), marks=means.marks, knowledge=means.knowledge(), **options)
 
 
+def _spec_drafter(settings: DecodeSettings, means: Means) -> Drafter:
+    own = means.companion("spec_drafter")
+    return SpecDrafter(own.open(), masks=own.length, length=settings.draft_length)
+
+
+def _blockwise(settings: DecodeSettings, means: Means) -> Drafter:
+    own = means.companion("blockwise")
+    return Blockwise(own.open(), heads=own.length, length=settings.draft_length)
+
+
+def _medusa(settings: DecodeSettings, means: Means) -> Drafter:
+    own, sizes = means.companion("medusa"), _chosen(count=settings.draft_count)
+    return Medusa(own.open(), heads=own.length, length=settings.draft_length, **sizes)
+
+
 DRAFTERS: dict[str, Callable[[DecodeSettings, Means], Drafter]] = {
     "none": lambda *_: NoDrafts(),
     "windows": lambda settings, _: Windows(dilation=settings.dilation, **_sizes(settings)),
@@ -71,6 +99,9 @@ DRAFTERS: dict[str, Callable[[DecodeSettings, Means], Drafter]] = {
     "attention": _attention,
     "mixed": _mixed,
     "auto": _auto,
+    "spec_drafter": _spec_drafter,
+    "blockwise": _blockwise,
+    "medusa": _medusa,
 }
 
 
@@ -88,13 +119,17 @@ __all__ = [
     "Adaptive",
     "Attention",
     "Auto",
+    "Blockwise",
     "Copy",
     "Drafter",
+    "HeadDrafts",
     "Knowledge",
     "Means",
+    "Medusa",
     "Mixed",
     "NoDrafts",
     "Smart",
+    "SpecDrafter",
     "Windows",
     "build",
 ]

@@ -49,7 +49,8 @@ def save(
         )
     dtype = torch.float16 if half else torch.float32
     state = {
-        name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in own_tensors(model).items()
+        name: tensor.detach().to("cpu", dtype).contiguous()
+        for name, tensor in own_tensors(model).items()
     }
     for name, tensor in state.items():
         if not torch.isfinite(tensor).all():
@@ -132,7 +133,9 @@ def own_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
-        return {name: tuple(tensor.shape) for name, tensor in own_tensors(Transformer(config)).items()}
+        return {
+            name: tuple(tensor.shape) for name, tensor in own_tensors(Transformer(config)).items()
+        }
 
 
 def check_tensors(

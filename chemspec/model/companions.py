@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from chemspec.model.checkpoint import CheckpointError, check_tensors, own_tensors, read_config
 from chemspec.model.heads import Heads, HeadsConfig
+from chemspec.model.spec_drafter import Filler
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DrafterKind, ModelConfig
 from chemspec.tokenizer import Tokenizer
@@ -47,6 +48,17 @@ class Companion:
     folder: Path
     target: str = ""
     digest: str = ""
+
+    def open(self) -> Any:
+        """What one run of its drafter needs.
+
+        Returns:
+            Of a spec_drafter `Filler.fill`, with caches of its own; of heads `Heads.best`; of others the model itself.
+        """
+        if self.kind == "spec_drafter":
+            assert isinstance(self.model, Transformer)
+            return Filler(self.model, self.length).fill
+        return self.model.best if isinstance(self.model, Heads) else self.model
 
     @property
     def parameters(self) -> int:

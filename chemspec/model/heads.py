@@ -12,6 +12,7 @@ Shapes: N states, K heads, D width, F inner width of a head, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -99,3 +100,13 @@ class Heads(nn.Module):
             return torch.einsum("nkd,kvd->nkv", states, self.output) + self.output_bias
         move = torch.einsum("nkf,kdf->nkd", F.relu(inner), self.narrow) + self.narrow_bias
         return F.linear(states[:, None] + move, self.output, self.output_bias)
+
+    @torch.inference_mode()
+    def best(
+        self, states: Sequence[Tensor], count: int
+    ) -> tuple[list[list[list[int]]], list[list[list[float]]]]:
+        """The `count` best tokens of every head after each state (D,) and their log-probs, best first; (N, K, count)."""
+        logits = self(torch.stack(list(states)).to(self.output.dtype))
+        precise = logits if logits.dtype == torch.float64 else logits.float()
+        found = torch.log_softmax(precise, dim=-1).topk(min(count, self.config.vocab_size), dim=-1)
+        return found.indices.tolist(), found.values.tolist()

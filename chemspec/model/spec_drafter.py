@@ -27,7 +27,9 @@ from chemspec.tokenizer import BOS, PAD, UNK
 from chemspec.types import Prefix
 
 
-def drafter_config(target: ModelConfig, *, encoder: int, decoder: int, width: int = 0) -> ModelConfig:
+def drafter_config(
+    target: ModelConfig, *, encoder: int, decoder: int, width: int = 0
+) -> ModelConfig:
     """The architecture of a drafter for a target.
 
     Args:
@@ -51,7 +53,15 @@ def begin_with(model: Transformer, target: Transformer) -> int:
         How many layers of the encoder were copied; 0 where the widths differ, and then nothing is.
     """
     own, other = model.config, target.config
-    shape = ("d_model", "heads", "feedforward", "norm_first", "final_norms", "shared_embedding", "tied_output")
+    shape = (
+        "d_model",
+        "heads",
+        "feedforward",
+        "norm_first",
+        "final_norms",
+        "shared_embedding",
+        "tied_output",
+    )
     if any(getattr(own, name) != getattr(other, name) for name in shape):
         return 0
     vocab = other.vocab_size
@@ -70,7 +80,9 @@ def begin_with(model: Transformer, target: Transformer) -> int:
         mine.load_state_dict(theirs.state_dict())
     for layer in layers[copied:] if own.norm_first else []:
         _make_identity(layer)
-    for mine, theirs in zip(reversed(list(model.decoder)), reversed(list(target.decoder)), strict=False):
+    for mine, theirs in zip(
+        reversed(list(model.decoder)), reversed(list(target.decoder)), strict=False
+    ):
         mine.load_state_dict(theirs.state_dict())
     if own.final_norms:
         model.encoder.norm.load_state_dict(target.encoder.norm.state_dict())
@@ -118,7 +130,9 @@ def fill(
     for layer in layers:
         normed = layer.before(x, layer.norm1)
         q, k, v = layer.self_attn.project(normed)
-        if layer is layers[-1]:  # of the prefix, its last layer's keys and values are all that is wanted
+        if (
+            layer is layers[-1]
+        ):  # of the prefix, its last layer's keys and values are all that is wanted
             q, x, sees = q[:, :, width:], x[:, width:], sees[:, :, width:]
         x = layer.add(x, layer.self_attn.attend(q, k, v, sees), layer.norm1)
         q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
@@ -256,7 +270,9 @@ class _Group:
             for number, prefix in enumerate(wanted[source]):
                 at = len(fresh[source]) + number * k
                 part = slice(at, at + k)
-                found[source, prefix] = Filled(ids[row, part].tolist(), log_probs[row, part].tolist())
+                found[source, prefix] = Filled(
+                    ids[row, part].tolist(), log_probs[row, part].tolist()
+                )
             self._clear(source, row, wanted[source])
         return found
 

@@ -81,7 +81,11 @@ class MaskTraining(Training):
         logits = fill(self.model, *self._encode(source), target, starts, self.length)
         counted = true != PAD
         right = (logits.argmax(-1) == true) & counted
-        self.log("val_loss", F.cross_entropy(logits[counted].float(), true[counted]), batch_size=int(counted.sum()))
+        self.log(
+            "val_loss",
+            F.cross_entropy(logits[counted].float(), true[counted]),
+            batch_size=int(counted.sum()),
+        )
         ahead = right.long().cumprod(-1).sum(-1).float().mean()
         self.log("val_accepted", ahead, batch_size=starts.numel())
 
@@ -153,7 +157,11 @@ class HeadTraining(Training):
         logits, true = self._foretell(batch)
         counted = true[..., 0] != PAD
         right = ((logits.argmax(-1) == true) & (true != PAD))[counted]
-        self.log("val_accepted", right.long().cumprod(-1).sum(-1).float().mean(), batch_size=int(counted.sum()))
+        self.log(
+            "val_accepted",
+            right.long().cumprod(-1).sum(-1).float().mean(),
+            batch_size=int(counted.sum()),
+        )
 
     def _foretell(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits (N, K, V) of every head at every place, and what they should have said (N, K)."""
@@ -206,7 +214,9 @@ def train_drafter(
             )
     loaded = checkpoint.load(target)
     if loaded.task != recipe.task:
-        raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} wants {recipe.task}")
+        raise ValueError(
+            f"{target} is a {loaded.task} model; recipe {recipe.name} wants {recipe.task}"
+        )
     if Tokenizer.load(data / "vocab.json") != loaded.tokenizer:
         raise ValueError(f"{data} has another vocabulary than {target}; distil it with that model")
     changes: dict[str, Any] = {"steps": steps} if steps > 0 else {}
@@ -249,7 +259,10 @@ def _module(
         )  # fmt: skip
     heads = Heads(
         HeadsConfig(
-            vocab_size=config.vocab_size, d_model=config.d_model, style=recipe.kind, **recipe.shape  # type: ignore[arg-type]
+            vocab_size=config.vocab_size,
+            d_model=config.d_model,
+            style=recipe.kind,
+            **recipe.shape,  # type: ignore[arg-type]
         )
     )
     heads.begin(target.output)
