@@ -12,9 +12,35 @@ from random import Random
 
 from rdkit import Chem, rdBase
 
-from chemspec.chem import LONGEST
+from chemspec.chem import LONGEST, canonical
 
 Mol = Chem.Mol
+TRIES = 4  # random spellings drawn for each one wanted; a molecule of few atoms has few
+
+
+def spellings(smiles: str, count: int, rng: Random) -> list[str]:
+    """Up to `count` different ways to write a query: as it is, then as training wrote its sources.
+
+    Each molecule starts at a random atom, and the molecules stand in random order. A spelling that does not read as the same
+    molecules again (RDKit loses stereochemistry in rare ones) is left out.
+
+    Args:
+        smiles: canonical, of one molecule or several.
+    """
+    found = {smiles: None}
+    with rdBase.BlockLogs():
+        mols = [Chem.MolFromSmiles(part) for part in smiles.split(".")]
+        if any(mol is None or not mol.GetNumAtoms() for mol in mols):
+            return [smiles]
+        for _ in range(TRIES * count):
+            if len(found) >= count:
+                break
+            texts = [write_from(mol, rng.randrange(mol.GetNumAtoms()))[0] for mol in mols]
+            rng.shuffle(texts)
+            text = ".".join(texts)
+            if text not in found and canonical(text) == smiles:
+                found[text] = None
+    return list(found)
 
 
 def write_from(mol: Mol, root: int) -> tuple[str, list[int]]:

@@ -73,7 +73,12 @@ def _option(text: str, *names: str) -> Any:
 
 TaskOption = Annotated[str, _option("forward (what forms?) or retro (what from?).", "--task", "-t")]
 ModelOption = Annotated[
-    str, _option("Model folder or installed name; default: the task's.", "--model", "-m")
+    str,
+    _option(
+        "Model folder, installed name or Hugging Face id (fetched before); default: the task's.",
+        "--model",
+        "-m",
+    ),
 ]
 NOption = Annotated[int, _option("Answers wanted.", "--n", "-n")]
 DecoderOption = Annotated[
@@ -91,11 +96,17 @@ DtypeOption = Annotated[str, _option("auto, fp32, bf16 or fp16.")]
 DeviceOption = Annotated[str, _option("auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[int, _option("CPU threads; 0: all cores.")]
 RuntimeOption = Annotated[str, _option("auto, native, onnx or torch.")]
+TemplateOption = Annotated[
+    str, _option("What a Hugging Face model reads, {query} being the SMILES.")
+]
 JsonOption = Annotated[
     bool, _option("Machine-readable: the last line is one JSON document.", "--json")
 ]
+AugmentOption = Annotated[
+    int, _option("Decode so many spellings of each query and merge their answers; 1: off.")
+]
 SampleFloat = Annotated[float, _option("For --decoder sample.")]
-SampleInt = Annotated[int, _option("For --decoder sample.")]
+SampleInt = Annotated[int, _option("For --decoder sample, and of the spellings of --augment.")]
 SourceOption = Annotated[Path, _option("Folder with the reaction CSVs.")]
 
 DEFAULT = DecodeSettings()
@@ -134,10 +145,13 @@ def _load(task: str, model: str, **options: Any) -> Engine:
     """The model asked for, or the task's; refused if it answers the other question."""
     from chemspec.engine import Engine
 
-    engine = Engine.load(model or _task(task), **options)
+    wanted = _task(task) if task else None
+    engine = Engine.load(model or _task(task), task=wanted, **options)
     if task and engine.task != _task(task):
         message = f"model {engine.name!r} is a {engine.task} model"
         raise ValueError(f"{message}; leave --task out or choose another model")
+    if engine.confidence_problem:
+        show.note(f"no confidence: {engine.confidence_problem}")
     return engine
 
 
@@ -180,6 +194,7 @@ def predict(
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     runtime: RuntimeOption = "auto",
+    template: TemplateOption = "",
     length_penalty: Annotated[
         float, _option("Rank beam answers by log-prob / length ** this.")
     ] = DEFAULT.length_penalty,
@@ -196,12 +211,13 @@ def predict(
     tau: Annotated[
         float, _option("With --beta: most log-prob that such a token may lack to the best one.")
     ] = DEFAULT.tau,
+    augment: AugmentOption = DEFAULT.augment,
     as_json: JsonOption = False,
 ) -> None:
     """Predict products (forward) or reactant sets (retro) for SMILES, a file of them, or standard input."""
     settings = _decode_settings(
         decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, node_budget=node_budget,
-        length_penalty=length_penalty, temperature=temperature, top_p=top_p, seed=seed,
+        length_penalty=length_penalty, temperature=temperature, top_p=top_p, seed=seed, augment=augment,
         beta=beta, tau=tau,
     )  # fmt: skip
     if not task and not model:
@@ -213,7 +229,9 @@ def predict(
     queries, many = _queries(smiles, column)
     if trace is not None:
         trace.touch()  # fails now rather than when all the work is done
-    engine = _load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
+    engine = _load(
+        task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template
+    )
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
     if out is not None:
         with show.progress("predicting") as report:
@@ -456,6 +474,45 @@ def calibrate(
 
 
 @app.command()
+def reliability(
+    task: TaskOption,
+    model: ModelOption = "",
+    source: SourceOption = DATA,
+    queries: Annotated[int, _option("Validation queries, drawn at random; 0: all.")] = 1000,
+    seed: Annotated[int, _option("Of the random choice.")] = 0,
+    n: NOption = 10,
+    out: Annotated[Path | None, _option("Predictions (.jsonl), resumable.")] = None,
+    store: Annotated[bool, _option("Write confidence.json into the model folder.")] = True,
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure on validation data how often answers of a probability are right, and keep what turns one into the other."""
+    from chemspec import evaluate as measuring
+    from chemspec import reliability as judging
+
+    file = source / f"{_task(task)}_val.csv.gz"
+    asked = measuring.questions(
+        file, _task(task), limit=queries, seed=seed, leave_out=("overlaps_test",)
+    )
+    engine = _load(task, model, threads=threads)
+    made = f"chemspec reliability --task {engine.task} --queries {queries} --seed {seed} -n {n}"
+    what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}"
+    target = out or Path("runs") / f"reliability-{what}.jsonl"
+    with show.progress("asking") as report:
+        found, told = judging.measure(
+            engine, asked, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
+        )
+    if store:
+        found.save(engine.folder)
+        show.note(f"{engine.folder / 'confidence.json'} written")
+    document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(told)}
+    if as_json:
+        print(json.dumps(document))
+    else:
+        show.reliability(told.rows(), judging.NUMBERS)
+
+
+@app.command()
 def evaluate(
     task: TaskOption,
     model: ModelOption = "",
@@ -472,23 +529,28 @@ def evaluate(
     exact: ExactOption = True,
     batch_size: BatchOption = 32,
     max_len: LengthOption = DEFAULT.max_len,
+    augment: AugmentOption = DEFAULT.augment,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     runtime: RuntimeOption = "auto",
+    template: TemplateOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Top-k exact match on the standard test sets (USPTO-50K for retro, USPTO-MIT mixed for forward)."""
     settings = _decode_settings(
-        decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size
+        decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, augment=augment
     )
     from chemspec import evaluate as measure
 
     tests = file or source / f"{_task(task)}_test.csv.gz"
     asked = measure.questions(tests, _task(task), limit=limit, seed=seed)
-    engine = _load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
+    engine = _load(
+        task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template
+    )
     what = f"{engine.name}-{engine.digest[:6]}-{tests.name.split('.')[0]}-{limit}-{seed}"
     how = f"{settings.decoder}{settings.n}-{drafter}-{max_len}-{engine.dtype}"
+    how += f"-augment{augment}" if augment > 1 else ""
     target = out or Path("runs") / f"evaluate-{what}-{how}.jsonl"
     target.parent.mkdir(parents=True, exist_ok=True)
     with show.progress("evaluating") as report:
@@ -558,6 +620,61 @@ def tally(
         print(counting.markdown(rows, counting.target_megabytes(engine)))
 
 
+@app.command()
+def lossless(
+    file: Annotated[
+        Path | None, typer.Argument(help="File of queries; default: the built-in ones.")
+    ] = None,
+    task: TaskOption = "",
+    model: ModelOption = "",
+    column: Annotated[str, _option("Column of the file with the SMILES.")] = "",
+    limit: Annotated[int, _option("A random sample of so many queries; 0: all.")] = 200,
+    seed: Annotated[int, _option("Of the random sample.")] = 0,
+    decoder: Annotated[str, _option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
+    n: NOption = 1,
+    drafter: Annotated[
+        list[str] | None,
+        _option("Drafter to compare; may be given several times; default auto."),
+    ] = None,
+    batch_size: BatchOption = DEFAULT.batch_size,
+    max_len: LengthOption = DEFAULT.max_len,
+    minutes: Annotated[float, _option("Begin no more queries after this time; 0: no limit.")] = 0.0,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    runtime: RuntimeOption = "auto",
+    markdown: Annotated[
+        Path | None, _option("Append the rows to this document.", "--markdown")
+    ] = None,
+) -> None:
+    """Compare exact decoding with a naive decoder without cache or drafts, in fp32; exit code 1 if any answer differs
+    that is no tie in the arithmetic. Ctrl-C ends it early and reports what was compared."""
+    settings = _decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
+    from chemspec import inputs
+    from chemspec import lossless as compare
+
+    given = None if file is None else inputs.read_queries(file, column)
+    engine = _load(task, model, device=device, dtype="fp32", threads=threads, runtime=runtime)
+    queries = compare.queries_for(engine, given, limit=limit, seed=seed)
+    chunks, interrupted = [], False
+    with show.progress("comparing") as report:
+        names = drafter or [DEFAULT.drafter]
+        run = compare.check(engine, queries, settings, names, minutes=minutes, progress=report)
+        try:
+            for chunk in run:
+                chunks += [chunk]  # one by one: what is done stays done
+        except KeyboardInterrupt:
+            interrupted = True
+    found = {"task": engine.task, "model": engine.name, "digest": engine.digest, "runtime": engine.runtime,
+             "wanted": len(queries), "interrupted": interrupted, **compare.summary(chunks, settings)}  # fmt: skip
+    if markdown is not None and chunks:
+        head = not markdown.exists()
+        with markdown.open("a", encoding="utf-8") as text:
+            text.write(compare.markdown(found, head=head) + "\n")
+    show.table(compare.table(found))
+    print(json.dumps(found))
+    raise typer.Exit(130 if interrupted else 0 if found["fine"] else 1)
+
+
 @app.command(name="bench")
 def bench_(
     task: Annotated[str, _option("forward, retro or both.", "--task", "-t")] = "both",
@@ -584,9 +701,19 @@ def bench_(
         Path | None,
         _option("Append the table to this document, with command and machine.", "--markdown"),
     ] = None,
+    suite: Annotated[
+        str, _option("papers: the papers' tables and figures; heeds limit, source and --out only.")
+    ] = "",
+    out: Annotated[
+        Path, _option("For --suite: folder of benchmarks.md, whose section is rewritten.")
+    ] = Path("assets/docs"),
+    seconds: Annotated[float, _option("For --suite: most seconds of a row.")] = 20.0,
     as_json: JsonOption = False,
 ) -> None:
     """Time decoding against the naive decoder and CTranslate2 on the same weights, queries and machine."""
+    if suite:
+        _suite(suite, out, source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype)  # fmt: skip
+        return
     from chemspec import bench
 
     plan = bench.Plan(
@@ -602,6 +729,60 @@ def bench_(
     if not as_json:
         show.table(bench.table(found))
     print(json.dumps(found))
+
+
+def _suite(name: str, out: Path, **options: Any) -> None:
+    """The benchmark `--suite`; the last line is its report as JSON."""
+    if name != "papers":
+        raise ValueError(f"no suite {name!r}; there is papers")
+    from chemspec import papers
+    from chemspec.energy import Meter
+
+    with show.progress("measuring") as report:
+        found = papers.run(papers.Suite(**options), progress=report, meter=Meter.find())
+    for file in papers.write(found, "chemspec " + " ".join(sys.argv[1:]), out):
+        show.note(str(file))
+    print(json.dumps(found))
+
+
+@app.command()
+def gammas(
+    task: TaskOption,
+    model: ModelOption = "",
+    source: SourceOption = DATA,
+    limit: Annotated[int, _option("A random sample of so many test reactions.")] = 200,
+    decoder: DecoderOption = "greedy",
+    n: NOption = 1,
+    drafters: Annotated[str, _option("Drafters to count.")] = "copy,mixed,ar,hierarchy",
+    lengths: Annotated[
+        str, _option("Tokens that a small model drafts; 0 adapts to their fate.")
+    ] = "0,2,3,4,6,8,12",
+    batch_size: BatchOption = 1,
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Count passes, runs of small models and tokens a pass by draft length, on test reactions."""
+    from chemspec import gammas as counting
+    from chemspec.evaluate import questions
+
+    engine = _load(task, model, threads=threads)
+    asked = questions(source / f"{engine.task}_test.csv.gz", engine.task, limit=limit)
+    settings = _decode_settings(decoder, n, exact=False, batch_size=batch_size)
+    with show.progress("counting") as report:
+        rows = counting.count(
+            engine, [item.query for item in asked], settings,
+            drafters=_words(drafters), lengths=_numbers("lengths", lengths), progress=report,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps({"rows": rows}))
+        return
+    show.line(" | ".join(rows[0]))
+    for row in rows:
+        show.line(
+            " | ".join(
+                f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values()
+            )
+        )
 
 
 @app.command(name="app")

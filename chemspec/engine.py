@@ -6,14 +6,16 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from math import exp
 from pathlib import Path
 from random import Random
 from threading import Lock
+from typing import Any
 
 import torch
 
-from chemspec import chem
+from chemspec import align, chem, confidence, merge
 from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.drive import Event, drive
@@ -21,14 +23,30 @@ from chemspec.decode.greedy import greedy
 from chemspec.decode.relaxed import relaxed_greedy
 from chemspec.decode.sample import sample
 from chemspec.decode.sbs import speculative_beam_search
-from chemspec.draft import Attention, Drafter, HeadDrafts, Knowledge, Means, NoDrafts, build
+from chemspec.decode.speculative import sampled_beam, speculative_sample
+from chemspec.draft import (
+    COMPANIONS,
+    Attention,
+    Drafter,
+    HeadDrafts,
+    Knowledge,
+    Means,
+    NoDrafts,
+    build,
+)
 from chemspec.draft.base import Batched
+from chemspec.draft.gamma import Fixed
+from chemspec.draft.sampled import Desk, Sampled
+from chemspec.draft.small import Companion
+from chemspec.importers import hf
 from chemspec.model import checkpoint, companions
 from chemspec.model.cost import Curve, cached, measure
+from chemspec.model.hf_runner import HfBackend, Shape
 from chemspec.model.session import Backend, Session
 from chemspec.model.torch_runner import TorchBackend
-from chemspec.settings import DecodeSettings, Task
-from chemspec.tokenizer import TokenError
+from chemspec.rejection import Nucleus, Seeded
+from chemspec.settings import DRAFTER_NAMES, DRAWN, DecodeSettings, ModelConfig, Task
+from chemspec.tokenizer import TokenError, Tokenizer
 from chemspec.types import DecodeResult, Hypothesis, Pass, Prefix, Trace, Written
 from chemspec.verify import TopBeta
 
@@ -69,6 +87,10 @@ def model_folder(name: str | Path) -> Path:
     shipped = models_home() / str(name)
     if shipped.is_dir():
         return shipped
+    if hf.is_id(str(name)):
+        if (stored := hf.cached(str(name))) is not None:
+            return stored
+        raise checkpoint.CheckpointError(hf.get_it(str(name)))
     known = ", ".join(folder.name for folder in installed()) or "none"
     raise checkpoint.CheckpointError(
         f"no model {str(name)!r}: neither a folder nor one of the installed ones ({known})"
@@ -93,12 +115,22 @@ def installed() -> list[Path]:
     )
 
 
+def usable(folder: Path) -> tuple[str, ...]:
+    """The drafters for which a model folder holds all that they need, in the order of `DRAFTER_NAMES`."""
+    kept = folder / "drafters"
+    return tuple(
+        name
+        for name in DRAFTER_NAMES
+        if all((kept / kind / "config.json").is_file() for kind in COMPANIONS.get(name, ()))
+    )
+
+
 class Engine:
     """A model on a device, ready to answer."""
 
     def __init__(
         self,
-        loaded: checkpoint.Checkpoint,
+        loaded: checkpoint.Checkpoint | hf.HfCheckpoint,
         backend: Backend,
         *,
         device: str,
@@ -108,19 +140,21 @@ class Engine:
     ) -> None:
         self.name = loaded.name
         self.task: Task = loaded.task
-        self.tokenizer = loaded.tokenizer
-        self.config = loaded.model.config
+        self.tokenizer: Tokenizer | hf.HfTokenizer = loaded.tokenizer
+        self.config: ModelConfig | Shape = loaded.model.config
+        self.caveats = loaded.notes
         self.digest = loaded.digest
         self.folder = loaded.folder
         self.backend = backend
         self.device, self.dtype, self.runtime, self.threads = device, dtype, runtime, threads
         # Two places are for bos and eos, where a model wants them in the source.
         self.longest_query = min(MAX_TOKENS, self.config.max_positions - 2)
+        self.confidence, self.confidence_problem = _confidence(loaded)
         self._measuring = Lock()
         self._curve: Curve | None = None
         self._knowledge: Knowledge | None = None
         self._watcher: TorchBackend | None = None
-        self._companions: dict[str, companions.Companion] = {}
+        self._companions: dict[str, Any] = {}
 
     @classmethod
     def load(
@@ -131,6 +165,8 @@ class Engine:
         dtype: str = "auto",
         threads: int = 0,
         runtime: str = "auto",
+        task: Task | None = None,
+        template: str = "",
     ) -> Engine:
         """Load a model folder.
 
@@ -141,12 +177,16 @@ class Engine:
             threads: CPU threads of the model; 0 takes all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
                 torch), "native", "onnx" or "torch".
+            task, template: of a Hugging Face model, see `importers.hf.load`; our own folders say what they are for.
 
         Raises:
             checkpoint.CheckpointError: if the folder is no usable model.
             ValueError: for a device, precision or runtime that cannot be had.
         """
-        loaded = checkpoint.load(model_folder(name))
+        folder = model_folder(name)
+        foreign = hf.recognises(folder)
+        if template and not foreign:
+            raise ValueError(f"{folder} is no Hugging Face model; only those take a template")
         device = _device(device)
         dtype = "fp32" if dtype == "auto" else dtype
         if threads < 0:
@@ -154,12 +194,14 @@ class Engine:
         threads = threads or os.cpu_count() or 1
         if dtype not in DTYPES:
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(DTYPES)}")
-        suits = device == "cpu" and dtype == "fp32"
-        if runtime in ("native", "onnx") and not suits:
-            raise ValueError(
-                f"the {runtime} runtime computes in fp32 on a CPU, not in {dtype} on {device}"
-            )
-        backend, runtime = _backend(loaded, device, dtype, threads, runtime)
+        loaded: checkpoint.Checkpoint | hf.HfCheckpoint
+        if foreign:
+            called = str(name) if hf.is_id(str(name)) and not Path(name).is_dir() else ""
+            loaded = hf.load(folder, task=task, template=template, name=called)
+            backend, runtime = _foreign_backend(loaded, device, dtype, threads, runtime)
+        else:
+            loaded = checkpoint.load(folder)
+            backend, runtime = _backend(loaded, device, dtype, threads, runtime)
         return cls(loaded, backend, device=device, dtype=dtype, runtime=runtime, threads=threads)
 
     def predict(
@@ -170,6 +212,8 @@ class Engine:
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[DecodeResult]:
         """Answer queries, in their order; a bad one gets a status and a message and does not harm the others.
+
+        With `settings.augment` every query takes so many rows of its batch, and one result merges their answers.
 
         Args:
             progress: called with the number of queries done so far.
@@ -195,22 +239,27 @@ class Engine:
     def stream(
         self, query: str, settings: DecodeSettings = DecodeSettings()
     ) -> Iterator[Pass | DecodeResult]:
-        """Answer one query; yields every pass when it is done, and the result at the end."""
+        """Answer one query; yields every pass when it is done, and the result at the end.
+
+        Of a query in several spellings a pass is one model call with all of them, as in the result's trace.
+        """
         ready = self.prepare(query)
         if ready.refusal:
             yield ready.refusal
             return
-        run = self._run([ready], settings)
+        rows = self._spellings(ready, settings)
+        run = self._run(rows, settings)
         while True:
             try:
-                ((_, event),) = next(run)
+                events = next(run)
             except StopIteration as stop:
-                yield stop.value[0]
+                yield self._merged([ready], [stop.value], settings)[0]
                 return
             except torch.cuda.OutOfMemoryError:
                 yield DecodeResult(query, "failed", OUT_OF_MEMORY)
                 return
-            yield event
+            passes = [event for _, event in events]
+            yield merge.together(passes, 1) if settings.augment > 1 else passes[0]
 
     def write(
         self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings
@@ -252,24 +301,68 @@ class Engine:
         if len(ids) > self.longest_query:
             message = f"{len(ids)} tokens; queries may have at most {self.longest_query}"
             return Ready(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
-        return Ready(text, ids, tuple(self.tokenizer.pieces(ids)), query.notes)
+        notes = (*query.notes, *self.caveats)
+        return Ready(text, ids, tuple(self.tokenizer.pieces(ids)), notes)
 
     def _decode(self, ready: Sequence[Ready], settings: DecodeSettings) -> list[DecodeResult]:
         """Decode one batch; where a GPU's memory does not suffice, decode its halves."""
+        rows = [self._spellings(item, settings) for item in ready]
         try:
-            run = self._run(ready, settings)
+            run = self._run([row for own in rows for row in own], settings)
             while True:
                 try:
                     next(run)
                 except StopIteration as stop:
-                    results: list[DecodeResult] = stop.value
-                    return results
+                    found = iter(stop.value)
+                    return self._merged(
+                        ready, [list(islice(found, len(own))) for own in rows], settings
+                    )
         except torch.cuda.OutOfMemoryError:
             if len(ready) == 1:
                 return [DecodeResult(ready[0].text, "failed", OUT_OF_MEMORY)]
         torch.cuda.empty_cache()  # after the exception, which keeps the tensors alive, is gone
         half = len(ready) // 2
         return self._decode(ready[:half], settings) + self._decode(ready[half:], settings)
+
+    def _spellings(self, ready: Ready, settings: DecodeSettings) -> list[Ready]:
+        """The rows of a batch that a query takes: itself, and other spellings of it that the model can read."""
+        if settings.augment == 1:
+            return [ready]
+        smiles = "".join(ready.tokens)
+        rng = Random(f"{settings.seed}/{smiles}")  # what else is asked changes nothing
+        rows = [replace(ready, text=smiles, notes=())]
+        for text in align.spellings(smiles, settings.augment, rng)[1:]:
+            try:
+                ids = self.tokenizer.encode(text)
+            except TokenError:  # more ring labels, say, than the vocabulary has
+                continue
+            if len(ids) <= self.longest_query:
+                rows.append(Ready(text, ids, tuple(self.tokenizer.pieces(ids))))
+        return rows
+
+    def _merged(
+        self,
+        ready: Sequence[Ready],
+        spelled: Sequence[Sequence[DecodeResult]],
+        settings: DecodeSettings,
+    ) -> list[DecodeResult]:
+        """Of every query one result, made of the results of its spellings."""
+        if settings.augment == 1:
+            return [results[0] for results in spelled]
+        called = merge.calls([[one.trace for one in results] for results in spelled])
+        return [
+            merge.merge(
+                item.text,
+                results,
+                asked=settings.augment,
+                n=settings.n,
+                trace=self._trace(
+                    item, settings, passes, max(one.trace.seconds for one in results)
+                ),
+                notes=item.notes,
+            )
+            for item, results, passes in zip(ready, spelled, called, strict=True)
+        ]
 
     def _run(
         self, ready: Sequence[Ready], settings: DecodeSettings
@@ -279,6 +372,7 @@ class Engine:
         A query's seconds run from the batch's start to the query's last pass.
         """
         drafter = build(settings, self._means())  # may measure the machine first
+        alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
         began = time.perf_counter()
         passes: list[list[Pass]] = [[] for _ in ready]
         seconds = [0.0] * len(ready)
@@ -288,7 +382,7 @@ class Engine:
                 events = next(run)
             except StopIteration as stop:
                 return [
-                    self._result(item, answer, self._trace(item, settings, own, spent))
+                    self._result(item, answer, self._trace(item, alone, own, spent))
                     for item, answer, own, spent in zip(
                         ready, stop.value, passes, seconds, strict=True
                     )
@@ -299,7 +393,9 @@ class Engine:
             yield events
 
     def _means(self) -> Means:
-        return Means(self.cost, self.tokenizer.tokens, self.knowledge, self.companion)
+        return Means(
+            self.cost, self.tokenizer.alphabet, self.knowledge, self.companion, self.tokenizer.head
+        )
 
     def _drive(
         self, ready: Sequence[Ready], settings: DecodeSettings, drafter: Drafter
@@ -315,9 +411,8 @@ class Engine:
             drafter.looks = session.look
         if isinstance(drafter, HeadDrafts):
             drafter.states = session.state
-        speculates = (
-            settings.drafter != "none" and settings.decoder != "sbs"
-        )  # which asks for its drafts itself
+        # SBS asks for its drafts itself.
+        speculates = settings.drafter != "none" and settings.decoder != "sbs"
         return drive(
             sources,
             [self._decoder(item, settings, drafter) for item in ready],
@@ -334,15 +429,7 @@ class Engine:
         with self._measuring:
             if self._curve is None:
                 key = f"{self.digest}-{self.runtime}-{self.device}-{self.dtype}-{self.threads}"
-                self._curve = cached(
-                    key,
-                    lambda: measure(
-                        self.backend,
-                        self.config.vocab_size,
-                        self.config.max_positions,
-                        time.perf_counter,
-                    ),
-                )
+                self._curve = _curve(key, self.backend, self.config)
             return self._curve
 
     def knowledge(self) -> Knowledge:
@@ -362,20 +449,56 @@ class Engine:
                 )
             return self._knowledge
 
-    def companion(self, kind: str) -> companions.Companion:
-        """The model of a learned drafter, on the engine's device; read at first use.
+    def companion(self, kind: str) -> Any:
+        """The learned drafter of a kind, on the engine's device; loaded at first use.
+
+        Returns:
+            Of "ar" and "medium" a small model that writes as this one does (`draft.small.Companion`), on the same runtime;
+            of the others their network (`model.companions.Companion`), in torch.
 
         Raises:
-            checkpoint.CheckpointError: if it is missing (naming the command that trains it), damaged or of another model.
+            ValueError: if there is none, or none that can draft for this model.
         """
         with self._measuring:
             if kind not in self._companions:
-                found = companions.load(
-                    companions.home(self.folder, kind), tokenizer=self.tokenizer, target=self.digest
+                own = kind in companions.KINDS
+                self._companions[kind] = (
+                    self._load_network(kind) if own else self._load_companion(kind)
                 )
-                found.model.to(self.device, DTYPES[self.dtype])
-                self._companions[kind] = found
             return self._companions[kind]
+
+    def _load_network(self, kind: str) -> companions.Companion:
+        found = companions.load(
+            companions.home(self.folder, kind), tokenizer=self.tokenizer, target=self.digest
+        )
+        found.model.to(self.device, DTYPES[self.dtype])
+        return found
+
+    def _load_companion(self, kind: str) -> Companion:
+        folder = self.folder / "drafters" / kind
+        if not folder.is_dir():
+            raise ValueError(
+                f"model {self.name} has no small model {kind!r} to draft with ({folder} is missing); train one with "
+                f"`chemspec train --recipe {self.task}-{kind}` and put its model folder there, or choose another drafter"
+            )
+        loaded = checkpoint.load(folder)
+        if loaded.tokenizer != self.tokenizer:
+            raise ValueError(
+                f"the drafter {folder} has another vocabulary than model {self.name}; "
+                "train it on data prepared with the model's vocab.json"
+            )
+        backend, runtime = _backend(loaded, self.device, self.dtype, self.threads, self.runtime)
+        config, lock = loaded.model.config, Lock()
+        found: list[Curve] = []
+
+        def cost() -> Curve:
+            with lock:
+                if not found:
+                    key = f"{loaded.digest}-{runtime}-{self.device}-{self.dtype}-{self.threads}"
+                    found.append(_curve(key, backend, config))
+                return found[0]
+
+        return Companion(backend, config.max_positions, config.vocab_size, cost)
 
     def _watching(self) -> Backend:
         """A backend that can tell where its heads look: torch, whatever runtime computes otherwise."""
@@ -393,9 +516,8 @@ class Engine:
             "greedy": max(2, settings.beta),
             "beam": max(2, settings.n + 1),
             "sbs": max(2, settings.n + 1),
-            "sample": self.config.vocab_size,
-        }
-        return min(wanted[settings.decoder], self.config.vocab_size)
+        }  # a draw may be any token
+        return min(wanted.get(settings.decoder, self.config.vocab_size), self.config.vocab_size)
 
     def _decoder(self, ready: Ready, settings: DecodeSettings, drafter: Drafter) -> Decoder:
         def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
@@ -417,6 +539,8 @@ class Engine:
             return speculative_beam_search(
                 width=settings.n, max_len=settings.max_len, drafts=drafts
             )
+        if settings.decoder in DRAWN:
+            return self._drawn(ready, settings, drafter)
         return sample(
             count=settings.n,
             max_len=settings.max_len,
@@ -425,6 +549,23 @@ class Engine:
             ),  # per query: what else is in the batch changes nothing
             temperature=settings.temperature,
             top_p=settings.top_p,
+        )
+
+    def _drawn(self, ready: Ready, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+        seed = f"{settings.seed}/{ready.ids}"  # per query, and the drafts have their own
+        drafts = Seeded(f"{seed}/drafts")
+        desk = (
+            drafter.desk(ready.ids, drafts)
+            if isinstance(drafter, Sampled)
+            else Desk(ready.ids, drafts, Fixed(1))  # nobody drafts
+        )
+        decoder = speculative_sample if settings.decoder == "speculative-sample" else sampled_beam
+        return decoder(
+            count=settings.n,
+            max_len=settings.max_len,
+            desk=desk,
+            dice=Seeded(seed),
+            nucleus=Nucleus(settings.temperature, settings.top_p),
         )
 
     def _trace(
@@ -442,11 +583,13 @@ class Engine:
             {**where, **asdict(settings), "drafter": settings.drafts_by, "exact": settings.exact},
             tuple(passes),
             seconds,
-            self.tokenizer.tokens if settings.record else (),
+            self.tokenizer.tokens if settings.record and settings.augment == 1 else (),
         )
 
     def _result(self, ready: Ready, answers: Sequence[Written], trace: Trace) -> DecodeResult:
         hypotheses = tuple(self._hypothesis(answer) for answer in answers)
+        if self.confidence is not None:
+            hypotheses = self.confidence.assess(hypotheses)
         return DecodeResult(ready.text, "ok", "", hypotheses, trace, ready.notes)
 
     def _hypothesis(self, answer: Written) -> Hypothesis:
@@ -464,6 +607,16 @@ class Engine:
         )
 
 
+def _confidence(
+    loaded: checkpoint.Checkpoint | hf.HfCheckpoint,
+) -> tuple[confidence.Confidence | None, str]:
+    """What turns probabilities into chances of being right, or why there is none; a model answers without it."""
+    try:
+        return confidence.load(loaded.folder, loaded.digest), ""
+    except confidence.ConfidenceError as error:
+        return None, str(error)
+
+
 def _backend(
     loaded: checkpoint.Checkpoint, device: str, dtype: str, threads: int, runtime: str
 ) -> tuple[Backend, str]:
@@ -471,6 +624,10 @@ def _backend(
     if runtime not in RUNTIMES:
         raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
     cpu = device == "cpu" and dtype == "fp32"
+    if runtime in ("native", "onnx") and not cpu:
+        raise ValueError(
+            f"the {runtime} runtime computes in fp32 on a CPU, not in {dtype} on {device}"
+        )
     if runtime == "native" or (runtime == "auto" and cpu):
         from chemspec.model.native.runner import NativeBackend, NoKernel
 
@@ -487,6 +644,25 @@ def _backend(
     return TorchBackend(loaded.model.to(device=device, dtype=DTYPES[dtype])), "torch"
 
 
+def _curve(key: str, backend: Backend, config: ModelConfig | Shape) -> Curve:
+    """What a pass of a model costs on this machine, from disk if it was measured before."""
+    sizes = config.vocab_size, config.max_positions
+    return cached(key, lambda: measure(backend, *sizes, time.perf_counter))
+
+
+def _foreign_backend(
+    loaded: hf.HfCheckpoint, device: str, dtype: str, threads: int, runtime: str
+) -> tuple[Backend, str]:
+    """The backend of a Hugging Face model: torch."""
+    if runtime not in ("auto", "torch"):
+        raise ValueError(f"a Hugging Face model runs in torch, not in the {runtime} runtime")
+    if dtype == "fp16" and loaded.model.family == "t5":
+        raise ValueError("T5 overflows in fp16; use bf16 or fp32")
+    torch.set_num_threads(threads)
+    loaded.model.to(device, DTYPES[dtype])
+    return HfBackend(loaded.model), "torch"
+
+
 def _device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -501,4 +677,4 @@ def _device(name: str) -> str:
     return name
 
 
-__all__ = ["Engine", "Ready", "installed", "model_folder", "models_home"]
+__all__ = ["Engine", "Ready", "installed", "model_folder", "models_home", "usable"]

@@ -32,13 +32,20 @@ class Question:
     kind: str = ""
 
 
-def questions(file: Path, task: Task, *, limit: int = 0, seed: int = 0) -> list[Question]:
+def questions(
+    file: Path, task: Task, *, limit: int = 0, seed: int = 0, leave_out: Sequence[str] = ()
+) -> list[Question]:
     """Test reactions of a file; `limit` draws so many at random, always the same ones for a seed.
+
+    Args:
+        leave_out: rows with "1" in one of these columns are not used; a file may lack them.
 
     Raises:
         ValueError: if the file lacks rows or columns.
     """
-    rows = list(read_rows(file))
+    rows = [
+        row for row in read_rows(file) if not any(row.get(column) == "1" for column in leave_out)
+    ]
     if not rows:
         raise ValueError(f"{file} has no rows")
     for column in COLUMNS[task]:
@@ -68,12 +75,24 @@ def evaluate(
         Counts, top-k accuracies with 95 % intervals, the share of invalid SMILES among all and among first answers, and
         top-1 by class.
     """
+    return score(asked, answer_all(engine, asked, out, settings, progress=progress))
+
+
+def answer_all(
+    engine: Engine,
+    asked: Sequence[Question],
+    out: Path,
+    settings: DecodeSettings,
+    *,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> list[dict[str, Any]]:
+    """Answers in the form of `files.brief`, by way of the file `out`, which is resumable."""
     if out.suffix != ".jsonl":
         raise ValueError(f"{out}: predictions are written as .jsonl")
+    out.parent.mkdir(parents=True, exist_ok=True)
     predict_file(engine, [item.query for item in asked], out, settings, progress=progress)
     with out.open(encoding="utf-8") as lines:
-        results = [json.loads(line) for line in islice(lines, len(asked))]
-    return score(asked, results)
+        return [json.loads(line) for line in islice(lines, len(asked))]
 
 
 def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -82,7 +101,7 @@ def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> di
         rank_of(item.answer, result["hypotheses"])
         for item, result in zip(asked, results, strict=True)
     ]
-    answers = [answer for result in results for answer in result["hypotheses"]]
+    written = [_written(result) for result in results]
     first = [result["hypotheses"][0] for result in results if result["hypotheses"]]
     width = max((len(result["hypotheses"]) for result in results), default=0)
     kinds = sorted({item.kind for item in asked if item.kind}, key=lambda kind: (len(kind), kind))
@@ -94,7 +113,7 @@ def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> di
             for k in RANKS
             if k <= width
         },
-        "invalid": share(sum(not answer["valid"] for answer in answers), len(answers)),
+        "invalid": share(sum(bad for bad, _ in written), sum(all_ for _, all_ in written)),
         "invalid_first": share(sum(not answer["valid"] for answer in first), len(first)),
         "top1_by_class": {
             kind: share(
@@ -108,6 +127,14 @@ def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> di
         "passes_per_query": sum(result["passes"] for result in results) / max(1, len(results)),
         "seconds_per_query": sum(result["seconds"] for result in results) / max(1, len(results)),
     }
+
+
+def _written(result: Mapping[str, Any]) -> tuple[int, int]:
+    """Invalid answers and all answers that the model wrote: of all spellings, where they were merged."""
+    if merged := result.get("merged"):
+        return merged["invalid"], merged["answers"]
+    answers = result["hypotheses"]
+    return sum(not answer["valid"] for answer in answers), len(answers)
 
 
 def rank_of(answer: str, hypotheses: Sequence[Mapping[str, Any]]) -> int:

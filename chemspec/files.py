@@ -58,6 +58,8 @@ def predict_file(
     stamp = {"model": engine.digest, "dtype": engine.dtype, **asdict(settings)}
     for name in ("batch_size", "record"):
         del stamp[name]  # have no say in the answers; one may have to lower the first to go on
+    if settings.augment == 1:
+        del stamp["augment"]  # files of versions that did not know it can go on
     total = len(queries)
     try:
         counts = _resume(journal, queries, stamp)
@@ -74,7 +76,7 @@ def predict_file(
                 results = engine.predict(part, settings, progress=report)
                 if full:  # first, so that it never holds less than the other
                     _append(full, (to_json(result) + "\n" for result in results))
-                _append(rows, (_line(result, settings.n, suffix) for result in results))
+                _append(rows, (_line(result, settings, suffix) for result in results))
                 counts.update(result.status for result in results)
                 done += len(part)
         if suffix == ".parquet":
@@ -107,14 +109,19 @@ def _chunks(items: Sequence[str], size: Callable[[], int]) -> Iterator[list[str]
         yield part
 
 
-def columns(n: int) -> list[str]:
-    """The header of a CSV with `n` answers a query."""
-    answers = [f"{name}_{i}" for i in range(1, n + 1) for name in ("smiles", "log_prob")]
+def columns(n: int, *, votes: bool = False) -> list[str]:
+    """The header of a CSV with `n` answers a query, and with the votes of each where spellings are merged."""
+    names = ("smiles", "log_prob", "votes") if votes else ("smiles", "log_prob")
+    answers = [f"{name}_{i}" for i in range(1, n + 1) for name in names]
     return ["query", "status", "message", *answers, "passes", "tokens", "seconds"]
 
 
 def brief(result: DecodeResult) -> dict[str, Any]:
-    """A result as the contract for scripts has it: no trace, only its totals; notes are in the message."""
+    """A result as the contract for scripts has it: no trace, only its totals; notes are in the message.
+
+    `votes`, `best_rank` and `score` of an answer, and `merged`, are null unless spellings were merged (see `types.Vote`,
+    `types.Merged`); passes are then model calls, and tokens those of all spellings. `confidence` is null where it is unknown.
+    """
     passes = result.trace.passes
     return {
         "query": result.query,
@@ -127,9 +134,14 @@ def brief(result: DecodeResult) -> dict[str, Any]:
                 "valid": item.valid,
                 "log_prob": item.log_prob,
                 "probability": item.probability,
+                "confidence": item.confidence,
+                "votes": item.vote.spellings if item.vote else None,
+                "best_rank": item.vote.best_rank if item.vote else None,
+                "score": item.vote.score if item.vote else None,
             }
             for item in result.hypotheses
         ],
+        "merged": asdict(result.merged) if result.merged else None,
         "passes": len(passes),
         "tokens": sum(item.emitted for item in passes),
         "seconds": result.trace.seconds,
@@ -142,13 +154,15 @@ def _message(result: DecodeResult) -> str:
     return "; ".join(filter(None, [result.message, *result.notes, *length]))
 
 
-def _line(result: DecodeResult, n: int, suffix: str) -> str:
+def _line(result: DecodeResult, settings: DecodeSettings, suffix: str) -> str:
     if suffix != ".csv":
         return json.dumps(brief(result)) + "\n"  # ASCII: no odd line ends, no encoding to get wrong
     cells: list[Any] = [flat(result.query), result.status, flat(_message(result))]
-    for place in range(n):
+    for place in range(settings.n):
         found = result.hypotheses[place] if place < len(result.hypotheses) else None
         cells += [found.canonical or found.smiles, f"{found.log_prob:.6f}"] if found else ["", ""]
+        if settings.augment > 1:
+            cells.append(found.vote.spellings if found and found.vote else "")
     passes = result.trace.passes
     cells += [len(passes), sum(item.emitted for item in passes), f"{result.trace.seconds:.4f}"]
     return csv_row(cells)
@@ -171,7 +185,8 @@ def csv_row(values: Iterable[Any]) -> str:
 def _resume(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -> Counter[str]:
     """The statuses of the rows that the file holds; begins the file if there is none."""
     side = journal.with_name(journal.name + ".settings.json")
-    header = csv_row(columns(stamp["n"])) if journal.suffix.lower() == ".csv" else ""
+    votes = "augment" in stamp
+    header = csv_row(columns(stamp["n"], votes=votes)) if journal.suffix.lower() == ".csv" else ""
     if not journal.exists() or journal.stat().st_size == 0:
         side.write_text(json.dumps(stamp, sort_keys=True), encoding="utf-8")
         journal.write_bytes(header.encode())
@@ -245,13 +260,17 @@ def _parquet(journal: Path, out: Path) -> None:
     number = pyarrow.float64()
     answer = {
         "smiles": text, "canonical": text, "valid": pyarrow.bool_(), "log_prob": number, "probability": number,
+        "confidence": number, "votes": pyarrow.int64(), "best_rank": pyarrow.int64(), "score": number,
     }  # fmt: skip
+    whole = pyarrow.int64()
+    merged = {"asked": whole, "spellings": whole, "answers": whole, "invalid": whole}
     schema = pyarrow.schema(
         {
             "query": text,
             "status": text,
             "message": text,
             "hypotheses": pyarrow.list_(pyarrow.struct(answer)),
+            "merged": pyarrow.struct(merged),
             "passes": pyarrow.int64(),
             "tokens": pyarrow.int64(),
             "seconds": number,

@@ -15,6 +15,7 @@ from chemspec.types import DecodeResult
 
 notes = Console(stderr=True)
 answers = Console()
+wide = Console(width=10_000)  # for files and pipes, where nobody wants a row folded
 
 
 class Report(Protocol):
@@ -45,7 +46,7 @@ def line(text: str, style: str = "") -> None:
 
 def table(content: Table) -> None:
     """On a terminal cells are folded; in a file or pipe every row stays one line."""
-    answers.print(content, width=None if answers.is_terminal else 10_000)
+    (answers if answers.is_terminal else wide).print(content)
 
 
 def result(item: DecodeResult) -> None:
@@ -61,6 +62,11 @@ def result(item: DecodeResult) -> None:
     found.add_column("answer", overflow="fold")
     found.add_column("prob.", justify="right")
     found.add_column("log-prob", justify="right")
+    sure = any(one.confidence is not None for one in item.hypotheses)
+    if sure:
+        found.add_column("confid.", justify="right")
+    if item.merged:
+        found.add_column("votes", justify="right")
     first: dict[str, int] = {}
     for rank, one in enumerate(item.hypotheses, 1):
         why = "cut at the length limit" if one.ended == "length" else "not valid"
@@ -68,7 +74,12 @@ def result(item: DecodeResult) -> None:
         # Two ways to write one molecule are two answers of the model, but one to a chemist.
         if one.valid and first.setdefault(one.canonical, rank) != rank:
             text += f" [dim](as {first[one.canonical]}, written differently)[/]"
-        found.add_row(str(rank), text, f"{one.probability:.3f}", f"{one.log_prob:.3f}")
+        cells = [str(rank), text, f"{one.probability:.3f}", f"{one.log_prob:.3f}"]
+        if sure:
+            cells.append("" if one.confidence is None else f"{one.confidence:.3f}")
+        if item.merged:
+            cells.append(f"{one.vote.spellings}/{item.merged.spellings}" if one.vote else "")
+        found.add_row(*cells)
     table(found)
     passes = item.trace.passes
     tokens = sum(one.emitted for one in passes)
@@ -91,4 +102,12 @@ def accuracy(report: Mapping[str, Any]) -> None:
     shares |= {"invalid": report["invalid"], "invalid first": report["invalid_first"]}
     for name, one in shares.items():
         content.add_row(name, f"{one['value']:.1%}", f"{one['low']:.1%} to {one['high']:.1%}")
+    table(content)
+
+
+def reliability(rows: Sequence[Sequence[str]], names: Sequence[str]) -> None:
+    """What `reliability` found: held-out losses (nats) and expected calibration errors."""
+    content = Table("probability", "used", *names, box=None)
+    for row in rows:
+        content.add_row(*row)
     table(content)

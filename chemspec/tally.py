@@ -10,7 +10,8 @@ from chemspec.engine import Engine
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import own_tensors
-from chemspec.settings import LEARNED, DecodeSettings
+from chemspec.model.companions import KINDS
+from chemspec.settings import DecodeSettings
 
 Row = dict[str, Any]
 
@@ -47,7 +48,7 @@ def tally(
             answers = [[item.smiles for item in result.hypotheses] for result in results]
             first = first or answers
             found = numbers([result.trace for result in results])
-            parameters = engine.companion(drafter).parameters if drafter in LEARNED else 0
+            parameters = engine.companion(drafter).parameters if drafter in KINDS else 0
             rows.append(
                 {
                     "task": engine.task,

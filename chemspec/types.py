@@ -115,6 +115,7 @@ class Pass:
         spans: where accepted tokens came from.
         drafts: what was proposed after the leading prefix.
         grown: the new nodes of the prefix tree, if they were recorded.
+        draft_calls: runs of the drafter's own models, if it has any; of the whole call, shared like its seconds.
     """
 
     asked: int
@@ -129,6 +130,7 @@ class Pass:
     spans: tuple[Accepted, ...] = ()
     drafts: tuple[Draft, ...] = ()
     grown: Grown | None = None
+    draft_calls: int = 0
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,33 @@ class Trace:
 
 
 @dataclass(frozen=True)
+class Vote:
+    """How an answer fared among several spellings of the query (`DecodeSettings.augment`, `merge.py`).
+
+    Attributes:
+        score: sum of 1 / (1 + rank) over the spellings that gave it, ranks from 0 among their different valid answers.
+        spellings: how many gave it.
+        best_rank: its best place among the answers of one spelling, from 1.
+        spelling: the number, from 0, of the spelling that gave it that place; text and log-probs are this one's.
+    """
+
+    score: float
+    spellings: int
+    best_rank: int
+    spelling: int
+
+
+@dataclass(frozen=True)
 class Hypothesis:
-    """One answer. `canonical` is empty where the text is no valid SMILES; `ended` is "length" where it was cut."""
+    """One answer. `canonical` is empty where the text is no valid SMILES; `ended` is "length" where it was cut.
+
+    Attributes:
+        log_prob, probability: the model's own, of this text after the query as it was spelled; of an answer merged from
+            several spellings, those of the spelling that ranked it best (of several, the most probable).
+        confidence: the chance that this answer is right, as measured on validation data (`confidence.py`); None where
+            it has not been measured for these weights or this kind of answer.
+        vote: how it fared among several spellings of the query; None where there was one.
+    """
 
     smiles: str
     canonical: str
@@ -157,11 +184,35 @@ class Hypothesis:
     log_prob: float
     probability: float
     ended: Ended = "eos"
+    confidence: float | None = None
+    vote: Vote | None = None
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merged list of answers was made of.
+
+    Attributes:
+        asked: spellings of the query that were wanted.
+        spellings: those that were decoded.
+        answers, invalid: of all spellings together; invalid ones have no vote.
+    """
+
+    asked: int
+    spellings: int
+    answers: int
+    invalid: int
 
 
 @dataclass(frozen=True)
 class DecodeResult:
-    """What became of one query: answers best first, or a status and a message that says what to do."""
+    """What became of one query: answers best first, or a status and a message that says what to do.
+
+    Attributes:
+        merged: set where the answers were merged from several spellings of the query, which is no decoder's own list.
+        spellings: then, what became of each spelling, the canonical one first: answers and trace as if it had been asked
+            alone. The trace of the whole sums up each model call, without spans and drafts.
+    """
 
     query: str
     status: Status
@@ -169,6 +220,8 @@ class DecodeResult:
     hypotheses: tuple[Hypothesis, ...] = ()
     trace: Trace = field(default_factory=lambda: Trace((), {}))
     notes: tuple[str, ...] = ()
+    merged: Merged | None = None
+    spellings: tuple[DecodeResult, ...] = ()
 
 
 T = TypeVar("T")
@@ -196,18 +249,33 @@ def result_from_json(text: str) -> DecodeResult:
         ValueError: if the text is not such a document.
     """
     try:
-        values = json.loads(text)
-        hypotheses = tuple(_hypothesis(item) for item in values.pop("hypotheses"))
-        trace = _trace(values.pop("trace"))
-        notes = tuple(values.pop("notes", ()))
-        return _make(DecodeResult, values, hypotheses=hypotheses, trace=trace, notes=notes)
+        return _result(json.loads(text))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"this is not a chemspec result: {error}") from error
 
 
+def _result(values: dict[str, Any]) -> DecodeResult:
+    merged = values.pop("merged", None)
+    return _make(
+        DecodeResult,
+        values,
+        hypotheses=tuple(_hypothesis(item) for item in values.pop("hypotheses")),
+        trace=_trace(values.pop("trace")),
+        notes=tuple(values.pop("notes", ())),
+        merged=None if merged is None else _make(Merged, merged),
+        spellings=tuple(_result(item) for item in values.pop("spellings", ())),
+    )
+
+
 def _hypothesis(values: dict[str, Any]) -> Hypothesis:
-    tokens, log_probs = tuple(values.pop("tokens")), tuple(values.pop("token_log_probs"))
-    return _make(Hypothesis, values, tokens=tokens, token_log_probs=log_probs)
+    vote = values.pop("vote", None)
+    return _make(
+        Hypothesis,
+        values,
+        tokens=tuple(values.pop("tokens")),
+        token_log_probs=tuple(values.pop("token_log_probs")),
+        vote=None if vote is None else _make(Vote, vote),
+    )
 
 
 def _trace(values: dict[str, Any]) -> Trace:

@@ -23,7 +23,7 @@ from chemspec.cli import app
 from chemspec.settings import RELAXED
 from chemspec.types import result_from_json
 
-TOP = ["query", "status", "message", "hypotheses", "passes", "tokens", "seconds"]
+TOP = ["query", "status", "message", "hypotheses", "merged", "passes", "tokens", "seconds"]
 FAST = ("--threads", "1", "--max-len", "30", "--drafter", "none")
 
 
@@ -76,6 +76,10 @@ def test_json_is_one_line_with_the_fields_of_the_contract(task: str) -> None:
         "valid",
         "log_prob",
         "probability",
+        "confidence",
+        "votes",
+        "best_rank",
+        "score",
     ]
     assert (len(fine["hypotheses"]), fine["status"], bad["status"]) == (2, "ok", "invalid")
     assert bad["hypotheses"] == []

@@ -452,6 +452,7 @@ def test_the_fields_of_a_result_are_those_of_the_contract() -> None:
         "status",
         "message",
         "hypotheses",
+        "merged",
         "passes",
         "tokens",
         "seconds",
@@ -462,6 +463,10 @@ def test_the_fields_of_a_result_are_those_of_the_contract() -> None:
         "valid",
         "log_prob",
         "probability",
+        "confidence",
+        "votes",
+        "best_rank",
+        "score",
     ]
     assert (found["passes"], found["tokens"], found["message"]) == (1, 2, "a note")
 

@@ -14,9 +14,11 @@ from chemspec.types import (
     Accepted,
     DecodeResult,
     Hypothesis,
+    Merged,
     Pass,
     Scores,
     Trace,
+    Vote,
     Written,
     result_from_json,
     to_json,
@@ -35,11 +37,16 @@ words = st.lists(texts, max_size=4).map(tuple)
 traces = st.builds(Trace, words, options, st.lists(passes, max_size=3).map(tuple), numbers)
 hypotheses = st.builds(
     Hypothesis, texts, texts, st.booleans(), words, st.lists(numbers, max_size=4).map(tuple), numbers, numbers,
-    st.sampled_from(["eos", "length"]),
+    st.sampled_from(["eos", "length"]), st.none() | numbers,
+    st.none() | st.builds(Vote, numbers, counts, counts, counts),
+)  # fmt: skip
+parts = (
+    texts, st.sampled_from(["ok", "invalid", "too_long", "failed"]), texts,
+    st.lists(hypotheses, max_size=3).map(tuple), traces, words,
 )  # fmt: skip
 results = st.builds(
-    DecodeResult, texts, st.sampled_from(["ok", "invalid", "too_long", "failed"]), texts,
-    st.lists(hypotheses, max_size=3).map(tuple), traces, words,
+    DecodeResult, *parts, st.none() | st.builds(Merged, counts, counts, counts, counts),
+    st.lists(st.builds(DecodeResult, *parts), max_size=2).map(tuple),
 )  # fmt: skip
 
 

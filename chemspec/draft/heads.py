@@ -54,6 +54,7 @@ class HeadDrafts:
         if self.length > heads:
             raise ValueError(f"draft length {length}; this drafter has {heads} heads, one a token")
         self.states: State = nothing_kept
+        self.calls = 0  # of the heads
         self._told: dict[tuple[tuple[int, ...], Prefix], list[list[tuple[int, float]]]] = {}
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
@@ -67,6 +68,7 @@ class HeadDrafts:
                 states.append(state)
         if not states:
             return
+        self.calls += 1
         ids, log_probs = self.foretell(states, self.CANDIDATES)
         for key, own, chances in zip(keys, ids, log_probs, strict=True):
             self._told[key] = [

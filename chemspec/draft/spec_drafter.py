@@ -38,6 +38,7 @@ class SpecDrafter:
             raise ValueError(
                 f"draft length {length}; this drafter was trained to fill {masks} tokens at once, and no more"
             )
+        self.calls = 0  # of the model
         self._drafts: dict[tuple[tuple[int, ...], Prefix], Draft] = {}
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
@@ -45,6 +46,7 @@ class SpecDrafter:
         wanted = [(source, prefix) for source, prefix, room in asked if room > 0]
         if not wanted:
             return
+        self.calls += 1
         for (source, prefix), (tokens, log_probs) in zip(wanted, self.fill(wanted), strict=True):
             self._drafts[tuple(source), prefix] = self._draft(tokens, log_probs)
 

@@ -1,4 +1,6 @@
-"""Drafters with weights of their own: one folder each, in `drafters/<kind>` of the target's folder.
+"""Drafters with a network of their own kind: one folder each, in `drafters/<kind>` of the target's folder.
+
+Small models that write as the target does ("ar", "medium") lie beside them as ordinary model folders; see `draft.small`.
 
 A folder holds `model.safetensors` (half precision), `config.json` and `card.md`. The config says what kind it is, its
 architecture, how many tokens it drafts at once, and what it belongs to: the digest of the vocabulary, and that of the target's
@@ -24,10 +26,10 @@ from chemspec.model.checkpoint import CheckpointError, check_tensors, own_tensor
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.spec_drafter import Filler
 from chemspec.model.transformer import Transformer
-from chemspec.settings import DrafterKind, ModelConfig
+from chemspec.settings import ModelConfig, NetworkKind
 from chemspec.tokenizer import Tokenizer
 
-KINDS: tuple[DrafterKind, ...] = get_args(DrafterKind)
+KINDS: tuple[NetworkKind, ...] = get_args(NetworkKind)
 FOLDER = "drafters"
 
 
@@ -37,14 +39,14 @@ class Companion:
 
     Attributes:
         length: most tokens that it was trained to draft at once.
-        model: a `Transformer` ("ar", and "spec_drafter", whose last token is the mask) or `Heads`.
+        model: a `Transformer` whose last token is the mask ("spec_drafter"), or `Heads`.
         target: digest of the only target it works with; empty for one that reads nothing of the target.
         digest: of weights and config.
     """
 
-    kind: DrafterKind
+    kind: NetworkKind
     length: int
-    model: nn.Module
+    model: Transformer | Heads
     folder: Path
     target: str = ""
     digest: str = ""
@@ -53,12 +55,11 @@ class Companion:
         """What one run of its drafter needs.
 
         Returns:
-            Of a spec_drafter `Filler.fill`, with caches of its own; of heads `Heads.best`; of others the model itself.
+            Of a spec_drafter `Filler.fill`, with caches of its own; of heads `Heads.best`.
         """
-        if self.kind == "spec_drafter":
-            assert isinstance(self.model, Transformer)
-            return Filler(self.model, self.length).fill
-        return self.model.best if isinstance(self.model, Heads) else self.model
+        if isinstance(self.model, Heads):
+            return self.model.best
+        return Filler(self.model, self.length).fill
 
     @property
     def parameters(self) -> int:
@@ -68,7 +69,7 @@ class Companion:
 
 def vocabulary(tokenizer: Tokenizer) -> str:
     """A digest of a vocabulary: the same tokens in the same order."""
-    return hashlib.sha256("\n".join(tokenizer.tokens).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(tokenizer.alphabet).encode()).hexdigest()[:16]
 
 
 def home(target: Path, kind: str) -> Path:
@@ -85,14 +86,13 @@ def recipe_name(folder: Path) -> str:
     return f"{task}-{folder.name.replace('_', '-')}"
 
 
-def build(kind: str, shape: Mapping[str, Any]) -> nn.Module:
+def build(kind: str, shape: Mapping[str, Any]) -> Transformer | Heads:
     """A network of a kind, with random weights.
 
     Raises:
         ValueError: for a shape that this kind cannot have.
     """
-    makers: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
-        "ar": lambda values: Transformer(ModelConfig.from_json(values)),
+    makers: dict[str, Callable[[dict[str, Any]], Transformer | Heads]] = {
         "spec_drafter": lambda values: Transformer(ModelConfig.from_json(values)),
         "blockwise": lambda values: Heads(HeadsConfig.from_json(values)),
         "medusa": lambda values: Heads(HeadsConfig.from_json(values)),
@@ -110,7 +110,7 @@ def save(
     model: Transformer | Heads,
     tokenizer: Tokenizer,
     *,
-    kind: DrafterKind,
+    kind: NetworkKind,
     length: int,
     target: str = "",
 ) -> None:

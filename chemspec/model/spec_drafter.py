@@ -218,7 +218,7 @@ class _Group:
         self.length = length
         self.rows = {source: row for row, source in enumerate(sources)}
         self.width = len(sources)
-        self.trees = {source: Tree() for source in sources}
+        self.trees = {source: Tree(masks=True) for source in sources}
 
     def keep(self, wanted: dict[tuple[int, ...], list[Prefix]]) -> bool:
         """Forget the queries that are not wanted; says whether any is left."""
@@ -250,12 +250,14 @@ class _Group:
             start, count = tree.add(new), len(new)
             tokens[row, :count] = [prefix[-1] for prefix in new]
             depths[row, :count] = [len(prefix) - 1 for prefix in new]
-            own = tree.sees[start : start + count]
+            masks_of = tree.sees
+            assert masks_of is not None
+            own = masks_of[start : start + count]
             sees[row, :count, :start] = own[:, :start]
             sees[row, :count, used : used + count] = own[:, start : start + count]
             for number, prefix in enumerate(wanted[source]):
                 at = count + number * k
-                above = tree.sees[tree.slots[prefix]]
+                above = masks_of[tree.slots[prefix]]
                 tokens[row, at : at + k] = self.mask
                 depths[row, at : at + k] = np.minimum(len(prefix) + np.arange(k), self.last)
                 sees[row, at : at + k, :start] = above[:start]

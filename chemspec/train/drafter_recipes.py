@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from chemspec.settings import DrafterKind, Task, TrainSettings
+from chemspec.settings import NetworkKind, Task, TrainSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class DrafterRecipe:
 
     name: str
     task: Task
-    kind: DrafterKind
+    kind: NetworkKind
     length: int
     shape: dict[str, Any] = field(default_factory=dict)
     blocks: int = 4

@@ -42,7 +42,8 @@ CSS = """
 """
 FOOTNOTE = (
     "Shaded: atoms that change, found by comparing structures (a heuristic). Probabilities are the model's own and not "
-    "calibrated. Hydrogen is left out of the count of atoms."
+    "calibrated; a chance to be right, where one is told, is how often answers of such a probability were right on validation "
+    "reactions. Hydrogen is left out of the count of atoms."
 )
 ROUND_TRIP = (
     " Round trip: the forward model is asked what forms from the proposed reactants alone, without reagents; a failure "
@@ -132,11 +133,15 @@ def head(asked: ask.Asked, card: Card, extra: Sequence[Mark] = ()) -> str:
         f'<span class="cs-mark cs-{mark.kind}">{escape(mark.text)}</span>'
         for mark in (*marks(asked.task, asked.smiles, card), *extra)
     )
-    odds = card.best.probability
+    odds, sure = card.best.probability, card.best.confidence
+    text = f"<b>{chance(odds)}</b> model probability (uncalibrated)"
+    if sure is not None:
+        text = f"<b>{chance(sure)}</b> chance to be right, as measured; {chance(odds)} model probability (uncalibrated)"
+    bar = 100 * min(1.0, odds if sure is None else sure)
     return (
         f'<div class="cs-head"><span class="cs-rank" aria-label="answer {card.rank}">{card.rank}</span>'
-        f'<span class="cs-odds"><b>{chance(odds)}</b> model probability (uncalibrated)'
-        f'<span class="cs-bar" aria-hidden="true"><i style="width:{100 * min(1.0, odds):.1f}%"></i></span></span></div>'
+        f'<span class="cs-odds">{text}'
+        f'<span class="cs-bar" aria-hidden="true"><i style="width:{bar:.1f}%"></i></span></span></div>'
         f'<div class="cs-marks">{shown}</div>'
     )
 
@@ -249,11 +254,13 @@ def _file(label: str, content: str | bytes, name: str, mime: str) -> None:
 
 def row(card: Card) -> dict[str, object]:
     """An answer as a record of an SDF."""
+    sure = card.best.confidence
     return {
         "smiles": card.best.canonical,
         "rank": card.rank,
         "model_probability_uncalibrated": f"{card.best.probability:.6g}",
         "log_prob": f"{card.best.log_prob:.6f}",
+        **({} if sure is None else {"confidence": f"{sure:.6g}"}),
     }
 
 

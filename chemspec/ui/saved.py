@@ -115,6 +115,11 @@ def _check(result: DecodeResult) -> None:
         _texts((item.smiles, item.canonical), LONGEST_TEXT)
         if not 0 <= item.probability <= 1.001:
             raise SavedError("The file holds a probability that is none.")
+    _most(len(result.spellings), MOST_ANSWERS, "spellings")
+    for spelling in result.spellings:
+        if spelling.spellings:
+            raise SavedError("The file holds spellings of spellings.")
+        _check(spelling)
     _texts((*trace.query, *trace.vocabulary), LONGEST)
     settings = [str(part) for pair in trace.settings.items() for part in pair]
     _texts((result.query, result.message, *result.notes, *settings), LONGEST_TEXT)

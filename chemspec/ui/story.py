@@ -113,6 +113,10 @@ def story(result: DecodeResult) -> Story:
         ValueError: if there is no answer or no pass, or if the parts of the trace do not fit together.
     """
     trace = result.trace
+    if result.spellings:
+        raise ValueError(
+            "its answers are merged from several spellings, each with passes of its own"
+        )
     if result.status != "ok" or not result.hypotheses or not trace.passes:
         raise ValueError("it holds no answer with the passes that made it")
     grove = tree(trace, [item.tokens for item in result.hypotheses])

@@ -55,6 +55,11 @@ def marks(task: Task, query: str, card: Card) -> list[Mark]:
         if set(best.canonical.split(".")) & _products(task, query):
             returned = "returns the query" if task == "retro" else "returns a starting material"
             found.append(Mark("bad", f"↺ {returned}"))
+    if best.vote is not None:
+        times = f"{best.vote.spellings} spelling{'s' * (best.vote.spellings > 1)} of the query"
+        found.append(
+            Mark("note", f"⊕ merged: {times} gave it, at best as answer {best.vote.best_rank}")
+        )
     if card.others:
         odds = ", ".join(chance(answer.probability) for answer in card.others)
         found.append(Mark("note", f"≡ also found in another spelling ({odds})"))

@@ -1,0 +1,180 @@
+"""From the model's probability to the chance of being right, as measured on validation data; kept beside the weights.
+
+A model's probability of a text is not the chance that the answer is right: other spellings of the same molecule take part of
+the probability, and trained models are too sure or not sure enough. One temperature, or a slope and an offset (Platt 1999),
+on the log-odds mends most of that (Guo et al. 2017, "On calibration of modern neural networks").
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from chemspec.types import Hypothesis
+
+FILE = "confidence.json"
+BINS = 15
+EDGE = 1e-6  # probabilities are kept so far from 0 and 1: log-odds must be finite
+STEPS = 100  # of Newton's method, which needs about ten
+RIDGE = 1e-6  # keeps the fit finite where all answers are right, or all wrong
+
+Scored = Sequence[tuple[float, bool]]  # probability, and whether the answer was right
+
+
+class ConfidenceError(ValueError):
+    """A file of this module that cannot be used; the message names it and says what to do."""
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """confidence = 1 / (1 + exp(-(slope * log-odds of the probability + offset))).
+
+    Attributes:
+        digest: of the weights it was measured with (`Engine.digest`); it means nothing for others.
+        slope: one over the temperature.
+        offset: 0 where a temperature alone fits as well.
+        made: the command that measured it.
+        measured: numbers of the measurement, for people.
+    """
+
+    digest: str
+    slope: float
+    offset: float
+    made: str
+    measured: Mapping[str, float]
+
+    def of(self, probability: float) -> float:
+        """The chance that an answer of this probability is right."""
+        return squash(self.slope * log_odds(probability) + self.offset)
+
+    def assess(self, answers: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
+        """The answers to one spelling of a query, each with its confidence; one that is no molecule is certainly not right."""
+        odds = by_molecule(answers)
+        return tuple(
+            replace(one, confidence=self.of(odds[one.canonical]) if one.valid else 0.0)
+            for one in answers
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write it into a model folder."""
+        partial = folder / (FILE + ".partial")
+        partial.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        partial.replace(folder / FILE)
+
+
+def by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
+    """The probability of each valid molecule: that of all its spellings in the list together, at most 1."""
+    found: dict[str, float] = {}
+    for one in answers:
+        if one.valid:
+            found[one.canonical] = min(1.0, found.get(one.canonical, 0.0) + one.probability)
+    return found
+
+
+def load(folder: Path, digest: str) -> Confidence | None:
+    """What a model folder holds; None where it holds nothing of the kind.
+
+    Raises:
+        ConfidenceError: if it is damaged, or was measured with other weights than those of `digest`.
+    """
+    file = folder / FILE
+    remedy = "measure it again with `chemspec reliability`, or remove the file"
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        found = Confidence(
+            str(values["digest"]),
+            float(values["slope"]),
+            float(values["offset"]),
+            str(values["made"]),
+            {str(name): float(value) for name, value in values["measured"].items()},
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfidenceError(f"{file} cannot be read ({error}); {remedy}") from error
+    if not (math.isfinite(found.slope) and math.isfinite(found.offset) and found.slope > 0):
+        raise ConfidenceError(f"{file} holds a slope or an offset that is none; {remedy}")
+    if found.digest != digest:
+        raise ConfidenceError(
+            f"{file} was measured with other weights and is left unused; {remedy}"
+        )
+    return found
+
+
+# --- fitting and measuring -----------------------------------------------------------------------
+
+
+def log_odds(probability: float) -> float:
+    """log(p / (1 - p))."""
+    inside = min(1 - EDGE, max(EDGE, probability))
+    return math.log(inside / (1 - inside))
+
+
+def squash(odds: float) -> float:
+    """The inverse of `log_odds`."""
+    return 1 / (1 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1 + math.exp(odds))
+
+
+def fit(scored: Scored, *, offset: bool) -> tuple[float, float]:
+    """Slope and offset (0 unless wanted) that make the outcomes likeliest; Newton's method on a convex loss.
+
+    Raises:
+        ValueError: if there is nothing to fit.
+    """
+    if not scored:
+        raise ValueError("there is no answer to measure the confidence on")
+    a, b = 1.0, 0.0
+    rows = [(log_odds(probability), float(right)) for probability, right in scored]
+    for _ in range(STEPS):
+        ga, gb, haa, hab, hbb = RIDGE * (a - 1), RIDGE * b, RIDGE, 0.0, RIDGE
+        for x, right in rows:
+            p = squash(a * x + b)
+            error, weight = p - right, p * (1 - p)
+            ga, gb = ga + error * x, gb + error
+            haa, hab, hbb = haa + weight * x * x, hab + weight * x, hbb + weight
+        if offset:
+            det = haa * hbb - hab * hab
+            da, db = (hbb * ga - hab * gb) / det, (haa * gb - hab * ga) / det
+        else:
+            da, db = ga / haa, 0.0
+        size = max(
+            1.0, abs(da), abs(db)
+        )  # no step longer than 1: far from the optimum Newton overshoots
+        a, b = a - da / size, b - db / size
+        if max(abs(da), abs(db)) < 1e-9:
+            break
+    return max(a, 1e-3), b  # a model whose probability misleads tells next to nothing
+
+
+def apply(scored: Scored, slope: float, offset: float) -> list[tuple[float, bool]]:
+    """The same answers with calibrated probabilities."""
+    return [(squash(slope * log_odds(p) + offset), right) for p, right in scored]
+
+
+def nll(scored: Scored) -> float:
+    """Mean negative log-likelihood of the outcomes, in nats."""
+    inside = [(min(1 - EDGE, max(EDGE, p)), right) for p, right in scored]
+    return -sum(math.log(p if right else 1 - p) for p, right in inside) / len(inside)
+
+
+def ece(scored: Scored, *, mass: bool = False, bins: int = BINS) -> float:
+    """Expected calibration error: the mean of |share right - mean probability| over bins, by their sizes (Naeini et al. 2015).
+
+    Args:
+        mass: bins of equally many answers instead of equally wide ones.
+    """
+    rows = sorted(scored)
+    if mass:
+        cuts = [len(rows) * k // bins for k in range(bins + 1)]
+        parts = [rows[start:end] for start, end in pairwise(cuts)]
+    else:
+        parts = [[] for _ in range(bins)]
+        for p, right in rows:
+            parts[min(bins - 1, int(p * bins))].append((p, right))
+    return sum(
+        abs(sum(right for _, right in part) - sum(p for p, _ in part)) for part in parts
+    ) / len(rows)

@@ -1,0 +1,177 @@
+"""Calibration: the fit finds what made the outcomes, the errors are those of the definition, stale files are refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small import QUERIES, tiny_folder
+
+from chemspec import confidence
+from chemspec.confidence import Confidence, ConfidenceError, apply, ece, fit, nll, squash
+from chemspec.engine import Engine
+from chemspec.evaluate import Question
+from chemspec.reliability import PLATT, RAW, TEMPERATURE, examine, measure, outcomes
+from chemspec.settings import DecodeSettings
+from chemspec.types import Hypothesis
+
+odds = st.floats(0, 1)
+scored = st.lists(st.tuples(odds, st.booleans()), min_size=1, max_size=40)
+
+
+def drawn(slope: float, offset: float, count: int = 20_000) -> list[tuple[float, bool]]:
+    """Answers whose chance to be right is known."""
+    rng = Random(0)
+    found = []
+    for _ in range(count):
+        p = rng.random()
+        found.append((p, rng.random() < squash(slope * confidence.log_odds(p) + offset)))
+    return found
+
+
+@pytest.mark.parametrize(("slope", "offset"), [(0.5, 0.0), (1.0, 0.0), (2.0, 0.0), (0.6, -1.0)])
+def test_the_fit_finds_what_made_the_outcomes(slope: float, offset: float) -> None:
+    rows = drawn(slope, offset)
+    found = fit(rows, offset=bool(offset))
+    assert found == pytest.approx((slope, offset), abs=0.05)
+    assert ece(apply(rows, *found)) < 0.02 and ece(apply(rows, *found), mass=True) < 0.02
+    if (slope, offset) != (1.0, 0.0):
+        assert ece(rows) > 0.05 and nll(rows) > nll(apply(rows, *found))
+
+
+@given(scored)
+def test_no_other_slope_is_likelier(rows: list[tuple[float, bool]]) -> None:
+    slope, _ = fit(rows, offset=False)
+    best = nll(apply(rows, slope, 0.0))
+    assert math.isfinite(slope) and slope > 0
+    for other in (0.9 * slope, 1.1 * slope):
+        assert best <= nll(apply(rows, other, 0.0)) + 1e-3
+
+
+def test_the_error_is_that_of_the_definition() -> None:
+    rows = [(0.05, False), (0.05, True), (0.95, True), (0.95, False)]
+    # Two bins of two answers: |1 - 0.1| / 4 + |1 - 1.9| / 4.
+    assert ece(rows) == pytest.approx(0.45)
+    assert ece([(1.0, True), (0.0, False)]) == 0
+    assert ece([(1.0, False)]) == 1
+    # Equal mass tells crowded probabilities apart that one wide bin throws together.
+    crowd = [(0.001 * k, k >= 30) for k in range(60)]
+    assert ece(crowd, mass=True) > ece(crowd)
+
+
+@given(scored)
+def test_errors_are_shares(rows: list[tuple[float, bool]]) -> None:
+    for mass in (False, True):
+        assert 0 <= ece(rows, mass=mass) <= 1
+
+
+def answer(canonical: str, probability: float) -> Hypothesis:
+    return Hypothesis(canonical, canonical, bool(canonical), (), (), 0.0, probability)
+
+
+def test_spellings_of_a_molecule_share_a_confidence_and_faulty_ones_have_none() -> None:
+    found = Confidence("d", 0.5, 0.1, "", {}).assess([answer("A", 0.3), answer("", 0.2), answer("A", 0.1)])  # fmt: skip
+    assert (
+        found[0].confidence
+        == found[2].confidence
+        == pytest.approx(squash(0.5 * math.log(0.4 / 0.6) + 0.1))
+    )
+    assert found[1].confidence == 0.0
+    assert [one.probability for one in found] == [0.3, 0.2, 0.1]
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def test_it_is_kept_in_the_model_folder(tmp_path: Path) -> None:
+    one = Confidence("abc", 0.7, -0.2, "command", {"queries": 5.0})
+    one.save(tmp_path)
+    assert confidence.load(tmp_path, "abc") == one
+    assert confidence.load(tmp_path / "none", "abc") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"digest": "old"}, "other weights"),
+        ({"slope": -1}, "a slope or an offset that is none"),
+        ({"slope": "x"}, "cannot be read"),
+        ({"measured": 3}, "cannot be read"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(
+    tmp_path: Path, change: dict[str, object], part: str
+) -> None:
+    Confidence("abc", 0.7, -0.2, "command", {}).save(tmp_path)
+    file = tmp_path / confidence.FILE
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    with pytest.raises(ConfidenceError, match=f"{part}.*chemspec reliability"):
+        confidence.load(tmp_path, "abc")
+
+
+def test_an_engine_tells_confidences_of_its_own_weights_only(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path / "retro")
+    engine = Engine.load(folder, threads=1)
+    how = DecodeSettings(n=3, max_len=20)
+    assert {h.confidence for r in engine.predict(QUERIES, how) for h in r.hypotheses} == {None}
+    one = Confidence(engine.digest, 0.5, 0.0, "", {})
+    one.save(folder)
+    engine = Engine.load(folder, threads=1)
+    for result in engine.predict(QUERIES, how):
+        assert result.hypotheses == one.assess(result.hypotheses)
+        assert all(h.confidence is not None for h in result.hypotheses)
+    tiny_folder(folder, seed=5)
+    stale = Engine.load(folder, threads=1)
+    assert stale.confidence is None and "other weights" in stale.confidence_problem
+    assert stale.predict(["CCO"], how)[0].hypotheses[0].confidence is None
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+
+def test_outcomes_are_different_molecules() -> None:
+    rows = [{"canonical": c, "valid": bool(c), "probability": p} for c, p in (("A", 0.4), ("B", 0.1), ("", 0.2), ("A", 0.3))]  # fmt: skip
+    assert outcomes([Question("q", "B")], [{"hypotheses": rows}]) == [
+        [(pytest.approx(0.7), pytest.approx(0.875), False), (0.1, pytest.approx(0.125), True)]
+    ]
+    assert outcomes([Question("q", "B")], [{"hypotheses": []}]) == [[]]
+
+
+def test_an_offset_is_kept_only_where_it_pays() -> None:
+    plain = examine([[(p, p, right)] for p, right in drawn(0.5, 0.0, 4000)])
+    assert plain.offset == 0 and plain.slope == pytest.approx(0.5, abs=0.1)
+    shifted = examine([[(p, p, right)] for p, right in drawn(0.5, -1.5, 4000)])
+    assert shifted.offset == pytest.approx(-1.5, abs=0.2)
+    found = shifted.table["sequence"]
+    assert found[PLATT]["all: loss"] < found[TEMPERATURE]["all: loss"] < found[RAW]["all: loss"]
+    assert found[PLATT]["first: ece by width"] < found[RAW]["first: ece by width"]
+
+
+def test_halves_are_measured_with_the_other_halfs_fit() -> None:
+    # The halves contradict each other: only a fit on itself could look calibrated.
+    halves = [[(0.9, 0.9, bool(k % 2))] for k in range(400)]
+    assert examine(halves).table["sequence"][PLATT]["first: ece by width"] > 0.9
+    with pytest.raises(ValueError, match="nothing can be measured"):
+        examine([[]])
+
+
+def test_measuring_asks_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine.load(tiny_folder(tmp_path / "retro"), threads=1)
+    how = DecodeSettings(n=5, max_len=6, drafter="none")
+    # A model of random weights writes few molecules; here whatever it writes is one.
+    monkeypatch.setattr("chemspec.chem.canonical", lambda text: text)
+    told = [r.hypotheses for r in engine.predict(QUERIES, how)]
+    asked = [Question(q, own[0].smiles) for q, own in zip(QUERIES, told, strict=True)]
+    found, report = measure(engine, asked, tmp_path / "a.jsonl", how, made="me")
+    known = [own for own in told if any(h.valid for h in own)]
+    assert (found.digest, found.made, report.queries) == (engine.digest, "me", len(known))
+    assert len(known) > 1 and 0 < report.top1 <= 1
+    assert report.answers == sum(len({h.canonical for h in own if h.valid}) for own in told)
+    assert found.measured["first: loss, as it is"] == report.table["sequence"][RAW]["first: loss"]
+    with pytest.raises(ValueError, match="one spelling"):
+        measure(engine, asked, tmp_path / "b.jsonl", DecodeSettings(augment=2))

@@ -1,0 +1,296 @@
+"""Test-time augmentation: every spelling is decoded as if alone, and the merged list follows its published rule."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small import QUERIES, tiny_folder
+
+from chemspec import chem, files, merge
+from chemspec.align import spellings
+from chemspec.checks import recompute
+from chemspec.engine import Engine
+from chemspec.evaluate import Question, score
+from chemspec.inputs import FileError
+from chemspec.metrics import numbers
+from chemspec.model import checkpoint
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json, to_json
+from chemspec.ui import saved
+from chemspec.ui.story import story
+
+HOW = DecodeSettings(n=3, max_len=20, augment=4)
+
+
+def answer(canonical: str, log_prob: float = -1.0, written: str = "") -> Hypothesis:
+    valid = not canonical.startswith("!")
+    return Hypothesis(written or canonical, canonical * valid, valid, (), (), log_prob, 0.5)
+
+
+def names(found: list[Hypothesis]) -> list[str]:
+    return [one.canonical for one in found]
+
+
+# --- the vote ------------------------------------------------------------------------------------
+
+
+def test_the_score_sums_one_over_one_plus_rank() -> None:
+    found = merge.vote([[answer("A"), answer("B")], [answer("B"), answer("C"), answer("A")]])
+    scores = {one.canonical: one.vote for one in found}
+    assert [scores[name].score for name in "ABC"] == pytest.approx([1 + 1 / 3, 1 / 2 + 1, 1 / 2])
+    assert names(found) == ["B", "A", "C"]
+    assert [scores[name].spellings for name in "ABC"] == [2, 2, 1]
+    assert [scores[name].best_rank for name in "ABC"] == [1, 1, 2]
+
+
+def test_alpha_weighs_ranks_against_votes() -> None:
+    lists = [
+        [answer("A"), answer("B")],
+        [answer("C"), answer("B")],
+        [answer("D"), answer("B")],
+    ]
+    assert names(merge.vote(lists, alpha=1.0))[0] == "B"  # 3 / 2 against 1
+    assert names(merge.vote(lists, alpha=9.0))[-1] == "B"  # 3 / 10 against 1
+
+
+def test_invalid_and_repeated_answers_take_no_place() -> None:
+    found = merge.vote([[answer("!x"), answer("A"), answer("A", -3.0), answer("B")]])
+    assert [(one.canonical, one.vote.score) for one in found if one.vote] == [
+        ("A", 1.0),
+        ("B", 0.5),
+    ]
+
+
+def test_text_and_log_prob_are_of_the_spelling_that_ranked_it_best() -> None:
+    lists = [
+        [answer("B", -0.1), answer("A", -0.2, "first")],
+        [answer("A", -5.0, "second")],
+        [answer("A", -4.0, "third")],
+    ]
+    best = merge.vote(lists)[0]
+    assert (best.canonical, best.smiles, best.log_prob) == ("A", "third", -4.0)
+    assert best.vote is not None and (best.vote.spelling, best.vote.best_rank) == (2, 1)
+
+
+lists = st.lists(
+    st.lists(st.builds(answer, st.sampled_from("AB!CD"), st.floats(-9, 0)), max_size=5), max_size=4
+)
+
+
+@given(lists, st.randoms())
+def test_the_order_of_spellings_does_not_change_the_order_of_answers(
+    given_: list[list[Hypothesis]], rng: Random
+) -> None:
+    other = given_[:]
+    rng.shuffle(other)
+    one, two = merge.vote(given_), merge.vote(other)
+    assert {a.canonical: round(a.vote.score, 9) for a in one if a.vote} == {
+        a.canonical: round(a.vote.score, 9) for a in two if a.vote
+    }
+    assert sum(a.vote.spellings for a in one if a.vote) == sum(
+        len({a.canonical for a in own if a.valid}) for own in given_
+    )
+
+
+def result(*answers: Hypothesis) -> DecodeResult:
+    return DecodeResult("C", "ok", "", answers, Trace(("C",), {}))
+
+
+def test_invalid_answers_are_dropped_but_counted() -> None:
+    found = merge.merge(
+        "C",
+        [result(answer("!"), answer("A")), result(answer("!"))],
+        asked=2,
+        n=5,
+        trace=Trace((), {}),
+    )
+    assert names(list(found.hypotheses)) == ["A"]
+    assert found.merged is not None and (found.merged.answers, found.merged.invalid) == (3, 2)
+    assert found.notes == (
+        "merged from 2 spellings of the query; 2 of their 3 answers are no valid SMILES",
+    )
+    told = score([Question("C", "A")], [files.brief(found)])
+    assert (told["invalid"]["value"], told["top"]["1"]["value"]) == (2 / 3, 1)
+
+
+def test_where_nothing_is_valid_the_canonical_spelling_speaks_without_votes() -> None:
+    found = merge.merge("C", [result(answer("!a")), result(answer("!b"))], asked=9, n=5, trace=Trace((), {}))  # fmt: skip
+    assert [(one.smiles, one.vote) for one in found.hypotheses] == [("!a", None)]
+    assert "merged from 2 spellings of the query (9 asked for)" in found.notes[0]
+
+
+# --- spellings -----------------------------------------------------------------------------------
+
+MOLECULES = [
+    "CC(C)(C)OC(=O)N1CCC(C(=O)O)CC1",
+    "C[C@H](N)C(=O)O.O=C(O)/C=C/c1ccccc1",
+    "C1CC2CCC1C2.[Na+].[OH-]",
+    "F/C=C\\Cl",
+]
+
+
+@pytest.mark.parametrize("smiles", MOLECULES)
+def test_spellings_are_different_texts_of_the_same_molecules(smiles: str) -> None:
+    smiles = chem.canonical(smiles) or ""
+    found = spellings(smiles, 10, Random(0))
+    assert found[0] == smiles
+    assert len(set(found)) == len(found) > 1
+    assert {chem.canonical(text) for text in found} == {smiles}
+    assert spellings(smiles, 10, Random(0)) == found
+    assert spellings(smiles, 1, Random(0)) == [smiles]
+
+
+def test_every_molecule_is_rooted_anew_and_their_order_changes() -> None:
+    found = spellings("CCO.CN(C)C=O", 12, Random(1))
+    assert {text.split(".")[0][:2] for text in found} >= {"OC", "CN", "CC"}
+    assert any("." in text and len(text.split(".")[0]) > 4 for text in found)
+    assert spellings("[Na+]", 5, Random(0)) == ["[Na+]"]
+
+
+# --- the engine ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    return Engine.load(
+        tiny_folder(tmp_path_factory.mktemp("m") / "forward", task="forward"), threads=1
+    )
+
+
+def texts(found: DecodeResult) -> list[tuple[str, str, bool]]:
+    return [(one.smiles, one.canonical, one.valid) for one in found.hypotheses]
+
+
+@pytest.mark.parametrize(
+    "how", [HOW, replace(HOW, drafter="copy"), replace(HOW, decoder="greedy", n=1)], ids=str
+)
+def test_every_spelling_is_decoded_exactly(engine: Engine, how: DecodeSettings) -> None:
+    model = checkpoint.load(engine.folder).model
+    for found in engine.predict([*QUERIES, "CCO.CC(=O)Cl"], how):
+        assert found.merged is not None and found.merged.spellings == len(found.spellings)
+        for one in found.spellings:
+            ids = engine.tokenizer.encode(one.query)
+            wanted = [
+                engine.tokenizer.decode(answer.tokens) for answer in recompute(model, ids, how)
+            ]
+            assert [answer.smiles for answer in one.hypotheses] == wanted
+            assert "".join(one.trace.query) == one.query
+            assert one.trace.settings["augment"] == 1 and one.trace.settings["exact"]
+
+
+def test_the_canonical_spelling_is_the_plain_result(engine: Engine) -> None:
+    plain = engine.predict(QUERIES, replace(HOW, augment=1))
+    for one, found in zip(plain, engine.predict(QUERIES, HOW), strict=True):
+        assert texts(found.spellings[0]) == texts(one)
+        assert (found.query, found.trace.query) == (one.query, one.trace.query)
+        assert (
+            one.merged is None and not one.spellings and all(h.vote is None for h in one.hypotheses)
+        )
+
+
+@pytest.mark.parametrize("size", [1, 3, 16])
+def test_the_batch_changes_nothing(engine: Engine, size: int) -> None:
+    alone = [texts(engine.predict([query], HOW)[0]) for query in QUERIES]
+    mixed = engine.predict([*QUERIES, "CC("], replace(HOW, batch_size=size))
+    assert [texts(found) for found in mixed[:-1]] == alone
+    assert mixed[-1].status == "invalid" and mixed[-1].merged is None
+
+
+def test_the_seed_chooses_the_spellings(engine: Engine) -> None:
+    query = "CC(C)(C)OC(=O)NCc1ccccc1"
+    asked = [engine.predict([query], replace(HOW, seed=seed))[0] for seed in (0, 0, 1)]
+    first, again, other = ([one.query for one in found.spellings] for found in asked)
+    assert first == again != other
+
+
+def test_the_trace_counts_model_calls_and_everything_in_them(engine: Engine) -> None:
+    found = engine.predict(QUERIES, replace(HOW, batch_size=3))
+    for one in found:
+        own = [spelling.trace for spelling in one.spellings]
+        assert len(one.trace.passes) == max(len(trace.passes) for trace in own)
+        assert numbers([one.trace]).emitted == numbers(own).emitted
+        assert numbers([one.trace]).computed == numbers(own).computed
+        assert all(1 <= call.width <= 3 for call in one.trace.passes)
+        assert one.trace.settings["augment"] == HOW.augment
+    # Three queries share a call: each is charged a third of it, not a third for every spelling.
+    call = found[0].trace.passes[0]
+    rows = found[0].spellings[0].trace.passes[0].width
+    assert rows > call.width
+
+
+def test_a_stream_of_several_spellings_yields_calls_and_the_merged_result(engine: Engine) -> None:
+    *passes, found = engine.stream(QUERIES[1], HOW)
+    assert isinstance(found, DecodeResult) and all(isinstance(one, Pass) for one in passes)
+    assert [one.emitted for one in passes if isinstance(one, Pass)] == [
+        one.emitted for one in found.trace.passes
+    ]
+    assert texts(found) == texts(engine.predict([QUERIES[1]], HOW)[0])
+
+
+def test_spellings_that_the_model_cannot_read_are_left_out(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = ["CCO", "C%12CC%12O", "OCC", "C" * 5000]
+    monkeypatch.setattr("chemspec.align.spellings", lambda *_: odd)
+    (found,) = engine.predict(["CCO"], HOW)
+    assert [one.query for one in found.spellings] == ["CCO", "OCC"]
+    assert found.merged is not None and (found.merged.asked, found.merged.spellings) == (4, 2)
+
+
+def test_relaxed_beam_search_can_be_augmented(engine: Engine) -> None:
+    (found,) = engine.predict([QUERIES[1]], replace(HOW, decoder="sbs"))
+    assert found.merged is not None and not found.spellings[0].trace.settings["exact"]
+
+
+# --- files, traces -------------------------------------------------------------------------------
+
+
+def test_merged_results_go_through_json_and_are_no_single_story(engine: Engine) -> None:
+    (found,) = engine.predict([QUERIES[1]], replace(HOW, record=True))
+    assert result_from_json(to_json(found)) == found
+    assert saved.read(to_json(found).encode()) == found
+    with pytest.raises(ValueError, match="several spellings"):
+        story(found)
+    assert story(found.spellings[0]).steps
+    nested = replace(found, spellings=(found,))
+    with pytest.raises(saved.SavedError, match="spellings of spellings"):
+        saved.read(to_json(nested).encode())
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_files_hold_votes_and_belong_to_their_number_of_spellings(
+    engine: Engine, tmp_path: Path, ending: str
+) -> None:
+    out = tmp_path / f"a.{ending}"
+    files.predict_file(engine, QUERIES, out, HOW)
+    if ending == "parquet":
+        parquet = pytest.importorskip("pyarrow.parquet")
+        rows = parquet.read_table(out).to_pylist()
+    elif ending == "jsonl":
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+    else:
+        head, first, *_ = csv.reader(out.read_text().splitlines())
+        assert head[3:6] == ["smiles_1", "log_prob_1", "votes_1"]
+        assert len(head) == len(first) and "merged from" in first[2]
+        rows = []
+    for row, found in zip(rows, engine.predict(QUERIES, HOW), strict=False):
+        assert row["merged"]["spellings"] == len(found.spellings)
+        votes = [one.vote.spellings if one.vote else None for one in found.hypotheses]
+        assert [one["votes"] for one in row["hypotheses"]] == votes
+    if ending != "parquet":
+        with pytest.raises(FileError, match="augment 4 instead of 5"):
+            files.predict_file(engine, QUERIES, out, replace(HOW, augment=5))
+        with pytest.raises(FileError, match="augment"):
+            files.predict_file(engine, QUERIES, out, replace(HOW, augment=1))
+
+
+def test_nobody_can_ask_for_no_spelling() -> None:
+    with pytest.raises(ValueError, match="augment is 0; it must be between 1 and 100"):
+        DecodeSettings(augment=0)
