@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -135,7 +137,10 @@ def _decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> Decode
         decoder = "greedy" if n == 1 else "beam"
     settings = DecodeSettings(decoder=decoder, n=n, **others)
     if exact and not settings.exact:
-        message = f"decoder {decoder!r} is relaxed: its answers may differ from the standard ones"
+        what = (
+            f"greedy with beta {settings.beta}" if decoder == "greedy" else f"decoder {decoder!r}"
+        )
+        message = f"{what} is relaxed: its answers may differ from the standard ones"
         raise ValueError(f"{message}; add --relaxed")
     return replace(settings, n=1) if decoder == "greedy" else settings
 
@@ -203,6 +208,13 @@ def predict(
     node_budget: Annotated[
         int, _option("Most drafted nodes a query may add to a pass.")
     ] = DEFAULT.node_budget,
+    beta: Annotated[
+        int,
+        _option("Greedy may take a drafted token among the best so many; above 1 it is relaxed."),
+    ] = DEFAULT.beta,
+    tau: Annotated[
+        float, _option("With --beta: most log-prob that such a token may lack to the best one.")
+    ] = DEFAULT.tau,
     augment: AugmentOption = DEFAULT.augment,
     as_json: JsonOption = False,
 ) -> None:
@@ -210,6 +222,7 @@ def predict(
     settings = _decode_settings(
         decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, node_budget=node_budget,
         length_penalty=length_penalty, temperature=temperature, top_p=top_p, seed=seed, augment=augment,
+        beta=beta, tau=tau,
     )  # fmt: skip
     if not task and not model:
         raise ValueError(
@@ -331,6 +344,17 @@ def data(
         print(json.dumps(reports))
 
 
+@contextmanager
+def _training() -> Iterator[None]:
+    """Around the imports of what trains: says which packages are missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "lightning":
+            raise
+        raise ValueError("training needs more packages: pip install 'chemspec[train]'") from error
+
+
 @app.command()
 def leaks(
     recipe: Annotated[str, _option("Recipe whose training data to check.")],
@@ -386,29 +410,79 @@ def train(
             "Go on from the run folder's last checkpoint, if there is one.", "--resume/--no-resume"
         ),
     ] = True,
-    start: Annotated[Path | None, _option("Begin with the weights of this model folder.")] = None,
+    start: Annotated[
+        Path | None,
+        _option(
+            "Begin with the weights of this model folder; of a drafter: its target, default the task's."
+        ),
+    ] = None,
     average: Annotated[int, _option("Average so many of the last checkpoints.")] = 1,
     listed: Annotated[bool, _option("List the recipes and stop.", "--list")] = False,
 ) -> None:
-    """Train a model by a recipe; needs the extra `train`, but no RDKit."""
+    """Train a model or a drafter by a recipe; needs the extra `train`, but no RDKit.
+
+    A drafter learns from what `chemspec distil` wrote (default data/<task>-distilled) and goes into its target's folder.
+    """
+    from chemspec.train.drafter_recipes import DRAFTER_RECIPES
     from chemspec.train.recipes import RECIPES
     from chemspec.train.recipes import recipe as find
 
     if listed or not recipe:
-        for name, item in RECIPES.items():
-            show.line(f"{name}: {item.expectation}")
+        for item in (*RECIPES.values(), *DRAFTER_RECIPES.values()):
+            show.line(f"{item.name}: {item.expectation}")
         return
-    try:
+    how: dict[str, Any] = {
+        "steps": steps, "minutes": minutes, "threads": threads, "seed": seed, "lr": lr, "resume": resume
+    }  # fmt: skip
+    if recipe in DRAFTER_RECIPES:
+        teaching = DRAFTER_RECIPES[recipe]
+        from chemspec.engine import model_folder
+
+        target = start or model_folder(teaching.task)
+        taught = data_dir or Path("data") / f"{teaching.task}-distilled"
+        with _training():
+            from chemspec.train.drafters import train_drafter
+        folder = train_drafter(teaching, taught, target, out or Path("runs") / recipe, **how)
+        show.line(f"drafter folder: {folder}")
+        return
+    with _training():
         from chemspec.train.run import run_recipe
-    except ModuleNotFoundError as error:
-        if error.name != "lightning":
-            raise
-        raise ValueError("training needs more packages: pip install 'chemspec[train]'") from error
     folder = run_recipe(
-        find(recipe), data_dir or Path("data") / recipe, out or Path("runs") / recipe, steps=steps, minutes=minutes,
-        threads=threads, seed=seed, lr=lr, resume=resume, start=start, average=average,
+        find(recipe), data_dir or Path("data") / recipe, out or Path("runs") / recipe, start=start, average=average, **how
     )  # fmt: skip
     show.line(f"model folder: {folder}")
+
+
+@app.command()
+def distil(
+    task: TaskOption,
+    model: ModelOption = "",
+    data_dir: Annotated[
+        Path | None, _option("What `chemspec data` wrote; default data/<task>.", "--data")
+    ] = None,
+    out: Annotated[Path | None, _option("Folder to write; default data/<task>-distilled.")] = None,
+    pairs: Annotated[int, _option("So many training queries; 0: all.")] = 40_000,
+    batch_size: BatchOption = 64,
+    max_len: LengthOption = DEFAULT.max_len,
+    seed: Annotated[int, _option("Of the random choice.")] = 0,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Answer training queries with the target, greedily: what learned drafters are trained on; resumable."""
+    from chemspec import distil as teaching
+
+    folder = data_dir or Path("data") / _task(task)
+    target = out or Path("data") / f"{task}-distilled"
+    engine = _load(task, model, threads=threads, device=device)
+    how = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, max_len=max_len)
+    with show.progress("answering") as report:
+        count = teaching.distil(
+            engine, folder, target, pairs=pairs, settings=how, seed=seed, progress=report
+        )
+    show.note(f"{target / 'train.npz'}: {count} pairs")
+    if as_json:
+        print(json.dumps({"pairs": count}))
 
 
 @app.command()
@@ -542,6 +616,62 @@ def evaluate(
         print(json.dumps(found))
     else:
         show.accuracy(found)
+
+
+@app.command()
+def relaxed(
+    task: TaskOption,
+    model: ModelOption = "",
+    source: SourceOption = DATA,
+    limit: Annotated[int, _option("A random sample of so many test reactions; 0: all.")] = 1000,
+    drafters: Annotated[str, _option("Drafters, with commas.")] = "copy",
+    betas: Annotated[str, _option("Best tokens that may be drafted; 1 is exact.")] = "3",
+    taus: Annotated[str, _option("Most log-prob that a drafted token may lack.")] = "1",
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Spec-Verification (Xia et al.) against exact verification: tokens per pass, agreement and accuracy."""
+    from chemspec import evaluate as measure
+    from chemspec import relaxed as verification
+
+    asked = measure.questions(source / f"{_task(task)}_test.csv.gz", _task(task), limit=limit)
+    engine = _load(task, model, threads=threads, device=device)
+    with show.progress("answering") as report:
+        rows = verification.grid(
+            engine, asked, _words(drafters), betas=_numbers("betas", betas), taus=_numbers("taus", taus), progress=report
+        )  # fmt: skip
+    print(json.dumps({"task": task, "rows": rows}) if as_json else verification.markdown(rows))
+
+
+@app.command()
+def tally(
+    task: TaskOption,
+    model: ModelOption = "",
+    source: SourceOption = DATA,
+    limit: Annotated[int, _option("A random sample of so many test reactions.")] = 200,
+    drafters: Annotated[str, _option("Drafters, with commas.")] = "none,copy,mixed,auto",
+    widths: Annotated[str, _option("Beam widths; 1 is greedy.")] = "1",
+    batch_size: BatchOption = 1,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Count what each drafter saves on test queries: passes, tokens, nodes, memory; no times."""
+    from chemspec import evaluate as measure
+    from chemspec import tally as counting
+
+    asked = measure.questions(source / f"{_task(task)}_test.csv.gz", _task(task), limit=limit)
+    engine = _load(task, model, threads=threads, device=device)
+    with show.progress("counting") as report:
+        rows = counting.tally(
+            engine, [item.query for item in asked], _words(drafters), widths=_numbers("widths", widths),
+            batch_size=batch_size, progress=report,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps({"rows": rows}))
+    else:
+        print(counting.markdown(rows, counting.target_megabytes(engine)))
 
 
 @app.command()

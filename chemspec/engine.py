@@ -12,6 +12,7 @@ from math import exp
 from pathlib import Path
 from random import Random
 from threading import Lock
+from typing import Any
 
 import torch
 
@@ -20,15 +21,26 @@ from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.drive import Event, drive
 from chemspec.decode.greedy import greedy
+from chemspec.decode.relaxed import relaxed_greedy
 from chemspec.decode.sample import sample
 from chemspec.decode.sbs import speculative_beam_search
 from chemspec.decode.speculative import sampled_beam, speculative_sample
-from chemspec.draft import COMPANIONS, Attention, Drafter, Knowledge, Means, NoDrafts, build
+from chemspec.draft import (
+    COMPANIONS,
+    Attention,
+    Drafter,
+    HeadDrafts,
+    Knowledge,
+    Means,
+    NoDrafts,
+    build,
+)
+from chemspec.draft.base import Batched
 from chemspec.draft.gamma import Fixed
 from chemspec.draft.sampled import Desk, Sampled
 from chemspec.draft.small import Companion
 from chemspec.importers import hf
-from chemspec.model import checkpoint
+from chemspec.model import checkpoint, companions
 from chemspec.model.cost import Curve, cached, measure
 from chemspec.model.hf_runner import HfBackend, Shape
 from chemspec.model.session import Backend, Session
@@ -37,6 +49,7 @@ from chemspec.rejection import Nucleus, Seeded
 from chemspec.settings import DRAFTER_NAMES, DRAWN, DecodeSettings, ModelConfig, Task
 from chemspec.tokenizer import TokenError, Tokenizer
 from chemspec.types import DecodeResult, Hypothesis, Pass, Prefix, Trace, Written
+from chemspec.verify import TopBeta
 
 MAX_CHARS = 1000
 MAX_TOKENS = 400  # of a query; models are trained on at most 200, and time grows with the square
@@ -142,7 +155,7 @@ class Engine:
         self._curve: Curve | None = None
         self._knowledge: Knowledge | None = None
         self._watcher: TorchBackend | None = None
-        self._companions: dict[str, Companion] = {}
+        self._companions: dict[str, Any] = {}
 
     @classmethod
     def load(
@@ -249,6 +262,24 @@ class Engine:
             passes = [event for _, event in events]
             yield merge.together(passes, 1) if settings.augment > 1 else passes[0]
 
+    def write(
+        self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings
+    ) -> list[list[Written]]:
+        """Answers of token sequences as token sequences, best first; no text is read, checked or made."""
+        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+        found: dict[int, list[Written]] = {}
+        for start in range(0, len(order), settings.batch_size):
+            chosen = order[start : start + settings.batch_size]
+            ready = [Ready("", sources[index]) for index in chosen]
+            run = self._drive(ready, settings, build(settings, self._means()))
+            while True:
+                try:
+                    next(run)
+                except StopIteration as stop:
+                    found.update(zip(chosen, stop.value, strict=True))
+                    break
+        return [found[index] for index in range(len(sources))]
+
     def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
         """Answer one query under each of several settings, one after the other."""
         return [self.predict([query], item)[0] for item in settings]
@@ -341,10 +372,7 @@ class Engine:
 
         A query's seconds run from the batch's start to the query's last pass.
         """
-        means = Means(
-            self.cost, self.tokenizer.alphabet, self.knowledge, self.companion, self.tokenizer.head
-        )
-        drafter = build(settings, means)  # may measure the machine first
+        drafter = build(settings, self._means())  # may measure the machine first
         alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
         began = time.perf_counter()
         passes: list[list[Pass]] = [[] for _ in ready]
@@ -365,6 +393,11 @@ class Engine:
                 seconds[query] = time.perf_counter() - began
             yield events
 
+    def _means(self) -> Means:
+        return Means(
+            self.cost, self.tokenizer.alphabet, self.knowledge, self.companion, self.tokenizer.head
+        )
+
     def _drive(
         self, ready: Sequence[Ready], settings: DecodeSettings, drafter: Drafter
     ) -> Generator[list[Event], None, list[list[Written]]]:
@@ -372,10 +405,13 @@ class Engine:
         settings = replace(settings, max_len=min(settings.max_len, self.config.max_positions - 1))
         sources = [item.ids for item in ready]
         heads = drafter.heads if isinstance(drafter, Attention) else ()
-        backend = self._watching() if heads else self.backend
-        session = Session(backend, sources, top_k=self._top_k(settings), heads=heads)
+        states = isinstance(drafter, HeadDrafts)
+        backend = self._watching() if heads or states else self.backend
+        session = Session(backend, sources, top_k=self._top_k(settings), heads=heads, states=states)
         if isinstance(drafter, Attention):
             drafter.looks = session.look
+        if isinstance(drafter, HeadDrafts):
+            drafter.states = session.state
         # SBS asks for its drafts itself.
         speculates = settings.drafter != "none" and settings.decoder != "sbs"
         return drive(
@@ -414,16 +450,30 @@ class Engine:
                 )
             return self._knowledge
 
-    def companion(self, kind: str) -> Companion:
-        """The small model of a kind ("ar", "medium") that drafts for this one, on the same runtime; loaded at first use.
+    def companion(self, kind: str) -> Any:
+        """The learned drafter of a kind, on the engine's device; loaded at first use.
+
+        Returns:
+            Of "ar" and "medium" a small model that writes as this one does (`draft.small.Companion`), on the same runtime;
+            of the others their network (`model.companions.Companion`), in torch.
 
         Raises:
             ValueError: if there is none, or none that can draft for this model.
         """
         with self._measuring:
             if kind not in self._companions:
-                self._companions[kind] = self._load_companion(kind)
+                own = kind in companions.KINDS
+                self._companions[kind] = (
+                    self._load_network(kind) if own else self._load_companion(kind)
+                )
             return self._companions[kind]
+
+    def _load_network(self, kind: str) -> companions.Companion:
+        found = companions.load(
+            companions.home(self.folder, kind), tokenizer=self.tokenizer, target=self.digest
+        )
+        found.model.to(self.device, DTYPES[self.dtype])
+        return found
 
     def _load_companion(self, kind: str) -> Companion:
         folder = self.folder / "drafters" / kind
@@ -464,13 +514,22 @@ class Engine:
     def _top_k(self, settings: DecodeSettings) -> int:
         """Candidates needed per prefix: with eos among them, a beam of n can use n + 1; a margin needs two."""
         wanted = {
-            "greedy": 2,
+            "greedy": max(2, settings.beta),
             "beam": max(2, settings.n + 1),
             "sbs": max(2, settings.n + 1),
         }  # a draw may be any token
         return min(wanted.get(settings.decoder, self.config.vocab_size), self.config.vocab_size)
 
     def _decoder(self, ready: Ready, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+        def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
+            room = settings.max_len - len(prefix)
+            if settings.decoder == "sbs" and isinstance(drafter, Batched):
+                drafter.prepare([(ready.ids, prefix, room)])  # nobody else tells it
+            return [draft.tokens for draft in drafter.propose(ready.ids, prefix, room)]
+
+        if settings.decoder == "greedy" and settings.beta > 1:
+            rule = TopBeta(settings.beta, settings.tau)
+            return relaxed_greedy(max_len=settings.max_len, rule=rule, drafts=drafts)
         if settings.decoder == "greedy":
             return greedy(max_len=settings.max_len)
         if settings.decoder == "beam":
@@ -478,11 +537,6 @@ class Engine:
                 width=settings.n, max_len=settings.max_len, length_penalty=settings.length_penalty
             )
         if settings.decoder == "sbs":
-
-            def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
-                room = settings.max_len - len(prefix)
-                return [draft.tokens for draft in drafter.propose(ready.ids, prefix, room)]
-
             return speculative_beam_search(
                 width=settings.n, max_len=settings.max_len, drafts=drafts
             )

@@ -7,6 +7,9 @@ from numbers import Integral
 from typing import Any, Literal
 
 Task = Literal["forward", "retro"]
+NetworkKind = Literal[
+    "ar", "spec_drafter", "blockwise", "medusa"
+]  # those with weights of their own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +170,9 @@ DRAFTER_NAMES = (
     "auto",
     "ar",
     "hierarchy",
+    "spec_drafter",
+    "blockwise",
+    "medusa",
 )  # draft/__init__.py makes them
 
 
@@ -188,6 +194,8 @@ class DecodeSettings:
         dilation: tokens that the drafter `windows` leaves out between two of a window.
         node_budget: most drafted nodes a query may add to a pass.
         length_penalty: beam answers are ranked by log-prob / length ** length_penalty; 0 is plain log-prob.
+        beta, tau: with beta above 1, greedy takes a drafted token that is among the model's best beta and whose log-prob is at
+            most tau below the best one's (Spec-Verification of Xia et al.: relaxed, the drafts can change its answers).
         temperature, top_p, seed: of sampling; the seed makes it repeatable, and the spellings of `augment`.
         augment: spellings of the query, the canonical one among them, that are decoded each for itself; their answers are
             merged (`merge.py`). 1 is off.
@@ -204,6 +212,8 @@ class DecodeSettings:
     batch_size: int = 16
     node_budget: int = 256
     length_penalty: float = 0.0
+    beta: int = 1
+    tau: float = 1.0
     temperature: float = 1.0
     top_p: float = 1.0
     seed: int = 0
@@ -230,6 +240,14 @@ class DecodeSettings:
             )
         for name in ("draft_length", "draft_count", "dilation"):
             _check_whole(name, getattr(self, name), 0, 1000)
+        if not 1 <= self.beta <= 1000:
+            raise ValueError(f"beta is {self.beta}; it must be between 1 (exact) and 1000")
+        if self.beta > 1 and self.decoder != "greedy":
+            raise ValueError(
+                f"beta is {self.beta}; only greedy decoding can be relaxed so, not {self.decoder}"
+            )
+        if not 0 <= self.tau < float("inf"):
+            raise ValueError(f"tau is {self.tau}; it must not be negative")
         if not 0 < self.temperature < float("inf"):
             raise ValueError(
                 f"temperature is {self.temperature}; it must be above 0 (for the best answer use greedy)"
@@ -249,11 +267,11 @@ class DecodeSettings:
     @property
     def exact(self) -> bool:
         """Whether the answers are those of the standard algorithm, whatever the drafter; see `guarantee`."""
-        return self.decoder not in RELAXED
+        return self.decoder not in RELAXED and self.beta == 1
 
     @property
     def guarantee(self) -> Literal["exact", "exact in distribution", "relaxed"]:
         """What drafts leave as it is: the answers, the probability of every answer, or neither."""
-        if self.decoder in RELAXED:
+        if not self.exact:
             return "relaxed"
         return "exact in distribution" if self.decoder in DRAWN else "exact"

@@ -30,6 +30,7 @@ from torch import Tensor
 from chemspec.decode.ask import Decoder
 from chemspec.decode.drive import drive
 from chemspec.draft.base import Drafter
+from chemspec.draft.heads import HeadDrafts
 from chemspec.model.session import Backend, Floats, Ints, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
@@ -475,7 +476,10 @@ def run(
         top_k: tokens that the scores of a prefix hold; all of them by default.
     """
     ticks = count()
-    session = Session(backend, sources, top_k=top_k)
+    states = isinstance(drafter, HeadDrafts)
+    session = Session(backend, sources, top_k=top_k, states=states)
+    if isinstance(drafter, HeadDrafts):
+        drafter.states = session.state
     decoders = [decoder(query) for query in range(len(sources))]
     passes: list[list[Pass]] = [[] for _ in sources]
     loop = drive(

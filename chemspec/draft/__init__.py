@@ -13,6 +13,7 @@ from chemspec.draft.auto import Auto
 from chemspec.draft.base import Adaptive, Drafter
 from chemspec.draft.copy import Copy, Marks
 from chemspec.draft.gamma import Adapting, Fixed
+from chemspec.draft.heads import Blockwise, HeadDrafts, Medusa
 from chemspec.draft.knowledge import Knowledge
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
@@ -20,6 +21,7 @@ from chemspec.draft.phrases import JUST_COPYING
 from chemspec.draft.sampled import Drawer, Sampled
 from chemspec.draft.small import Small
 from chemspec.draft.smart import Smart
+from chemspec.draft.spec_drafter import SpecDrafter
 from chemspec.draft.windows import Windows
 from chemspec.rejection import Nucleus
 from chemspec.settings import DRAWN, DecodeSettings
@@ -83,8 +85,29 @@ def _auto(settings: DecodeSettings, means: Means) -> Drafter:
     return Auto(means.cost(), marks=means.marks, knowledge=means.knowledge(), **options)
 
 
+def _spec_drafter(settings: DecodeSettings, means: Means) -> Drafter:
+    own = means.companion("spec_drafter")
+    return SpecDrafter(own.open(), masks=own.length, length=settings.draft_length)
+
+
+def _blockwise(settings: DecodeSettings, means: Means) -> Drafter:
+    own = means.companion("blockwise")
+    return Blockwise(own.open(), heads=own.length, length=settings.draft_length)
+
+
+def _medusa(settings: DecodeSettings, means: Means) -> Drafter:
+    own, sizes = means.companion("medusa"), _chosen(count=settings.draft_count)
+    return Medusa(own.open(), heads=own.length, length=settings.draft_length, **sizes)
+
+
 # The learned models in a model's folder `drafters` that a drafter needs.
-COMPANIONS: dict[str, tuple[str, ...]] = {"ar": ("ar",), "hierarchy": ("ar", "medium")}
+COMPANIONS: dict[str, tuple[str, ...]] = {
+    "ar": ("ar",),
+    "hierarchy": ("ar", "medium"),
+    "spec_drafter": ("spec_drafter",),
+    "blockwise": ("blockwise",),
+    "medusa": ("medusa",),
+}
 
 FLOOR = 0.2  # the chance of a draft, in a small model's eyes, at which it ends
 
@@ -130,6 +153,9 @@ DRAFTERS: dict[str, Callable[[DecodeSettings, Means], Drafter]] = {
     "auto": _auto,
     "ar": _autoregressive,
     "hierarchy": _autoregressive,
+    "spec_drafter": _spec_drafter,
+    "blockwise": _blockwise,
+    "medusa": _medusa,
 }
 
 
@@ -151,14 +177,18 @@ __all__ = [
     "Attention",
     "Auto",
     "Autoregressive",
+    "Blockwise",
     "Copy",
     "Drafter",
+    "HeadDrafts",
     "Knowledge",
     "Means",
+    "Medusa",
     "Mixed",
     "NoDrafts",
     "Sampled",
     "Smart",
+    "SpecDrafter",
     "Windows",
     "build",
 ]

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, Task
@@ -52,7 +52,7 @@ def save(
         name: tensor.detach()
         .to("cpu", torch.bfloat16 if half and tensor.ndim > 1 else torch.float32)
         .contiguous()
-        for name, tensor in _own(model).items()
+        for name, tensor in own_tensors(model).items()
     }
     for name, tensor in state.items():
         if not torch.isfinite(tensor).all():
@@ -101,7 +101,7 @@ def load(folder: Path) -> Checkpoint:
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{weights_file} cannot be read: {error}") from error
     # Before the network is made: a config of the wrong model may ask for more memory than there is.
-    _check(_shapes(config), state, where=str(weights_file))
+    check_tensors(_shapes(config), state, where=str(weights_file))
     model = Transformer(config)
     fill(model, state, where=str(weights_file))
     ready = model.eval().requires_grad_(False)
@@ -120,28 +120,35 @@ def fill(model: Transformer, state: Mapping[str, Tensor], *, where: str) -> None
     Raises:
         CheckpointError: naming the tensors at fault.
     """
-    own = _own(model)
-    _check({name: tuple(tensor.shape) for name, tensor in own.items()}, state, where=where)
+    own = own_tensors(model)
+    check_tensors({name: tuple(tensor.shape) for name, tensor in own.items()}, state, where=where)
     values: dict[str, Any] = {name: tensor.to(own[name].dtype) for name, tensor in state.items()}
     model.load_state_dict(values, strict=False)
 
 
-def _own(model: Transformer) -> dict[str, Tensor]:
+def own_tensors(model: nn.Module) -> dict[str, Tensor]:
     """The tensors that a file holds: a tied output is the embedding."""
     state: dict[str, Tensor] = model.state_dict()
-    if model.config.tied_output:
+    if isinstance(model, Transformer) and model.config.tied_output:
         del state["output.weight"]
     return state
 
 
 def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
-        return {name: tuple(tensor.shape) for name, tensor in _own(Transformer(config)).items()}
+        return {
+            name: tuple(tensor.shape) for name, tensor in own_tensors(Transformer(config)).items()
+        }
 
 
-def _check(
+def check_tensors(
     shapes: Mapping[str, tuple[int, ...]], state: Mapping[str, Tensor], *, where: str
 ) -> None:
+    """Refuse tensors that are missing, superfluous, misshapen or not finite.
+
+    Raises:
+        CheckpointError: naming the first of them.
+    """
     faults = [f"{name} is missing" for name in shapes if name not in state]
     faults += [f"{name} is not part of this architecture" for name in state if name not in shapes]
     for name, tensor in state.items():

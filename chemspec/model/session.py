@@ -58,6 +58,12 @@ class Watching(Runner, Protocol):
     looks: Floats
 
 
+class Remembering(Runner, Protocol):
+    """A runner that keeps the last hidden states of the last pass: `states` is (B, N, D), on its device."""
+
+    states: Any
+
+
 class FlatRunner(Protocol):
     """A runner that takes nodes in one list, finds ancestors by parents, and pays nothing for what it does not visit."""
 
@@ -86,7 +92,7 @@ class Backend(Protocol):
         """Encode the sources and start an empty cache for them."""
 
 
-class _Tree:
+class Tree:
     """One query's nodes: which slot each prefix has and, for runners that want masks, which slots it sees."""
 
     def __init__(self, *, masks: bool) -> None:
@@ -163,20 +169,26 @@ class Session:
         *,
         top_k: int,
         heads: Sequence[tuple[int, int]] = (),
+        states: bool = False,
     ) -> None:
         """Open a session.
 
         Args:
             heads: layer and number of the heads of the cross-attention that `look` tells of; the backend's
                 `open` must know them.
+            states: keep the last hidden state of every node for `state`; likewise.
         """
         wanted: dict[str, Any] = {"heads": heads} if heads else {}
+        if states:
+            wanted["states"] = True
         self.runner = backend.open(sources, top_k=top_k, **wanted)
-        self.sources = [tuple(source) for source in sources] if heads else []
+        self.sources = [tuple(source) for source in sources] if heads or states else []
         self._seen: dict[tuple[tuple[int, ...], Prefix], Floats] = {}
+        self._looks, self._keeps = bool(heads), states
+        self._states: dict[tuple[tuple[int, ...], Prefix], Any] = {}
         self.width = len(sources)  # rows of the runner
         self.places = {query: query for query in range(len(sources))}  # query -> row of the runner
-        self.trees = {query: _Tree(masks=not self.runner.flat) for query in self.places}
+        self.trees = {query: Tree(masks=not self.runner.flat) for query in self.places}
 
     @property
     def rows(self) -> list[int]:
@@ -244,7 +256,12 @@ class Session:
             sees[row, :count, used : used + count] = own[:, start : start + count]
         runner.reserve(used + width)
         ids, log_probs = (part.tolist() for part in runner.run(tokens, depths, sees, starts))
-        if self.sources:
+        if self._keeps:
+            states = cast(Remembering, runner).states
+            for (query, row), prefixes in zip(self.places.items(), fresh, strict=True):
+                for node, prefix in enumerate(prefixes):
+                    self._states[self.sources[query], prefix] = states[row, node]
+        if self._looks:
             looks = cast(Watching, runner).looks
             for (query, row), prefixes in zip(self.places.items(), fresh, strict=True):
                 for prefix, look in zip(prefixes, looks[row], strict=False):
@@ -258,6 +275,10 @@ class Session:
         """The attention of each head, by layer and number, to each token of `source` after a prefix that was computed."""
         seen = self._seen.get((source, prefix))
         return None if seen is None else seen.tolist()
+
+    def state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
+        """The last hidden state (D,) after a prefix that was computed, as the runner keeps it (a tensor)."""
+        return self._states.get((source, prefix))
 
     def _missing(self, query: int, prefixes: Iterable[Prefix]) -> list[Prefix]:
         """The prefixes and their ancestors that have no slot yet, parents first."""

@@ -38,10 +38,11 @@ class TorchBackend:
         *,
         top_k: int,
         heads: Sequence[tuple[int, int]] = (),
+        states: bool = False,
     ) -> TorchRunner:
         memory, real = self.model.encode(source_batch(self.model, sources).to(self.device))
         kept = min(top_k, self.model.config.vocab_size)
-        return TorchRunner(self, self.model.memory_cache(memory), real, kept, heads)
+        return TorchRunner(self, self.model.memory_cache(memory), real, kept, heads, states)
 
 
 class TorchRunner:
@@ -56,11 +57,13 @@ class TorchRunner:
         real: Tensor,
         top_k: int,
         heads: Sequence[tuple[int, int]] = (),
+        states: bool = False,
     ) -> None:
         self.backend = backend
         self.memory, self.real, self.top_k = memory, real, top_k
         self.heads = sorted(heads)
         self.looks: Floats | None = None
+        self.keeps_states, self.states = states, memory.new_zeros(0)
         layers, _, queries, groups, _, width = memory.shape
         self.cache = memory.new_zeros(layers, 2, queries, groups, 32, width)
 
@@ -82,6 +85,7 @@ class TorchRunner:
 
         used, width = sees.shape[2] - tokens.shape[1], tokens.shape[1]
         looks: list[Tensor] = []
+        states: list[Tensor] | None = [] if self.keeps_states else None
         logits, fresh = self.backend.model.step(
             move(tokens),
             move(depths),
@@ -91,7 +95,10 @@ class TorchRunner:
             self.real,
             self.heads,
             looks,
+            states,
         )
+        if states:
+            self.states = states[0]
         if looks:
             bos = self.backend.model.config.source_specials  # and eos, which nobody copies
             self.looks = torch.stack(looks, dim=2).float().cpu().numpy()[..., int(bos) :]

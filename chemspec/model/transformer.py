@@ -187,6 +187,11 @@ class Transformer(nn.Module):
 
     def decode(self, target: Tensor, memory: Tensor, real: Tensor) -> Tensor:
         """Logits (B, T, V) of every next token of `target`, given what `encode` returned; nothing is cached."""
+        logits: Tensor = self.output(self.states(target, memory, real))
+        return logits
+
+    def states(self, target: Tensor, memory: Tensor, real: Tensor) -> Tensor:
+        """The last hidden states (B, T, D) of `target`, after the final norm: what the output layer reads."""
         places = torch.arange(target.shape[1], device=target.device)
         earlier = (places[:, None] >= places)[None, None]  # (1, 1, T, T)
         x = self.embed(target, places, self.target_table)
@@ -197,8 +202,8 @@ class Transformer(nn.Module):
             k, v = layer.multihead_attn.project_memory(memory)
             x = layer.add(x, layer.multihead_attn.attend(q, k, v, real), layer.norm2)
             x = layer.feed(x, layer.norm3)
-        logits: Tensor = self.output(self.decoder.norm(x))
-        return logits
+        last: Tensor = self.decoder.norm(x)
+        return last
 
     def step(
         self,
@@ -210,6 +215,7 @@ class Transformer(nn.Module):
         real: Tensor,
         heads: Sequence[tuple[int, int]] = (),
         looks: list[Tensor] | None = None,
+        states: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Run new nodes of the prefix trees through the decoder, once.
 
@@ -220,6 +226,7 @@ class Transformer(nn.Module):
             memory_cache, real: from `memory_cache` and `encode`.
             heads: (layer, head) of which `looks` is to receive the attention to the source, (B, N, S) each, in the
                 order of the layers.
+            states: receives the last hidden states (B, N, D), after the final norm.
 
         Returns:
             logits (B, N, V) and the new nodes' keys and values (L, 2, B, H, N, d).
@@ -242,4 +249,7 @@ class Transformer(nn.Module):
                 looks.append(torch.softmax(scores, dim=-1))  # type: ignore[union-attr]
             x = layer.add(x, layer.multihead_attn.attend(q, keys, values, real), layer.norm2)
             x = layer.feed(x, layer.norm3)
-        return self.output(self.decoder.norm(x)), torch.stack(fresh)
+        last = self.decoder.norm(x)
+        if states is not None:
+            states.append(last)
+        return self.output(last), torch.stack(fresh)

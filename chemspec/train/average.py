@@ -26,12 +26,12 @@ def export(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1) -> P
         raise FileNotFoundError(f"{run} holds no checkpoint; has the training started?")
     description = json.loads((run / "settings.json").read_text(encoding="utf-8"))
     model = Transformer(ModelConfig.from_json(description["model"]))
-    model.load_state_dict(average(_newest(run / "checkpoints", final, last)))
+    model.load_state_dict(average(newest(run / "checkpoints", final, last)))
     checkpoint.save(folder, model, tokenizer, task=description["task"])
     return folder
 
 
-def _newest(folder: Path, final: Path, count: int) -> list[Path]:
+def newest(folder: Path, final: Path, count: int) -> list[Path]:
     """The last checkpoint and those before it, oldest first; the last step may have been saved twice."""
     if count == 1:
         return [final]

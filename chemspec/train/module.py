@@ -7,7 +7,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import lightning
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
@@ -41,9 +41,13 @@ __all__ = [
     "StopOnTime",
     "Training",
     "average",
+    "describe",
     "export",
+    "fit",
+    "loaders",
     "rate",
     "split",
+    "steps_done",
     "take",
     "train",
 ]
@@ -60,10 +64,10 @@ def rate(step: int, progress: float, settings: TrainSettings) -> float:
 class Training(lightning.LightningModule):  # type: ignore[misc]
     """Next-token cross-entropy of a `Transformer`, with the optimiser and the schedule of the settings."""
 
-    def __init__(self, config: ModelConfig, settings: TrainSettings) -> None:
+    def __init__(self, model: nn.Module, settings: TrainSettings) -> None:
         super().__init__()
         self.settings = settings
-        self.model = Transformer(config, dropout=settings.dropout)
+        self.model = model
         self.tokens = 0  # trained on in this session, without padding
         self.spent = 0.0  # seconds of earlier sessions of this run
         self.started = 0.0
@@ -177,24 +181,47 @@ def train(
     tokenizer, pairs, held = _read(data, config, settings)
     if average_last < 1 or average_last > settings.keep + 1:
         raise ValueError(f"average_last is {average_last}; {settings.keep} checkpoints are kept")
-    done = _steps_done(out, resume, settings)
+    done = steps_done(out, resume, settings)
     torch.manual_seed(settings.seed)
-    module = Training(config, settings)
+    module = Training(Transformer(config, dropout=settings.dropout), settings)
     if start is not None:
         _begin_with(module.model, start, tokenizer)
-    _describe(out, task, config, settings)
+    describe(out, settings, task=task, model=config.to_json())
+    callbacks: list[Callback] = []
+    if exact is not None:
+        sample = take(held, settings.validate_pairs)
+        callbacks.append(ExactMatch(lambda model: exact(model, sample)))
+    data_loaders = loaders(pairs, held, settings, done=done, specials=config.source_specials)
+    fit(module, out, data_loaders, done=done, resume=resume, callbacks=callbacks, quiet=quiet)
+    return export(out, out / "model", tokenizer, last=average_last)
+
+
+def fit(
+    module: Training,
+    out: Path,
+    data_loaders: tuple[Any, Any],
+    *,
+    done: int = 0,
+    resume: Path | None = None,
+    callbacks: Sequence[Callback] = (),
+    quiet: bool = False,
+) -> None:
+    """Run the loop to its end; writes `out/checkpoints` and `out/log.csv`.
+
+    Args:
+        data_loaders: training batches from step `done` on, and validation batches; see `loaders`.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C, after `checkpoints/last.ckpt` was written.
+    """
+    settings = module.settings
     stop = StopOnSignal(out / "checkpoints" / "last.ckpt")
     every = min(50, settings.validate_every)
     log = Log(out / "log.csv", done=done, every=every, bar=not quiet)
-    callbacks: list[Callback] = [StopOnTime(), log]
-    if exact is not None:
-        sample = take(held, settings.validate_pairs)
-        callbacks.insert(0, ExactMatch(lambda model: exact(model, sample)))
-    loaders = _loaders(pairs, held, settings, done=done, specials=config.source_specials)
     with _quiet(), _threads(settings.threads):
-        trainer = _trainer(out, settings, [*callbacks, stop])
+        trainer = _trainer(out, settings, [*callbacks, StopOnTime(), log, stop])
         try:
-            trainer.fit(module, *loaders, ckpt_path=resume, weights_only=True)
+            trainer.fit(module, *data_loaders, ckpt_path=resume, weights_only=True)
             trainer.save_checkpoint(stop.last)
         except Stopped:
             raise KeyboardInterrupt(
@@ -204,7 +231,6 @@ def train(
             raise KeyboardInterrupt from error
         finally:
             stop.restore()
-    return export(out, out / "model", tokenizer, last=average_last)
 
 
 def _read(
@@ -229,7 +255,7 @@ def _read(
     return tokenizer, pairs, held
 
 
-def _steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
+def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
     """The steps behind a checkpoint; none for a new run, which must not be mixed with an old one."""
     if resume is None:
         if any((out / "checkpoints").glob("*.ckpt")):
@@ -262,13 +288,14 @@ def _begin_with(model: Transformer, start: Path, tokenizer: Tokenizer) -> None:
     model.load_state_dict({name: state[name] for name in model.state_dict()})
 
 
-def _describe(out: Path, task: Task, config: ModelConfig, settings: TrainSettings) -> None:
+def describe(out: Path, settings: TrainSettings, **what: Any) -> None:
+    """Write down what a run is about: `settings.json`."""
     out.mkdir(parents=True, exist_ok=True)
-    description = {"task": task, "model": config.to_json(), "train": asdict(settings)}
+    description = {**what, "train": asdict(settings)}
     (out / "settings.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
 
 
-def _loaders(
+def loaders(
     pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, specials: bool
 ) -> tuple[Any, Any]:
     """Endless training batches from step `done` on, and the validation batches."""

@@ -14,7 +14,7 @@ def build(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
     """The optimiser that the settings ask for; norms and biases are not decayed."""
     named = list(model.named_parameters())
     matrices = [p for name, p in named if p.ndim == 2 and "layers." in name]
-    tables = [p for name, p in named if p.ndim == 2 and "layers." not in name]
+    tables = [p for name, p in named if p.ndim > 2 or (p.ndim == 2 and "layers." not in name)]
     vectors = [p for _, p in named if p.ndim < 2]
     plain = [
         {"params": vectors, "weight_decay": 0.0},

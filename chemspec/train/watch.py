@@ -90,7 +90,16 @@ class Log(Callback):  # type: ignore[misc]
     sessions, and `tokens_per_second` counts source and target tokens without padding and without validation time.
     """
 
-    COLUMNS = ("step", "seconds", "loss", "lr", "tokens_per_second", "val_loss", "val_exact")
+    COLUMNS = (
+        "step",
+        "seconds",
+        "loss",
+        "lr",
+        "tokens_per_second",
+        "val_loss",
+        "val_exact",
+        "val_accepted",
+    )
 
     def __init__(self, path: Path, *, done: int, every: int = 50, bar: bool = True) -> None:
         self.path, self.done, self.every = path, done, every
@@ -148,7 +157,7 @@ class Log(Callback):  # type: ignore[misc]
         self.bar.set_postfix_str("validating")
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        names = ("val_loss", "val_exact")
+        names = ("val_loss", "val_exact", "val_accepted")
         found = trainer.callback_metrics
         values = {name: float(found[name]) for name in names if name in found}
         self._write(trainer, module, **values)
@@ -187,6 +196,8 @@ def describe(latest: dict[str, float], minutes: float) -> str:
         parts.append(f"validation {latest['val_loss']:.3f}")
     if "val_exact" in latest:
         parts.append(f"{100 * latest['val_exact']:.1f} % exact")
+    if "val_accepted" in latest:
+        parts.append(f"{latest['val_accepted']:.2f} tokens ahead")
     return ", ".join([*parts, f"{minutes:.0f} min left"])
 
 

@@ -1,0 +1,198 @@
+"""Drafters with a network of their own kind: one folder each, in `drafters/<kind>` of the target's folder.
+
+Small models that write as the target does ("ar", "medium") lie beside them as ordinary model folders; see `draft.small`.
+
+A folder holds `model.safetensors` (half precision), `config.json` and `card.md`. The config says what kind it is, its
+architecture, how many tokens it drafts at once, and what it belongs to: the digest of the vocabulary, and that of the target's
+weights where the drafter reads the target's hidden state. A drafter that does not fit would change no answer, but
+none of its guesses would be right, so it is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from chemspec.model.checkpoint import CheckpointError, check_tensors, own_tensors, read_config
+from chemspec.model.heads import Heads, HeadsConfig
+from chemspec.model.spec_drafter import Filler
+from chemspec.model.transformer import Transformer
+from chemspec.settings import ModelConfig, NetworkKind
+from chemspec.tokenizer import Tokenizer
+
+KINDS: tuple[NetworkKind, ...] = get_args(NetworkKind)
+FOLDER = "drafters"
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A drafter's model as loaded: in fp32 on the CPU.
+
+    Attributes:
+        length: most tokens that it was trained to draft at once.
+        model: a `Transformer` whose last token is the mask ("spec_drafter"), or `Heads`.
+        target: digest of the only target it works with; empty for one that reads nothing of the target.
+        digest: of weights and config.
+    """
+
+    kind: NetworkKind
+    length: int
+    model: Transformer | Heads
+    folder: Path
+    target: str = ""
+    digest: str = ""
+
+    def open(self) -> Any:
+        """What one run of its drafter needs.
+
+        Returns:
+            Of a spec_drafter `Filler.fill`, with caches of its own; of heads `Heads.best`.
+        """
+        if isinstance(self.model, Heads):
+            return self.model.best
+        return Filler(self.model, self.length).fill
+
+    @property
+    def parameters(self) -> int:
+        """Numbers it holds."""
+        return sum(tensor.numel() for tensor in own_tensors(self.model).values())
+
+
+def vocabulary(tokenizer: Tokenizer) -> str:
+    """A digest of a vocabulary: the same tokens in the same order."""
+    return hashlib.sha256("\n".join(tokenizer.alphabet).encode()).hexdigest()[:16]
+
+
+def home(target: Path, kind: str) -> Path:
+    """Where a target's drafter of a kind lies."""
+    return target / FOLDER / kind
+
+
+def recipe_name(folder: Path) -> str:
+    """The recipe that trains the drafter of a folder, by its kind and its target's task."""
+    try:
+        task: str = read_config(folder.parent.parent)[0]
+    except CheckpointError:
+        task = "retro"
+    return f"{task}-{folder.name.replace('_', '-')}"
+
+
+def build(kind: str, shape: Mapping[str, Any]) -> Transformer | Heads:
+    """A network of a kind, with random weights.
+
+    Raises:
+        ValueError: for a shape that this kind cannot have.
+    """
+    makers: dict[str, Callable[[dict[str, Any]], Transformer | Heads]] = {
+        "spec_drafter": lambda values: Transformer(ModelConfig.from_json(values)),
+        "blockwise": lambda values: Heads(HeadsConfig.from_json(values)),
+        "medusa": lambda values: Heads(HeadsConfig.from_json(values)),
+    }
+    if kind not in makers:
+        raise ValueError(f"kind {kind!r} is not one of {', '.join(makers)}")
+    try:
+        return makers[kind](dict(shape))
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"the architecture is not one of a {kind} drafter: {error}") from error
+
+
+def save(
+    folder: Path,
+    model: Transformer | Heads,
+    tokenizer: Tokenizer,
+    *,
+    kind: NetworkKind,
+    length: int,
+    target: str = "",
+) -> None:
+    """Write a drafter's folder, its weights in half precision; a card is written by hand.
+
+    Raises:
+        CheckpointError: for weights that are not finite.
+    """
+    state = {
+        name: tensor.detach().to("cpu", torch.float16).contiguous()
+        for name, tensor in own_tensors(model).items()
+    }
+    for name, tensor in state.items():
+        if not torch.isfinite(tensor).all():
+            raise CheckpointError(f"{folder}: {name} would hold infinite or undefined numbers")
+    config = {
+        "kind": kind,
+        "length": length,
+        "vocabulary": vocabulary(tokenizer),
+        "target": target,
+        "model": model.config.to_json(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    partial = folder / "model.safetensors.partial"
+    try:
+        save_file(state, partial)
+        partial.replace(folder / "model.safetensors")
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Companion:
+    """Read a drafter's folder.
+
+    Args:
+        tokenizer: the target's, which has to be the drafter's.
+        target: digest of the target (`Checkpoint.digest`); a drafter bound to other weights is refused.
+
+    Raises:
+        CheckpointError: for a drafter that is missing (naming the command that trains one), damaged, or made for
+            another vocabulary or target.
+    """
+    config_file, weights_file = folder / "config.json", folder / "model.safetensors"
+    command = f"chemspec train --recipe {recipe_name(folder)}"
+    if not config_file.is_file() or not weights_file.is_file():
+        raise CheckpointError(
+            f"there is no drafter {folder.name!r} for model {folder.parent.parent.name!r} ({folder}); "
+            f"train one with `{command}`, or choose another drafter"
+        )
+    try:
+        config = json.loads(config_file.read_text(encoding="utf-8"))
+        kind, length = config["kind"], config["length"]
+        if kind not in KINDS or type(length) is not int or length < 1:
+            raise ValueError(f"kind {kind!r} and length {length!r} are not those of a drafter")
+        if config["vocabulary"] != vocabulary(tokenizer):
+            raise CheckpointError(
+                f"{folder}: the drafter was trained with another vocabulary than the target's; "
+                f"train it again with `{command}`"
+            )
+        bound = config.get("target", "")
+        if target and bound and bound != target:
+            raise CheckpointError(
+                f"{folder}: the drafter reads the hidden state of other weights than the target's; "
+                f"train it again with `{command}`"
+            )
+        with torch.device("meta"):
+            shapes = _shapes(build(kind, config["model"]))
+        state = load_file(weights_file)
+        check_tensors(shapes, state, where=str(weights_file))
+        model = build(kind, config["model"])
+    except CheckpointError:
+        raise
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{config_file}: no drafter's config: {error}") from error
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{weights_file} cannot be read: {error}") from error
+    model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=False)
+    digest = hashlib.sha256(weights_file.read_bytes() + config_file.read_bytes()).hexdigest()[:16]
+    return Companion(kind, length, model.eval().requires_grad_(False), folder, bound, digest)
+
+
+def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    state: dict[str, Tensor] = own_tensors(model)
+    return {name: tuple(tensor.shape) for name, tensor in state.items()}

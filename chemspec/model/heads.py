@@ -1,0 +1,112 @@
+"""Heads that foretell several tokens from the target's last hidden state: Blockwise Decoding and Medusa.
+
+The target's output layer reads the state h of the last place computed (after the final norm) and writes the next token; head
+i, from the same state, writes the i-th token after that one. The target stays as it is. All heads share its attention: Xia et al.
+(2023, section 3.1.1) give that as the reason why their own drafter does better.
+
+- blockwise (Stern et al. 2018, section 4): h_i = h + W2_i relu(W1_i h), read by the target's own output layer.
+- medusa (Cai et al. 2024): h_i = h + silu(W_i h), read by an output layer of the head's own.
+
+Shapes: N states, K heads, D width, F inner width of a head, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadsConfig:
+    """The architecture of the heads, in full.
+
+    Attributes:
+        style: "blockwise" or "medusa".
+        heads: tokens foretold after the one that the target's own output layer writes.
+        feedforward: inner width of a blockwise head.
+    """
+
+    vocab_size: int
+    d_model: int
+    style: Literal["blockwise", "medusa"] = "blockwise"
+    heads: int = 9
+    feedforward: int = 256
+
+    def __post_init__(self) -> None:
+        if self.style not in ("blockwise", "medusa"):
+            raise ValueError(f"style {self.style!r} is not blockwise or medusa")
+        for name in ("vocab_size", "d_model", "heads", "feedforward"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name} is {value!r}; it must be at least 1")
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> HeadsConfig:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: for a key that this version does not know.
+        """
+        unknown = sorted(set(values) - {field.name for field in fields(cls)})
+        if unknown:
+            raise ValueError(f"keys this version does not know: {', '.join(unknown)}")
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Heads(nn.Module):
+    """States (N, D) to logits (N, K, V) of the 2nd to the (K + 1)-th token after the place of each state.
+
+    Blockwise heads hold a copy of the target's output layer, which is not trained.
+    """
+
+    def __init__(self, config: HeadsConfig) -> None:
+        super().__init__()
+        self.config = config
+        count, width, vocab = config.heads, config.d_model, config.vocab_size
+        inner = config.feedforward if config.style == "blockwise" else width
+        self.wide = nn.Parameter(torch.empty(count, inner, width))
+        self.wide_bias = nn.Parameter(torch.zeros(count, inner))
+        nn.init.normal_(self.wide, std=width**-0.5)
+        if config.style == "blockwise":
+            # Zero, so that every head begins as the target's own output layer.
+            self.narrow = nn.Parameter(torch.zeros(count, width, inner))
+            self.narrow_bias = nn.Parameter(torch.zeros(count, width))
+            self.output = nn.Parameter(torch.zeros(vocab, width), requires_grad=False)
+            self.output_bias = nn.Parameter(torch.zeros(vocab), requires_grad=False)
+        else:
+            nn.init.zeros_(self.wide)
+            self.output = nn.Parameter(torch.zeros(count, vocab, width))
+            self.output_bias = nn.Parameter(torch.zeros(count, vocab))
+
+    @torch.no_grad()
+    def begin(self, output: nn.Linear) -> None:
+        """Copy the target's output layer into every head."""
+        self.output.copy_(output.weight.expand_as(self.output))
+        if output.bias is not None:
+            self.output_bias.copy_(output.bias.expand_as(self.output_bias))
+
+    def forward(self, states: Tensor) -> Tensor:
+        inner = torch.einsum("nd,kfd->nkf", states, self.wide) + self.wide_bias
+        if self.config.style == "medusa":
+            states = states[:, None] + F.silu(inner)
+            return torch.einsum("nkd,kvd->nkv", states, self.output) + self.output_bias
+        move = torch.einsum("nkf,kdf->nkd", F.relu(inner), self.narrow) + self.narrow_bias
+        return F.linear(states[:, None] + move, self.output, self.output_bias)
+
+    @torch.inference_mode()
+    def best(
+        self, states: Sequence[Tensor], count: int
+    ) -> tuple[list[list[list[int]]], list[list[list[float]]]]:
+        """The `count` best tokens of every head after each state (D,) and their log-probs, best first; (N, K, count)."""
+        logits = self(torch.stack(list(states)).to(self.output.dtype))
+        precise = logits if logits.dtype == torch.float64 else logits.float()
+        found = torch.log_softmax(precise, dim=-1).topk(min(count, self.config.vocab_size), dim=-1)
+        return found.indices.tolist(), found.values.tolist()

@@ -1,0 +1,275 @@
+"""Training of learned drafters on the target's own answers, in the loop of `module`. Needs no RDKit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from chemspec.data.arrays import Batch
+from chemspec.model import checkpoint, companions
+from chemspec.model.heads import Heads, HeadsConfig
+from chemspec.model.spec_drafter import answers, begin_with, drafter_config, fill
+from chemspec.model.transformer import Transformer
+from chemspec.settings import TrainSettings
+from chemspec.tokenizer import PAD, Tokenizer
+from chemspec.train.average import average, newest
+from chemspec.train.drafter_recipes import DrafterRecipe
+from chemspec.train.module import Training, describe, fit, loaders, split, steps_done
+
+DECAY = 0.8  # weight of each further Medusa head (Cai et al. 2024)
+
+
+class MaskTraining(Training):
+    """Cross-entropy of the masks of a Spec-Drafter after random prefixes (Xia et al., Eq. 5 and 6), with glancing."""
+
+    model: Transformer
+
+    def __init__(
+        self,
+        model: Transformer,
+        settings: TrainSettings,
+        *,
+        length: int,
+        blocks: int,
+        glance: tuple[float, float],
+        frozen: int = 0,
+    ) -> None:
+        """Train `model` to fill `length` masks.
+
+        Args:
+            frozen: so many layers of the encoder, and the tokens' embeddings, stay as they are.
+        """
+        super().__init__(model, settings)
+        self.length, self.blocks, self.glance, self.frozen = length, blocks, glance, frozen
+        if frozen:
+            known = torch.zeros(model.config.vocab_size, 1)
+            known[-1] = 1.0  # of the table only the mask is learned
+            model.embedding.weight.register_hook(lambda grad: grad * known.to(grad))
+            for layer in list(model.encoder)[:frozen]:
+                layer.requires_grad_(False)
+
+    def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
+        source, target = batch
+        memory, real = self._encode(source)
+        starts = self._starts(target)
+        places = starts[:, :, None] + torch.arange(self.length, device=target.device)
+        true = answers(target, places)
+        counted = true != PAD
+        if (share := self._share()) > 0:
+            with torch.no_grad():
+                guessed = fill(self.model, memory, real, target, starts, self.length).argmax(-1)
+            shown = glanced(guessed != true, counted, share)
+        else:
+            shown = torch.zeros_like(counted)
+        logits = fill(self.model, memory, real, target, starts, self.length, shown)
+        asked = counted & ~shown
+        return F.cross_entropy(logits[asked].float(), true[asked], label_smoothing=smoothing)
+
+    def validation_step(self, batch: Batch, index: int) -> None:
+        source, target = batch
+        places = torch.arange(self.length, device=target.device)
+        # The same prefixes every time: evenly spaced, whatever the run's random generator says.
+        ends = (target != PAD).sum(dim=1)[:, None]
+        shares = torch.linspace(0, 0.99, self.blocks, device=target.device)
+        starts = 1 + ((ends - 1) * shares).long()
+        true = answers(target, starts[:, :, None] + places)
+        logits = fill(self.model, *self._encode(source), target, starts, self.length)
+        counted = true != PAD
+        right = (logits.argmax(-1) == true) & counted
+        self.log(
+            "val_loss",
+            F.cross_entropy(logits[counted].float(), true[counted]),
+            batch_size=int(counted.sum()),
+        )
+        ahead = right.long().cumprod(-1).sum(-1).float().mean()
+        self.log("val_accepted", ahead, batch_size=starts.numel())
+
+    def _encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """`Transformer.encode`, without gradients through what is frozen."""
+        model = self.model
+        real = (source != PAD)[:, None, None, :]
+        with torch.no_grad() if self.frozen else torch.enable_grad():
+            places = torch.arange(source.shape[1], device=source.device)
+            x = model.embed(source, places, model.embedding)
+        for index, layer in enumerate(model.encoder):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen):
+                q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
+                x = layer.add(x, layer.self_attn.attend(q, k, v, real), layer.norm1)
+                x = layer.feed(x, layer.norm2)
+        return model.encoder.norm(x), real
+
+    def _starts(self, target: Tensor) -> Tensor:
+        """(B, M) random lengths of prefixes, from bos alone to all but the last token."""
+        ends = (target != PAD).sum(dim=1)[:, None]
+        random = torch.rand(len(target), self.blocks, device=target.device)
+        return 1 + (random * (ends - 1)).long().clamp(max=ends - 2)
+
+    def _share(self) -> float:
+        if not self.training:
+            return 0.0
+        first, last = self.glance
+        return first + (last - first) * min(1.0, self.progress(self.global_step))
+
+
+def glanced(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
+    """Which masks to show: of every block as many, at random, as `share` of its wrong guesses (Qian et al. 2021, Eq. 5).
+
+    Args:
+        wrong, counted: (B, M, k) bool; guesses that differ from the truth, and masks that have one.
+    """
+    number = ((wrong & counted).sum(-1, keepdim=True) * share).long()
+    order = torch.rand(wrong.shape, device=wrong.device).masked_fill(~counted, 2.0)
+    rank = order.argsort(-1).argsort(-1)
+    return (rank < number) & counted
+
+
+class HeadTraining(Training):
+    """Cross-entropy of heads that foretell tokens from the last hidden states of a target, which stays as it is."""
+
+    model: Heads
+
+    def __init__(self, model: Heads, settings: TrainSettings, target: Transformer) -> None:
+        super().__init__(model, settings)
+        self.target = [target.eval().requires_grad_(False)]  # in a list, lest its weights be saved
+
+    def on_fit_start(self) -> None:
+        self.target[0].to(self.device)
+
+    def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
+        logits, true = self._foretell(batch)
+        count = logits.shape[-2]
+        losses = F.cross_entropy(
+            logits.flatten(0, -2).float(), true.flatten(), ignore_index=PAD, reduction="none",
+            label_smoothing=smoothing,
+        ).reshape(-1, count)  # fmt: skip
+        medusa = self.model.config.style == "medusa"
+        weights = (DECAY if medusa else 1.0) ** torch.arange(count, device=losses.device)
+        each = losses.sum(dim=0) / (true != PAD).reshape(-1, count).sum(dim=0).clamp(min=1)
+        return (weights * each).sum() / weights.sum()
+
+    def validation_step(self, batch: Batch, index: int) -> None:
+        super().validation_step(batch, index)
+        logits, true = self._foretell(batch)
+        counted = true[..., 0] != PAD
+        right = ((logits.argmax(-1) == true) & (true != PAD))[counted]
+        self.log(
+            "val_accepted",
+            right.long().cumprod(-1).sum(-1).float().mean(),
+            batch_size=int(counted.sum()),
+        )
+
+    def _foretell(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits (N, K, V) of every head at every place, and what they should have said (N, K)."""
+        source, target = batch
+        with torch.no_grad():
+            teacher = self.target[0]
+            states = teacher.states(target[:, :-2], *teacher.encode(source))
+        count, width = self.model.config.heads, states.shape[1]
+        # The state at place t writes token t + 1; head i, from 0, writes token t + 2 + i.
+        padded = F.pad(target, (0, count), value=PAD)
+        true = torch.stack([padded[:, 2 + i : 2 + i + width] for i in range(count)], dim=-1)
+        told = true[..., 0] != PAD
+        return self.model(states[told]), true[told]
+
+
+def train_drafter(
+    recipe: DrafterRecipe,
+    data: Path,
+    target: Path,
+    out: Path,
+    *,
+    steps: int = 0,
+    minutes: float = -1.0,
+    threads: int = -1,
+    seed: int = -1,
+    lr: float = 0.0,
+    resume: bool = True,
+    quiet: bool = False,
+    install: bool = True,
+) -> Path:
+    """Train a drafter by a recipe; returns its folder.
+
+    Args:
+        data: what `chemspec distil` wrote with this target.
+        target: the model folder that the drafter is for.
+        out: the run folder.
+        steps, minutes, threads, seed, lr: instead of the recipe's, unless 0 steps or learning rate, or less than 0 of
+            the others.
+        resume: go on from the run folder's last checkpoint, if there is one.
+        install: write the drafter to the target's folder, rather than into `out`.
+
+    Raises:
+        FileNotFoundError: if the data is not there.
+        ValueError: for a target of another task, or data of another vocabulary.
+    """
+    for name in ("train.npz", "vocab.json"):
+        if not (data / name).is_file():
+            raise FileNotFoundError(
+                f"{data / name} is missing; make it with `chemspec distil --task {recipe.task}`"
+            )
+    loaded = checkpoint.load(target)
+    if loaded.task != recipe.task:
+        raise ValueError(
+            f"{target} is a {loaded.task} model; recipe {recipe.name} wants {recipe.task}"
+        )
+    if Tokenizer.load(data / "vocab.json") != loaded.tokenizer:
+        raise ValueError(f"{data} has another vocabulary than {target}; distil it with that model")
+    changes: dict[str, Any] = {"steps": steps} if steps > 0 else {}
+    changes |= {"minutes": minutes} if minutes >= 0 else {}
+    changes |= {"threads": threads} if threads >= 0 else {}
+    changes |= {"seed": seed} if seed >= 0 else {}
+    changes |= {"lr": lr} if lr > 0 else {}
+    settings = replace(recipe.train, **changes)
+    last = out / "checkpoints" / "last.ckpt"
+    again = last if resume and last.exists() else None
+    done = steps_done(out, again, settings)
+    torch.manual_seed(settings.seed)
+    module = _module(recipe, settings, loaded.model)
+    config = module.model.config.to_json()
+    describe(out, settings, task=recipe.task, kind=recipe.kind, model=config, recipe=_told(recipe))
+    pairs, held = split(data, settings.holdout)
+    specials = loaded.model.config.source_specials
+    batches = loaders(pairs, held, settings, done=done, specials=specials)
+    fit(module, out, batches, done=done, resume=again, quiet=quiet)
+    # The final state, or the mean of the last ones.
+    module.model.load_state_dict(average(newest(out / "checkpoints", last, recipe.average_last)))
+    folder = companions.home(target, recipe.kind) if install else out / recipe.kind
+    bound = "" if recipe.kind == "spec_drafter" else loaded.digest
+    companions.save(
+        folder, module.model, loaded.tokenizer, kind=recipe.kind, length=recipe.length, target=bound
+    )
+    return folder
+
+
+def _module(
+    recipe: DrafterRecipe, settings: TrainSettings, target: Transformer
+) -> MaskTraining | HeadTraining:
+    config = target.config
+    if recipe.kind == "spec_drafter":
+        model = Transformer(drafter_config(config, **recipe.shape), dropout=settings.dropout)
+        copied = begin_with(model, target)
+        return MaskTraining(
+            model, settings, length=recipe.length, blocks=recipe.blocks, glance=recipe.glance,
+            frozen=copied if recipe.frozen else 0,
+        )  # fmt: skip
+    heads = Heads(
+        HeadsConfig(
+            vocab_size=config.vocab_size,
+            d_model=config.d_model,
+            style=recipe.kind,
+            **recipe.shape,  # type: ignore[arg-type]
+        )
+    )
+    heads.begin(target.output)
+    return HeadTraining(heads, settings, target)
+
+
+def _told(recipe: DrafterRecipe) -> dict[str, Any]:
+    values = asdict(recipe)
+    del values["train"]
+    return values

@@ -1,0 +1,192 @@
+"""Folders of learned drafters: what is written is read again, and what does not fit is refused with a remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small import QUERIES, TOKENIZER, tiny_folder
+from typer.testing import CliRunner
+
+from chemspec.cli import app
+from chemspec.engine import Engine
+from chemspec.model import checkpoint, companions
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.model.heads import Heads, HeadsConfig
+from chemspec.model.spec_drafter import begin_with, drafter_config
+from chemspec.model.transformer import Transformer
+from chemspec.settings import DecodeSettings
+from chemspec.testing import naive_greedy
+from chemspec.tokenizer import Tokenizer
+
+KINDS = ("spec_drafter", "blockwise", "medusa")
+
+
+def furnish(folder: Path, *, bound: bool = True) -> Path:
+    """Give a tiny model folder drafters with weights that know next to nothing."""
+    loaded = checkpoint.load(folder)
+    config, vocab = loaded.model.config, loaded.tokenizer
+    torch.manual_seed(0)
+    filled = Transformer(drafter_config(config, encoder=3, decoder=1))
+    begin_with(filled, loaded.model)
+    companions.save(
+        companions.home(folder, "spec_drafter"), filled, vocab, kind="spec_drafter", length=6
+    )
+    for kind in ("blockwise", "medusa"):
+        heads = Heads(
+            HeadsConfig(
+                vocab_size=len(vocab), d_model=config.d_model, style=kind, heads=4, feedforward=8
+            )  # type: ignore[arg-type]
+        )
+        heads.begin(loaded.model.output)
+        target = loaded.digest if bound else ""
+        companions.save(
+            companions.home(folder, kind),
+            heads,
+            vocab,
+            kind=kind,
+            length=4,
+            target=target,  # type: ignore[arg-type]
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return furnish(tiny_folder(tmp_path_factory.mktemp("m") / "tiny", sharpness=6.0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_saved_is_loaded(folder: Path, kind: str) -> None:
+    loaded = checkpoint.load(folder)
+    own = companions.home(folder, kind)
+    found = companions.load(own, tokenizer=loaded.tokenizer, target=loaded.digest)
+    assert found.kind == kind
+    assert found.length == (6 if kind == "spec_drafter" else 4)
+    assert found.target == ("" if kind == "spec_drafter" else loaded.digest)
+    assert (
+        found.parameters * 2
+        <= (own / "model.safetensors").stat().st_size
+        < found.parameters * 2 + 20_000
+    )
+    assert not any(weight.requires_grad for weight in found.model.parameters())
+    again = companions.load(own, tokenizer=loaded.tokenizer)
+    for one, other in zip(found.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("runtime", ["auto", "torch"])
+@pytest.mark.parametrize(("decoder", "n"), [("greedy", 1), ("beam", 3)])
+def test_the_engine_drafts_with_them_and_answers_as_without(
+    folder: Path, kind: str, runtime: str, decoder: str, n: int
+) -> None:
+    engine = Engine.load(folder, threads=1, runtime=runtime, device="cpu")
+    how = {"decoder": decoder, "n": n, "max_len": 30, "batch_size": 4}
+    plain = engine.predict(QUERIES, DecodeSettings(drafter="none", **how))  # type: ignore[arg-type]
+    drafted = engine.predict(QUERIES, DecodeSettings(drafter=kind, **how))  # type: ignore[arg-type]
+    for one, other in zip(plain, drafted, strict=True):
+        assert [item.tokens for item in one.hypotheses] == [
+            item.tokens for item in other.hypotheses
+        ]
+    assert sum(item.drafted for result in drafted for item in result.trace.passes)
+    assert sum(item.draft_calls for result in drafted for item in result.trace.passes)
+    assert drafted[0].trace.settings["exact"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_relaxed_decoders_use_them_too(folder: Path, kind: str) -> None:
+    engine = Engine.load(folder, threads=1, device="cpu")
+    (sbs,) = engine.predict(
+        QUERIES[:1], DecodeSettings(decoder="sbs", n=2, drafter=kind, max_len=20)
+    )
+    assert sbs.status == "ok"
+    assert not sbs.trace.settings["exact"]
+
+
+def test_the_encoder_s_output_is_kept_for_the_whole_decode(folder: Path) -> None:
+    """Float32 engine, token for token as the naive decoder says."""
+    engine = Engine.load(folder, threads=1, device="cpu")
+    model = checkpoint.load(folder).model
+    for query in QUERIES[:3]:
+        (found,) = engine.write(
+            [TOKENIZER.encode(query)],
+            DecodeSettings(decoder="greedy", drafter="spec_drafter", max_len=20),
+        )
+        assert found[0].tokens == naive_greedy(model, TOKENIZER.encode(query), 20).tokens
+
+
+def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path / "bare", task="forward")
+    engine = Engine.load(folder, threads=1, device="cpu")
+    for kind, recipe in (("spec_drafter", "forward-spec-drafter"), ("medusa", "forward-medusa")):
+        with pytest.raises(
+            CheckpointError, match=f"no drafter '{kind}'.*chemspec train --recipe {recipe}"
+        ):
+            engine.predict(["CCO"], DecodeSettings(drafter=kind))
+    done = CliRunner().invoke(
+        app,
+        ["predict", "CCO", "--model", str(folder), "--drafter", "spec_drafter", "--device", "cpu"],
+    )
+    assert done.exit_code == 2
+    assert "chemspec train --recipe forward-spec-drafter" in done.output
+
+
+def test_a_drafter_of_another_vocabulary_is_refused(folder: Path) -> None:
+    tokens = list(TOKENIZER.tokens)
+    tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
+    with pytest.raises(CheckpointError, match=r"another vocabulary.*--recipe retro-blockwise"):
+        companions.load(companions.home(folder, "blockwise"), tokenizer=Tokenizer(tuple(tokens)))
+
+
+def test_heads_of_other_weights_are_refused(folder: Path) -> None:
+    for kind in ("blockwise", "medusa"):
+        with pytest.raises(CheckpointError, match="other weights"):
+            companions.load(companions.home(folder, kind), tokenizer=TOKENIZER, target="0" * 16)
+    companions.load(companions.home(folder, "spec_drafter"), tokenizer=TOKENIZER, target="0" * 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "oracle"}, "oracle"),
+        ({"length": 0}, "length 0"),
+        ({"model": {"vocab_size": 31, "d_model": 32, "legs": 4}}, "legs"),
+        ({"model": {"vocab_size": 31, "d_model": 64}}, "expected"),
+        ({"model": 7}, "no drafter's config"),
+        (None, "no drafter's config"),
+    ],
+)
+def test_a_damaged_config_is_told(
+    folder: Path, tmp_path: Path, change: dict[str, Any] | None, message: str
+) -> None:
+    own = companions.home(folder, "blockwise")
+    copy = tmp_path / "m" / "drafters" / "blockwise"
+    copy.mkdir(parents=True)
+    (copy / "model.safetensors").write_bytes((own / "model.safetensors").read_bytes())
+    config = json.loads((own / "config.json").read_text())
+    (copy / "config.json").write_text("{" if change is None else json.dumps({**config, **change}))
+    with pytest.raises(CheckpointError, match=message):
+        companions.load(copy, tokenizer=TOKENIZER)
+
+
+def test_damaged_weights_are_told(folder: Path, tmp_path: Path) -> None:
+    own = companions.home(folder, "spec_drafter")
+    copy = tmp_path / "m" / "drafters" / "spec_drafter"
+    copy.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors"):
+        (copy / name).write_bytes(
+            (own / name).read_bytes()[: None if name == "config.json" else 5000]
+        )
+    with pytest.raises(CheckpointError, match=r"model\.safetensors"):
+        companions.load(copy, tokenizer=TOKENIZER)
+
+
+def test_more_tokens_than_were_trained_are_refused(folder: Path) -> None:
+    engine = Engine.load(folder, threads=1, device="cpu")
+    for kind in KINDS:
+        with pytest.raises(ValueError, match=r"draft length 7; this drafter"):
+            engine.predict(["CCO"], DecodeSettings(drafter=kind, draft_length=7))

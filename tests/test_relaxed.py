@@ -1,0 +1,226 @@
+"""Spec-Verification: the rules, that beta = 1 is greedy, that nothing else is taken, and what it says of itself."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import QUERIES, tiny_folder
+from typer.testing import CliRunner
+
+from chemspec import relaxed, tally
+from chemspec.cli import app
+from chemspec.decode.relaxed import relaxed_greedy
+from chemspec.draft import Copy
+from chemspec.engine import Engine
+from chemspec.evaluate import Question
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.settings import DecodeSettings
+from chemspec.testing import RandomDrafts, Table, naive_greedy, naive_log_probs, run, tiny_model
+from chemspec.tokenizer import BOS
+from chemspec.types import Prefix, Scores, Written
+from chemspec.verify import EXACT, Exact, Rule, TopBeta
+
+SCORES = Scores([7, 5, 9, 4], [-0.5, -1.0, -1.6, -3.0])
+SOURCES = [(4, 5, 6, 7, 8), (9, 4, 8), (5, 5, 9, 8, 7, 6, 5)]
+
+
+def test_rules_take_what_they_say() -> None:
+    assert [token for token in range(10) if EXACT.accepts(SCORES, token)] == [7]
+    assert [token for token in range(10) if TopBeta(1, 9.0).accepts(SCORES, token)] == [7]
+    assert [token for token in range(10) if TopBeta(3, 9.0).accepts(SCORES, token)] == [5, 7, 9]
+    assert [token for token in range(10) if TopBeta(3, 1.0).accepts(SCORES, token)] == [5, 7]
+    assert [token for token in range(10) if TopBeta(3, 0.5).accepts(SCORES, token)] == [
+        5,
+        7,
+    ]  # at most
+    assert [token for token in range(10) if TopBeta(3, 0.4).accepts(SCORES, token)] == [7]
+    assert (Exact().exact, TopBeta(1, 5.0).exact, TopBeta(2, 0.0).exact) == (True, True, False)
+
+
+@pytest.mark.parametrize(("beta", "tau"), [(0, 1.0), (3, -0.1), (3, math.nan)])
+def test_rules_that_make_no_sense_are_refused(beta: int, tau: float) -> None:
+    with pytest.raises(ValueError, match="beta|tau"):
+        TopBeta(beta, tau)
+
+
+def decode(
+    model: Any, rule: Rule, drafter: Any, max_len: int = 14
+) -> tuple[list[Written], int, int]:
+    """Answers, passes, and how many tokens are not the target's best."""
+
+    def decoder(query: int) -> Any:
+        def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
+            room = max_len - len(prefix)
+            return (
+                [one.tokens for one in drafter.propose(SOURCES[query], prefix, room)]
+                if room > 0
+                else []
+            )
+
+        return relaxed_greedy(max_len=max_len, rule=rule, drafts=drafts)
+
+    backend = model if isinstance(model, Table) else TorchBackend(model)
+    found, passes = run(decoder, SOURCES, backend, drafter, max_len=max_len)
+    answers = [own[0] for own in found]
+    departures = 0
+    for source, answer in zip(SOURCES, answers, strict=True):
+        for place, token in enumerate(answer.tokens):
+            every = naive_log_probs(model, source, [BOS, *answer.tokens[:place]]).tolist()
+            departures += token != every.index(max(every))
+    return answers, sum(map(len, passes)), departures
+
+
+def within(model: Any, answers: Sequence[Written], beta: int, tau: float) -> bool:
+    """Whether every token is within the rule, by scores that know nothing of drafts."""
+    for source, answer in zip(SOURCES, answers, strict=True):
+        for place, token in enumerate(answer.tokens):
+            every = naive_log_probs(model, source, [BOS, *answer.tokens[:place]]).tolist()
+            better = sum(value > every[token] for value in every)
+            if better >= beta or max(every) - every[token] > tau + 1e-9:
+                return False
+            if answer.log_probs[place] != pytest.approx(every[token], abs=1e-9):
+                return False
+    return True
+
+
+MODELS: list[Any] = [Table(0, copying=1.5), Table(1, copying=2.5, sharpness=1.0), tiny_model(1, 10)]
+DRAFTERS: list[Any] = [Copy(), RandomDrafts(seed=0), RandomDrafts(seed=1, count=1, length=9)]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=["table", "flat table", "tiny model"])
+@pytest.mark.parametrize("drafter", DRAFTERS, ids=["copy", "random", "long"])
+def test_beta_1_is_greedy_token_for_token(model: Any, drafter: Any) -> None:
+    for rule in (EXACT, TopBeta(1, 5.0)):
+        answers, _, departures = decode(model, rule, drafter)
+        assert departures == 0
+        assert [one.tokens for one in answers] == [
+            naive_greedy(model, s, 14).tokens for s in SOURCES
+        ]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=["table", "flat table", "tiny model"])
+@pytest.mark.parametrize("drafter", DRAFTERS, ids=["copy", "random", "long"])
+@pytest.mark.parametrize(("beta", "tau"), [(3, 1.0), (2, 4.0), (5, 0.3)])
+def test_every_token_is_within_the_rule(model: Any, drafter: Any, beta: int, tau: float) -> None:
+    answers, _, _ = decode(model, TopBeta(beta, tau), drafter)
+    assert within(model, answers, beta, tau)
+
+
+def test_relaxing_saves_passes_and_changes_answers() -> None:
+    model = MODELS[1]
+    exact = decode(model, EXACT, Copy())
+    loose = decode(model, TopBeta(5, 5.0), Copy())
+    assert loose[2] > 0
+    assert (
+        sum(len(one.tokens) for one in loose[0]) / loose[1]
+        > sum(len(one.tokens) for one in exact[0]) / exact[1]
+    )
+
+
+class TakesAll:
+    """A sabotaged rule."""
+
+    exact = True
+
+    def accepts(self, scores: Scores, token: int) -> bool:
+        return token in list(scores.ids)
+
+
+def test_a_rule_that_takes_everything_is_found_out() -> None:
+    answers, _, departures = decode(MODELS[0], TakesAll(), RandomDrafts(seed=1))
+    assert departures > 0
+    assert not within(MODELS[0], answers, 3, 1.0)
+    assert [one.tokens for one in answers] != [
+        naive_greedy(MODELS[0], s, 14).tokens for s in SOURCES
+    ]
+
+
+# --- settings, engine, commands ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"beta": 0}, {"beta": 3, "decoder": "beam"}, {"tau": -1.0}, {"tau": math.inf}]
+)
+def test_settings_refuse_what_makes_no_sense(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="beta|tau"):
+        DecodeSettings(**{"decoder": "greedy", **wrong})
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    folder = tiny_folder(tmp_path_factory.mktemp("m") / "tiny", sharpness=1.0)
+    return Engine.load(folder, threads=1, device="cpu")
+
+
+def test_the_engine_says_that_it_is_relaxed(engine: Engine) -> None:
+    greedy = DecodeSettings(decoder="greedy", drafter="copy", max_len=20)
+    loose = DecodeSettings(decoder="greedy", drafter="copy", max_len=20, beta=20, tau=9.0)
+    assert (greedy.exact, greedy.guarantee) == (True, "exact")
+    assert (loose.exact, loose.guarantee) == (False, "relaxed")
+    one, other = (engine.predict(QUERIES, how) for how in (greedy, loose))
+    assert [r.trace.settings["exact"] for r in (one[0], other[0])] == [True, False]
+    assert [r.hypotheses[0].tokens for r in one] != [r.hypotheses[0].tokens for r in other]
+    # None drafts, none departs.
+    alone = engine.predict(
+        QUERIES, DecodeSettings(decoder="greedy", drafter="none", max_len=20, beta=20, tau=9.0)
+    )
+    assert [r.hypotheses[0].tokens for r in one] == [r.hypotheses[0].tokens for r in alone]
+
+
+def test_the_grid_counts_against_the_exact_answers(engine: Engine) -> None:
+    plain = engine.predict(QUERIES, DecodeSettings(decoder="greedy", drafter="none"))
+    asked = [
+        Question(query, result.hypotheses[0].canonical if number % 2 else "C")
+        for number, (query, result) in enumerate(zip(QUERIES, plain, strict=True))
+    ]
+    rows = relaxed.grid(engine, asked, ["copy"], betas=[1, 20], taus=[0.5, 9.0])
+    assert [(row["beta"], row["tau"], row["exact"]) for row in rows] == [
+        (1, 0.0, True), (20, 0.5, False), (20, 9.0, False)
+    ]  # fmt: skip
+    assert rows[0]["agreement"]["value"] == 1
+    assert rows[2]["agreement"]["value"] < 1
+    assert rows[2]["agreement"]["value"] <= rows[1]["agreement"]["value"]
+    assert "| copy | 20 | 0.5 | relaxed |" in relaxed.markdown(rows)
+
+
+def test_the_tally_counts_passes_and_compares_answers(engine: Engine) -> None:
+    rows = tally.tally(engine, QUERIES, ["none", "copy"], widths=[1, 2])
+    assert [(row["n"], row["drafter"]) for row in rows] == [
+        (1, "none"),
+        (1, "copy"),
+        (2, "none"),
+        (2, "copy"),
+    ]
+    assert all(row["same"] for row in rows)
+    assert rows[0]["tokens_per_pass"] == pytest.approx(1)
+    assert rows[1]["tokens_per_pass"] >= 1
+    assert "| retro | beam2 | copy |" in tally.markdown(rows, 2.0)
+    assert tally.target_megabytes(engine) > 0
+
+
+def test_the_command_asks_for_relaxed(engine: Engine, tmp_path: Path) -> None:
+    base = [
+        "predict",
+        "CCO",
+        "--model",
+        str(engine.folder),
+        "-n",
+        "1",
+        "--beta",
+        "3",
+        "--drafter",
+        "copy",
+        "--device",
+        "cpu",
+    ]
+    done = CliRunner().invoke(app, base)
+    assert done.exit_code == 2
+    assert "greedy with beta 3 is relaxed" in done.output
+    done = CliRunner().invoke(app, [*base, "--relaxed", "--json"])
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["settings"]["beta"], found["settings"]["tau"]) == (3, 1.0)

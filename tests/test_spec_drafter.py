@@ -1,0 +1,274 @@
+"""The Spec-Drafter: its masks, its caches, and that its drafts change no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from chemspec.data.arrays import pad
+from chemspec.decode.beam import beam_search
+from chemspec.decode.greedy import greedy
+from chemspec.draft import NoDrafts, SpecDrafter
+from chemspec.draft.spec_drafter import line
+from chemspec.model.session import Tree
+from chemspec.model.spec_drafter import Filler, answers, begin_with, drafter_config, fill
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.model.transformer import Transformer
+from chemspec.settings import ModelConfig
+from chemspec.testing import naive_beam, naive_greedy, run, tiny_model
+from chemspec.tokenizer import BOS, EOS, PAD, UNK
+from chemspec.types import Prefix
+
+K = 4
+SOURCES = [(4, 5, 6, 7, 8), (9, 4, 11), (4, 5, 6, 7, 8), (10, 10, 9, 8, 7, 6, 5)]  # one twice
+
+
+def drafter_model(seed: int = 3, **options: Any) -> Transformer:
+    """A random drafter for targets of 12 tokens, in float64; token 12 is the mask."""
+    return tiny_model(seed, 13, encoder_layers=3, **options)
+
+
+def naive_fill(model: Transformer, source: Sequence[int], prefix: Prefix, k: int) -> torch.Tensor:
+    """Logits (k, V + 1) of the masks, worked out without cache, batch or any code of the drafter's."""
+    read = [BOS, *source, EOS] if model.config.source_specials else list(source)
+    memory, _ = model.encode(torch.tensor([read]))
+    ids = torch.tensor([[*prefix, *([12] * k)]])
+    x = model.embed(ids, torch.arange(len(prefix) + k), model.target_table)
+    sees = torch.ones(len(prefix) + k, len(prefix) + k, dtype=torch.bool)
+    sees[: len(prefix)] = torch.tril(sees)[: len(prefix)]
+    everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    for layer in model.decoder:
+        q, key, v = layer.self_attn.project(layer.before(x, layer.norm1))
+        x = layer.add(x, layer.self_attn.attend(q, key, v, sees[None, None]), layer.norm1)
+        q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
+        key, v = layer.multihead_attn.project_memory(memory)
+        x = layer.add(x, layer.multihead_attn.attend(q, key, v, everything), layer.norm2)
+        x = layer.feed(x, layer.norm3)
+    return model.output(model.decoder.norm(x))[0, len(prefix) :]
+
+
+@pytest.mark.parametrize("decoder_layers", [1, 2])
+@torch.inference_mode()
+def test_blocks_of_one_row_are_filled_as_each_would_be_alone(decoder_layers: int) -> None:
+    model = drafter_model(decoder_layers=decoder_layers)
+    target = pad([[BOS, 4, 5, 6, 7, EOS], [BOS, 8, 9, EOS]])
+    starts = torch.tensor([[1, 3, 5], [2, 3, 1]])
+    memory, real = model.encode(pad([SOURCES[0], SOURCES[1]]))
+    logits = fill(model, memory, real, target, starts, K)
+    assert logits.shape == (2, 3, K, 12)
+    for row, source in enumerate(SOURCES[:2]):
+        for block, start in enumerate(starts[row].tolist()):
+            prefix = tuple(target[row, :start].tolist())
+            alone = naive_fill(model, source, prefix, K)[:, :12]
+            torch.testing.assert_close(logits[row, block], alone)
+
+
+@torch.inference_mode()
+def test_masks_know_nothing_of_what_stands_where_they_are_and_right_of_them() -> None:
+    model = drafter_model()
+    target = torch.tensor([[BOS, 4, 5, 6, 7, EOS]])
+    other = torch.tensor([[BOS, 4, 9, 9, 9, 9]])
+    memory, real = model.encode(pad([SOURCES[0]]))
+    starts = torch.tensor([[2]])
+    one, two = (fill(model, memory, real, text, starts, K) for text in (target, other))
+    assert torch.equal(one, two)
+    # Of each other they know: what is shown in training changes the rest, left and right of it.
+    shown = torch.tensor([[[False, False, True, False]]])
+    seen = fill(model, memory, real, target, starts, K, shown)
+    assert (seen[0, 0, [0, 1, 3]] - one[0, 0, [0, 1, 3]]).abs().amax(-1).min() > 1e-4
+
+
+def test_answers_end_in_padding() -> None:
+    target = pad([[BOS, 4, EOS], [BOS, EOS]])
+    places = torch.tensor([[[1, 2, 3]], [[1, 2, 9]]])
+    assert answers(target, places).tolist() == [[[4, EOS, PAD]], [[EOS, PAD, PAD]]]
+
+
+@pytest.mark.parametrize("specials", [False, True])
+@pytest.mark.parametrize("decoder_layers", [1, 2])
+@torch.inference_mode()
+def test_caches_change_nothing(specials: bool, decoder_layers: int) -> None:
+    """Whatever is asked in whatever order, in a batch from which queries vanish, as a tree that is cleared."""
+    model = drafter_model(source_specials=specials, decoder_layers=decoder_layers)
+    filler = Filler(model, K)
+    rng = np.random.default_rng(0)
+    texts: list[list[Prefix]] = [[(BOS,)] for _ in SOURCES]
+    for step in range(30):
+        alive = [query for query in range(len(SOURCES)) if step < 12 or query != 1]
+        asked = []
+        for query in alive:
+            base = texts[query][rng.integers(max(0, len(texts[query]) - 3), len(texts[query]))]
+            grown = tuple(rng.integers(EOS, 12, size=rng.integers(1, 3)).tolist())
+            texts[query].append((*base, *grown))
+            asked += [(SOURCES[query], prefix) for prefix in texts[query][-2:]]
+        for (source, prefix), (tokens, log_probs) in zip(asked, filler.fill(asked), strict=True):
+            expected = naive_fill(model, source, prefix, K)
+            allowed = torch.log_softmax(expected, dim=-1)
+            allowed[:, [PAD, BOS, UNK, 12]] = -torch.inf  # never drafted
+            assert tokens == allowed.argmax(-1).tolist()
+            assert log_probs == pytest.approx(allowed.amax(-1).tolist())
+    assert max(len(group.trees[SOURCES[0]].slots) for group in filler._groups) < 120  # cleared
+
+
+def test_a_query_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = drafter_model()
+    opened: list[int] = []
+    real_open = TorchBackend.open
+
+    def count(self: TorchBackend, sources: Any, **options: Any) -> Any:
+        opened.append(len(sources))
+        return real_open(self, sources, **options)
+
+    monkeypatch.setattr(TorchBackend, "open", count)
+    filler = Filler(model, K)
+    for length in range(1, 6):
+        filler.fill([(source, (BOS, *source[: length - 1])) for source in SOURCES])
+    assert opened == [3]  # of four queries one stands there twice
+    assert filler.passes == 5
+
+
+DECODERS: dict[str, Any] = {
+    "greedy": (
+        lambda _: greedy(max_len=14),
+        lambda model, source: [naive_greedy(model, source, 14)],
+    ),
+    "beam": (
+        lambda _: beam_search(width=3, max_len=14),
+        lambda model, source: naive_beam(model, source, 3, 14),
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", DECODERS)
+def test_its_drafts_change_no_answer(name: str, seed: int) -> None:
+    decoder, naive = DECODERS[name]
+    target = tiny_model(seed, 12)
+    drafter = SpecDrafter(Filler(drafter_model(seed + 50), K).fill, masks=K)
+    found, passes = run(decoder, SOURCES, TorchBackend(target), drafter, max_len=14)
+    for source, own in zip(SOURCES, found, strict=True):
+        expected = naive(target, source)
+        assert [one.tokens for one in own] == [one.tokens for one in expected]
+        for one, other in zip(own, expected, strict=True):
+            assert one.log_probs == pytest.approx(other.log_probs, abs=1e-9)
+    assert sum(item.drafted for own in passes for item in own)
+
+
+class Knowing:
+    """Fills in what the target will write, now and then something else."""
+
+    def __init__(self, target: Transformer, k: int) -> None:
+        self.target, self.k = target, k
+        self.calls: list[int] = []
+
+    def __call__(
+        self, asked: Sequence[tuple[Sequence[int], Prefix]]
+    ) -> list[tuple[list[int], list[float]]]:
+        self.calls.append(len(asked))
+        found = []
+        for source, prefix in asked:
+            answer = naive_greedy(self.target, source, 14).tokens[len(prefix) - 1 :][: self.k]
+            tokens = [*answer, *([EOS] * (self.k - len(answer)))]
+            if len(prefix) % 2:
+                tokens[-1] = 4
+            found.append((tokens, [-0.1] * self.k))
+        return found
+
+
+def test_a_good_drafter_saves_passes_with_one_call_a_pass() -> None:
+    target = tiny_model(1, 12)
+    plain, slow = run(
+        lambda _: greedy(max_len=14), SOURCES, TorchBackend(target), NoDrafts(), max_len=14
+    )
+    knowing = Knowing(target, K)
+    found, fast = run(
+        lambda _: greedy(max_len=14),
+        SOURCES,
+        TorchBackend(target),
+        SpecDrafter(knowing, masks=K),
+        max_len=14,
+    )
+    assert [own[0].tokens for own in found] == [own[0].tokens for own in plain]
+    assert sum(map(len, fast)) < 0.5 * sum(map(len, slow))
+    assert len(knowing.calls) == max(map(len, fast))  # all queries of a pass together
+    drafts = [draft for own in fast for item in own for draft in item.drafts]
+    assert {draft.drafter for draft in drafts} == {"spec_drafter"}
+    assert all(len(draft.chances) == len(draft.tokens) for draft in drafts)
+
+
+def test_a_mask_that_sees_its_answer_would_be_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache test bites: a tree that shows siblings to each other gives other drafts."""
+    real_add = Tree.add
+
+    def leaky(self: Tree, prefixes: Sequence[Prefix]) -> int:
+        start = real_add(self, prefixes)
+        assert self.sees is not None
+        self.sees[start : len(self.slots), : len(self.slots)] = True
+        return start
+
+    monkeypatch.setattr(Tree, "add", leaky)
+    with pytest.raises(AssertionError):
+        test_caches_change_nothing(False, 2)
+
+
+def test_drafts_stop_at_eos_and_where_they_are_improbable() -> None:
+    assert line([4, EOS, 5], [-0.1] * 3, "x", 0.02).tokens == (4, EOS)
+    assert line([4, 5, 6], [-0.1, -5.0, -0.1], "x", 0.02).tokens == (4,)
+    assert line([4], [-9.0], "x", 0.02).tokens == ()
+    drafter = SpecDrafter(lambda asked: [([4, 5, 6], [0.0] * 3) for _ in asked], masks=3, length=2)
+    drafter.prepare([((4,), (BOS,), 9), ((4,), (BOS, 4), 0)])
+    (draft,) = drafter.propose([4], (BOS,), 9)
+    assert draft.tokens == (4, 5)
+    assert drafter.propose([4], (BOS,), 1)[0].tokens == (4,)
+    assert drafter.propose([4], (BOS,), 0) == ()
+    assert drafter.propose([4], (BOS, 4), 9) == ()  # it was not told of it
+    drafter.prepare([])
+    assert drafter.propose([4], (BOS,), 9) == ()
+
+
+def test_no_more_is_drafted_than_it_was_trained_for() -> None:
+    with pytest.raises(
+        ValueError, match="draft length 5; this drafter was trained to fill 4 tokens"
+    ):
+        SpecDrafter(Filler(drafter_model(), K).fill, masks=K, length=K + 1)
+
+
+# --- beginning with the target -------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def test_a_drafter_begins_with_the_target_s_encoder_and_last_decoder_layers() -> None:
+    target = tiny_model(0, 12, encoder_layers=2, decoder_layers=3)
+    config = drafter_config(target.config, encoder=3, decoder=2)
+    assert (config.vocab_size, config.encoder_layers, config.decoder_layers) == (13, 3, 2)
+    model = Transformer(config).double()
+    assert begin_with(model, target) == 2
+    source = pad([SOURCES[0]])
+    torch.testing.assert_close(model.encode(source)[0], target.encode(source)[0])
+    mine, theirs = list(model.decoder)[-1], list(target.decoder)[-1]
+    assert torch.equal(mine.linear1.weight, theirs.linear1.weight)
+
+
+def test_other_widths_copy_nothing() -> None:
+    target = tiny_model(0, 12)
+    config = drafter_config(target.config, encoder=2, decoder=1, width=8)
+    assert (config.d_model, config.feedforward) == (8, 32)
+    before = Transformer(config)
+    state = {name: value.clone() for name, value in before.state_dict().items()}
+    assert begin_with(before, target) == 0
+    assert all(torch.equal(value, state[name]) for name, value in before.state_dict().items())
+
+
+def test_the_paper_s_sizes_are_configurations() -> None:
+    base = ModelConfig(vocab_size=80, d_model=64, heads=4, feedforward=256)
+    deep = drafter_config(base, encoder=12, decoder=2)
+    balanced = drafter_config(base, encoder=6, decoder=6)
+    small = drafter_config(base, encoder=12, decoder=2, width=32)
+    counts = [sum(p.numel() for p in Transformer(c).parameters()) for c in (small, deep, balanced)]
+    assert counts[0] < 0.5 * counts[1]
+    assert replace(deep, encoder_layers=6, decoder_layers=6) == balanced
