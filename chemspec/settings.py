@@ -7,9 +7,7 @@ from numbers import Integral
 from typing import Any, Literal
 
 Task = Literal["forward", "retro"]
-NetworkKind = Literal[
-    "ar", "spec_drafter", "blockwise", "medusa"
-]  # those with weights of their own
+NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # those with weights of their own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from chemspec.draft import Copy, Mixed, Smart, Windows
+from chemspec.draft import COMPANIONS, Copy, Mixed, Smart, Windows
 from chemspec.draft.phrases import JUST_COPYING
-from chemspec.engine import Engine, installed
+from chemspec.engine import Engine, installed, usable
 from chemspec.lossless import judge, naive, written
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
@@ -39,8 +39,22 @@ def expected(query: str, decoder: str, n: int, max_len: int) -> list[Written]:
     return naive(model, engine.prepare(query).ids, how)
 
 
+def refused(drafter: str, options: dict[str, Any]) -> str:
+    """What the message says where a learned drafter cannot be had, or not with drafts of 1,000 tokens; else nothing."""
+    engine, _ = retro()
+    if drafter not in usable(engine.folder):
+        return "chemspec train"
+    return (
+        "draft length 1000" if drafter in COMPANIONS and options.get("draft_length") == 1000 else ""
+    )
+
+
 def check(**options: Any) -> None:
     """All queries, together and alone, are answered as the naive decoder answers them."""
+    if says := refused(options["drafter"], options):
+        with pytest.raises(ValueError, match=says):
+            retro()[0].predict(QUERIES, DecodeSettings(**{**SHORT, **options}))
+        return
     how = DecodeSettings(**{**SHORT, **options})
     engine, model = retro()
     for batch in (1, len(QUERIES)):
@@ -99,6 +113,10 @@ def test_speculative_beam_search_answers_at_the_limits(drafter: str) -> None:
     engine, _ = retro()
     for options in ({"n": 100, "max_len": 2}, {"max_len": 1}, {"draft_length": 1000}, {}):
         settings = DecodeSettings(**{"decoder": "sbs", "n": 3, "drafter": drafter, **SHORT, **options})  # type: ignore[arg-type] # fmt: skip
+        if says := refused(drafter, options):
+            with pytest.raises(ValueError, match=says):
+                engine.predict(QUERIES, settings)
+            continue
         for result in engine.predict(QUERIES, settings):
             assert result.status == "ok"
             assert result.hypotheses

@@ -59,7 +59,7 @@ def test_a_good_folder_is_told_as_it_is(home: Path) -> None:
     assert card.config == loaded.model.config
     assert card.vocabulary == len(TOKENS)
     assert card.parameters == sum(one.numel() for one in loaded.model.parameters())
-    assert card.stored == "F16"
+    assert card.stored == "BF16, F32"
     assert card.bytes == sum(file.stat().st_size for file in (home / "tiny").iterdir())
     assert card.title == "tiny: a test"
     assert [name for name, _ in card.sections] == ["", "Accuracy", "Known failures"]

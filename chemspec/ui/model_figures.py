@@ -68,7 +68,12 @@ def summary(here: Machine, installed: int, loaded: int) -> str:
     return f'<div class="cm-sum">{cells}</div>'
 
 
-PRECISION = {"F16": "half precision (fp16)", "BF16": "bfloat16", "F32": "single precision (fp32)"}
+PRECISION = {
+    "F16": "half precision (fp16)",
+    "BF16": "bfloat16",
+    "BF16, F32": "bfloat16 (vectors in fp32)",
+    "F32": "single precision (fp32)",
+}
 RUNTIME = {"native": "chemspec's own CPU code", "onnx": "ONNX Runtime", "torch": "PyTorch"}
 
 
