@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import resource
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from rich.table import Table
 
 from chemspec import __version__, checks
 from chemspec.engine import Engine
-from chemspec.metrics import numbers
+from chemspec.metrics import Spread, numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.opponents import ENGINES, Answers, Racer
@@ -191,20 +190,18 @@ def _shares(racer: Racer, seconds: float) -> Row:
 
 def _times(measured: Run, standard: Run | None) -> Row:
     times = measured.per_query()
-    quartiles = (
-        statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
-    )
+    spread = Spread.of(times)
     # Some racers only run the first queries: the standard is then taken on the same ones.
     base = standard.per_query()[: len(times)] if standard else None
     tokens = sum(len(answers[0]) + 1 for answers in measured.answers if answers)
     return {
         "queries": sum(measured.sizes),
-        "median_ms": statistics.median(times),
-        "q1_ms": quartiles[0],
-        "q3_ms": quartiles[2],
+        "median_ms": spread.median,
+        "q1_ms": spread.low,
+        "q3_ms": spread.high,
         "mean_ms": 1e3 * sum(measured.seconds) / sum(measured.sizes),
         "tokens_per_second": tokens / sum(measured.seconds),  # of first answers, eos included
-        "speedup": statistics.median(base) / statistics.median(times) if base else None,
+        "speedup": Spread.of(base).median / spread.median if base else None,
     }
 
 
@@ -234,7 +231,7 @@ def _engine(task: Task, plan: Plan) -> Iterator[Engine]:
         torch.manual_seed(0)
         model = Transformer(preset(plan.preset, vocab_size=len(tokenizer)))
         folder = Path(scratch) / f"{plan.preset}-random"
-        checkpoint.save(folder, model, tokenizer, task=task, half=False)
+        checkpoint.save(folder, model, tokenizer, task=task)
         yield Engine.load(folder, **options)
 
 

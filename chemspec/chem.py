@@ -294,11 +294,13 @@ def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) ->
     side = _one_side(typed, task, notes)
     if isinstance(side, Fault):
         return typed.restore(side)
-    fault = _too_long(len(side.chars), limit) if len(side.chars) > limit else explain(side.chars)
-    fault = fault or _vague(side.chars)
+    if len(side.chars) > limit:
+        return side.restore(_too_long(len(side.chars), limit))
+    mol = _parse(side.chars)  # once: it takes as long as a pass of the model
+    fault = explain(side.chars) if mol is None else _vague(side.chars, mol)
     if fault is not None:
         return side.restore(fault)
-    return Query(_without_maps(side.chars, notes), text, tuple(notes))
+    return Query(_without_maps(mol, notes), text, tuple(notes))
 
 
 def _tidy(text: str) -> tuple[_Typed, list[str]]:
@@ -380,8 +382,10 @@ def _one_side(typed: _Typed, task: Task | None, notes: list[str]) -> _Typed | Fa
     return side
 
 
-def _vague(smiles: str) -> Fault | None:
-    """The fault of a valid SMILES that means a pattern, not a molecule."""
+def _vague(smiles: str, mol: Any) -> Fault | None:
+    """The fault of a valid SMILES, read as `mol`, that means a pattern, not a molecule."""
+    if "~" not in smiles and all(atom.GetAtomicNum() for atom in mol.GetAtoms()):
+        return None
     mol = _parse(smiles, sanitize=False)
     atoms = zip(() if mol is None else mol.GetAtoms(), syntax.read(smiles).atoms, strict=False)
     for start, end in (span for atom, span in atoms if atom.GetAtomicNum() == 0):
@@ -392,10 +396,8 @@ def _vague(smiles: str) -> Fault | None:
     return None
 
 
-def _without_maps(smiles: str, notes: list[str]) -> str:
-    """The canonical form of a valid SMILES, atom maps removed."""
-    mol = _parse(smiles)
-    assert mol is not None  # the caller has explained every fault before
+def _without_maps(mol: Any, notes: list[str]) -> str:
+    """The canonical form of a molecule, atom maps removed."""
     mapped = [atom for atom in mol.GetAtoms() if atom.GetAtomMapNum()]
     if not mapped:
         return _write(mol)

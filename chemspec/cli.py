@@ -72,7 +72,12 @@ def _option(text: str, *names: str) -> Any:
 
 TaskOption = Annotated[str, _option("forward (what forms?) or retro (what from?).", "--task", "-t")]
 ModelOption = Annotated[
-    str, _option("Model folder or installed name; default: the task's.", "--model", "-m")
+    str,
+    _option(
+        "Model folder, installed name or Hugging Face id (fetched before); default: the task's.",
+        "--model",
+        "-m",
+    ),
 ]
 NOption = Annotated[int, _option("Answers wanted.", "--n", "-n")]
 DecoderOption = Annotated[
@@ -90,6 +95,9 @@ DtypeOption = Annotated[str, _option("auto, fp32, bf16 or fp16.")]
 DeviceOption = Annotated[str, _option("auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[int, _option("CPU threads; 0: all cores.")]
 RuntimeOption = Annotated[str, _option("auto, native, onnx or torch.")]
+TemplateOption = Annotated[
+    str, _option("What a Hugging Face model reads, {query} being the SMILES.")
+]
 JsonOption = Annotated[
     bool, _option("Machine-readable: the last line is one JSON document.", "--json")
 ]
@@ -136,7 +144,8 @@ def _load(task: str, model: str, **options: Any) -> Engine:
     """The model asked for, or the task's; refused if it answers the other question."""
     from chemspec.engine import Engine
 
-    engine = Engine.load(model or _task(task), **options)
+    wanted = _task(task) if task else None
+    engine = Engine.load(model or _task(task), task=wanted, **options)
     if task and engine.task != _task(task):
         message = f"model {engine.name!r} is a {engine.task} model"
         raise ValueError(f"{message}; leave --task out or choose another model")
@@ -184,6 +193,7 @@ def predict(
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     runtime: RuntimeOption = "auto",
+    template: TemplateOption = "",
     length_penalty: Annotated[
         float, _option("Rank beam answers by log-prob / length ** this.")
     ] = DEFAULT.length_penalty,
@@ -210,7 +220,9 @@ def predict(
     queries, many = _queries(smiles, column)
     if trace is not None:
         trace.touch()  # fails now rather than when all the work is done
-    engine = _load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
+    engine = _load(
+        task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template
+    )
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
     if out is not None:
         with show.progress("predicting") as report:
@@ -498,6 +510,7 @@ def evaluate(
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     runtime: RuntimeOption = "auto",
+    template: TemplateOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Top-k exact match on the standard test sets (USPTO-50K for retro, USPTO-MIT mixed for forward)."""
@@ -508,7 +521,9 @@ def evaluate(
 
     tests = file or source / f"{_task(task)}_test.csv.gz"
     asked = measure.questions(tests, _task(task), limit=limit, seed=seed)
-    engine = _load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
+    engine = _load(
+        task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template
+    )
     what = f"{engine.name}-{engine.digest[:6]}-{tests.name.split('.')[0]}-{limit}-{seed}"
     how = f"{settings.decoder}{settings.n}-{drafter}-{max_len}-{engine.dtype}"
     how += f"-augment{augment}" if augment > 1 else ""
@@ -593,6 +608,61 @@ def card_(task: TaskOption, model: ModelOption = "") -> None:
     show.line(str(folder / "card.md"))
 
 
+@app.command()
+def lossless(
+    file: Annotated[
+        Path | None, typer.Argument(help="File of queries; default: the built-in ones.")
+    ] = None,
+    task: TaskOption = "",
+    model: ModelOption = "",
+    column: Annotated[str, _option("Column of the file with the SMILES.")] = "",
+    limit: Annotated[int, _option("A random sample of so many queries; 0: all.")] = 200,
+    seed: Annotated[int, _option("Of the random sample.")] = 0,
+    decoder: Annotated[str, _option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
+    n: NOption = 1,
+    drafter: Annotated[
+        list[str] | None,
+        _option("Drafter to compare; may be given several times; default auto."),
+    ] = None,
+    batch_size: BatchOption = DEFAULT.batch_size,
+    max_len: LengthOption = DEFAULT.max_len,
+    minutes: Annotated[float, _option("Begin no more queries after this time; 0: no limit.")] = 0.0,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    runtime: RuntimeOption = "auto",
+    markdown: Annotated[
+        Path | None, _option("Append the rows to this document.", "--markdown")
+    ] = None,
+) -> None:
+    """Compare exact decoding with a naive decoder without cache or drafts, in fp32; exit code 1 if any answer differs
+    that is no tie in the arithmetic. Ctrl-C ends it early and reports what was compared."""
+    settings = _decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
+    from chemspec import inputs
+    from chemspec import lossless as compare
+
+    given = None if file is None else inputs.read_queries(file, column)
+    engine = _load(task, model, device=device, dtype="fp32", threads=threads, runtime=runtime)
+    queries = compare.queries_for(engine, given, limit=limit, seed=seed)
+    chunks, interrupted = [], False
+    with show.progress("comparing") as report:
+        names = drafter or [DEFAULT.drafter]
+        run = compare.check(engine, queries, settings, names, minutes=minutes, progress=report)
+        try:
+            for chunk in run:
+                chunks += [chunk]  # one by one: what is done stays done
+        except KeyboardInterrupt:
+            interrupted = True
+    found = {"task": engine.task, "model": engine.name, "digest": engine.digest, "runtime": engine.runtime,
+             "wanted": len(queries), "interrupted": interrupted, **compare.summary(chunks, settings)}  # fmt: skip
+    if markdown is not None and chunks:
+        head = not markdown.exists()
+        with markdown.open("a", encoding="utf-8") as text:
+            text.write(compare.markdown(found, head=head) + "\n")
+    show.table(compare.table(found))
+    print(json.dumps(found))
+    raise typer.Exit(130 if interrupted else 0 if found["fine"] else 1)
+
+
 @app.command(name="bench")
 def bench_(
     task: Annotated[str, _option("forward, retro or both.", "--task", "-t")] = "both",
@@ -619,9 +689,19 @@ def bench_(
         Path | None,
         _option("Append the table to this document, with command and machine.", "--markdown"),
     ] = None,
+    suite: Annotated[
+        str, _option("papers: the papers' tables and figures; heeds limit, source and --out only.")
+    ] = "",
+    out: Annotated[
+        Path, _option("For --suite: folder of benchmarks.md, whose section is rewritten.")
+    ] = Path("assets/docs"),
+    seconds: Annotated[float, _option("For --suite: most seconds of a row.")] = 20.0,
     as_json: JsonOption = False,
 ) -> None:
     """Time decoding against the naive decoder and CTranslate2 on the same weights, queries and machine."""
+    if suite:
+        _suite(suite, out, source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype)  # fmt: skip
+        return
     from chemspec import bench
 
     plan = bench.Plan(
@@ -637,6 +717,60 @@ def bench_(
     if not as_json:
         show.table(bench.table(found))
     print(json.dumps(found))
+
+
+def _suite(name: str, out: Path, **options: Any) -> None:
+    """The benchmark `--suite`; the last line is its report as JSON."""
+    if name != "papers":
+        raise ValueError(f"no suite {name!r}; there is papers")
+    from chemspec import papers
+    from chemspec.energy import Meter
+
+    with show.progress("measuring") as report:
+        found = papers.run(papers.Suite(**options), progress=report, meter=Meter.find())
+    for file in papers.write(found, "chemspec " + " ".join(sys.argv[1:]), out):
+        show.note(str(file))
+    print(json.dumps(found))
+
+
+@app.command()
+def gammas(
+    task: TaskOption,
+    model: ModelOption = "",
+    source: SourceOption = DATA,
+    limit: Annotated[int, _option("A random sample of so many test reactions.")] = 200,
+    decoder: DecoderOption = "greedy",
+    n: NOption = 1,
+    drafters: Annotated[str, _option("Drafters to count.")] = "copy,mixed,ar,hierarchy",
+    lengths: Annotated[
+        str, _option("Tokens that a small model drafts; 0 adapts to their fate.")
+    ] = "0,2,3,4,6,8,12",
+    batch_size: BatchOption = 1,
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Count passes, runs of small models and tokens a pass by draft length, on test reactions."""
+    from chemspec import gammas as counting
+    from chemspec.evaluate import questions
+
+    engine = _load(task, model, threads=threads)
+    asked = questions(source / f"{engine.task}_test.csv.gz", engine.task, limit=limit)
+    settings = _decode_settings(decoder, n, exact=False, batch_size=batch_size)
+    with show.progress("counting") as report:
+        rows = counting.count(
+            engine, [item.query for item in asked], settings,
+            drafters=_words(drafters), lengths=_numbers("lengths", lengths), progress=report,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps({"rows": rows}))
+        return
+    show.line(" | ".join(rows[0]))
+    for row in rows:
+        show.line(
+            " | ".join(
+                f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values()
+            )
+        )
 
 
 @app.command(name="app")

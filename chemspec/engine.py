@@ -21,13 +21,20 @@ from chemspec.decode.drive import Event, drive
 from chemspec.decode.greedy import greedy
 from chemspec.decode.sample import sample
 from chemspec.decode.sbs import speculative_beam_search
-from chemspec.draft import Attention, Drafter, Knowledge, Means, NoDrafts, build
+from chemspec.decode.speculative import sampled_beam, speculative_sample
+from chemspec.draft import COMPANIONS, Attention, Drafter, Knowledge, Means, NoDrafts, build
+from chemspec.draft.gamma import Fixed
+from chemspec.draft.sampled import Desk, Sampled
+from chemspec.draft.small import Companion
+from chemspec.importers import hf
 from chemspec.model import checkpoint
 from chemspec.model.cost import Curve, cached, measure
+from chemspec.model.hf_runner import HfBackend, Shape
 from chemspec.model.session import Backend, Session
 from chemspec.model.torch_runner import TorchBackend
-from chemspec.settings import DecodeSettings, Task
-from chemspec.tokenizer import TokenError
+from chemspec.rejection import Nucleus, Seeded
+from chemspec.settings import DRAFTER_NAMES, DRAWN, DecodeSettings, ModelConfig, Task
+from chemspec.tokenizer import TokenError, Tokenizer
 from chemspec.types import DecodeResult, Hypothesis, Pass, Prefix, Trace, Written
 
 MAX_CHARS = 1000
@@ -67,6 +74,10 @@ def model_folder(name: str | Path) -> Path:
     shipped = models_home() / str(name)
     if shipped.is_dir():
         return shipped
+    if hf.is_id(str(name)):
+        if (stored := hf.cached(str(name))) is not None:
+            return stored
+        raise checkpoint.CheckpointError(hf.get_it(str(name)))
     known = ", ".join(folder.name for folder in installed()) or "none"
     raise checkpoint.CheckpointError(
         f"no model {str(name)!r}: neither a folder nor one of the installed ones ({known})"
@@ -91,12 +102,22 @@ def installed() -> list[Path]:
     )
 
 
+def usable(folder: Path) -> tuple[str, ...]:
+    """The drafters for which a model folder holds all that they need, in the order of `DRAFTER_NAMES`."""
+    kept = folder / "drafters"
+    return tuple(
+        name
+        for name in DRAFTER_NAMES
+        if all((kept / kind / "config.json").is_file() for kind in COMPANIONS.get(name, ()))
+    )
+
+
 class Engine:
     """A model on a device, ready to answer."""
 
     def __init__(
         self,
-        loaded: checkpoint.Checkpoint,
+        loaded: checkpoint.Checkpoint | hf.HfCheckpoint,
         backend: Backend,
         *,
         device: str,
@@ -106,8 +127,9 @@ class Engine:
     ) -> None:
         self.name = loaded.name
         self.task: Task = loaded.task
-        self.tokenizer = loaded.tokenizer
-        self.config = loaded.model.config
+        self.tokenizer: Tokenizer | hf.HfTokenizer = loaded.tokenizer
+        self.config: ModelConfig | Shape = loaded.model.config
+        self.caveats = loaded.notes
         self.digest = loaded.digest
         self.folder = loaded.folder
         self.backend = backend
@@ -119,6 +141,7 @@ class Engine:
         self._curve: Curve | None = None
         self._knowledge: Knowledge | None = None
         self._watcher: TorchBackend | None = None
+        self._companions: dict[str, Companion] = {}
 
     @classmethod
     def load(
@@ -129,6 +152,8 @@ class Engine:
         dtype: str = "auto",
         threads: int = 0,
         runtime: str = "auto",
+        task: Task | None = None,
+        template: str = "",
     ) -> Engine:
         """Load a model folder.
 
@@ -139,12 +164,16 @@ class Engine:
             threads: CPU threads of the model; 0 takes all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
                 torch), "native", "onnx" or "torch".
+            task, template: of a Hugging Face model, see `importers.hf.load`; our own folders say what they are for.
 
         Raises:
             checkpoint.CheckpointError: if the folder is no usable model.
             ValueError: for a device, precision or runtime that cannot be had.
         """
-        loaded = checkpoint.load(model_folder(name))
+        folder = model_folder(name)
+        foreign = hf.recognises(folder)
+        if template and not foreign:
+            raise ValueError(f"{folder} is no Hugging Face model; only those take a template")
         device = _device(device)
         dtype = "fp32" if dtype == "auto" else dtype
         if threads < 0:
@@ -152,12 +181,14 @@ class Engine:
         threads = threads or os.cpu_count() or 1
         if dtype not in DTYPES:
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(DTYPES)}")
-        suits = device == "cpu" and dtype == "fp32"
-        if runtime in ("native", "onnx") and not suits:
-            raise ValueError(
-                f"the {runtime} runtime computes in fp32 on a CPU, not in {dtype} on {device}"
-            )
-        backend, runtime = _backend(loaded, device, dtype, threads, runtime)
+        loaded: checkpoint.Checkpoint | hf.HfCheckpoint
+        if foreign:
+            called = str(name) if hf.is_id(str(name)) and not Path(name).is_dir() else ""
+            loaded = hf.load(folder, task=task, template=template, name=called)
+            backend, runtime = _foreign_backend(loaded, device, dtype, threads, runtime)
+        else:
+            loaded = checkpoint.load(folder)
+            backend, runtime = _backend(loaded, device, dtype, threads, runtime)
         return cls(loaded, backend, device=device, dtype=dtype, runtime=runtime, threads=threads)
 
     def predict(
@@ -239,7 +270,8 @@ class Engine:
         if len(ids) > self.longest_query:
             message = f"{len(ids)} tokens; queries may have at most {self.longest_query}"
             return Ready(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
-        return Ready(text, ids, tuple(self.tokenizer.pieces(ids)), query.notes)
+        notes = (*query.notes, *self.caveats)
+        return Ready(text, ids, tuple(self.tokenizer.pieces(ids)), notes)
 
     def _decode(self, ready: Sequence[Ready], settings: DecodeSettings) -> list[DecodeResult]:
         """Decode one batch; where a GPU's memory does not suffice, decode its halves."""
@@ -308,7 +340,9 @@ class Engine:
 
         A query's seconds run from the batch's start to the query's last pass.
         """
-        means = Means(self.cost, self.tokenizer.tokens, self.knowledge)
+        means = Means(
+            self.cost, self.tokenizer.alphabet, self.knowledge, self.companion, self.tokenizer.head
+        )
         drafter = build(settings, means)  # may measure the machine first
         alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
         began = time.perf_counter()
@@ -341,7 +375,8 @@ class Engine:
         session = Session(backend, sources, top_k=self._top_k(settings), heads=heads)
         if isinstance(drafter, Attention):
             drafter.looks = session.look
-        speculates = settings.drafter != "none" and settings.exact  # SBS asks for its drafts itself
+        # SBS asks for its drafts itself.
+        speculates = settings.drafter != "none" and settings.decoder != "sbs"
         return drive(
             sources,
             [self._decoder(item, settings, drafter) for item in ready],
@@ -358,15 +393,7 @@ class Engine:
         with self._measuring:
             if self._curve is None:
                 key = f"{self.digest}-{self.runtime}-{self.device}-{self.dtype}-{self.threads}"
-                self._curve = cached(
-                    key,
-                    lambda: measure(
-                        self.backend,
-                        self.config.vocab_size,
-                        self.config.max_positions,
-                        time.perf_counter,
-                    ),
-                )
+                self._curve = _curve(key, self.backend, self.config)
             return self._curve
 
     def knowledge(self) -> Knowledge:
@@ -386,6 +413,43 @@ class Engine:
                 )
             return self._knowledge
 
+    def companion(self, kind: str) -> Companion:
+        """The small model of a kind ("ar", "medium") that drafts for this one, on the same runtime; loaded at first use.
+
+        Raises:
+            ValueError: if there is none, or none that can draft for this model.
+        """
+        with self._measuring:
+            if kind not in self._companions:
+                self._companions[kind] = self._load_companion(kind)
+            return self._companions[kind]
+
+    def _load_companion(self, kind: str) -> Companion:
+        folder = self.folder / "drafters" / kind
+        if not folder.is_dir():
+            raise ValueError(
+                f"model {self.name} has no small model {kind!r} to draft with ({folder} is missing); train one with "
+                f"`chemspec train --recipe {self.task}-{kind}` and put its model folder there, or choose another drafter"
+            )
+        loaded = checkpoint.load(folder)
+        if loaded.tokenizer != self.tokenizer:
+            raise ValueError(
+                f"the drafter {folder} has another vocabulary than model {self.name}; "
+                "train it on data prepared with the model's vocab.json"
+            )
+        backend, runtime = _backend(loaded, self.device, self.dtype, self.threads, self.runtime)
+        config, lock = loaded.model.config, Lock()
+        found: list[Curve] = []
+
+        def cost() -> Curve:
+            with lock:
+                if not found:
+                    key = f"{loaded.digest}-{runtime}-{self.device}-{self.dtype}-{self.threads}"
+                    found.append(_curve(key, backend, config))
+                return found[0]
+
+        return Companion(backend, config.max_positions, config.vocab_size, cost)
+
     def _watching(self) -> Backend:
         """A backend that can tell where its heads look: torch, whatever runtime computes otherwise."""
         if isinstance(self.backend, TorchBackend):
@@ -402,9 +466,8 @@ class Engine:
             "greedy": 2,
             "beam": max(2, settings.n + 1),
             "sbs": max(2, settings.n + 1),
-            "sample": self.config.vocab_size,
-        }
-        return min(wanted[settings.decoder], self.config.vocab_size)
+        }  # a draw may be any token
+        return min(wanted.get(settings.decoder, self.config.vocab_size), self.config.vocab_size)
 
     def _decoder(self, ready: Ready, settings: DecodeSettings, drafter: Drafter) -> Decoder:
         if settings.decoder == "greedy":
@@ -422,6 +485,8 @@ class Engine:
             return speculative_beam_search(
                 width=settings.n, max_len=settings.max_len, drafts=drafts
             )
+        if settings.decoder in DRAWN:
+            return self._drawn(ready, settings, drafter)
         return sample(
             count=settings.n,
             max_len=settings.max_len,
@@ -430,6 +495,23 @@ class Engine:
             ),  # per query: what else is in the batch changes nothing
             temperature=settings.temperature,
             top_p=settings.top_p,
+        )
+
+    def _drawn(self, ready: Ready, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+        seed = f"{settings.seed}/{ready.ids}"  # per query, and the drafts have their own
+        drafts = Seeded(f"{seed}/drafts")
+        desk = (
+            drafter.desk(ready.ids, drafts)
+            if isinstance(drafter, Sampled)
+            else Desk(ready.ids, drafts, Fixed(1))  # nobody drafts
+        )
+        decoder = speculative_sample if settings.decoder == "speculative-sample" else sampled_beam
+        return decoder(
+            count=settings.n,
+            max_len=settings.max_len,
+            desk=desk,
+            dice=Seeded(seed),
+            nucleus=Nucleus(settings.temperature, settings.top_p),
         )
 
     def _trace(
@@ -471,7 +553,9 @@ class Engine:
         )
 
 
-def _confidence(loaded: checkpoint.Checkpoint) -> tuple[confidence.Confidence | None, str]:
+def _confidence(
+    loaded: checkpoint.Checkpoint | hf.HfCheckpoint,
+) -> tuple[confidence.Confidence | None, str]:
     """What turns probabilities into chances of being right, or why there is none; a model answers without it."""
     try:
         return confidence.load(loaded.folder, loaded.digest), ""
@@ -486,6 +570,10 @@ def _backend(
     if runtime not in RUNTIMES:
         raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
     cpu = device == "cpu" and dtype == "fp32"
+    if runtime in ("native", "onnx") and not cpu:
+        raise ValueError(
+            f"the {runtime} runtime computes in fp32 on a CPU, not in {dtype} on {device}"
+        )
     if runtime == "native" or (runtime == "auto" and cpu):
         from chemspec.model.native.runner import NativeBackend, NoKernel
 
@@ -502,6 +590,25 @@ def _backend(
     return TorchBackend(loaded.model.to(device=device, dtype=DTYPES[dtype])), "torch"
 
 
+def _curve(key: str, backend: Backend, config: ModelConfig | Shape) -> Curve:
+    """What a pass of a model costs on this machine, from disk if it was measured before."""
+    sizes = config.vocab_size, config.max_positions
+    return cached(key, lambda: measure(backend, *sizes, time.perf_counter))
+
+
+def _foreign_backend(
+    loaded: hf.HfCheckpoint, device: str, dtype: str, threads: int, runtime: str
+) -> tuple[Backend, str]:
+    """The backend of a Hugging Face model: torch."""
+    if runtime not in ("auto", "torch"):
+        raise ValueError(f"a Hugging Face model runs in torch, not in the {runtime} runtime")
+    if dtype == "fp16" and loaded.model.family == "t5":
+        raise ValueError("T5 overflows in fp16; use bf16 or fp32")
+    torch.set_num_threads(threads)
+    loaded.model.to(device, DTYPES[dtype])
+    return HfBackend(loaded.model), "torch"
+
+
 def _device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -516,4 +623,4 @@ def _device(name: str) -> str:
     return name
 
 
-__all__ = ["Engine", "Ready", "installed", "model_folder", "models_home"]
+__all__ = ["Engine", "Ready", "installed", "model_folder", "models_home", "usable"]

@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from chemspec.types import Trace
+from chemspec.types import Pass, Trace
+
+
+class Spread(NamedTuple):
+    """Median and quartiles (the inclusive kind: they never leave the measured range) of `runs` values."""
+
+    median: float
+    low: float
+    high: float
+    runs: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        """Raises ValueError where there is no value."""
+        found = list(values)
+        if not found:
+            raise ValueError("no values, hence no median")
+        low, median, high = (
+            statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
+        )
+        return cls(median, low, high, len(found))
 
 
 def _share(part: float, whole: float) -> float:
@@ -25,6 +47,8 @@ class Numbers:
         computed: Places (nodes) that were run through the decoder: those asked for and those drafted.
         drafted: Places among them that a drafter added.
         accepted: Drafted tokens that the model confirmed, so that they stand in the answer.
+        refused: Passes in which a draft was left before its end: one drafted token was looked at and was wrong.
+        draft_calls: Runs of the drafter's own models, if it has any; what several queries share counts once for each.
         draft_seconds: Time spent drafting; a batch's time is shared out evenly among its queries.
         model_seconds: Time spent in the decoder, shared out likewise.
         waited_seconds: Time for which queries waited on the decoder; in a batch every query waits for the whole run.
@@ -38,6 +62,8 @@ class Numbers:
     computed: int
     drafted: int
     accepted: int
+    refused: int
+    draft_calls: int
     draft_seconds: float
     model_seconds: float
     waited_seconds: float
@@ -75,9 +101,19 @@ class Numbers:
         return _share(self.accepted, self.passes) + 1 if self.passes else 0.0
 
     @property
+    def alpha(self) -> float:
+        """Accepted / (accepted + refused): how likely a drafted token is right if those before it were (Leviathan et al.)."""
+        return _share(self.accepted, self.accepted + self.refused)
+
+    @property
     def host_share(self) -> float:
         """Share of the waiting time spent outside the model: bookkeeping in Python."""
         return _share(self.seconds - self.waited_seconds, self.seconds)
+
+
+def _refused(item: Pass) -> bool:
+    """Whether the text left every draft before its end; in an answer's last pass the end of sequence may have cut it."""
+    return item.accepted < max((len(draft.tokens) for draft in item.drafts), default=0)
 
 
 def numbers(traces: Sequence[Trace]) -> Numbers:
@@ -94,6 +130,8 @@ def numbers(traces: Sequence[Trace]) -> Numbers:
         computed=sum(item.computed for item in passes),
         drafted=sum(item.drafted for item in passes),
         accepted=sum(item.accepted for item in passes),
+        refused=sum(_refused(item) for trace in traces for item in trace.passes[:-1]),
+        draft_calls=sum(item.draft_calls for item in passes),
         draft_seconds=sum(item.draft_seconds / item.width for item in passes),
         model_seconds=sum(item.model_seconds / item.width for item in passes),
         waited_seconds=sum(item.model_seconds for item in passes),

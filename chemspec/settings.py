@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
+from numbers import Integral
 from typing import Any, Literal
 
 Task = Literal["forward", "retro"]
@@ -80,6 +81,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "encoder_layers": 1,
         "decoder_layers": 1,
     },
+    # Drafters: ar writes many tokens for one pass of the target; medium stands between it and the target.
+    "ar": {
+        "d_model": 128,
+        "heads": 4,
+        "feedforward": 512,
+        "encoder_layers": 3,
+        "decoder_layers": 2,
+    },
+    "medium": {"feedforward": 1024, "encoder_layers": 3, "decoder_layers": 1},
 }
 
 
@@ -135,8 +145,18 @@ class TrainSettings:
             raise ValueError(f"schedule {self.schedule!r} is not cosine or inverse-sqrt")
 
 
-DECODERS = ("greedy", "beam", "sample", "sbs")
-RELAXED = ("sbs",)
+def _check_whole(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, Integral):
+        raise ValueError(f"{name} is {value!r}; it must be a whole number")
+    if not low <= int(value) <= high:
+        raise ValueError(f"{name} is {value}; it must be between {low} and {high}")
+
+
+DECODERS = ("greedy", "beam", "sample", "sbs", "speculative-sample", "sampled-beam")
+RELAXED = ("sbs", "sampled-beam")
+# These draw their drafts from a small model's distribution, so that only a drafter with such a model will do.
+DRAWN = ("speculative-sample", "sampled-beam")
+DRAWERS = ("auto", "ar", "hierarchy", "none")
 DRAFTER_NAMES = (
     "none",
     "windows",
@@ -145,6 +165,8 @@ DRAFTER_NAMES = (
     "attention",
     "mixed",
     "auto",
+    "ar",
+    "hierarchy",
 )  # draft/__init__.py makes them
 
 
@@ -153,13 +175,16 @@ class DecodeSettings:
     """How to answer queries.
 
     Attributes:
-        decoder: greedy (one answer), beam (the n best that beam search of width n finds), sample (n random draws) or
-            sbs (speculative beam search of Andronov et al.: relaxed, the drafts can change its answers).
+        decoder: greedy (one answer), beam (the n best that beam search of width n finds), sample (n random draws),
+            speculative-sample (n random draws, drafted by a small model: each answer as probable as under sample,
+            but not the same draws), sbs (speculative beam search of Andronov et al.) or sampled-beam (Algorithm 2
+            of Tulsian et al.); the last two are relaxed: the drafts can change their answers.
         n: answers wanted, and the width of the beam.
         drafter: who guesses ahead; never changes an exact decoder's answers.
         max_len: most tokens of an answer; longer ones are cut and say so.
         batch_size: queries per model call.
-        draft_length, draft_count: tokens of a draft and drafts of a pass; 0 leaves them to the drafter.
+        draft_length, draft_count: tokens of a draft and drafts of a pass; 0 leaves them to the drafter (the gamma of
+            ar and hierarchy then adapts to how their drafts fare).
         dilation: tokens that the drafter `windows` leaves out between two of a window.
         node_budget: most drafted nodes a query may add to a pass.
         length_penalty: beam answers are ranked by log-prob / length ** length_penalty; 0 is plain log-prob.
@@ -195,15 +220,16 @@ class DecodeSettings:
             ("node_budget", 0, 4096),
             ("augment", 1, 100),
         ):
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}; it must be between {low} and {high}"
-                )
+            _check_whole(name, getattr(self, name), low, high)
         if self.drafter not in DRAFTER_NAMES:
             raise ValueError(f"no drafter {self.drafter!r}; there are {', '.join(DRAFTER_NAMES)}")
+        if self.decoder in DRAWN and self.drafter not in DRAWERS:
+            raise ValueError(
+                f"the decoder {self.decoder} draws its drafts from a small model, which the drafter {self.drafter} "
+                f"does not have; choose {', '.join(DRAWERS)}"
+            )
         for name in ("draft_length", "draft_count", "dilation"):
-            if not 0 <= getattr(self, name) <= 1000:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be between 0 and 1000")
+            _check_whole(name, getattr(self, name), 0, 1000)
         if not 0 < self.temperature < float("inf"):
             raise ValueError(
                 f"temperature is {self.temperature}; it must be above 0 (for the best answer use greedy)"
@@ -215,10 +241,19 @@ class DecodeSettings:
 
     @property
     def drafts_by(self) -> str:
-        """The drafter that is used: SBS is about drafts of a fixed kind, and what pays is not its question."""
-        return "windows" if self.decoder == "sbs" and self.drafter == "auto" else self.drafter
+        """The drafter that is used: SBS is about drafts of a fixed kind, speculative sampling about drawn ones."""
+        if self.drafter != "auto":
+            return self.drafter
+        return "windows" if self.decoder == "sbs" else "ar" if self.decoder in DRAWN else "auto"
 
     @property
     def exact(self) -> bool:
-        """Whether the answers are those of the standard algorithm, whatever the drafter."""
+        """Whether the answers are those of the standard algorithm, whatever the drafter; see `guarantee`."""
         return self.decoder not in RELAXED
+
+    @property
+    def guarantee(self) -> Literal["exact", "exact in distribution", "relaxed"]:
+        """What drafts leave as it is: the answers, the probability of every answer, or neither."""
+        if self.decoder in RELAXED:
+            return "relaxed"
+        return "exact in distribution" if self.decoder in DRAWN else "exact"

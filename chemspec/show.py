@@ -15,6 +15,7 @@ from chemspec.types import DecodeResult
 
 notes = Console(stderr=True)
 answers = Console()
+wide = Console(width=10_000)  # for files and pipes, where nobody wants a row folded
 
 
 class Report(Protocol):
@@ -45,7 +46,7 @@ def line(text: str, style: str = "") -> None:
 
 def table(content: Table) -> None:
     """On a terminal cells are folded; in a file or pipe every row stays one line."""
-    answers.print(content, width=None if answers.is_terminal else 10_000)
+    (answers if answers.is_terminal else wide).print(content)
 
 
 def result(item: DecodeResult) -> None:

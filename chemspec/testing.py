@@ -1,8 +1,8 @@
 """What tests need, and users who write drafters: naive decoders, tiny models, a table for a model.
 
 The naive decoders are the oracle of the fast ones. They share no code with `chemspec.decode`: no
-cache, no batch, no top-k and no pruning; every prefix is read anew from its first token, and the
-whole vocabulary is ranked at every step.
+cache, no batch of queries, no top-k and no pruning; every prefix is read anew from its first token,
+and the whole vocabulary is ranked at every step.
 
 To test a drafter of your own, compare `run` with it and without it:
 
@@ -213,12 +213,45 @@ def naive_log_probs(model: Target, source: Sequence[int], prefix: Sequence[int])
     return torch.log_softmax(logits[0, -1], dim=-1).cpu()
 
 
+Reading = Callable[[Sequence[Prefix]], Tensor]
+
+
+def naive_reader(model: Target, source: Sequence[int]) -> Reading:
+    """What reads prefixes of one length for one query: log-probs (prefixes, V) of each one's next tokens.
+
+    Every prefix is read from its first token to its last at every call; nothing of the decoder is kept. Only the encoder,
+    which sees no prefix, runs once.
+    """
+    if isinstance(model, Table):
+        return lambda prefixes: torch.stack(
+            [naive_log_probs(model, source, one) for one in prefixes]
+        )
+    read = [BOS, *source, EOS] if model.config.source_specials else list(source)
+    device = model.embedding.weight.device
+    with torch.inference_mode():
+        memory, real = model.encode(torch.tensor([read], device=device))
+
+    @torch.inference_mode()
+    def log_probs(prefixes: Sequence[Prefix]) -> Tensor:
+        # One memory serves all rows; a GPU's fused attention wants one each.
+        rows = len(prefixes) if memory.is_cuda else 1
+        logits = model.decode(
+            torch.tensor(prefixes, device=device),
+            memory.expand(rows, -1, -1),
+            real.expand(rows, -1, -1, -1),
+        )
+        return torch.log_softmax(logits[:, -1], dim=-1).cpu()
+
+    return log_probs
+
+
 def naive_greedy(model: Target, source: Sequence[int], max_len: int) -> Written:
     """The most probable token, ties by id, until eos or `max_len` tokens."""
+    read = naive_reader(model, source)
     tokens: list[int] = []
     log_probs: list[float] = []
     while len(tokens) < max_len and (not tokens or tokens[-1] != EOS):
-        every = naive_log_probs(model, source, [BOS, *tokens]).tolist()
+        every = read([(BOS, *tokens)])[0].tolist()
         best = every.index(max(every))
         tokens.append(best)
         log_probs.append(every[best])
@@ -226,31 +259,44 @@ def naive_greedy(model: Target, source: Sequence[int], max_len: int) -> Written:
 
 
 def naive_beam(
-    model: Target, source: Sequence[int], width: int, max_len: int, length_penalty: float = 0.0
+    model: Target,
+    source: Sequence[int],
+    width: int,
+    max_len: int,
+    length_penalty: float = 0.0,
+    lean: Callable[[tuple[int, ...]], float] = lambda _: 0.0,
 ) -> list[Written]:
-    """Beam search by its rules and nothing else; see `chemspec.decode.beam` for the rules."""
+    """Beam search by its rules and nothing else; see `chemspec.decode.beam` for the rules.
+
+    Args:
+        lean: nats added to the total of a text (tokens after bos) wherever it is ranked: what the search would have found,
+            had rounding moved the scores so far. The log-probs returned are without it.
+    """
+    read = naive_reader(model, source)
+
+    def total(text: _Text) -> float:
+        return sum(text[1]) + lean(text[0])
 
     def rank(text: _Text) -> tuple[float, tuple[int, ...]]:
-        return -sum(text[1]) / len(text[1]) ** length_penalty, text[0]
+        return -total(text) / len(text[1]) ** length_penalty, text[0]
 
     def can_overtake(text: _Text, last: _Text) -> bool:
-        lengths = range(
-            len(text[1]) + 1, max_len + 1
-        )  # log-probs only fall: at best the sum stays as it is
-        return any(sum(text[1]) / length**length_penalty >= -rank(last)[0] for length in lengths)
+        hope, bar = total(text), -rank(last)[0]  # log-probs only fall: at best the sum stays
+        lengths = range(len(text[1]) + 1, max_len + 1)
+        return any(hope / length**length_penalty >= bar for length in lengths)
 
     live: list[_Text] = [((), ())]
     finished: list[_Text] = []
     for _ in range(max_len):
         grown: list[_Text] = []
-        for tokens, log_probs in live:
-            every = naive_log_probs(model, source, [BOS, *tokens]).tolist()
+        every = read([(BOS, *tokens) for tokens, _ in live]).tolist()
+        for (tokens, log_probs), gains in zip(live, every, strict=True):
             grown += [
                 ((*tokens, token), (*log_probs, gain))
-                for token, gain in enumerate(every)
+                for token, gain in enumerate(gains)
                 if gain > -math.inf
             ]
-        grown.sort(key=lambda text: (-sum(text[1]), text[0]))
+        grown.sort(key=lambda text: (-total(text), text[0]))
         finished += [text for text in grown[:width] if text[0][-1] == EOS]
         finished.sort(key=rank)
         live = [text for text in grown if text[0][-1] != EOS][:width]

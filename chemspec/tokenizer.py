@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -58,6 +59,7 @@ class Tokenizer:
     """A fixed vocabulary: `tokens[i]` is the text of id i; the first four are pad, bos, eos and unk."""
 
     tokens: tuple[str, ...]
+    head: ClassVar[int] = 0  # tokens of a query that come before its SMILES
 
     def __post_init__(self) -> None:
         if self.tokens[: len(SPECIALS)] != SPECIALS:
@@ -101,6 +103,11 @@ class Tokenizer:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @property
+    def alphabet(self) -> tuple[str, ...]:
+        """The tokens, if each is one symbol of SMILES: what drafters look for marks in."""
+        return self.tokens
 
     @cached_property
     def _ids(self) -> dict[str, int]:

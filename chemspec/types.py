@@ -115,6 +115,7 @@ class Pass:
         spans: where accepted tokens came from.
         drafts: what was proposed after the leading prefix.
         grown: the new nodes of the prefix tree, if they were recorded.
+        draft_calls: runs of the drafter's own models, if it has any; of the whole call, shared like its seconds.
     """
 
     asked: int
@@ -129,6 +130,7 @@ class Pass:
     spans: tuple[Accepted, ...] = ()
     drafts: tuple[Draft, ...] = ()
     grown: Grown | None = None
+    draft_calls: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from chemspec.ui import batching, jobview, nav
+from chemspec.ui import batching, jobview, nav, safe
 from chemspec.ui.home import HomeError, home
 
 
@@ -19,7 +19,7 @@ def body() -> None:
     try:
         home()
     except HomeError as error:
-        st.error(f"Jobs cannot be kept: {jobview.plain(str(error))}.")
+        st.error(f"Jobs cannot be kept: {safe.plain(str(error))}.")
         return
     new_job()
     batching.own_jobs()

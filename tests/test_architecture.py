@@ -13,19 +13,30 @@ ROOT = Path(__file__).parent.parent
 
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (
-    ("types", "settings", "tokenizer", "cache"),
-    ("syntax", "metrics", "merge", "confidence", "data.settings", "train.recipes"),
+    ("types", "settings", "tokenizer", "cache", "host"),
+    (
+        "syntax",
+        "metrics",
+        "merge",
+        "confidence",
+        "plot",
+        "energy",
+        "data.settings",
+        "train.recipes",
+    ),
     ("chem",),
     ("align", "molfile", "cdxml", "reagents", "exports", "formats", "changes"),
     ("data",),
+    ("rejection",),
     ("draft", "verify", "model"),
     ("decode",),
     ("testing", "importers"),
     ("engine",),
     ("inputs", "checks", "faults"),
     ("files",),
-    ("calibrate", "evaluate", "opponents", "integrations", "ui"),
+    ("calibrate", "evaluate", "gammas", "lossless", "opponents", "integrations", "ui"),
     ("bench", "train", "reliability", "roundtrip", "card"),
+    ("papers",),
     ("show",),
     ("cli",),
 )

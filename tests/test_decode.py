@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.decode.sample import distribution, sample
+from chemspec.decode.sample import sample
 from chemspec.draft.none import NoDrafts
 from chemspec.model.onnx_runner import OnnxBackend
 from chemspec.model.session import Backend
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
+from chemspec.rejection import distribution
 from chemspec.testing import (
     RandomDrafts,
     Table,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from small import BAD, QUERIES, tiny_folder
 
 from chemspec import checks, chem
-from chemspec.draft import DRAFTERS
+from chemspec.draft import COMPANIONS, DRAFTERS
 from chemspec.engine import MAX_CHARS, MAX_TOKENS, Engine, installed, model_folder
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import DecodeSettings
@@ -187,7 +187,7 @@ def test_the_trace_adds_up(engine: Engine, how: DecodeSettings) -> None:
 
 
 @DECODERS
-@pytest.mark.parametrize("drafter", sorted({*DRAFTERS, "auto"} - {"none"}))
+@pytest.mark.parametrize("drafter", sorted({*DRAFTERS} - {"none", *COMPANIONS}))
 def test_a_drafter_never_changes_an_answer(
     engine: Engine, how: DecodeSettings, drafter: str
 ) -> None:

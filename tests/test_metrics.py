@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.metrics import numbers
-from chemspec.types import Pass, Trace
+from chemspec.types import Draft, Pass, Trace
 
 
 def call(
@@ -42,6 +43,17 @@ def test_a_call_is_shared_out_among_its_queries_but_all_wait_for_it() -> None:
     assert found.model_seconds == pytest.approx(2.0)
     assert found.draft_seconds == pytest.approx(0.5)
     assert found.waited_seconds == pytest.approx(8.0)
+
+
+def test_alpha_is_the_chance_of_a_token_after_right_ones() -> None:
+    """Three of four, four of four, none of four; in the last pass the end of the answer may have cut the draft."""
+    draft = Draft((4, 5, 6, 7), "ar")
+    passes = [
+        replace(call(), accepted=count, drafts=(draft,), draft_calls=4) for count in (3, 4, 0, 2)
+    ]
+    found = numbers([Trace((), {}, tuple(passes), 1.0)])
+    assert (found.refused, found.draft_calls) == (2, 16)
+    assert found.alpha == 9 / (9 + 2)
 
 
 def test_the_margin_is_the_smallest() -> None:

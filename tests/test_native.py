@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from test_session import VARIANTS, VOCAB, Round, check, scripts
@@ -29,29 +31,31 @@ except NoKernel as why:
     pytest.skip(f"no compiled kernel here: {why}", allow_module_level=True)
 
 
+FORMATS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
 @cache
-def tiny(variant: str, threads: int = 1, half: bool = True) -> tuple[NativeBackend, Transformer]:
-    """A tiny model whose weights are exact in half precision, or are not."""
-    model = tiny_model(0, VOCAB, **VARIANTS[variant]).float()
-    if half:
-        model = model.half().float()
+def tiny(variant: str, threads: int = 1, exact: str = "bf16") -> tuple[NativeBackend, Transformer]:
+    """A tiny model whose weights are exact in a format."""
+    model = tiny_model(0, VOCAB, **VARIANTS[variant]).to(FORMATS[exact]).float()
     return NativeBackend(model, threads=threads), model
 
 
-@given(scripts(), st.sampled_from(sorted(VARIANTS)), st.booleans())
+@given(scripts(), st.sampled_from(sorted(VARIANTS)), st.sampled_from(sorted(FORMATS)))
 def test_the_kernel_gives_the_scores_of_the_model(
-    script: tuple[list[list[int]], list[Round]], variant: str, half: bool
+    script: tuple[list[list[int]], list[Round]], variant: str, exact: str
 ) -> None:
-    backend, model = tiny(variant, half=half)
-    check(backend, model, *script, within=1e-4)
+    backend, model = tiny(variant, exact=exact)
+    check(backend, model, *script, within=5e-4)
 
 
 @pytest.mark.parametrize("width", [32, 48, 80, 256])
 @pytest.mark.parametrize("heads", [1, 2, 4, 8, 16])
-def test_every_width_and_number_of_heads(width: int, heads: int) -> None:
+@pytest.mark.parametrize("exact", ["fp32", "bf16"])
+def test_every_width_and_number_of_heads(width: int, heads: int, exact: str) -> None:
     """Widths that fill no whole panel, sources and drafts of more rows than a tile."""
     shape = {"d_model": width, "heads": heads, "feedforward": 3 * width + 4}
-    model = tiny_model(1, 37, **shape).float()
+    model = tiny_model(1, 37, **shape).to(FORMATS[exact]).float()
     rng = np.random.default_rng(0)
     sources = [rng.integers(4, 37, size).tolist() for size in (1, 7, 31)]
     session = Session(NativeBackend(model, threads=2), sources, top_k=37)
@@ -72,11 +76,10 @@ def paths(seed: int, count: int, longest: int, vocabulary: int) -> list[tuple[in
     ]
 
 
-@pytest.mark.parametrize("half", [True, False])
-def test_a_score_is_the_same_to_the_last_bit_in_any_company(half: bool) -> None:
+@pytest.mark.parametrize("exact", sorted(FORMATS))
+def test_a_score_is_the_same_to_the_last_bit_in_any_company(exact: str) -> None:
     """Alone or among others, whole or token by token, on one thread or three, compacted or not."""
-    model = tiny_model(3, 60, d_model=64, heads=8, feedforward=200).float()
-    model = model.half().float() if half else model
+    model = tiny_model(3, 60, d_model=64, heads=8, feedforward=200).to(FORMATS[exact]).float()
     one, three = (NativeBackend(model, threads=threads) for threads in (1, 3))
     sources = [[5, 6, 7, 8, 9] * 4, [10, 11]]
     wanted = paths(0, 12, 30, 60)
@@ -92,6 +95,23 @@ def test_a_score_is_the_same_to_the_last_bit_in_any_company(half: bool) -> None:
     assert bits(Session(three, sources[:1], top_k=60).score([wanted])[0]) == alone
     own, _ = Session(three, sources, top_k=60).score([wanted, paths(9, 3, 9, 60)])
     assert bits(own) == alone
+
+
+def test_sixteen_bits_cost_no_accuracy() -> None:
+    """Against fp64, a tile unit that adds up pieces is as near as fp32 arithmetic, at small and at large activations."""
+    model = tiny_model(5, 40, d_model=256, heads=8, feedforward=1024).bfloat16().float()
+    with torch.no_grad():
+        model.encoder.layers[0].linear1.weight *= 64  # stays exact
+    session = Session(NativeBackend(model, threads=1), [[5, 6, 7, 8]], top_k=40)
+    exactly = copy.deepcopy(model).double()
+    ours, theirs = [], []
+    for path in paths(1, 3, 40, 40):
+        for prefix, (ids, log_probs) in session.score([[path]])[0].items():
+            expected = naive_log_probs(exactly, [5, 6, 7, 8], prefix).numpy()
+            single = naive_log_probs(model, [5, 6, 7, 8], prefix).double().numpy()
+            ours.append(np.abs(np.asarray(log_probs) - expected[ids]).max())
+            theirs.append(np.abs(single - expected).max())
+    assert max(ours) < 2 * max(theirs) < 1e-4
 
 
 def test_pruning_keeps_what_lies_near_the_wanted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from functools import cache
 
@@ -70,7 +71,12 @@ def scripts(draw: st.DrawFn) -> tuple[list[list[int]], list[Round]]:
 def check(
     backend: Backend, model: Target, sources: list[list[int]], rounds: list[Round], *, within: float
 ) -> None:
-    """Play a script and compare every score given out with the naive one."""
+    """Play a script and compare every score given out with the naive one, worked out in fp64.
+
+    These models are ill-conditioned: in fp32 the naive decoder itself is off by up to 2e-4.
+    """
+    if isinstance(model, Transformer):
+        model = copy.deepcopy(model).double()
     session = Session(backend, sources, top_k=VOCAB)
     session.SLACK = -(10**6)  # type: ignore[misc]  # compact whenever anything can go
     naive = cache(lambda query, prefix: naive_log_probs(model, sources[query], prefix).numpy())
@@ -121,7 +127,7 @@ def test_onnx_gives_the_scores_of_the_model(
     script: tuple[list[list[int]], list[Round]], variant: str
 ) -> None:
     backend, model = onnx_of(0, variant)
-    check(backend, model, *script, within=1e-4)
+    check(backend, model, *script, within=5e-4)
 
 
 @given(scripts(), st.integers(0, 2))
@@ -222,12 +228,12 @@ def test_pruning_keeps_what_lies_below_a_wanted_prefix() -> None:
     session = Session(Table(0), [[4, 5]], top_k=1)
     session.SLACK = -(10**6)  # type: ignore[misc]
     session.score([[(BOS, 4, 5, 6), (BOS, 4, 7), (BOS, 6, 7)]])
-    session.prune(
-        {0: [(BOS, 4, 5), (BOS, 8, 9)]}
-    )  # the latter has no node: its deepest ancestor is bos
-    assert len(session.trees[0].slots) == 7
-    session.prune({0: [(BOS, 4, 5)]})
+    session.prune({0: [(BOS, 4, 5), (BOS, 4, 8)]})  # the latter has no node yet, so nothing below
     assert list(session.trees[0].slots) == [(BOS,), (BOS, 4), (BOS, 4, 5), (BOS, 4, 5, 6)]
+    session.prune({0: [(BOS, 4)]})
+    assert len(session.trees[0].slots) == 4
+    session.prune({0: [(BOS, 8)]})
+    assert list(session.trees[0].slots) == [(BOS,)]
 
 
 def test_a_wrong_mask_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,6 +242,7 @@ def test_a_wrong_mask_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> 
 
     def see_siblings(self: _Tree, fresh: list[Prefix]) -> int:
         start = add(self, fresh)
+        assert self.sees is not None
         for prefix in fresh:
             for sibling, slot in self.slots.items():
                 if len(sibling) == len(prefix) > 1 and slot < self.slots[prefix]:

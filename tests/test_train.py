@@ -24,7 +24,7 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, TrainSettings, preset
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 from chemspec.train import module, watch
-from chemspec.train.module import average, export, rate, split, take, train
+from chemspec.train.module import _begin_with, average, export, rate, split, take, train
 from chemspec.train.recipes import RECIPES, recipe
 from chemspec.train.run import run_recipe
 from chemspec.train.validate import exact_match
@@ -106,7 +106,7 @@ def test_a_small_set_is_learnt_by_heart(
     last = log(tmp_path / "run")[-1]
     assert float(last["val_loss"]) < 0.1
     assert float(last["val_exact"]) > 0.9
-    # Shipped in half precision, it has not forgotten.
+    # Shipped in bfloat16, it has not forgotten.
     assert exact_match(checkpoint.load(model).model, pairs) > 0.9
 
 
@@ -282,7 +282,8 @@ def test_averaging_is_the_arithmetic_mean(data: Path, tmp_path: Path) -> None:
     # The step at which it ended was saved under two names, but counts once.
     shipped = checkpoint.load(model).model.state_dict()
     for name, tensor in shipped.items():
-        assert torch.equal(tensor, mean[name].half().float()), name
+        wanted = mean[name].bfloat16().float() if tensor.ndim > 1 else mean[name]
+        assert torch.equal(tensor, wanted), name
     one = average([files[2]])
     assert all(torch.equal(one[name], states[2][f"model.{name}"]) for name in one)
 
@@ -368,6 +369,22 @@ def test_a_start_must_have_the_same_vocabulary_and_architecture(data: Path, tmp_
         fit(data, tmp_path / "other", start=tmp_path / "mixed")
     with pytest.raises(ValueError, match="another architecture"):
         fit(data, tmp_path / "other", start=tmp_path / "wide")
+
+
+def test_a_start_may_be_deeper_but_not_shallower(data: Path, tmp_path: Path) -> None:
+    """A medium drafter begins with the first layers of its target."""
+    deep = Transformer(replace(CONFIG, encoder_layers=2, decoder_layers=3))
+    checkpoint.save(tmp_path / "deep", deep, TOKENIZER, task="retro")
+    fit(data, tmp_path / "run", replace(SHORT, steps=1, lr=0.0), start=tmp_path / "deep")
+    state, first = weights(tmp_path / "run"), checkpoint.load(tmp_path / "deep").model.state_dict()
+    assert all(
+        torch.equal(tensor, first[name.removeprefix("model.")]) for name, tensor in state.items()
+    )
+    assert len(state) < len(first)
+    checkpoint.save(tmp_path / "shallow", Transformer(CONFIG), TOKENIZER, task="retro")
+    model = Transformer(replace(CONFIG, decoder_layers=2))
+    with pytest.raises(ValueError, match="another architecture"):
+        _begin_with(model, tmp_path / "shallow", TOKENIZER)
 
 
 def test_held_out_pairs_are_the_last_ones_unless_there_is_a_file(

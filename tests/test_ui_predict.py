@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import pages
+
 pytest.importorskip("streamlit")
 
 import streamlit as st
@@ -26,12 +28,7 @@ weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no mode
 
 
 def open_page(**query: str) -> AppTest:
-    page = AppTest.from_file(str(ROOT / "pages" / "predict.py"), default_timeout=60)
-    for name, value in query.items():
-        page.query_params[name] = value
-    page.run()
-    assert not page.exception
-    return page
+    return pages.opened("predict", query)
 
 
 def html(page: AppTest) -> str:

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+import pages
+
 pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
 from chemspec.engine import installed
+from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui import serve, tables, timing, trials
@@ -29,12 +32,7 @@ AUTO = replace(GREEDY, drafter="auto")
 def opened(**state: Any) -> AppTest:
     if "forward" not in {folder.name for folder in installed()}:
         pytest.skip("no forward model in assets/models")
-    app = AppTest.from_file(str(PAGE), default_timeout=60)
-    for name, value in {"speed_repeats": 3, **state}.items():
-        app.session_state[name] = value
-    app.run()
-    assert not app.exception
-    return app
+    return pages.opened("speed", state={"speed_repeats": 3, **state})
 
 
 def press(app: AppTest, key: str) -> None:
@@ -243,7 +241,7 @@ def test_answers_are_escaped_and_marked_from_where_they_part() -> None:
 
 def test_the_headline_is_about_the_fastest_exact_lane() -> None:
     def row(name: str, median: float, *, exact: bool = True, standard: bool = False, speedup: float = 2.0) -> timing.Row:  # fmt: skip
-        spread = timing.Spread(median, median, median, 3)
+        spread = Spread(median, median, median, 3)
         return timing.Row(name, exact, standard, spread, speedup, 8, 5.0, 0.8, 9, True)
 
     base = row("Greedy · standard", 20, standard=True, speedup=1.0)

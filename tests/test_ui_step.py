@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import pages
+
 pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
@@ -15,7 +17,6 @@ from chemspec.engine import installed
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
 from chemspec.ui import saved
 
-PAGE = Path(__file__).parent.parent / "pages" / "step.py"
 QUERY = "CC(=O)Cl.Nc1ccccc1"
 
 pytestmark = pytest.mark.ui
@@ -26,12 +27,7 @@ needs_models = pytest.mark.skipif(
 
 
 def opened(**query: str) -> AppTest:
-    app = AppTest.from_file(str(PAGE), default_timeout=60)
-    for name, value in query.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
+    return pages.opened("step", query)
 
 
 def theatres(app: AppTest) -> list[Any]:

@@ -36,6 +36,11 @@ class Beam(NamedTuple):
     finished: tuple[Hyp, ...] = ()
 
 
+Candidate = tuple[
+    float, int, int
+]  # minus the total log-prob, which live hypothesis, which of its next tokens
+
+
 class Rules(NamedTuple):
     """What the search is told.
 
@@ -99,14 +104,17 @@ def look_ahead(
 
 def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
     """One step: extend every live hypothesis, rank, keep. `scores` must hold at least `width` + 1 tokens a prefix."""
-    finished, live = list(beam.finished), []
-    for place, candidate in enumerate(_ranked(beam.live, scores, 2 * rules.width)):
-        if candidate.tokens[-1] != EOS:
-            live.append(candidate)
-        elif place < rules.width:
-            finished.append(candidate)
-    finished = sorted(finished, key=lambda hyp: (-rules.rank(hyp), hyp.tokens))[: rules.width]
-    live = live[: rules.width]
+    finished, live = list(beam.finished), list[Hyp]()
+    for place, (cost, row, column) in enumerate(_ranked(beam.live, scores, 2 * rules.width)):
+        parent, (ids, log_probs) = beam.live[row], scores[row]
+        ended = ids[column] == EOS
+        if place >= rules.width if ended else len(live) == rules.width:
+            continue  # of the candidates, about half are written out
+        tokens, known = (*parent.tokens, ids[column]), (*parent.log_probs, log_probs[column])
+        (finished if ended else live).append(Hyp(tokens, known, -cost))
+    if len(finished) > len(beam.finished):
+        finished.sort(key=lambda hyp: (-rules.rank(hyp), hyp.tokens))
+        del finished[rules.width :]
     if len(finished) == rules.width:
         # What cannot overtake the last finished hypothesis (or equal it and win by token ids) only costs: the outcome is the
         # same without it.
@@ -115,7 +123,7 @@ def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
     return Beam(tuple(live), tuple(finished))
 
 
-def _ranked(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Hyp]:
+def _ranked(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Candidate]:
     """The `count` best extensions of all live hypotheses: a merge of their lists, each of which is best first."""
     heads = [
         (-(hyp.total + found.log_probs[0]), row, 0)
@@ -123,20 +131,22 @@ def _ranked(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[H
         if len(found.ids)
     ]
     heapify(heads)
-    candidates: list[Hyp] = []
-    bar = inf
+    candidates: list[Candidate] = []
+    bar, ties = inf, False
     while heads and heads[0][0] <= bar:  # and whatever ties with the last of them
-        cost, row, column = heads[0]
+        best = heads[0]
+        cost, row, column = best
         if cost == inf:
             break  # nothing but impossible tokens is left
-        parent, (ids, log_probs) = live[row], scores[row]
-        tokens = (*parent.tokens, ids[column])
-        candidates.append(Hyp(tokens, (*parent.log_probs, log_probs[column]), -cost))
+        ties = ties or (bool(candidates) and candidates[-1][0] == cost)
+        candidates.append(best)
         if len(candidates) == count:
             bar = cost
-        if column + 1 < len(ids):
-            heapreplace(heads, (-(parent.total + log_probs[column + 1]), row, column + 1))
+        log_probs = scores[row].log_probs
+        if column + 1 < len(log_probs):
+            heapreplace(heads, (-(live[row].total + log_probs[column + 1]), row, column + 1))
         else:
             heappop(heads)
-    candidates.sort(key=lambda hyp: (-hyp.total, hyp.tokens))
+    if ties:  # by tokens; all live hypotheses are of one length
+        candidates.sort(key=lambda c: (c[0], live[c[1]].tokens, scores[c[1]].ids[c[2]]))
     return candidates[:count]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from chemspec.decode.ask import Ask, Decoder
 from chemspec.decode.prefetch import Prefetch
-from chemspec.draft.base import Adaptive, Batched, Drafter
+from chemspec.draft.base import Adaptive, Batched, Counting, Drafter
 from chemspec.model.session import Session
 from chemspec.tokenizer import BOS
 from chemspec.types import (
@@ -100,11 +100,14 @@ def drive(
     session.drop(query for query, flight in enumerate(flights) if flight.answer is not None)
     adaptive = drafter if isinstance(drafter, Adaptive) else None
     batched = drafter if isinstance(drafter, Batched) and budget else None
+    counting = drafter if isinstance(drafter, Counting) else None
     while session.rows:
-        began = clock()
+        began, calls = clock(), counting.calls if counting else 0
         active = [flights[query] for query in session.rows]
         missing = [flight.missing() for flight in active]
-        ahead = adaptive is None or adaptive.begin(sum(map(len, missing)), len(active))
+        ahead = adaptive is None or adaptive.begin(
+            sum(map(len, missing)), len(active), waiting=sum(len(flight.asked) for flight in active)
+        )
         if batched is not None:
             batched.prepare(
                 [
@@ -156,6 +159,7 @@ def drive(
                 spans=spans,
                 drafts=tuple(plan.drafts.get(before, ())),
                 grown=grown,
+                draft_calls=counting.calls - calls if counting else 0,
             )
             events.append((query, event))
         session.drop(query for query in list(session.rows) if flights[query].answer is not None)

@@ -8,23 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chemspec.decode.ask import START, Decoder, written
+from chemspec.rejection import distribution
 from chemspec.tokenizer import EOS
-from chemspec.types import Prefix, Scores, Written
-
-
-def distribution(scores: Scores, *, temperature: float, top_p: float) -> NDArray[np.float64]:
-    """The probabilities from which the next token is drawn, in the order of `scores.ids`.
-
-    Temperature divides the log-probs; then only the most probable tokens that together reach `top_p` are kept.
-    """
-    logits = np.asarray(scores.log_probs, dtype=np.float64) / temperature
-    weights: NDArray[np.float64] = np.exp(logits - logits[0])
-    weights /= weights.sum()
-    if top_p < 1:
-        before = np.cumsum(weights) - weights
-        weights[before >= top_p] = 0  # the first token always stays: nothing comes before it
-        weights /= weights.sum()
-    return weights
+from chemspec.types import Prefix, Written
 
 
 def sample(

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
+from chemspec.draft.ar import Autoregressive, Writer, ratio
 from chemspec.draft.attention import Attention
 from chemspec.draft.auto import Auto
 from chemspec.draft.base import Adaptive, Drafter
 from chemspec.draft.copy import Copy, Marks
+from chemspec.draft.gamma import Adapting, Fixed, Gamma
 from chemspec.draft.knowledge import Knowledge
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.phrases import JUST_COPYING
+from chemspec.draft.sampled import Drawer, Sampled
+from chemspec.draft.small import Small
 from chemspec.draft.smart import Smart
 from chemspec.draft.windows import Windows
-from chemspec.settings import DecodeSettings
+from chemspec.rejection import Nucleus
+from chemspec.settings import DRAWN, DecodeSettings
 
 Cost = Callable[[float], float]  # seconds of a pass by its nodes
+
+
+def _no_companion(kind: str) -> Any:
+    raise ValueError(f"there is no model for the drafter {kind} here")
 
 
 @dataclass(frozen=True)
@@ -29,15 +39,25 @@ class Means:
         cost: gives the cost curve of the machine.
         tokens: the vocabulary; drafters that know SMILES find their marks in it.
         knowledge: gives what the model's drafters have learned.
+        companion: gives the learned drafter of a kind; raises ValueError where the model has none.
+        head: tokens of a query that come before its SMILES.
     """
 
     cost: Callable[[], Cost]
     tokens: Sequence[str] = ()
     knowledge: Callable[[], Knowledge] = Knowledge
+    companion: Callable[[str], Any] = _no_companion
+    head: int = 0
 
     @property
     def marks(self) -> Marks:
-        return Marks.of(self.tokens)
+        return replace(_marks(tuple(self.tokens)), head=self.head)
+
+
+@lru_cache(maxsize=8)
+def _marks(tokens: tuple[str, ...]) -> Marks:
+    """Looked up once a vocabulary, not once a run."""
+    return Marks.of(tokens)
 
 
 def _chosen(**options: int) -> dict[str, Any]:
@@ -63,6 +83,45 @@ def _auto(settings: DecodeSettings, means: Means) -> Drafter:
     return Auto(means.cost(), marks=means.marks, knowledge=means.knowledge(), **options)
 
 
+# The learned models in a model's folder `drafters` that a drafter needs.
+COMPANIONS: dict[str, tuple[str, ...]] = {"ar": ("ar",), "hierarchy": ("ar", "medium")}
+
+FLOOR = 0.02  # the chance of a draft, in a small model's eyes, at which it ends
+
+
+def _writer(settings: DecodeSettings, means: Means) -> Writer:
+    small = Writer(Small(means.companion("ar"), top_k=1), floor=FLOOR)
+    if settings.drafts_by == "ar":
+        return small
+    return Writer(Small(means.companion("medium"), top_k=1), helper=small, floor=FLOOR)
+
+
+def _autoregressive(settings: DecodeSettings, means: Means) -> Drafter:
+    length = settings.draft_length
+    gamma: Gamma = (
+        Fixed(length) if length else Adapting(1.0)
+    )  # it learns its cost ratio of each pass
+    cost = (lambda _: 1.0) if length else means.cost()
+    return Autoregressive(_writer(settings, means), gamma, name=settings.drafts_by, cost=cost)
+
+
+def _drawer(settings: DecodeSettings, means: Means) -> Sampled:
+    nucleus = Nucleus(settings.temperature, settings.top_p)
+    small = means.companion("ar")
+    drawer = Drawer(Small(small, top_k=small.vocab_size), nucleus)
+    cost = small.cost
+    if settings.drafts_by == "hierarchy":
+        medium = means.companion("medium")
+        drawer = Drawer(Small(medium, top_k=medium.vocab_size), nucleus, helper=drawer)
+        cost = medium.cost  # its own price without help: at most this
+    if settings.draft_length:
+        fixed = Fixed(settings.draft_length)
+        return Sampled(drawer, lambda: fixed, name=settings.drafts_by)
+    c = ratio(cost()(settings.n), means.cost(), settings.n)
+    # Each query has its own: what else is in a batch must not change its draws.
+    return Sampled(drawer, lambda: Adapting(c), name=settings.drafts_by)
+
+
 DRAFTERS: dict[str, Callable[[DecodeSettings, Means], Drafter]] = {
     "none": lambda *_: NoDrafts(),
     "windows": lambda settings, _: Windows(dilation=settings.dilation, **_sizes(settings)),
@@ -71,6 +130,8 @@ DRAFTERS: dict[str, Callable[[DecodeSettings, Means], Drafter]] = {
     "attention": _attention,
     "mixed": _mixed,
     "auto": _auto,
+    "ar": _autoregressive,
+    "hierarchy": _autoregressive,
 }
 
 
@@ -80,20 +141,25 @@ def build(settings: DecodeSettings, means: Means) -> Drafter:
     Raises:
         ValueError: for an option out of range, or a model without what the drafter needs.
     """
+    if settings.decoder in DRAWN and settings.drafts_by != "none":
+        return _drawer(settings, means)
     return DRAFTERS[settings.drafts_by](settings, means)
 
 
 __all__ = [
+    "COMPANIONS",
     "DRAFTERS",
     "Adaptive",
     "Attention",
     "Auto",
+    "Autoregressive",
     "Copy",
     "Drafter",
     "Knowledge",
     "Means",
     "Mixed",
     "NoDrafts",
+    "Sampled",
     "Smart",
     "Windows",
     "build",

@@ -40,11 +40,15 @@ class Auto:
     """
 
     SECOND = 0.5  # a further place is tried with this share of the chance that the place before it was wrong
-    AHEAD = 12  # looking ahead multiplies the nodes of a beam by about so much (benchmarks.md)
+    AHEAD, SAVES = (
+        12,
+        2.5,
+    )  # looking ahead multiplies the nodes of a beam and divides its passes by about so much (benchmarks.md)
     STRIDE = 4  # tokens of a draft between two questions of a look-ahead
     WORTH = 1.1  # what drafts must promise before they are thought about
     NODES = 64  # of one query in one pass, at most
     HOST = 1e-5  # seconds that it takes to think of one more node of a tree
+    HOST_AHEAD = 3e-5  # and of one more in a look-ahead, which plays the search on
     STEPS = (
         1,
         3,
@@ -73,8 +77,9 @@ class Auto:
             else Mixed(knowledge.phrases, length=length, marks=marks, rate=self._rate)
         )
         self.asked, self.queries = 1, 1
-        self.ahead, self.pays = False, True
+        self.ahead, self.pays, self.beams = False, True, False
         self._heard: set[tuple[int, ...]] = set()
+        self._rates: dict[float, float] = {}  # as `likely` stands
 
     def cost(self, nodes: int) -> float:
         """Seconds of a pass of so many nodes."""
@@ -82,18 +87,20 @@ class Auto:
             self._costs[nodes] = self._cost(nodes)
         return self._costs[nodes]
 
-    def begin(self, asked: int, queries: int) -> bool:
-        self.asked, self.queries = asked, queries
+    def begin(self, asked: int, queries: int, *, waiting: int) -> bool:
+        self.asked, self.queries, self.beams = asked, queries, waiting > queries
         self._heard.clear()
         # A node for every query that were certain to be accepted: if that does not pay, no guess does.
         certain = self.cost(asked + queries) + self.HOST * queries
         self.pays = 2 * self.cost(asked) > self.WORTH * certain
-        # It divides the passes of a beam by three.
-        self.ahead = self.cost(self.AHEAD * asked) < 2 * self.cost(asked)
+        # How many hypotheses there are tells what a beam's passes cost, not how many of them happen to be unknown.
+        nodes = self.AHEAD * max(asked, waiting)
+        ahead = self.cost(nodes) + self.HOST_AHEAD * nodes
+        self.ahead = self.WORTH * ahead < self.SAVES * self.cost(max(asked, waiting))
         return self.ahead
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
-        if self.asked > self.queries:
+        if self.beams:
             # A beam fills its passes by itself, unless nodes are cheap; a look-ahead asks again where a draft ends.
             if not self.ahead:
                 return ()
@@ -169,9 +176,13 @@ class Auto:
         return best
 
     def _rate(self, chance: float) -> float:
-        return self.likely.chance(chance_class(chance))
+        rate = self._rates.get(chance)
+        if rate is None:
+            rate = self._rates[chance] = self.likely.chance(chance_class(chance))
+        return rate
 
     def learn(self, draft: Draft, accepted: int) -> None:
+        self._rates.clear()
         for place in range(min(accepted + 1, len(draft.tokens))):
             if not draft.chances:
                 self.record.add(draft.match + place, place < accepted)

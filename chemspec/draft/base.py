@@ -25,8 +25,13 @@ class Drafter(Protocol):
 class Adaptive(Drafter, Protocol):
     """A drafter that is told the load of each pass and the fate of its drafts; one object serves one run."""
 
-    def begin(self, asked: int, queries: int) -> bool:
-        """The next pass computes `asked` nodes anyway, for so many queries; says whether looking ahead pays."""
+    def begin(self, asked: int, queries: int, *, waiting: int) -> bool:
+        """The next pass computes `asked` nodes anyway, for so many queries; says whether looking ahead pays.
+
+        Args:
+            waiting: prefixes that the decoders wait for, those with known scores among them: a beam waits for all of its
+                hypotheses, however many are known.
+        """
 
     def learn(self, draft: Draft, accepted: int) -> None:
         """The first `accepted` tokens of a draft were right, and the next, if there is one, was not."""
@@ -41,6 +46,15 @@ class Batched(Drafter, Protocol):
 
         A look-ahead may ask about other prefixes besides; for them there need not be a draft.
         """
+
+
+@runtime_checkable
+class Counting(Drafter, Protocol):
+    """A drafter that counts the runs of its own models."""
+
+    @property
+    def calls(self) -> int:
+        """Runs so far."""
 
 
 def check_size(length: int, count: int) -> None:

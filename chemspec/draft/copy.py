@@ -23,10 +23,12 @@ class Marks:
     Attributes:
         dot: between two molecules.
         rings: ring labels, in the order in which a SMILES uses them.
+        head: tokens at the beginning of every query that are no SMILES.
     """
 
     dot: int = -1
     rings: tuple[int, ...] = ()
+    head: int = 0
 
     @classmethod
     def of(cls, tokens: Sequence[str]) -> Marks:
@@ -38,10 +40,15 @@ class Marks:
     def is_ring(self) -> frozenset[int]:
         return frozenset(self.rings)
 
+    def start(self, source: Sequence[int]) -> int:
+        """Where the SMILES begins in a query."""
+        return min(self.head, len(source))
+
     def beginnings(self, source: Sequence[int]) -> list[int]:
         """Where the molecules of a query begin, the longest first."""
-        starts, start = [], 0
-        for place, token in enumerate((*source, self.dot)):
+        start = self.start(source)
+        starts = []
+        for place, token in enumerate((*source[start:], self.dot), start):
             if token == self.dot:
                 starts.append((start - place, start))
                 start = place + 1
@@ -90,7 +97,7 @@ class Copy:
         written = prefix[1:]
         if not written:
             return [(place, 0) for place in self.marks.beginnings(source)]
-        aligned = follow(source, written)
+        aligned = follow(source, written, self.marks.start(source))
         found = [(-match, abs(end - aligned), end) for end, match in self._matches(source, written)]
         return [(end, -match) for match, _, end in sorted(found)] or [(aligned, 0)]
 
@@ -158,9 +165,8 @@ def _open(tokens: Sequence[int], rings: frozenset[int]) -> list[int]:
     return opened
 
 
-def follow(source: Sequence[int], written: Sequence[int]) -> int:
+def follow(source: Sequence[int], written: Sequence[int], place: int = 0) -> int:
     """A pointer into the query that moves along as written tokens copy it, and jumps ahead over small deletions."""
-    place = 0
     for token in written:
         if place < len(source) and source[place] == token:
             place += 1

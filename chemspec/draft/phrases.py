@@ -19,7 +19,6 @@ from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Prefix
 
 COPY = -1  # the step that writes what the query has at the place of the trail
-DEPTH = 11  # entries of a context
 BASE = 1 << 20  # a child is found under parent * BASE + entry
 Steps = tuple[tuple[int, float], ...]  # steps with their chances, likeliest first
 

@@ -52,7 +52,7 @@ class Reader:
             kind = ANY_RING if token in self._rings else token
             self._places.setdefault(kind, []).append(place)
             self._open.append(self._turn(self._open[-1], token))
-        self._start = Trail(marks.beginnings(source)[0], 0, 0, {}, ())
+        self._start = Trail(marks.beginnings(source)[0], 0, marks.start(source), {}, ())
         self._trails: dict[Prefix, Trail] = {(BOS,): self._start}
 
     def trail(self, prefix: Prefix) -> Trail:

@@ -33,12 +33,13 @@ class Checkpoint:
     tokenizer: Tokenizer
     folder: Path
     digest: str  # of weights and config: names caches
+    notes: tuple[str, ...] = ()  # to be told with every answer
 
 
 def save(
     folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, half: bool = True
 ) -> None:
-    """Write a model folder; `half` stores fp16: half the size, and no measurable loss of accuracy.
+    """Write a model folder; `half` stores matrices in bfloat16: half the size, and what trained in bfloat16 loses nothing.
 
     Raises:
         CheckpointError: for a model that `load` would refuse; nothing is written then.
@@ -47,16 +48,15 @@ def save(
         raise CheckpointError(
             f"{folder}: {len(tokenizer)} tokens, but vocab_size {model.config.vocab_size}"
         )
-    dtype = torch.float16 if half else torch.float32
     state = {
-        name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in _own(model).items()
+        name: tensor.detach()
+        .to("cpu", torch.bfloat16 if half and tensor.ndim > 1 else torch.float32)
+        .contiguous()
+        for name, tensor in _own(model).items()
     }
     for name, tensor in state.items():
         if not torch.isfinite(tensor).all():
-            more = "; half=False stores larger ones" if half else ""
-            raise CheckpointError(
-                f"{folder}: {name} would hold infinite or undefined numbers{more}"
-            )
+            raise CheckpointError(f"{folder}: {name} holds infinite or undefined numbers")
     folder.mkdir(parents=True, exist_ok=True)
     config = {"task": task, **model.config.to_json()}
     (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")

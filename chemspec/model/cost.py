@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from chemspec import cache
+from chemspec import cache, host
 from chemspec.model.session import Backend, Session
 from chemspec.tokenizer import BOS, SPECIALS
 from chemspec.types import Prefix
@@ -17,14 +16,6 @@ from chemspec.types import Prefix
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 QUIET = 0.75  # a load per core at which times are to be trusted
 SOURCE, WRITTEN, REPEATS = 40, 24, 9  # a typical query, half an answer
-
-
-def load() -> float:
-    """Programs that want to run, per core, over the last minute; 0 where the system does not tell."""
-    try:
-        return os.getloadavg()[0] / (os.cpu_count() or 1)
-    except (OSError, AttributeError):
-        return 0.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +63,9 @@ def measure(
     return Curve(tuple(sizes), tuple(seconds))
 
 
-def cached(key: str, make: Callable[[], Curve], *, load: Callable[[], float] = load) -> Curve:
+def cached(
+    key: str, make: Callable[[], Curve], *, load: Callable[[], float] = host.load_per_core
+) -> Curve:
     """The curve measured earlier, or a new one; what a busy machine gave is measured again on a quieter one.
 
     Args:

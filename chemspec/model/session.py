@@ -87,84 +87,66 @@ class Backend(Protocol):
 
 
 class _Tree:
-    """One query's nodes: which slot each prefix has, and which slots each slot sees (its ancestors and itself)."""
+    """One query's nodes: which slot each prefix has and, for runners that want masks, which slots it sees."""
 
-    def __init__(self) -> None:
-        self.slots: dict[Prefix, int] = {}
+    def __init__(self, *, masks: bool) -> None:
+        self.slots: dict[Prefix, int] = {}  # in the order of slots
         self.needed = 0  # nodes left by the last compaction
-        self.sees = np.zeros((64, 64), dtype=np.bool_)
-
-    def reserve(self, count: int) -> None:
-        if count > len(self.sees):
-            wider = np.zeros((2 * count, 2 * count), dtype=np.bool_)
-            wider[: len(self.sees), : len(self.sees)] = self.sees
-            self.sees = wider
+        # (slots, slots), of each slot its ancestors and itself
+        self.sees = np.zeros((64, 64), dtype=np.bool_) if masks else None
 
     def add(self, prefixes: Sequence[Prefix]) -> int:
         """Give new prefixes, parents first, the next slots; returns the first of them."""
         start = len(self.slots)
-        self.reserve(start + len(prefixes))
+        for slot, prefix in enumerate(prefixes, start):
+            self.slots[prefix] = slot
+        if self.sees is not None:
+            self._see(self.sees, prefixes, start)
+        return start
+
+    def _see(self, sees: NDArray[np.bool_], prefixes: Sequence[Prefix], start: int) -> None:
+        count = start + len(prefixes)
+        if count > len(sees):
+            self.sees = np.zeros((2 * count, 2 * count), dtype=np.bool_)
+            self.sees[: len(sees), : len(sees)] = sees
+            sees = self.sees
         for slot, prefix in enumerate(prefixes, start):
             parent = self.slots.get(prefix[:-1])
             if parent is not None:
-                self.sees[slot] = self.sees[parent]
-            self.sees[slot, slot] = True
-            self.slots[prefix] = slot
-        return start
+                sees[slot] = sees[parent]
+            sees[slot, slot] = True
 
     def compact(self, wanted: Sequence[Prefix]) -> Ints | None:
         """Drop what is neither ancestor nor descendant of `wanted`; returns the old slots kept, in their new order."""
-        live = np.zeros(len(self.slots), dtype=np.bool_)
-        found = [self._deepest(prefix) for prefix in wanted]
-        for slot in found:
-            live |= self.sees[slot, : len(live)]
-        below = self.sees[: len(live)][:, sorted(set(found))].any(axis=1)
-        kept = np.flatnonzero(live | below)
-        if len(kept) == len(live):
-            return None
-        renumbered = {int(old): new for new, old in enumerate(kept)}
-        self.slots = {
-            prefix: renumbered[slot] for prefix, slot in self.slots.items() if slot in renumbered
-        }
-        sees = np.zeros_like(self.sees)
-        sees[: len(kept), : len(kept)] = self.sees[np.ix_(kept, kept)]
-        self.sees = sees
-        return kept
-
-    def keep_near(self, wanted: Sequence[Prefix]) -> Ints | None:
-        """`compact` for a tree whose masks are not kept."""
-        above: set[Prefix] = set()
+        near: set[Prefix] = set()
         for prefix in wanted:
-            while prefix and prefix not in above:
-                above.add(prefix)
+            while prefix and prefix not in near:
+                near.add(prefix)
                 prefix = prefix[:-1]
-        roots, kept = set(wanted), []
-        below: set[Prefix] = set()
-        for prefix, slot in self.slots.items():  # parents first
-            if prefix in roots or prefix[:-1] in below:
+        below = set(wanted)
+        for prefix in self.slots:  # parents first
+            if prefix[:-1] in below:
                 below.add(prefix)
-            if prefix in above or prefix in below:
-                kept.append(slot)
+        near |= below
+        kept = np.array(
+            [slot for prefix, slot in self.slots.items() if prefix in near], dtype=np.int64
+        )
         if len(kept) == len(self.slots):
             return None
-        near = above | below
-        self.slots = {
-            prefix: new
-            for new, prefix in enumerate(prefix for prefix in self.slots if prefix in near)
-        }
-        return np.array(kept, dtype=np.int64)
-
-    def _deepest(self, prefix: Prefix) -> int:
-        while prefix not in self.slots:
-            prefix = prefix[:-1]
-        return self.slots[prefix]
+        left = [prefix for prefix in self.slots if prefix in near]
+        self.slots = {prefix: slot for slot, prefix in enumerate(left)}
+        if self.sees is not None:
+            sees = np.zeros_like(self.sees)
+            sees[: len(kept), : len(kept)] = self.sees[np.ix_(kept, kept)]
+            self.sees = sees
+        return kept
 
 
 class Session:
     """Scores prefixes of several queries, batched, each prefix once; queries are known by their numbers."""
 
-    # A query may keep so many dead nodes, plus so many for every prefix asked for, before they are cleared away: that costs
-    # about as much as a small pass, while a dead node costs the others one product each.
+    # A query may keep so many dead nodes, plus so many for every prefix asked for and half as many as the last clearing left,
+    # before they are cleared away: that costs about as much as a small pass, while a dead node costs the others one product each.
     SLACK, SLACK_EACH = 48, 6
 
     # For a runner that visits ancestors only, dead nodes cost memory and nothing else.
@@ -194,7 +176,7 @@ class Session:
         self._seen: dict[tuple[tuple[int, ...], Prefix], Floats] = {}
         self.width = len(sources)  # rows of the runner
         self.places = {query: query for query in range(len(sources))}  # query -> row of the runner
-        self.trees = {query: _Tree() for query in self.places}
+        self.trees = {query: _Tree(masks=not self.runner.flat) for query in self.places}
 
     @property
     def rows(self) -> list[int]:
@@ -218,15 +200,17 @@ class Session:
     def _score_flat(self, fresh: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
         runner = self.runner
         assert runner.flat
-        rows, tokens, depths, parents = [], [], [], []
+        rows: list[int] = []
+        tokens: list[int] = []
+        depths: list[int] = []
+        parents: list[int] = []
         for (query, row), prefixes in zip(self.places.items(), fresh, strict=True):
-            slots = self.trees[query].slots
-            for prefix in prefixes:
-                rows.append(row)
-                tokens.append(prefix[-1])
-                depths.append(len(prefix) - 1)
-                parents.append(slots.get(prefix[:-1], -1))
-                slots[prefix] = len(slots)
+            tree = self.trees[query]
+            tree.add(prefixes)
+            rows += [row] * len(prefixes)
+            tokens += [prefix[-1] for prefix in prefixes]
+            depths += [len(prefix) - 1 for prefix in prefixes]
+            parents += [tree.slots.get(prefix[:-1], -1) for prefix in prefixes]
         ids, log_probs = (part.tolist() for part in runner.run_nodes(rows, tokens, depths, parents))
         scored, start = [], 0
         for prefixes in fresh:
@@ -253,7 +237,9 @@ class Session:
             start, count = self.trees[query].add(prefixes), len(prefixes)
             tokens[row, :count] = [prefix[-1] for prefix in prefixes]
             depths[row, :count] = [len(prefix) - 1 for prefix in prefixes]
-            own = self.trees[query].sees[start : start + count]
+            seen = self.trees[query].sees
+            assert seen is not None
+            own = seen[start : start + count]
             sees[row, :count, :start] = own[:, :start]
             sees[row, :count, used : used + count] = own[:, start : start + count]
         runner.reserve(used + width)
@@ -300,16 +286,18 @@ class Session:
 
     def prune(self, wanted: dict[int, Sequence[Prefix]]) -> None:
         """Drop nodes that are neither ancestors nor descendants of what a query now asks for, if many are."""
-        flat = self.runner.flat
+        times, slack, each = (
+            (2.0, self.SLACK_FLAT, 0) if self.runner.flat else (1.5, self.SLACK, self.SLACK_EACH)
+        )
         for query, row in self.places.items():
             tree = self.trees[query]
-            if flat and len(tree.slots) <= self.SLACK_FLAT + 2 * tree.needed:
+            allowed = times * tree.needed + slack
+            if len(tree.slots) <= allowed:
                 continue
             asked = set(wanted[query])
             roots = [prefix for prefix in asked if prefix[:-1] not in asked]
-            allowed = 1.5 * tree.needed + self.SLACK_EACH * len(roots) + self.SLACK
-            if flat or len(tree.slots) > allowed:
-                kept = tree.keep_near(roots) if flat else tree.compact(roots)
+            if len(tree.slots) > allowed + each * len(roots):
+                kept = tree.compact(roots)
                 tree.needed = len(tree.slots)
                 if kept is not None:
                     self.runner.keep_slots(row, kept)

@@ -116,6 +116,22 @@ def best(logits: Tensor, count: int) -> tuple[Ints, Floats]:
     """The `count` best tokens and log-probs of logits (..., V), best first, ties by id; as arrays on the host."""
     precise = logits if logits.dtype == torch.float64 else logits.float()
     log_probs = torch.log_softmax(precise, dim=-1)
-    # A stable sort, because topk leaves the order of equal values open.
-    ordered, ids = torch.sort(log_probs, dim=-1, descending=True, stable=True)
-    return ids[..., :count].cpu().numpy(), ordered[..., :count].cpu().numpy()
+    found = _few(log_probs, count) if LARGE * count < log_probs.shape[-1] else None
+    if found is None:
+        # A stable sort, because topk leaves the order of equal values open.
+        ordered, ids = torch.sort(log_probs, dim=-1, descending=True, stable=True)
+        found = ids[..., :count], ordered[..., :count]
+    return found[0].cpu().numpy(), found[1].cpu().numpy()
+
+
+LARGE = 50  # times the tokens wanted: from so many on, to sort them all costs more than the pass
+
+
+def _few(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor] | None:
+    """The `count` best without sorting all; none if a tie leaves open which they are."""
+    values, ids = torch.topk(log_probs, count + 1, dim=-1)
+    if bool((values[..., count - 1] == values[..., count]).any()):
+        return None
+    ids = ids[..., :count].sort(dim=-1).values
+    ordered, places = torch.sort(log_probs.gather(-1, ids), dim=-1, descending=True, stable=True)
+    return ids.gather(-1, places), ordered

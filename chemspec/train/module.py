@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +162,7 @@ def train(
 
     Args:
         resume: a checkpoint of an interrupted run with the same settings.
-        start: a model folder whose weights to begin with, instead of random ones.
+        start: a model folder whose weights to begin with, instead of random ones; if it is deeper, its first layers.
         exact: the share of pairs that a model answers exactly; measured at every validation.
         quiet: no progress line.
         average_last: the model is the mean of so many last checkpoints.
@@ -249,12 +249,17 @@ def _steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
 
 
 def _begin_with(model: Transformer, start: Path, tokenizer: Tokenizer) -> None:
+    """Take over the weights of a model, or the first layers of a deeper one: that is how a medium drafter begins."""
     loaded = checkpoint.load(start)
-    if loaded.model.config != model.config:
-        raise ValueError(f"{start} has another architecture: {loaded.model.config}")
+    have, want = loaded.model.config, model.config
+    encoder, decoder = want.encoder_layers, want.decoder_layers
+    deep = have.encoder_layers >= encoder and have.decoder_layers >= decoder
+    if not deep or replace(have, encoder_layers=encoder, decoder_layers=decoder) != want:
+        raise ValueError(f"{start} has another architecture: {have}")
     if loaded.tokenizer != tokenizer:
         raise ValueError(f"{start} has another vocabulary than the data; prepare the data with it")
-    model.load_state_dict(loaded.model.state_dict())
+    state = loaded.model.state_dict()
+    model.load_state_dict({name: state[name] for name in model.state_dict()})
 
 
 def _describe(out: Path, task: Task, config: ModelConfig, settings: TrainSettings) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chemspec.data.settings import DataSettings
 from chemspec.settings import Task, TrainSettings
@@ -57,6 +57,10 @@ def _cpu(minutes: float) -> TrainSettings:
         steps=100_000,
         minutes=minutes,
     )
+
+
+def _drafter(minutes: float) -> TrainSettings:
+    return replace(_cpu(minutes), lr=2e-3, tokens=4000)
 
 
 def _gpu(steps: int) -> TrainSettings:
@@ -139,6 +143,50 @@ _ALL = (
             "spellings of each reaction and batches of 40,000 tokens, some thirty passes over the data on one large GPU. "
             "If it goes as in the literature, top-1 accuracy on USPTO-MIT mixed comes near the 88 % of paper A; nobody "
             "has checked."
+        ),
+    ),
+    Recipe(
+        name="retro-ar",
+        task="retro",
+        train_files=("retro_train.csv.gz",),
+        validation_files=("retro_val.csv.gz",),
+        data=DataSettings(task="retro", variants=8),
+        validation_data=DataSettings(task="retro", variants=1),
+        preset="ar",
+        train=_drafter(30),
+        tried=True,
+        expectation=(
+            "The small autoregressive drafter of paper T for the model retro (1.1 M parameters), on the data of retro-50k, "
+            "for one CPU core: 30 minutes, so the result depends on the machine. It is judged by the tokens that it "
+            "saves the target, not by its answers."
+        ),
+    ),
+    Recipe(
+        name="forward-ar",
+        task="forward",
+        train_files=("forward_stereo_train.csv.gz",),
+        data=DataSettings(task="forward", variants=2, flat_share=0.5, leave_out=TEST_PRODUCTS),
+        preset="ar",
+        train=_drafter(30),
+        tried=True,
+        expectation=(
+            "The small autoregressive drafter of paper T for the model forward (1.1 M parameters), on the data of "
+            "forward-mit, for one CPU core: 30 minutes, so the result depends on the machine."
+        ),
+    ),
+    Recipe(
+        name="retro-medium",
+        task="retro",
+        train_files=("retro_train.csv.gz",),
+        validation_files=("retro_val.csv.gz",),
+        data=DataSettings(task="retro", variants=8),
+        validation_data=DataSettings(task="retro", variants=1),
+        preset="medium",
+        train=replace(_cpu(14), lr=5e-4, tokens=4000, warmup=50, validate_every=500),
+        tried=True,
+        expectation=(
+            "The medium model of paper T's hierarchy (3.4 M parameters): the encoder and the first decoder layer of the "
+            "model retro, to be given with `--start`, trained on for 14 minutes on one CPU core."
         ),
     ),
 )

@@ -12,10 +12,10 @@ from chemspec import chem
 from chemspec.engine import MAX_CHARS, MAX_TOKENS
 from chemspec.inputs import FileError
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui import jobs, serve, uploads
+from chemspec.ui import jobs, safe, serve, uploads
 from chemspec.ui.home import HomeError
 from chemspec.ui.jobs import JobError
-from chemspec.ui.jobview import ROW, TASKS, badge, drawing, lines_of, plain, remember, worker
+from chemspec.ui.jobview import ROW, TASKS, badge, drawing, lines_of, remember, worker
 from chemspec.ui.uploads import Sheet
 
 MOST_ANSWERS = 20
@@ -49,7 +49,7 @@ def upload() -> tuple[str, bytes] | None:
     used = bool(st.session_state.get("batch_sample"))
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(
-            f"Using the sample file **{plain(SAMPLE)}**" if used else "No file at hand?",
+            f"Using the sample file **{safe.plain(SAMPLE)}**" if used else "No file at hand?",
             width="content",
         )
         if st.button("Remove" if used else "Use the sample file", key="batch_use_sample"):
@@ -67,7 +67,7 @@ def read(name: str, raw: bytes) -> Sheet | None:
         with st.spinner("Reading the file …"):
             return _read(name, raw, st.session_state.get("batch_header", True))
     except FileError as error:
-        st.error(f"**{plain(name)}** cannot be used: {plain(str(error))}.")
+        st.error(f"**{safe.plain(name)}** cannot be used: {safe.plain(str(error))}.")
         return None
 
 
@@ -169,9 +169,9 @@ def preview(sheet: Sheet, column: int, task: Task) -> None:
             "row": config.NumberColumn("Row", width=45),
             "check": config.TextColumn("Check", width=125),
             "drawing": config.ImageColumn("Query", width=210),
-            "query": config.TextColumn(plain(sheet.columns[column]) or "SMILES", width=230),
+            "query": config.TextColumn(safe.plain(sheet.columns[column]) or "SMILES", width=230),
             **{
-                f"own_{place}": config.TextColumn(plain(name))
+                f"own_{place}": config.TextColumn(safe.plain(name))
                 for place, name in enumerate(sheet.columns)
             },
         },
@@ -190,7 +190,7 @@ def start(name: str, sheet: Sheet, column: int, model: str, task: Task, settings
         )  # fmt: skip
         worker().submit(job, engine)
     except (ValueError, HomeError) as error:
-        st.error(f"The job could not be started: {plain(str(error))}.")
+        st.error(f"The job could not be started: {safe.plain(str(error))}.")
         return
     st.session_state.pop("batch_sample", None)
     open_job(job.id)

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import altair as alt
 import streamlit as st
 
+from chemspec.metrics import Spread
 from chemspec.types import DecodeResult
 from chemspec.ui import look, timing
-from chemspec.ui.timing import Cell, Spread
-
-ORANGE = look.SPANS[1]
+from chemspec.ui.timing import Cell
 
 
 class Paint(NamedTuple):

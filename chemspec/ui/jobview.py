@@ -15,7 +15,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.engine import MAX_CHARS
 from chemspec.settings import Task
-from chemspec.ui import draw, jobs, look, nav, rows, serve
+from chemspec.ui import draw, jobs, look, nav, rows, safe, serve
 from chemspec.ui.jobs import Job, JobError
 from chemspec.ui.worker import View, Worker
 
@@ -43,11 +43,6 @@ def worker() -> Worker:
     return Worker(serve.turns())
 
 
-def plain(text: str) -> str:
-    """A text in Markdown that shows as it is, on one line."""
-    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(text.split()))
-
-
 def remember(name: str) -> None:
     kept: list[str] = st.session_state.setdefault("batch_jobs", [])
     if name not in kept:
@@ -66,10 +61,10 @@ def show_job(name: str) -> None:
         view = worker().view(name)
     except JobError as error:
         _head("No job")
-        st.error(f"This job cannot be opened: {plain(str(error))}.")
+        st.error(f"This job cannot be opened: {safe.plain(str(error))}.")
         return
     remember(name)
-    _head(plain(view.job.file))
+    _head(safe.plain(view.job.file))
     st.caption(_facts(view.job))
     st.fragment(run_every=1.0 if view.active else None)(_live)(name, view.active)
 
@@ -91,8 +86,8 @@ def _facts(job: Job) -> str:
     how = "exact" if job.settings.exact else "relaxed"
     facts = [
         f"{job.total:,} row" + "s" * (job.total != 1),
-        f"column {plain(column)}" if column else "",
-        TASKS[job.task] + (f", model {plain(job.model)}" if job.model != job.task else ""),
+        f"column {safe.plain(column)}" if column else "",
+        TASKS[job.task] + (f", model {safe.plain(job.model)}" if job.model != job.task else ""),
         f"{n} answer" + "s" * (n != 1) + f" a row, {how}",
         f"started {time.strftime('%d %b %Y, %H:%M', time.gmtime(job.created))} UTC",
     ]
@@ -105,7 +100,7 @@ def _live(name: str, was_active: bool) -> None:
         view = worker().view(name)
         lines = lines_of(jobs.answers(view.job))
     except (JobError, OSError, ValueError) as error:
-        st.error(f"This job cannot be read: {plain(str(error))}.")
+        st.error(f"This job cannot be read: {safe.plain(str(error))}.")
         return
     if view.active != was_active:
         st.rerun()
@@ -126,7 +121,7 @@ def _live(name: str, was_active: bool) -> None:
 
 
 def _sentence(text: str) -> str:
-    return plain(text[:1].upper() + text[1:]) + "."
+    return safe.plain(text[:1].upper() + text[1:]) + "."
 
 
 def progress_line(view: View, lines: rows.Lines) -> str:
@@ -287,7 +282,7 @@ def table(job: Job, numbers: list[int], found: list[Any], key: str) -> None:
             "best": column.ImageColumn("Best answer", width=205),
             "probability": column.ProgressColumn("Probability", min_value=0, max_value=1, format="percent", width=110),
             "status": column.TextColumn("Status", width=190),
-            **{key: column.TextColumn(plain(name)) for key, name in names.items()},
+            **{key: column.TextColumn(safe.plain(name)) for key, name in names.items()},
             "smiles": column.TextColumn("Best answer, SMILES", width=240),
             "text": column.TextColumn("Query, text", width=240),
         },

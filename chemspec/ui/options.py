@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import streamlit as st
 
 from chemspec.engine import MAX_CHARS, MAX_TOKENS
-from chemspec.settings import DecodeSettings, Task
+from chemspec.settings import DRAWERS, DRAWN, DecodeSettings, Task
 from chemspec.ui import serve
 
 SEARCH = {
     "beam": "Beam search: the most probable answers",
     "greedy": "Greedy: one answer, fastest",
     "sample": "Sampling: random draws",
+    "speculative-sample": "Speculative sampling: random draws with a small model's help",
     "sbs": "Speculative beam search of Andronov et al. (relaxed)",
+    "sampled-beam": "Sampled beams of Tulsian et al. (relaxed)",
 }
 DRAFTS = {
     "auto": "auto: as many drafts as pay on this machine",
@@ -21,9 +25,17 @@ DRAFTS = {
     "attention": "attention: the text after the place the model looks at",
     "smart": "smart: several matches in the query at once",
     "windows": "windows: evenly spaced pieces of the query",
+    "ar": "ar: what a small model writes",
+    "hierarchy": "hierarchy: a medium model, helped by a small one",
     "none": "none: the standard way",
 }
 MOST_SPELLINGS = 20  # as many as root-aligned SMILES was tested with
+GUARANTEES = {
+    "exact": "**Exact**: the answers are those of the standard algorithm, whatever the drafts.",
+    "exact in distribution": "**Exact in distribution**: every answer is as probable as in standard sampling; the draws "
+    "of a seed are others.",
+    "relaxed": "**Relaxed**: the drafts can change the answers.",
+}
 ANSWERS = 5  # asked for unless changed: a product is often among them in several spellings
 
 
@@ -36,7 +48,8 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
         if len(names) > 1:
             chosen = names.index(wanted) if wanted in names else 0
             model = st.selectbox("Model", names, index=chosen, key=f"predict_model_{task}")
-        search = _select("Search", SEARCH, "predict_search")
+        searches = SEARCH if "ar" in serve.drafters(model)[0] else _without(SEARCH, DRAWN)
+        search = _select("Search", searches, "predict_search")
         greedy = search == "greedy"
         count = st.number_input(
             "Answers" + (" (greedy search gives one)" if greedy else ""),
@@ -47,7 +60,14 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
             persist_state="session",
             disabled=greedy,
         )
-        drafter = _select("Drafts", DRAFTS, "predict_drafter")
+        offered, missing = serve.drafters(model)
+        if search in DRAWN:
+            offered = tuple(name for name in offered if name in DRAWERS)
+        drafter = _select(
+            "Drafts", {name: DRAFTS[name] for name in DRAFTS if name in offered}, "predict_drafter"
+        )
+        if missing:
+            st.caption(missing)
         longest = st.slider(
             "Longest answer, in tokens",
             20,
@@ -74,11 +94,7 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
             max_len=longest,
             augment=int(augment),
         )
-        st.caption(
-            "**Exact**: the answers are those of the standard algorithm, whatever the drafts."
-            if settings.exact
-            else "**Relaxed**: the drafts can change the answers."
-        )
+        st.caption(GUARANTEES[settings.guarantee])
         if settings.augment > 1:
             st.caption("**Merged**: that holds for each spelling; the list is made of all of them.")
         st.caption(
@@ -87,7 +103,13 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
     return model, settings
 
 
+def _without(labels: dict[str, str], names: Container[str]) -> dict[str, str]:
+    return {name: label for name, label in labels.items() if name not in names}
+
+
 def _select(label: str, labels: dict[str, str], key: str) -> str:
+    if st.session_state.get(key) not in (None, *labels):
+        del st.session_state[key]  # chosen for another model or search, and not to be had here
     return str(
         st.selectbox(
             label,

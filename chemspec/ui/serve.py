@@ -13,9 +13,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from chemspec.engine import Engine, installed, model_folder
+from chemspec.engine import Engine, installed, model_folder, usable
 from chemspec.model.checkpoint import CheckpointError, task_of
-from chemspec.settings import DecodeSettings, Task
+from chemspec.settings import DRAFTER_NAMES, DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui.turns import Turns
 
@@ -61,6 +61,16 @@ def models(task: Task | None = None) -> list[str]:
     """Names of the installed models that do a task (any, without one), the one named like the task first."""
     names = [folder.name for folder in installed() if task in (None, _task(folder))]
     return sorted(names, key=lambda name: (name != task, name))
+
+
+def drafters(model: str) -> tuple[tuple[str, ...], str]:
+    """The drafters that an installed model can use, and a sentence on those for which it lacks a small model."""
+    can = usable(model_folder(model)) if model else ()
+    lacking = [name for name in DRAFTER_NAMES if model and name not in can]
+    if not lacking:
+        return can or DRAFTER_NAMES, ""
+    what = f"{' and '.join(lacking)} need{'s' * (len(lacking) == 1)}"
+    return can, f"{what} small models trained for it, which this model does not have."
 
 
 def _task(folder: Path) -> Task | None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import streamlit as st
 
+from chemspec import host
 from chemspec.engine import Engine
+from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.ui import charts, draw, lanes, look, race, safe, tables, timing, trials
 
@@ -239,7 +241,7 @@ def bench_part(model: Engine) -> None:
     )  # fmt: skip
     slot, spot = st.empty(), st.empty()
     if go(slot, "speed_bench_start", "Start the benchmark"):
-        kept = trials.Bench(model.name, chosen, wanted or 25, trials.where(model), trials.load())
+        kept = trials.Bench(model.name, chosen, wanted or 25, trials.where(model), host.load())
         st.session_state.speed_bench = kept
         trials.bench(kept, model, spot.progress(0.0).progress)
         st.rerun()
@@ -270,10 +272,10 @@ def show_bench(kept: trials.Bench, *, stale: bool) -> None:
         return
     ups = [case.speedup for case in kept.cases]
     rates = [case.tokens_per_pass for case in kept.cases]
-    agreed, found = sum(case.same for case in kept.cases), timing.Spread.of(ups)
+    agreed, found = sum(case.same for case in kept.cases), Spread.of(ups)
     figures = [
         (timing.times(found.median), f"median; quartiles {found.low:.2f} and {found.high:.2f}"),
-        (f"{timing.Spread.of(rates).median:.2f}", "tokens per pass, median"),
+        (f"{Spread.of(rates).median:.2f}", "tokens per pass, median"),
         (f"{sum(up > 1 for up in ups)} of {len(ups)}", "queries faster than standard"),
         (f"{agreed} of {len(ups)}", "same answers"),
     ]

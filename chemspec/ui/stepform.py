@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from chemspec.settings import DRAFTER_NAMES, DecodeSettings, Task
+from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui import draw, look, saved, serve
 
@@ -19,6 +19,8 @@ ABOUT = {
     "attention": "attention: the text after the place the model looks at",
     "windows": "windows: every piece of the query (Andronov 2024)",
     "smart": "smart: pieces that begin with the last token (Andronov 2025)",
+    "ar": "ar: what a small model writes (Leviathan 2023)",
+    "hierarchy": "hierarchy: a medium model, helped by a small one (Tulsian)",
 }
 DECODERS = {"greedy": "Greedy: one answer", "beam": "Beam search: several answers"}
 EXAMPLES: tuple[tuple[str, Task, str, str, str], ...] = (
@@ -130,9 +132,11 @@ def _form(names: list[str]) -> Question | None:
             "Decoder", list(DECODERS), format_func=DECODERS.__getitem__, key="step_decoder"
         )
         n = st.number_input("Answers of a beam search", 2, MOST_WIDTH, key="step_n")
+        if st.session_state["step_drafter"] not in serve.drafters(model)[0]:
+            st.session_state["step_drafter"] = "auto"  # chosen for another model
         drafter = st.selectbox(
             "Drafter",
-            DRAFTER_NAMES,
+            serve.drafters(model)[0],
             format_func=lambda name: ABOUT.get(name, name),
             key="step_drafter",
             help="Who guesses ahead. It changes the number of passes, never the answer.",

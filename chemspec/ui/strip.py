@@ -85,7 +85,9 @@ class Strip:
 
 
 def _standard(settings: DecodeSettings) -> str:
-    return "beam" if settings.decoder == "sbs" else settings.decoder
+    if settings.guarantee == "exact in distribution":
+        return "sample"
+    return settings.decoder if settings.exact else "beam"
 
 
 def html(result: DecodeResult, settings: DecodeSettings, measured: list[Measured] | None) -> str:
@@ -103,10 +105,12 @@ def sentence(item: Measured, settings: DecodeSettings | None = None) -> str:
     """Passes, times and the check of the answers, in words."""
     if settings is not None and settings.drafter == "none" and settings.exact:
         return f"{counts(item.standard)}, {duration(item.standard.trace.seconds)}: the standard way, as chosen"
+    told = f"same answers: {same(item.drafted, item.standard)}"
+    if settings is not None and settings.guarantee == "exact in distribution":
+        told = "every answer is as probable as there, the draws are others"
     return (
         f"{counts(item.drafted)}, {duration(item.drafted.trace.seconds)}; "
-        f"the standard way: {duration(item.standard.trace.seconds)}; "
-        f"same answers: {same(item.drafted, item.standard)}"
+        f"the standard way: {duration(item.standard.trace.seconds)}; {told}"
     )
 
 

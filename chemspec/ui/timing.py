@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from chemspec.metrics import numbers
+from chemspec.metrics import Spread, numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
 
@@ -18,26 +18,6 @@ TIE = 1e-3  # log-prob gaps below this are within reach of rounding in fp32
 END = "end"  # shown in place of the end-of-sequence token
 
 Rounds = Sequence[Sequence[DecodeResult]]  # of each setting its results, in order of the rounds
-
-
-class Spread(NamedTuple):
-    """Median and quartiles (the inclusive kind: they never leave the measured range) of `runs` values."""
-
-    median: float
-    low: float
-    high: float
-    runs: int
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> Spread:
-        """Raises ValueError where there is no value."""
-        found = list(values)
-        if not found:
-            raise ValueError("no values, hence no median")
-        low, median, high = (
-            statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
-        )
-        return cls(median, low, high, len(found))
 
 
 class Bar(NamedTuple):

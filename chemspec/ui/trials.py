@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from chemspec import checks
+from chemspec import checks, host
 from chemspec.engine import Engine
+from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui import serve, timing
@@ -85,7 +83,9 @@ def start(
 ) -> Trial:
     """A trial before its first run."""
     empty: list[list[DecodeResult]] = [[] for _ in settings]
-    return Trial(model.name, query, tuple(settings), asked, repeats, where(model), load(), empty)
+    return Trial(
+        model.name, query, tuple(settings), asked, repeats, where(model), host.load(), empty
+    )
 
 
 def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None:
@@ -152,9 +152,7 @@ def so_far(cases: Sequence[timing.Case]) -> str:
     """The median speed-up of a benchmark under way, as the end of a line."""
     if not cases:
         return ""
-    return (
-        f" · median speed-up so far {timing.Spread.of(case.speedup for case in cases).median:.2f}"
-    )
+    return f" · median speed-up so far {Spread.of(case.speedup for case in cases).median:.2f}"
 
 
 def where(model: Engine) -> str:
@@ -163,21 +161,5 @@ def where(model: Engine) -> str:
     cores = os.cpu_count() or 1
     device = f"{model.device}, {model.dtype}, {model.runtime}, {model.threads} thread{'s' * (model.threads > 1)}"
     return (
-        f"Wall clock on the server: {processor()}, {cores} core{'s' * (cores > 1)} · model {model.name} on {device} · {when}"
+        f"Wall clock on the server: {host.processor()}, {cores} core{'s' * (cores > 1)} · model {model.name} on {device} · {when}"
     )  # fmt: skip
-
-
-def load() -> float:
-    """How many programs have been at work on this machine, on average of the last minute; 0 where nobody knows."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-
-
-@cache
-def processor() -> str:
-    """The name of the processor, as far as the system tells."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()

@@ -1,8 +1,11 @@
 // The encoder and the pass over new nodes of the prefix trees, for CPUs; fp32 arithmetic.
 //
 // Why not a library: at 1 to 30 new nodes a pass is bound by reading the weights and by the hand-over between operators. Here
-// weights that are exact in half precision are read as such and widened in registers (the same numbers, half the traffic),
-// a step is a few function calls, and attention visits a node's ancestors only instead of masking all others.
+// weights that are exact in 16 bits (bfloat16, half precision) are read as such (the same numbers, half the traffic), a step is
+// a few function calls, and attention visits a node's ancestors only instead of masking all others.
+//
+// Where the processor has a tile unit (AMX), bfloat16 weights are multiplied there, still as exactly as in fp32: an fp32 number
+// is the sum of three in bfloat16, to the last bit, so three products do the work of one, at a quarter of its cost.
 //
 // Every row is computed by the same operations in the same order whatever else is in the pass. So scores do not depend on
 // batch, drafts or beams, to the last bit.
@@ -24,6 +27,11 @@
 
 #include <sched.h>
 #include <unistd.h>
+
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__linux__)
+#define TILES 1  // a unit that multiplies tiles of 16 x 32 numbers in bfloat16
+#include <sys/syscall.h>
+#endif
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -61,28 +69,36 @@ inline void store(float* to, V value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+// Numbers in 16 bits, told apart by type.
+struct Half {
+  uint16_t bits;
+};
+struct Brain {  // bfloat16, the upper half of an fp32 number
+  uint16_t bits;
+};
+
 #if defined(__AVX512F__)
 constexpr bool HALVES = true;
-inline Lanes widen(const uint16_t* from) {
-  return (Lanes)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from));
-}
+inline Lanes weights(const Half* from) { return (Lanes)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from)); }
 #elif defined(__AVX2__) && defined(__F16C__)
 constexpr bool HALVES = true;
-inline Lanes widen(const uint16_t* from) {
-  return (Lanes)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from));
-}
+inline Lanes weights(const Half* from) { return (Lanes)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from)); }
 #elif defined(__aarch64__)
 constexpr bool HALVES = true;
-inline Lanes widen(const uint16_t* from) {
-  return (Lanes)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from)));
-}
+inline Lanes weights(const Half* from) { return (Lanes)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t*)from))); }
 #else
 constexpr bool HALVES = false;
-inline Lanes widen(const uint16_t*) { return Lanes{}; }
+inline Lanes weights(const Half*) { return Lanes{}; }
 #endif
 
 inline Lanes weights(const float* from) { return load<Lanes>(from); }
-inline Lanes weights(const uint16_t* from) { return widen(from); }
+inline Lanes weights(const Brain* from) {
+  typedef uint16_t Narrow __attribute__((vector_size(LANES * 2)));
+  typedef uint32_t Broad __attribute__((vector_size(LANES * 4)));
+  Narrow bits;
+  std::memcpy(&bits, from, sizeof bits);
+  return (Lanes)(__builtin_convertvector(bits, Broad) << 16);
+}
 
 inline Sixteen splat(float value) { return value - Sixteen{}; }
 
@@ -289,31 +305,58 @@ class Team {
 
 enum Then { KEEP, RELU, GELU, ADD };  // what happens to x W' + b: stored, activated and stored, or added to what is there
 
+enum Kind { FULL, HALF, BRAIN, TILED };  // how weights are kept; the last as BRAIN, in the order of the tile unit
+
 struct Linear {
   int in = 0, out = 0, panels = 0;
-  bool half = false;
+  Kind kind = FULL;
   Block<float> full, bias;  // full: (panels, in, PANEL)
-  Block<uint16_t> halves;   // the same in half precision
+  Block<Half> half;         // the same in half precision
+  Block<Brain> brain;       // the same in bfloat16; or tiles, see `tiled`
 
-  void set(int rows, int columns, const float* weight, const float* offset, const uint16_t* narrow) {
+  // weight (rows, columns); narrow is the same in 16 bits, if that is exact, of the kind told.
+  void set(int rows, int columns, const float* weight, const float* offset, const void* narrow, Kind told) {
     out = rows, in = columns, panels = (rows + PANEL - 1) / PANEL;
-    half = HALVES && narrow;
-    const size_t size = size_t(panels) * in * PANEL;
-    if (half) pack(halves.reserve(size), narrow, size);
-    else pack(full.reserve(size), weight, size);
+    kind = !narrow || (told == HALF && !HALVES) ? FULL : told;
+    if (kind == BRAIN && tiled(static_cast<const Brain*>(narrow))) kind = TILED;
+    if (kind == FULL) pack(full, weight);
+    if (kind == HALF) pack(half, static_cast<const Half*>(narrow));
+    if (kind == BRAIN) pack(brain, static_cast<const Brain*>(narrow));
     float* to = bias.reserve(size_t(panels) * PANEL);
     for (int i = 0; i < panels * PANEL; i++) to[i] = offset && i < out ? offset[i] : 0.0f;
   }
 
  private:
+  bool tiled(const Brain* from);
   template <class T>
-  void pack(T* to, const T* from, size_t size) {
+  void pack(Block<T>& block, const T* from) {
+    const size_t size = size_t(panels) * in * PANEL;
+    T* to = block.reserve(size);
     std::memset(to, 0, size * sizeof(T));
     for (int row = 0; row < out; row++)
       for (int k = 0; k < in; k++)
         to[(size_t(row / PANEL) * in + k) * PANEL + row % PANEL] = from[size_t(row) * in + k];
   }
 };
+
+// Stores sums (PANEL of one row), of which `columns` are wanted, after bias and what then follows.
+inline void settle(const Lanes* sums, const float* bias, float* to, int columns, Then then) {
+#pragma GCC unroll 8
+  for (int v = 0; v < WIDE; v++, to += LANES) {
+    const int whole = std::min(LANES, columns - v * LANES);  // of the last panel, part may be padding
+    if (whole <= 0) break;
+    Lanes value = sums[v] + load<Lanes>(bias + v * LANES);
+    if (then == RELU) value = value > 0.0f ? value : Lanes{};
+    if (then == GELU)
+      for (int i = 0; i < LANES; i++) value[i] = 0.5f * value[i] * (1.0f + std::erf(value[i] * 0.70710678f));
+    if (whole < LANES) {
+      for (int i = 0; i < whole; i++) to[i] = then == ADD ? to[i] + value[i] : value[i];
+      continue;
+    }
+    if (then == ADD) value = load<Lanes>(to) + value;
+    store(to, value);
+  }
+}
 
 template <int R, class W>
 void tile(const float* x, int stride, const W* w, int in, const float* bias, float* y, int width, int columns, Then then) {
@@ -331,23 +374,7 @@ void tile(const float* x, int stride, const W* w, int in, const float* bias, flo
       for (int v = 0; v < WIDE; v++) sums[r][v] += one * column[v];
     }
   }
-  for (int r = 0; r < R; r++) {
-    float* to = y + size_t(r) * width;
-    for (int v = 0; v < WIDE; v++, to += LANES) {
-      const int whole = std::min(LANES, columns - v * LANES);  // of the last panel, part may be padding
-      if (whole <= 0) break;
-      Lanes value = sums[r][v] + load<Lanes>(bias + v * LANES);
-      if (then == RELU) value = value > 0.0f ? value : Lanes{};
-      if (then == GELU)
-        for (int i = 0; i < LANES; i++) value[i] = 0.5f * value[i] * (1.0f + std::erf(value[i] * 0.70710678f));
-      if (whole < LANES) {
-        for (int i = 0; i < whole; i++) to[i] = then == ADD ? to[i] + value[i] : value[i];
-        continue;
-      }
-      if (then == ADD) value = load<Lanes>(to) + value;
-      store(to, value);
-    }
-  }
+  for (int r = 0; r < R; r++) settle(sums[r], bias, y + size_t(r) * width, columns, then);
 }
 
 template <class W>
@@ -364,24 +391,141 @@ void panel(const float* x, int stride, int rows, const W* w, int in, const float
   }
 }
 
-// y (rows, width) = x (rows, in) W' + b; panels are shared out.
-void linear(Team& team, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Then then) {
+// Weights that are read for many tiles of rows are widened once for all.
+template <class W>
+void widened(const float* x, int stride, int rows, const W* w, int in, const float* bias, float* y, int width, int columns, Then then) {
+  if (rows <= 3 * ROWS) return panel(x, stride, rows, w, in, bias, y, width, columns, then);
+  thread_local Block<float> wide;
+  const size_t count = size_t(in) * PANEL;
+  float* floats = wide.reserve(count);
+  for (size_t i = 0; i < count; i += LANES) store(floats + i, weights(w + i));
+  panel(x, stride, rows, floats, in, bias, y, width, columns, then);
+}
+
+#ifdef TILES
+
+// Tiles: 16 rows of 64 bytes. A product takes rows of x (16 x 32), weights (32 x 16, as 16 pairs of inputs x 16 outputs x 2) and
+// adds to sums (16 x 16 in fp32). Each row of the sums depends on its row of x alone, whatever number of rows is computed.
+constexpr int DEEP = 32, TALL = 16, TILE = TALL * DEEP, PIECES = 3;
+
+bool tiles_allowed() {  // the operating system saves the unit's registers for those who ask
+  static const bool yes = syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* XTILEDATA */) == 0;
+  return yes;
+}
+
+// Packed as (panels, blocks of inputs, WIDE, TILE).
+bool Linear::tiled(const Brain* from) {
+  if (!tiles_allowed()) return false;
+  const int blocks = (in + DEEP - 1) / DEEP;
+  const size_t size = size_t(panels) * blocks * WIDE * TILE;
+  Brain* to = brain.reserve(size);
+  std::memset(to, 0, size * sizeof(Brain));
+  for (int row = 0; row < out; row++)
+    for (int k = 0; k < in; k++) {
+      const size_t which = (size_t(row / PANEL) * blocks + k / DEEP) * WIDE + row % PANEL / LANES;
+      to[which * TILE + k % DEEP / 2 * DEEP + row % LANES * 2 + k % 2] = from[size_t(row) * in + k];
+    }
+  return true;
+}
+
+// One row of x as three rows of pieces whose sum it is; `to` is (blocks of inputs, PIECES, TILE), of which a row in each.
+void take_apart(const float* x, int in, Brain* to) {
+  for (int k = 0; k < in; k += DEEP, to += PIECES * TILE) {
+    const int left = in - k;
+    __m512 low = _mm512_maskz_loadu_ps(left >= 16 ? 0xffff : (1u << left) - 1, x + k);
+    __m512 high = left > 16 ? _mm512_maskz_loadu_ps(left >= 32 ? 0xffff : (1u << (left - 16)) - 1, x + k + 16) : _mm512_setzero_ps();
+    for (int piece = 0; piece < PIECES; piece++) {
+      const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+      _mm512_store_si512(to + piece * TILE, both);
+      low = _mm512_sub_ps(low, (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(both)), 16));
+      high = _mm512_sub_ps(high, (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1)), 16));
+    }
+  }
+}
+
+// The compiler does not know what tile instructions read; this makes it write all that it holds back.
+inline void written(const void* at) { asm volatile("" ::"r"(at) : "memory"); }
+
+void shape_tiles(int rows) {  // 0 to 3 sums, 4 and 5 weights, 6 pieces
+  struct alignas(64) {
+    uint8_t palette = 1, start = 0, unused[14] = {};
+    uint16_t bytes[16] = {};
+    uint8_t rows[16] = {};
+  } shape;
+  for (int t = 0; t < 7; t++) shape.bytes[t] = 64, shape.rows[t] = uint8_t(t == 4 || t == 5 ? TALL : rows);
+  written(&shape);
+  _tile_loadconfig(&shape);
+}
+
+// A macro because the numbers of tiles are part of the instructions.
+#define TWO_SUMS(left, right, weight, pieces)   \
+  _tile_loadd(4, weight, 64);                   \
+  _tile_loadd(5, weight + TILE, 64);            \
+  for (int piece = 0; piece < PIECES; piece++) { \
+    _tile_loadd(6, pieces + piece * TILE, 64);  \
+    _tile_dpbf16ps(left, 6, 4);                 \
+    _tile_dpbf16ps(right, 6, 5);                \
+  }
+
+// As `panel`, of x taken apart: (blocks of rows, blocks of inputs, PIECES, TILE).
+void tiled_panel(const Brain* pieces, int rows, const Brain* w, int in, const float* bias, float* y, int width, int columns, Then then) {
+  static_assert(WIDE == 4 && LANES == TALL, "four sums a panel");
+  alignas(64) float sums[TALL][PANEL];
+  const int blocks = (in + DEEP - 1) / DEEP;
+  written(pieces);
+  for (int row = 0; row < rows; row += TALL, y += size_t(TALL) * width) {
+    const int some = std::min(TALL, rows - row);
+    if (row == 0 || some < TALL) shape_tiles(some);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    const Brain* weight = w;
+    for (int block = 0; block < blocks; block++, weight += WIDE * TILE, pieces += PIECES * TILE) {
+      TWO_SUMS(0, 1, weight, pieces)
+      TWO_SUMS(2, 3, weight + 2 * TILE, pieces)
+    }
+    _tile_stored(0, sums[0], sizeof sums[0]);
+    _tile_stored(1, sums[0] + 16, sizeof sums[0]);
+    _tile_stored(2, sums[0] + 32, sizeof sums[0]);
+    _tile_stored(3, sums[0] + 48, sizeof sums[0]);
+    for (int r = 0; r < some; r++) settle(reinterpret_cast<const Lanes*>(sums[r]), bias, y + size_t(r) * width, columns, then);
+  }
+  _tile_release();
+}
+
+void tiled_linear(Team& team, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Then then, Block<Brain>& room) {
+  const size_t blocks = (layer.in + DEEP - 1) / DEEP, tall = (rows + TALL - 1) / TALL;
+  Brain* pieces = room.reserve(tall * blocks * PIECES * TILE);
+  const auto apart = [&](uint32_t part) {
+    for (int row = int(part) * TALL; row < std::min(rows, int(part + 1) * TALL); row++)
+      take_apart(x + size_t(row) * stride, layer.in, pieces + size_t(part) * blocks * PIECES * TILE + row % TALL * DEEP);
+  };
+  team.share(uint32_t(tall), apart);
   team.share(layer.panels, [&](uint32_t p) {
-    thread_local Block<float> wide;
+    tiled_panel(pieces, rows, layer.brain.data() + p * blocks * WIDE * TILE, layer.in, layer.bias.data() + size_t(p) * PANEL,
+                y + size_t(p) * PANEL, width, std::min(PANEL, layer.out - int(p) * PANEL), then);
+  });
+}
+
+#else
+
+bool Linear::tiled(const Brain*) { return false; }
+void tiled_linear(Team&, const Linear&, const float*, int, int, float*, int, Then, Block<Brain>&) {}
+
+#endif
+
+// y (rows, width) = x (rows, in) W' + b; panels are shared out.
+void linear(Team& team, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Then then, Block<Brain>& room) {
+  if (layer.kind == TILED) return tiled_linear(team, layer, x, stride, rows, y, width, then, room);
+  team.share(layer.panels, [&](uint32_t p) {
     const float* bias = layer.bias.data() + size_t(p) * PANEL;
     const size_t start = size_t(p) * layer.in * PANEL;
     float* to = y + size_t(p) * PANEL;
     const int columns = std::min(PANEL, layer.out - int(p) * PANEL);
-    if (!layer.half) {
-      panel(x, stride, rows, layer.full.data() + start, layer.in, bias, to, width, columns, then);
-    } else if (rows <= 3 * ROWS) {
-      panel(x, stride, rows, layer.halves.data() + start, layer.in, bias, to, width, columns, then);
-    } else {  // widened once for all tiles
-      const size_t count = size_t(layer.in) * PANEL;
-      float* floats = wide.reserve(count);
-      for (size_t i = 0; i < count; i += LANES) store(floats + i, widen(layer.halves.data() + start + i));
-      panel(x, stride, rows, floats, layer.in, bias, to, width, columns, then);
-    }
+    if (layer.kind == FULL) panel(x, stride, rows, layer.full.data() + start, layer.in, bias, to, width, columns, then);
+    if (layer.kind == HALF) widened(x, stride, rows, layer.half.data() + start, layer.in, bias, to, width, columns, then);
+    if (layer.kind == BRAIN) widened(x, stride, rows, layer.brain.data() + start, layer.in, bias, to, width, columns, then);
   });
 }
 
@@ -432,48 +576,79 @@ void normalise(const Norm& norm, const float* x, float* y, int width, float eps)
   }
 }
 
-// Attention of one row to `count` places whose keys and values `keys(i)` and `keys(i) + gap` point to.
-// Features are ordered so that lane l belongs to head l modulo heads.
-template <class Keys>
-void attend(const float* q, int count, const Keys& keys, int gap, float* out, int width, int heads) {
+// Attention of R rows (q, q + stride, ...) to the same `count` places, whose keys and values `keys(i)` and `keys(i) + gap` point
+// to; out: (R, width). Features are ordered so that lane l belongs to head l modulo heads. What is computed for a row does not
+// depend on R: together they only read the keys once.
+template <int R, class Keys>
+void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads) {
+  constexpr int CHUNKS = R == 1 ? 8 : 4;  // vectors of values at a time, as registers allow
   thread_local Block<float> room;
-  float* scores = room.reserve(size_t(count) * 16);
+  float* scores = room.reserve(size_t(count) * R * 16);
   const float scale = 1.0f / std::sqrt(float(width / heads));
-  Sixteen most = splat(-INFINITY);
+  Sixteen most[R], sum[R], whole[R];
+  for (int r = 0; r < R; r++) most[r] = splat(-INFINITY), sum[r] = Sixteen{};
   for (int i = 0; i < count; i++) {
     const float* key = keys(i);
-    Sixteen even = {}, odd = {};
+    Sixteen even[R], odd[R];
+    for (int r = 0; r < R; r++) even[r] = odd[r] = Sixteen{};
     int at = 0;
     for (; at + 32 <= width; at += 32) {
-      even = even + load<Sixteen>(q + at) * load<Sixteen>(key + at);
-      odd = odd + load<Sixteen>(q + at + 16) * load<Sixteen>(key + at + 16);
-    }
-    if (at < width) even = even + load<Sixteen>(q + at) * load<Sixteen>(key + at);
-    const Sixteen score = folded(even + odd, heads) * scale;
-    most = score > most ? score : most;
-    store(scores + size_t(i) * 16, score);
-  }
-  Sixteen sum = {};
-  for (int i = 0; i < count; i++) {
-    const Sixteen share = exponential(load<Sixteen>(scores + size_t(i) * 16) - most);
-    sum = sum + share;
-    store(scores + size_t(i) * 16, share);
-  }
-  const Sixteen whole = 1.0f / sum;
-  for (int from = 0; from < width; from += 128) {
-    const int chunks = std::min(8, (width - from) / 16);
-    Sixteen mixed[8] = {};
-    for (int i = 0; i < count; i++) {
-      const Sixteen share = load<Sixteen>(scores + size_t(i) * 16);
-      const float* value = keys(i) + gap + from;
-      if (chunks == 8) {
-#pragma GCC unroll 8
-        for (int c = 0; c < 8; c++) mixed[c] = mixed[c] + share * load<Sixteen>(value + c * 16);
-      } else {
-        for (int c = 0; c < chunks; c++) mixed[c] = mixed[c] + share * load<Sixteen>(value + c * 16);
+      const Sixteen left = load<Sixteen>(key + at), right = load<Sixteen>(key + at + 16);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; r++) {
+        even[r] = even[r] + load<Sixteen>(q + r * stride + at) * left;
+        odd[r] = odd[r] + load<Sixteen>(q + r * stride + at + 16) * right;
       }
     }
-    for (int c = 0; c < chunks; c++) store(out + from + c * 16, mixed[c] * whole);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++) {
+      if (at < width) even[r] = even[r] + load<Sixteen>(q + r * stride + at) * load<Sixteen>(key + at);
+      const Sixteen score = folded(even[r] + odd[r], heads) * scale;
+      most[r] = score > most[r] ? score : most[r];
+      store(scores + (size_t(i) * R + r) * 16, score);
+    }
+  }
+  for (int i = 0; i < count; i++) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++) {
+      float* own = scores + (size_t(i) * R + r) * 16;
+      const Sixteen share = exponential(load<Sixteen>(own) - most[r]);
+      sum[r] = sum[r] + share;
+      store(own, share);
+    }
+  }
+  for (int r = 0; r < R; r++) whole[r] = 1.0f / sum[r];
+  for (int from = 0; from < width; from += CHUNKS * 16) {
+    const int chunks = std::min(CHUNKS, (width - from) / 16);
+    Sixteen mixed[R][CHUNKS] = {};
+    for (int i = 0; i < count; i++) {
+      const float *value = keys(i) + gap + from, *shares = scores + size_t(i) * R * 16;
+      if (chunks == CHUNKS) {
+#pragma GCC unroll 8
+        for (int c = 0; c < CHUNKS; c++) {
+          const Sixteen one = load<Sixteen>(value + c * 16);
+#pragma GCC unroll 4
+          for (int r = 0; r < R; r++) mixed[r][c] = mixed[r][c] + load<Sixteen>(shares + r * 16) * one;
+        }
+      } else {
+        for (int c = 0; c < chunks; c++)
+          for (int r = 0; r < R; r++) mixed[r][c] = mixed[r][c] + load<Sixteen>(shares + r * 16) * load<Sixteen>(value + c * 16);
+      }
+    }
+    for (int r = 0; r < R; r++)
+      for (int c = 0; c < chunks; c++) store(out + size_t(r) * width + from + c * 16, mixed[r][c] * whole[r]);
+  }
+}
+
+constexpr int TOGETHER = 4;  // rows of one query that read its keys together
+
+template <class Keys>
+void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads) {
+  switch (rows) {
+    case 1: return attend<1>(q, stride, count, keys, gap, out, width, heads);
+    case 2: return attend<2>(q, stride, count, keys, gap, out, width, heads);
+    case 3: return attend<3>(q, stride, count, keys, gap, out, width, heads);
+    default: return attend<4>(q, stride, count, keys, gap, out, width, heads);
   }
 }
 
@@ -491,6 +666,7 @@ struct Session {
   std::vector<Query> queries;
   Block<float> memory;  // (source tokens of all queries, layers, 2, width)
   Block<float> x, normed, big, mixed, logits;
+  Block<Brain> pieces;          // of what goes into a linear layer, for the tile unit
   std::vector<int32_t> path;    // ancestors and self of each new row, one after the other
   std::vector<int> path_start;  // where each row's begin
 
@@ -503,17 +679,29 @@ struct Walk {
   Team& team;
   const int rows, width, big_width;
   float *x, *normed, *big, *mixed;
+  Block<Brain>& pieces;
 
   Walk(Session& session, int count)
       : model(session.model), team(*model.team), rows(count), width(model.width), big_width(std::max(3 * width, model.feed)),
         x(session.x.reserve(size_t(rows) * width)), normed(session.normed.reserve(size_t(rows) * width)),
-        big(session.big.reserve(size_t(rows) * big_width)), mixed(session.mixed.reserve(size_t(rows) * width)) {}
+        big(session.big.reserve(size_t(rows) * big_width)), mixed(session.mixed.reserve(size_t(rows) * width)), pieces(session.pieces) {}
 
   // Work on each row, shared out in parts that are worth the hand-over.
   template <class Work>
   void each(int in_part, const Work& work) {
     team.share((rows + in_part - 1) / in_part, [&](uint32_t part) {
       for (int row = int(part) * in_part; row < std::min(rows, (int(part) + 1) * in_part); row++) work(row);
+    });
+  }
+  // Work on runs of at most TOGETHER rows of one query.
+  template <class Work>
+  void together(const int32_t* owner, const Work& work) {
+    team.share((rows + TOGETHER - 1) / TOGETHER, [&](uint32_t part) {
+      const int end = std::min(rows, (int(part) + 1) * TOGETHER);
+      for (int row = int(part) * TOGETHER, next; row < end; row = next) {
+        for (next = row + 1; next < end && owner[next] == owner[row];) next++;
+        work(row, next - row);
+      }
     });
   }
   void norm(const Norm& norm, float* to) {
@@ -533,7 +721,7 @@ struct Walk {
     return normed;
   }
   void apply(const Linear& layer, const float* from, int stride, float* to, int to_width, Then then) {
-    linear(team, layer, from, stride, rows, to, to_width, then);
+    linear(team, layer, from, stride, rows, to, to_width, then, pieces);
   }
   void feed(const Layer& layer, const Norm& own) {
     apply(layer.wide, before(own), width, big, big_width, model.gelu ? GELU : RELU);
@@ -548,7 +736,7 @@ struct Walk {
   }
 };
 
-constexpr int ATTENTION = 3;  // rows of attention in a part
+constexpr int ATTENTION = 3;  // rows of attention to their own ancestors in a part
 
 // Encodes queries `from` to `to`; their rows in the memory follow those before.
 void encode(Session& session, const int32_t* tokens, int from, int to) {
@@ -563,10 +751,10 @@ void encode(Session& session, const int32_t* tokens, int from, int to) {
   walk.embed(model.source_table, tokens + offset, places.data());
   for (Layer& layer : model.encoder) {
     walk.apply(layer.qkv, walk.before(layer.norms[0]), width, walk.big, walk.big_width, KEEP);
-    walk.each(ATTENTION, [&](int row) {
+    walk.together(owner.data(), [&](int row, int some) {
       const Query& query = session.queries[owner[row]];
       const float* keys = walk.big + size_t(query.first - offset) * walk.big_width + width;
-      attend(walk.big + size_t(row) * walk.big_width, query.length, [&](int i) { return keys + size_t(i) * walk.big_width; },
+      attend(some, walk.big + size_t(row) * walk.big_width, walk.big_width, query.length, [&](int i) { return keys + size_t(i) * walk.big_width; },
              width, walk.mixed + size_t(row) * width, width, model.heads);
     });
     walk.apply(layer.out, walk.mixed, width, walk.x, width, ADD);
@@ -608,8 +796,6 @@ void best(const float* logits, int vocabulary, int count, int32_t* ids, float* l
 
 extern "C" {
 
-int chemspec_halves() { return HALVES; }
-
 void* chemspec_model(const int32_t* sizes, float eps, int threads) {
   try {
     auto model = std::make_unique<Model>();
@@ -625,9 +811,9 @@ void* chemspec_model(const int32_t* sizes, float eps, int threads) {
 
 void chemspec_model_free(void* model) { delete static_cast<Model*>(model); }
 
-int chemspec_linear(void* model, int stack, int layer, int which, int out, int in, const float* weight, const float* bias, const uint16_t* narrow) {
+int chemspec_linear(void* model, int stack, int layer, int which, int out, int in, const float* weight, const float* bias, const void* narrow, int kind) {
   try {
-    static_cast<Model*>(model)->linear_of(stack, layer, which)->set(out, in, weight, bias, narrow);
+    static_cast<Model*>(model)->linear_of(stack, layer, which)->set(out, in, weight, bias, narrow, Kind(kind));
     return 1;
   } catch (...) {
     return 0;
@@ -716,17 +902,17 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
         const int32_t* path = session.path.data() + session.path_start[row];
         const int old = before[owner[row]];
         // Others may still be writing the cache's new slots, so those are read where they were computed.
-        attend(own, session.path_start[row + 1] - session.path_start[row],
+        attend<1>(own, 0, session.path_start[row + 1] - session.path_start[row],
                [&](int i) { return path[i] < old ? cached + size_t(path[i]) * span : fresh + size_t(path[i] - old) * walk.big_width; },
                width, walk.mixed + size_t(row) * width, width, model.heads);
       });
       walk.apply(layer.out, walk.mixed, width, walk.x, width, ADD);
       walk.after(layer.norms[0]);
       walk.apply(layer.cross, walk.before(layer.norms[1]), width, walk.big, walk.big_width, KEEP);
-      walk.each(ATTENTION, [&](int row) {
+      walk.together(owner, [&](int row, int some) {
         const Query& query = session.queries[owner[row]];
         const float* keys = session.memory.data() + size_t(query.first) * span + size_t(2 * l) * width;
-        attend(walk.big + size_t(row) * walk.big_width, query.length, [&](int i) { return keys + size_t(i) * span; }, width,
+        attend(some, walk.big + size_t(row) * walk.big_width, walk.big_width, query.length, [&](int i) { return keys + size_t(i) * span; }, width,
                walk.mixed + size_t(row) * width, width, model.heads);
       });
       walk.apply(layer.cross_out, walk.mixed, width, walk.x, width, ADD);

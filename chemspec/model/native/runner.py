@@ -17,6 +17,7 @@ from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, EOS
 
 QKV, OUT, CROSS, CROSS_OUT, WIDE, NARROW, MEMORY, OUTPUT = range(8)
+FULL, HALF, BRAIN = range(3)  # formats of weights: fp32, half precision, bfloat16
 LAST = 3  # the norm after a stack's last layer
 
 
@@ -112,14 +113,12 @@ class NativeBackend:
     def _linear(self, stack: int, layer: int, which: int, weight: Any, bias: Any | None) -> None:
         weight = np.ascontiguousarray(weight)
         bias = None if bias is None else np.ascontiguousarray(bias)  # alive until the call returns
-        with np.errstate(over="ignore"):
-            narrow = weight.astype(np.float16)
-        exact = bool((narrow.astype(np.float32) == weight).all())
+        narrow, kind = _narrow(weight)
         rows, columns = weight.shape
         _check(
             self._library.chemspec_linear(
-                self._model, stack, layer, which, rows, columns,
-                _at(weight), None if bias is None else _at(bias), _at(narrow) if exact else None,
+                self._model, stack, layer, which, rows, columns, _at(weight),
+                None if bias is None else _at(bias), None if narrow is None else _at(narrow), kind,
             )
         )  # fmt: skip
 
@@ -194,6 +193,17 @@ def _project(attention: Attention, order: Ints) -> tuple[NDArray[np.float32], ND
 def _joined(attention: Attention, order: Ints) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The projection that reads reordered features."""
     return _floats(attention.out_proj.weight)[:, order], _floats(attention.out_proj.bias)
+
+
+def _narrow(weight: NDArray[np.float32]) -> tuple[NDArray[np.uint16] | None, int]:
+    """The weights in 16 bits if that is exact, and the kernel's number for the format."""
+    bits = weight.view(np.uint32)
+    if not (bits & 0xFFFF).any():
+        return (bits >> 16).astype(np.uint16), BRAIN
+    with np.errstate(over="ignore"):
+        narrow = weight.astype(np.float16)
+    exact = bool((narrow.astype(np.float32) == weight).all())
+    return (narrow.view(np.uint16), HALF) if exact else (None, FULL)
 
 
 def _at(array: NDArray[Any]) -> ctypes.c_void_p:

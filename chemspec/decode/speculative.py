@@ -1,0 +1,75 @@
+"""Speculative sampling (Leviathan et al. 2023; paper T, Algorithm 1): draws from a small model, kept or redrawn by the target.
+
+Exact in distribution: every answer has the probability that `sample` gives it, though the same seed draws others. Each draw
+goes its own way: one whose guess is refused does not hold up the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from math import log
+
+from chemspec.decode.ask import Decoder, written
+from chemspec.draft.sampled import Desk, Draw
+from chemspec.rejection import Dice, Nucleus, settle
+from chemspec.tokenizer import EOS
+from chemspec.types import Prefix, Scores, Written
+
+Draws = Generator[tuple[Prefix, ...], Sequence[Scores], list[Draw]]
+
+
+def speculative_sample(
+    *, count: int, max_len: int, desk: Desk, dice: Dice, nucleus: Nucleus = Nucleus()
+) -> Decoder:
+    """`count` draws; returns the different ones among them, most probable (under the model itself) first.
+
+    `scores` must hold the whole vocabulary.
+    """
+    draws = yield from _draws(count, max_len, desk, dice, nucleus)
+    return sorted(_answers(draws), key=lambda answer: (-answer.log_prob, answer.tokens))
+
+
+def sampled_beam(
+    *, count: int, max_len: int, desk: Desk, dice: Dice, nucleus: Nucleus = Nucleus()
+) -> Decoder:
+    """Paper T's Algorithm 2 as printed: `count` beams, each extended by one speculative draw a pass, ranked by its score.
+
+    Relaxed: this is no beam search. As every beam puts forward one candidate, none is ever dropped, and the score counts
+    those tokens only that were not drafted (line 24), so that it prefers answers with many drafted ones.
+    """
+    draws = yield from _draws(count, max_len, desk, dice, nucleus)
+    return _answers(sorted(draws, key=lambda draw: (-draw.score, draw.prefix)))
+
+
+def _answers(draws: Sequence[Draw]) -> list[Written]:
+    return list({draw.prefix: written(draw.prefix, draw.log_probs) for draw in draws}.values())
+
+
+def _draws(count: int, max_len: int, desk: Desk, dice: Dice, nucleus: Nucleus) -> Draws:
+    draws = [Draw() for _ in range(count)]
+    while open_ := [draw for draw in draws if _unfinished(draw, max_len)]:
+        # Those with something left to judge go on by themselves; when none has, all wait for new guesses together.
+        moving = [draw for draw in open_ if draw.guesses or draw.bonus]
+        desk.waiting = () if moving else open_
+        moving = moving or open_
+        asked = tuple(dict.fromkeys(draw.prefix for draw in moving))
+        known = dict(zip(asked, (yield asked), strict=True))
+        chances = {prefix: nucleus(scores) for prefix, scores in known.items()}
+        for draw in moving:
+            prefix = draw.prefix
+            guess = draw.guesses.popleft() if draw.guesses else None
+            step = settle(guess, chances[prefix], dice)
+            if guess is not None:
+                desk.gamma.learn(int(step.drafted), int(not step.drafted))
+            if not step.drafted:
+                draw.guesses.clear()
+                draw.score += log(step.chances[step.token])
+            draw.bonus = step.drafted and not draw.guesses
+            place = list(known[prefix].ids).index(step.token)
+            draw.log_probs.append(float(known[prefix].log_probs[place]))
+            draw.prefix = (*prefix, step.token)
+    return draws
+
+
+def _unfinished(draw: Draw, max_len: int) -> bool:
+    return draw.prefix[-1] != EOS and len(draw.prefix) - 1 < max_len

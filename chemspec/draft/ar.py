@@ -1,0 +1,180 @@
+"""Drafts written by a small autoregressive model (paper T, Algorithm 1), itself helped by a smaller one (Algorithm 3).
+
+For greedy and beam the drafts are the small model's own greedy text: under the exact rules whatever it writes costs passes,
+never answers. A medium model writes the same text with or without the help of a small one: there, too, drafts are only
+confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import exp
+
+from chemspec.draft.gamma import Adapting, Gamma
+from chemspec.draft.small import Place, Small, Source
+from chemspec.tokenizer import BOS, EOS, PAD
+from chemspec.types import Draft, Prefix, Scores
+
+Cost = Callable[[float], float]  # seconds of a pass by its nodes
+WIDER = 8  # nodes over which the cost of one more in a pass is averaged
+
+
+@dataclass
+class _Text:
+    """A text under way: its prefix so far, the tokens it may still get, and the model's chance for those written."""
+
+    source: Source
+    prefix: Prefix
+    left: int
+    chance: float = 1.0
+
+
+class Writer:
+    """Greedy text of a small model after many prefixes at once.
+
+    Attributes:
+        model: the scores that it goes by.
+        helper: a writer of a smaller model that drafts for it, `stride` tokens at a time.
+        floor: a text ends where the model's chance for all of it falls below.
+    """
+
+    def __init__(
+        self, model: Small, *, helper: Writer | None = None, stride: int = 4, floor: float = 0.0
+    ) -> None:
+        self.model, self.helper, self.stride, self.floor = model, helper, stride, floor
+        self._rounds, self._written = 1, 1 if helper is None else 3
+
+    def write(self, texts: Sequence[tuple[Source, Prefix, int]]) -> None:
+        """Write on after every prefix, up to so many tokens each; `text` then tells them."""
+        open_ = self._advance([_Text(*text) for text in texts])
+        while open_:
+            wanted: list[Place] = [(text.source, text.prefix) for text in open_]
+            if self.helper is not None:
+                drafts = [
+                    (text.source, text.prefix, min(self.stride, text.left - 1)) for text in open_
+                ]
+                self.helper.write(drafts)
+                for source, prefix, length in drafts:
+                    for token in self.helper.text(source, prefix, length)[0]:
+                        prefix = (*prefix, token)
+                        if token != EOS:
+                            wanted.append((source, prefix))
+            self.model.score(wanted)
+            before = sum(text.left for text in open_)
+            self._rounds += len(open_)
+            moved = self._advance(open_)
+            self._written += before - sum(text.left for text in open_)
+            open_ = moved
+
+    def text(self, source: Source, prefix: Prefix, length: int) -> tuple[list[int], list[float]]:
+        """What has been written after `prefix`, at most `length` tokens, and the model's chance for each."""
+        tokens: list[int] = []
+        chances: list[float] = []
+        chance = 1.0
+        while len(tokens) < length:
+            scores = self.model.known(source, prefix)
+            if scores is None:
+                break
+            token, one = _best(scores)
+            chance *= one
+            if token in (PAD, BOS) or chance < self.floor:
+                break
+            tokens.append(token)
+            chances.append(one)
+            prefix = (*prefix, token)
+            if token == EOS:
+                break
+        return tokens, chances
+
+    def keep(self, places: Sequence[Place]) -> None:
+        """Forget what these prefixes do not need."""
+        self.model.keep(places)
+        if self.helper is not None:
+            self.helper.keep(places)
+
+    @property
+    def calls(self) -> int:
+        """Runs of the models so far, of both where there are two."""
+        return self.model.calls + (self.helper.calls if self.helper else 0)
+
+    def cost(self, prefixes: int) -> float:
+        """Seconds for one more token after each of so many prefixes."""
+        own = self.model.companion.cost()
+        if self.helper is None:
+            return own(prefixes)
+        round_ = self.stride * self.helper.cost(prefixes) + own(prefixes * (self.stride + 1))
+        return round_ * self._rounds / self._written
+
+    def _advance(self, texts: Sequence[_Text]) -> list[_Text]:
+        """Take every text along what is known; returns those that are not at their end."""
+        return [text for text in texts if not self._ends(text)]
+
+    def _ends(self, text: _Text) -> bool:
+        while text.left > 0 and self.model.reads(text.source, text.prefix):
+            scores = self.model.known(text.source, text.prefix)
+            if scores is None:
+                return False
+            token, one = _best(scores)
+            text.chance *= one
+            if token in (PAD, BOS) or text.chance < self.floor:
+                break
+            text.prefix, text.left = (*text.prefix, token), text.left - 1
+            if token == EOS:
+                break
+        return True
+
+
+def _best(scores: Scores) -> tuple[int, float]:
+    """The likeliest token and its chance."""
+    return int(scores.ids[0]), exp(float(scores.log_probs[0]))
+
+
+class Autoregressive:
+    """The drafter: what a small model writes after each prefix, as many tokens as `gamma` says.
+
+    One object serves one run of the loop.
+    """
+
+    def __init__(self, writer: Writer, gamma: Gamma, *, name: str, cost: Cost) -> None:
+        self.writer, self.gamma, self.name, self._cost = writer, gamma, name, cost
+        self._length = 0
+
+    @property
+    def calls(self) -> int:
+        return self.writer.calls
+
+    def begin(self, asked: int, queries: int, *, waiting: int) -> bool:
+        if isinstance(self.gamma, Adapting):
+            self.gamma.ratio = ratio(self.writer.cost(asked), self._cost, asked)
+        self._length = self.gamma.length()
+        return self._length > 0
+
+    def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+        self.writer.keep([(tuple(source), prefix) for source, prefix, _ in asked])
+        if self._length:
+            self.writer.write(
+                [(tuple(source), prefix, min(self._length, room)) for source, prefix, room in asked]
+            )
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        tokens, chances = self.writer.text(tuple(source), prefix, min(self._length, room))
+        return [Draft(tuple(tokens), self.name, chances=tuple(chances))] if tokens else []
+
+    def learn(self, draft: Draft, accepted: int) -> None:
+        self.gamma.learn(accepted, int(accepted < len(draft.tokens)))
+
+
+def ratio(small: float, target: Cost, nodes: int) -> float:
+    """The cost ratio c of the wall-time equation: what one more drafted token costs, in passes of the target.
+
+    Leviathan et al. take the target's pass to cost the same whatever its width. On a CPU it does not: here the token's
+    own place in the pass is part of its price.
+
+    Args:
+        small: seconds that the small model takes for one token after each of `nodes` prefixes.
+        target: the target's cost curve.
+        nodes: prefixes that the target's pass is about anyway.
+    """
+    wider = (target(nodes * (1 + WIDER)) - target(nodes)) / WIDER
+    return (small + wider) / target(nodes)

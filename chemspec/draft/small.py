@@ -1,0 +1,115 @@
+"""A small model beside the target: its scores in batches, each prefix once, over a whole run of the loop.
+
+Whoever drafts with it asks for prefixes of many queries at once. Its prefix tree and cache live as long as a query does, so
+that drafting goes on where the last draft was confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from chemspec.model.session import Backend, Session
+from chemspec.types import Prefix, Scores
+
+Source = tuple[int, ...]
+Place = tuple[Source, Prefix]  # a query, and what has been written
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A small model as loaded for a target: it has the target's vocabulary.
+
+    Attributes:
+        positions: most tokens of a source or an answer, bos and eos included.
+        vocab_size: tokens.
+        cost: gives the seconds of a pass by its number of nodes, on this machine.
+    """
+
+    backend: Backend
+    positions: int
+    vocab_size: int
+    cost: Callable[[], Callable[[float], float]]
+
+
+@dataclass
+class _Open:
+    """A session and the sources in it, of which `live` may still be asked about."""
+
+    session: Session
+    numbers: dict[Source, int]
+    live: set[Source] = field(default_factory=set)
+
+
+class Small:
+    """The scores of a small model, computed as they are asked for; one object serves one run of the loop.
+
+    Attributes:
+        calls: runs of the model's decoder.
+        computed: prefixes run through it.
+    """
+
+    def __init__(self, companion: Companion, *, top_k: int = 2) -> None:
+        self.companion = companion
+        self.top_k = min(top_k, companion.vocab_size)
+        self.calls, self.computed = 0, 0
+        self._known: dict[Source, dict[Prefix, Scores]] = {}
+        self._open: list[_Open] = []
+
+    def reads(self, source: Source, prefix: Prefix) -> bool:
+        """Whether the model has positions for both."""
+        longest = self.companion.positions
+        return len(source) <= longest - 2 and len(prefix) <= longest - 1
+
+    def known(self, source: Source, prefix: Prefix) -> Scores | None:
+        """The scores of a prefix, if they have been computed."""
+        return self._known.get(source, {}).get(prefix)
+
+    def score(self, places: Iterable[Place]) -> None:
+        """Make these prefixes known, in one model call (one more for queries that are new)."""
+        wanted: dict[Source, dict[Prefix, None]] = {}
+        for source, prefix in places:
+            if prefix not in self._known.get(source, {}):
+                wanted.setdefault(source, {})[prefix] = None
+        fresh = [source for source in wanted if source not in self._known]
+        if fresh:
+            session = Session(self.companion.backend, fresh, top_k=self.top_k)
+            numbers = {source: number for number, source in enumerate(fresh)}
+            self._open.append(_Open(session, numbers, set(fresh)))
+            self._known.update((source, {}) for source in fresh)
+        for opened in self._open:
+            self._score(opened, wanted)
+
+    def _score(self, opened: _Open, wanted: dict[Source, dict[Prefix, None]]) -> None:
+        if not any(source in wanted for source in opened.live):
+            return
+        sources = {number: source for source, number in opened.numbers.items()}
+        rows = [sources[row] for row in opened.session.rows]
+        scored = opened.session.score([list(wanted.get(source, ())) for source in rows])
+        self.calls += 1
+        for source, scores in zip(rows, scored, strict=True):
+            self._known[source].update(scores)
+            self.computed += len(scores)
+
+    def keep(self, places: Sequence[Place]) -> None:
+        """Forget finished queries, and what does not lead to or from these prefixes, if it is much.
+
+        A query that is not among them and is asked about later is read anew.
+        """
+        wanted: dict[Source, list[Prefix]] = {}
+        for source, prefix in places:
+            wanted.setdefault(source, []).append(prefix)
+        for opened in self._open:
+            gone = {source for source in opened.live if source not in wanted}
+            opened.live -= gone
+            opened.session.drop(opened.numbers[source] for source in gone)
+            for source in gone:
+                del self._known[source]
+            rooted: dict[int, Sequence[Prefix]] = {
+                opened.numbers[source]: wanted[source]
+                for source in opened.live
+                if self._known[source]
+            }
+            if len(rooted) == len(opened.live):
+                opened.session.prune(rooted)
+        self._open = [opened for opened in self._open if opened.live]

@@ -1,0 +1,76 @@
+"""How drafters with a model fare, counted: passes, runs of the small models and tokens a pass, by draft length (paper T)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from chemspec.draft import COMPANIONS
+from chemspec.draft.small import Companion
+from chemspec.engine import Engine
+from chemspec.metrics import numbers
+from chemspec.settings import DecodeSettings
+
+Row = dict[str, Any]
+
+
+def count(
+    engine: Engine,
+    queries: Sequence[str],
+    settings: DecodeSettings,
+    *,
+    drafters: Sequence[str],
+    lengths: Sequence[int],
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> list[Row]:
+    """One row for every drafter with a model and draft length (0: adaptive), and one for every other drafter.
+
+    `same` is the share of queries with the answers of the standard decoder; draws of speculative sampling are others by
+    nature, so that it says nothing there.
+    """
+    work = [
+        replace(settings, drafter=name, draft_length=length)
+        for name in drafters
+        for length in (lengths if name in COMPANIONS else (0,))
+    ]
+    plain = engine.predict(queries, replace(settings, drafter="none"))
+    rows = []
+    for done, item in enumerate(work, 1):
+        results = engine.predict(queries, item)
+        found = numbers([one.trace for one in results])
+        same = sum(
+            [answer.smiles for answer in one.hypotheses]
+            == [answer.smiles for answer in other.hypotheses]
+            for one, other in zip(results, plain, strict=True)
+        )
+        rows.append(
+            {
+                "decoder": item.decoder,
+                "n": item.n,
+                "drafter": item.drafter,
+                "gamma": _gamma(item),
+                "passes": found.passes,
+                "draft_calls": found.draft_calls,
+                "calls_per_pass": found.draft_calls / max(1, found.passes),
+                "nodes_per_pass": found.nodes_per_pass,
+                "tokens_per_pass": found.tokens_per_pass,
+                "acceptance_rate": found.acceptance_rate,
+                "draft_hit_rate": found.draft_hit_rate,
+                "alpha": found.alpha,
+                "same": same / max(1, len(queries)),
+            }
+        )
+        progress(done, len(work))
+    return rows
+
+
+def _gamma(settings: DecodeSettings) -> str:
+    if settings.drafter not in COMPANIONS:
+        return ""
+    return str(settings.draft_length or "adaptive")
+
+
+def price(small: Companion, engine: Engine, nodes: int = 1) -> float:
+    """The cost ratio c of Leviathan et al., measured here: one run of the small model over one pass of the target."""
+    return small.cost()(nodes) / engine.cost()(nodes)

@@ -1,0 +1,455 @@
+"""Encoder-decoders of Hugging Face transformers as chemspec models: T5, mT5, BART, mBART, from a folder or from the local cache.
+
+Nothing is fetched: a model that is not on this machine is refused with the command that gets it. Nothing is executed: weights are
+read from safetensors only, and code that a checkpoint brings along is never run. Needs the extra `hf`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.model.hf_runner import FAMILIES, HfModel, Numbers
+from chemspec.settings import Task
+from chemspec.tokenizer import BOS, EOS, PAD, TokenError
+
+OWN = "chemspec.json"  # in a folder: {"task": ..., "template": ...}
+HOLE = "{query}"
+BLANKS = ("▁", "Ġ")  # how sentencepiece and byte-level BPE write a blank
+
+TOKENIZER_FILES = ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "vocab.json")
+
+# What `generate` would do to the log-probs and we do not, with the value that does nothing.
+UNUSED: dict[str, Any] = {
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "min_length": 0,
+    "min_new_tokens": None,
+    "bad_words_ids": None,
+    "sequence_bias": None,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+    "exponential_decay_length_penalty": None,
+    "guidance_scale": None,
+}
+
+
+@dataclass(frozen=True)
+class HfCheckpoint:
+    """A model as loaded, in fp32 on the CPU; what `checkpoint.Checkpoint` is for our own folders.
+
+    Attributes:
+        notes: what every answer should be accompanied by.
+    """
+
+    name: str
+    task: Task
+    model: HfModel
+    tokenizer: HfTokenizer
+    folder: Path
+    digest: str
+    notes: tuple[str, ...]
+
+
+class HfTokenizer:
+    """A tokenizer of transformers behind the interface of `chemspec.tokenizer.Tokenizer`, in chemspec's ids.
+
+    Attributes:
+        template: the text that the model reads, with `{query}` where the SMILES goes.
+        tokens: the text of every id; a blank is no text.
+        alphabet: nothing, for a token may be a piece of several atoms: to drafters, text is just text.
+        head: about how many tokens come before the query; only drafters rely on it.
+    """
+
+    alphabet: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, inner: Any, numbers: Numbers, template: str = HOLE) -> None:
+        if template.count(HOLE) != 1:
+            raise ValueError(f"template {template!r} must hold {HOLE} once, where the SMILES goes")
+        self.inner, self.numbers, self.template = inner, numbers, template
+        size = len(inner)
+        texts = [_plain(token) for token in inner.convert_ids_to_tokens(list(range(size)))]
+        self.tokens = tuple(
+            texts[token] if token < size else f"<{token}>" for token in numbers.theirs
+        )
+        self._silent = set(inner.all_special_ids)
+        self._unknown = inner.unk_token_id
+        head = template[: template.index(HOLE)]
+        self.head = len(self._split(head)) if head.strip() else 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def around(self) -> tuple[list[int], list[int]]:
+        """The checkpoint's ids that its tokenizer puts before and after every text.
+
+        Raises:
+            ValueError: if it does something else to a text.
+        """
+        bare, whole = self._split("C"), list(self.inner("C")["input_ids"])
+        for start in range(len(whole) - len(bare) + 1):
+            if bare and whole[start : start + len(bare)] == bare:
+                return whole[:start], whole[start + len(bare) :]
+        raise ValueError(f"its tokenizer reads 'C' as {whole}, which does not contain {bare}")
+
+    def encode(self, smiles: str) -> tuple[int, ...]:
+        """Ids of the template filled with a SMILES, without what the tokenizer puts around it.
+
+        Raises:
+            TokenError: where the tokens do not give the text back.
+        """
+        text = self.template.replace(HOLE, smiles)
+        ids = self._split(text)
+        if self._unknown in ids:
+            raise self._never_seen(smiles)
+        restored = self.inner.decode(ids, clean_up_tokenization_spaces=False)
+        if _solid(restored) != _solid(text):
+            message = (
+                f"the model's tokenizer reads {text!r} as {restored!r}; it cannot answer for it"
+            )
+            raise TokenError(message, 0, len(smiles))
+        ours = self.numbers.ours
+        return tuple(ours[token] for token in ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The SMILES of an answer, up to the first eos: without special tokens, blanks and a dot at the end."""
+        theirs = [self.numbers.theirs[token] for token in _until_eos(ids)]
+        said = [token for token in theirs if token not in self._silent and token < len(self.inner)]
+        return _solid(self.inner.decode(said, clean_up_tokenization_spaces=False)).rstrip(".")
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The text of each id, up to the first eos, without pad and bos."""
+        return [self.tokens[token] for token in _until_eos(ids) if token not in (PAD, BOS)]
+
+    def _split(self, text: str) -> list[int]:
+        return list(self.inner(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    def _never_seen(self, smiles: str) -> TokenError:
+        """Which part of a text is unknown: the first character that alone is, or else all of it."""
+        for place, char in enumerate(smiles):
+            if self._unknown in self._split(char):
+                message = f"the model has never seen {char!r} (position {place + 1})"
+                return TokenError(f"{message}; it cannot answer for it", place, place + 1)
+        return TokenError("the model has no tokens for this text", 0, len(smiles))
+
+
+def _plain(token: str | None) -> str:
+    for blank in BLANKS:
+        token = (token or "").replace(blank, "")
+    return token or ""
+
+
+def _solid(text: str) -> str:
+    """SMILES hold no blanks; tokenizers put some between tokens."""
+    return "".join(text.split())
+
+
+def _until_eos(ids: Sequence[int]) -> Iterator[int]:
+    for token in ids:
+        if token == EOS:
+            return
+        yield token
+
+
+# --- finding ---------------------------------------------------------------------------------------
+
+
+def recognises(folder: Path) -> bool:
+    """Whether a folder holds a model of transformers: its config names a `model_type`."""
+    try:
+        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(values, dict) and "model_type" in values
+
+
+def cached(name: str) -> Path | None:
+    """The folder of a model id such as `org/model` in the local cache of Hugging Face, if it is there."""
+    hub = os.environ.get("HF_HUB_CACHE")
+    home = os.environ.get("HF_HOME")
+    general = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = Path(hub) if hub else (Path(home) if home else general / "huggingface") / "hub"
+    stored = cache / ("models--" + name.replace("/", "--"))
+    try:
+        revision = (stored / "refs" / "main").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    found = stored / "snapshots" / revision
+    return found if revision and found.is_dir() else None
+
+
+def is_id(name: str) -> bool:
+    """Whether a name that is no folder looks like a model id."""
+    parts = name.split("/")
+    return len(parts) == 2 and all(part.strip(".") for part in parts) and "\\" not in name
+
+
+def get_it(name: str) -> str:
+    """What to do about a model id that is not on this machine."""
+    return (
+        f"{name!r} is neither a folder nor in the local cache of Hugging Face, and chemspec fetches nothing by itself; "
+        f"get it once with `hf download {name}` (a command of the extra hf)"
+    )
+
+
+# --- loading ---------------------------------------------------------------------------------------
+
+
+def load(
+    folder: Path, *, task: Task | None = None, template: str = "", name: str = ""
+) -> HfCheckpoint:
+    """Read a folder that transformers wrote.
+
+    Args:
+        task: what the model is for; none takes what the folder's `chemspec.json` says.
+        template: the text that the model reads, with `{query}` for the SMILES; "" takes that of `chemspec.json`, or the
+            bare query.
+        name: to call it by; "" takes the folder's.
+
+    Raises:
+        CheckpointError: for a model that cannot be used, saying what could be done.
+        ModuleNotFoundError: without the extra `hf`.
+    """
+    library = _library()
+    _check_kind(folder)
+    own = _own_settings(folder)
+    task = task or own.get("task")
+    if task is None:
+        raise CheckpointError(
+            f"{folder}: a Hugging Face model does not say what it is for; add --task forward or --task retro "
+            f'(or a file {OWN} with {{"task": "retro"}} to the folder)'
+        )
+    template = template or own.get("template") or HOLE
+    _check_files(folder)
+    network = _network(library, folder)
+    inner = _tokenizer(library, folder)
+    try:
+        model, tokenizer = _assemble(network, inner, template)
+    except ValueError as error:
+        raise CheckpointError(f"{folder}: {error}") from error
+    _check_agreement(model, folder)
+    return HfCheckpoint(
+        name=name or folder.name,
+        task=task,
+        model=model,
+        tokenizer=tokenizer,
+        folder=folder,
+        digest=_digest(folder, template),
+        notes=_notes(network.generation_config),
+    )
+
+
+def _library() -> Any:
+    try:
+        import transformers
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "this is a Hugging Face model, which needs more packages: pip install 'chemspec[hf]'",
+            name=error.name,
+        ) from error
+    return transformers
+
+
+def _check_kind(folder: Path) -> None:
+    kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
+    if kind not in FAMILIES:
+        raise CheckpointError(
+            f"{folder}: model_type {kind!r} is not supported; encoder-decoders of the types {', '.join(FAMILIES)} are "
+            "(models with an encoder or a decoder alone do not turn one SMILES into another here)"
+        )
+
+
+def _own_settings(folder: Path) -> dict[str, Any]:
+    file = folder / OWN
+    if not file.is_file():
+        return {}
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file} is no JSON text: {error}") from error
+    if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
+        raise CheckpointError(f"{file} must hold an object of texts")
+    if unknown := sorted(set(values) - {"task", "template"}):
+        raise CheckpointError(f"{file}: {unknown[0]!r} is not task or template")
+    if values.get("task") not in (None, "forward", "retro"):
+        raise CheckpointError(f"{file}: task {values['task']!r} is not forward or retro")
+    return values
+
+
+def _check_files(folder: Path) -> None:
+    """Refuse what transformers would take without a word: pickles, and folders without a tokenizer."""
+    names = {file.name for file in folder.iterdir()}
+    if not names & {"model.safetensors", "model.safetensors.index.json"}:
+        pickled = sorted(name for name in names if name.endswith((".bin", ".pt", ".ckpt", ".h5")))
+        if not pickled:
+            raise CheckpointError(f"{folder}: model.safetensors is missing")
+        raise CheckpointError(
+            f"{folder}: its weights are in {pickled[0]}, which can hold code and is not opened. If you trust where it "
+            'comes from, convert it once: python -c "from transformers import AutoModelForSeq2SeqLM as M; '
+            f"M.from_pretrained('{folder}').save_pretrained('{folder}')\""
+        )
+    if not names & set(TOKENIZER_FILES) and _tokenizer_class(folder) != "ByT5Tokenizer":
+        raise CheckpointError(
+            f"{folder} has no tokenizer: none of {', '.join(TOKENIZER_FILES)} is there; copy the files of the "
+            "tokenizer that the model was trained with"
+        )
+
+
+def _tokenizer_class(folder: Path) -> str:
+    try:
+        values = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        return str(values.get("tokenizer_class", ""))
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return ""
+
+
+@contextmanager
+def _quiet(library: Any) -> Iterator[None]:
+    """No progress bars of transformers while a model is read."""
+    logging = library.utils.logging
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _safely(folder: Path, what: str, read: Callable[[], Any]) -> Any:
+    """What a reader of transformers returns; whatever it raises becomes a message."""
+    try:
+        return read()
+    except Exception as error:  # there is no telling which
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise CheckpointError(f"{folder}: {what} cannot be read: {first}") from error
+
+
+def _network(library: Any, folder: Path) -> Any:
+    def read() -> Any:
+        with _quiet(library):
+            return library.AutoModelForSeq2SeqLM.from_pretrained(
+                folder,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
+
+    network, info = _safely(folder, "the model", read)
+    if missing := sorted(info["missing_keys"]):
+        raise CheckpointError(f"{folder}: {missing[0]} is missing from its weights")
+    network = network.float().eval().requires_grad_(False)
+    for name, tensor in network.state_dict().items():
+        if not torch.isfinite(tensor).all():
+            raise CheckpointError(f"{folder}: {name} holds infinite or undefined numbers")
+    return network
+
+
+def _tokenizer(library: Any, folder: Path) -> Any:
+    def read() -> Any:
+        return library.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+
+    return _safely(folder, "the tokenizer", read)
+
+
+def _assemble(network: Any, inner: Any, template: str) -> tuple[HfModel, HfTokenizer]:
+    """Model and tokenizer with chemspec's ids.
+
+    Raises:
+        ValueError: for special tokens that are missing, or a tokenizer of another model.
+    """
+    config, rules = network.config, network.generation_config
+
+    def special(name: str) -> Any:
+        found = getattr(rules, name, None)
+        return getattr(config, name, None) if found is None else found
+
+    size = network.get_output_embeddings().weight.shape[0]
+    start, eos, first = (
+        special(f"{name}_token_id") for name in ("decoder_start", "eos", "forced_bos")
+    )
+    start = special("bos_token_id") if start is None else start
+    if isinstance(eos, list) and len(eos) == 1:
+        eos = eos[0]
+    if not isinstance(start, int) or not isinstance(eos, int):
+        raise ValueError(
+            f"decoder_start_token_id is {start} and eos_token_id {eos}; both must be one number"
+        )
+    if len(inner) > size:
+        raise ValueError(f"its tokenizer has {len(inner)} tokens, the model only {size}")
+    used = {"decoder_start_token_id": start, "eos_token_id": eos, "forced_bos_token_id": first}
+    for name, token in used.items():
+        if token is not None and not 0 <= token < size:
+            raise ValueError(f"{name} is {token}, but the model has {size} tokens")
+    numbers = Numbers.of(
+        size, start=start, eos=eos, pad=special("pad_token_id"), unk=inner.unk_token_id
+    )
+    tokenizer = HfTokenizer(inner, numbers, template)
+    return HfModel(network, numbers, around=tokenizer.around, first=first), tokenizer
+
+
+def _check_agreement(model: HfModel, folder: Path) -> None:
+    """Compare a few logits with those of transformers: a release or an option unknown to us must not pass unnoticed.
+
+    Raises:
+        CheckpointError: if they differ by more than rounding does.
+    """
+    theirs, source = model.numbers.theirs, model.numbers.written[-3:]
+    text = torch.tensor([[theirs[BOS], *(theirs[token] for token in model.numbers.written[-4:])]])
+    depths = torch.arange(text.shape[1])[None]
+    with torch.inference_mode():
+        memory, real = model.read([source])
+        before, after = model.around
+        read = torch.tensor([[*before, *(theirs[token] for token in source), *after]])
+        wanted = model.model(input_ids=read, decoder_input_ids=text, use_cache=False).logits
+        keys = model.memory_cache(memory)
+        found, _ = model.step(
+            text,
+            depths,
+            depths[:, :, None] >= depths[:, None, :],
+            depths[:, :, None] - depths[:, None, :],
+            keys[:, :, :, :, :0],
+            keys,
+            real,
+        )
+    worst = float((found - wanted).abs().max())
+    if not worst <= 1e-3 * (1 + float(wanted.abs().max())):
+        version = _library().__version__
+        raise CheckpointError(
+            f"{folder}: our logits differ from those of transformers {version} by {worst:.2g}; the checkpoint uses an option, "
+            "or this release a layout, that chemspec does not know. Please report it"
+        )
+
+
+def _notes(rules: Any) -> tuple[str, ...]:
+    """What the checkpoint tells `generate` to do and chemspec does not do."""
+    found = {name: getattr(rules, name, None) for name in UNUSED}
+    told = [
+        f"{name}={value}" for name, value in found.items() if value not in (None, UNUSED[name], [])
+    ]
+    return (f"not applied, though the checkpoint asks for it: {', '.join(told)}",) if told else ()
+
+
+def _digest(folder: Path, template: str) -> str:
+    """Of weights, config, tokenizer and template: names caches and jobs."""
+    digest = hashlib.sha256(template.encode())
+    for file in sorted(folder.iterdir()):
+        if file.suffix in (".safetensors", ".json", ".model", ".txt") and file.is_file():
+            with file.open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,360 @@
+"""Whether exact decoding is exact: the engine's answers against the naive decoders of `chemspec.testing`, query by query.
+
+Two programs that add in different orders differ in the last bits, and where two texts are as good as equal, the last bits
+decide. So a difference is excused if the naive decoder gives the engine's very answers, in their order, once no more than `TIE`
+has been added to or taken from the totals of the texts concerned: then, and only then, it is a tie. It is still counted and reported.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from rich.table import Table
+
+from chemspec import checks
+from chemspec.engine import Engine
+from chemspec.metrics import Numbers, numbers
+from chemspec.model import checkpoint
+from chemspec.settings import DecodeSettings
+from chemspec.testing import Target, naive_beam, naive_greedy, naive_reader
+from chemspec.tokenizer import BOS, EOS
+from chemspec.types import DecodeResult, Trace, Written
+
+COMPARED = ("greedy", "beam")
+TIE = 1e-4  # nats by which scores may differ, and below which the better of two texts is a matter of rounding
+LEANS = (1e-6, 1e-5, 3e-5, TIE)  # tried in turn, so that the report can say how close it was
+ROUNDS = 6  # of looking for a way in which rounding can have led there
+CHUNK = 32  # answers between two reports
+SHOWN = 20  # differences told in full
+
+
+class Verdict(NamedTuple):
+    """How one query's answers compare with the naive ones.
+
+    Attributes:
+        tokens: whether the sets of answers differ.
+        order: whether the sets are the same, but not their order.
+        score: the largest difference of a total or of a token's log-prob, over the answers that both have.
+        gap: if anything differs, the smallest of `LEANS` that explains it; infinity if none does.
+    """
+
+    tokens: bool = False
+    order: bool = False
+    score: float = 0.0
+    gap: float = 0.0
+
+    @property
+    def same(self) -> bool:
+        return not (self.tokens or self.order)
+
+    @property
+    def fine(self) -> bool:
+        """Equal, or a tie; with equal scores, up to `TIE`."""
+        return self.gap <= TIE and self.score <= TIE
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some queries, compared: the time that the naive decoder took for them, and by drafter verdicts, traces and time."""
+
+    queries: tuple[str, ...]
+    refused: int
+    naive_seconds: float
+    verdicts: Mapping[str, Sequence[Verdict]]
+    traces: Mapping[str, Sequence[Trace]]
+    seconds: Mapping[str, float]
+
+
+def judge(
+    model: Target, source: Sequence[int], expected: Sequence[Written], found: Sequence[Written], how: DecodeSettings
+) -> Verdict:  # fmt: skip
+    """Compare one query's answers.
+
+    Args:
+        expected: what `naive` gave for the same model, source and settings.
+        found: the engine's answers, best first.
+    """
+    theirs = {item.tokens: item for item in expected}
+    score = max(
+        (_apart(item, theirs[item.tokens]) for item in found if item.tokens in theirs), default=0.0
+    )
+    texts, wanted = [item.tokens for item in found], [item.tokens for item in expected]
+    if texts == wanted:
+        return Verdict(score=score)
+    tokens = len(texts) != len(wanted) or set(texts) != set(wanted)
+    explain = _greedy_tie if how.decoder == "greedy" else _beam_tie
+    gap = explain(model, source, expected, found, how)
+    return Verdict(tokens, not tokens, score, gap)
+
+
+def naive(model: Target, source: Sequence[int], how: DecodeSettings) -> list[Written]:
+    """The answers that the settings mean, found without cache, drafts or batch; for a decoder of `COMPARED`."""
+    if how.decoder == "greedy":
+        return [naive_greedy(model, source, how.max_len)]
+    return naive_beam(model, source, how.n, how.max_len, how.length_penalty)
+
+
+def _apart(one: Written, other: Written) -> float:
+    pairs = zip(one.log_probs, other.log_probs, strict=True)
+    return max(abs(one.log_prob - other.log_prob), *(abs(a - b) for a, b in pairs))
+
+
+def _greedy_tie(
+    model: Target, source: Sequence[int], _: Sequence[Written], found: Sequence[Written], how: DecodeSettings
+) -> float:  # fmt: skip
+    """By how much the worst-chosen token of the answer falls short of the best at its place."""
+    if len(found) != 1 or not found[0].tokens:
+        return float("inf")
+    (text,) = (item.tokens for item in found)
+    if EOS in text[:-1] or (text[-1] != EOS and len(text) < how.max_len):
+        return float("inf")
+    read = naive_reader(model, source)
+    short = 0.0
+    for place, token in enumerate(text):
+        every = read([(BOS, *text[:place])])[0].tolist()
+        short = max(short, max(every) - every[token])
+    return min((gap for gap in LEANS if short <= gap), default=float("inf"))
+
+
+def _beam_tie(
+    model: Target, source: Sequence[int], expected: Sequence[Written], found: Sequence[Written], how: DecodeSettings
+) -> float:  # fmt: skip
+    """The least by which totals must move for the naive search to find what was found."""
+    if len({item.tokens for item in found}) != len(found):
+        return float("inf")
+    if not _explains(model, source, expected, found, how, TIE):
+        return float("inf")
+    return next(gap for gap in LEANS if _explains(model, source, expected, found, how, gap))
+
+
+def _explains(
+    model: Target, source: Sequence[int], expected: Sequence[Written], found: Sequence[Written], how: DecodeSettings,
+    gap: float,
+) -> bool:  # fmt: skip
+    """Whether the naive search finds what was found, if texts on the way there are a little better and others a little worse.
+
+    Texts that the search finds and the engine did not are worse; there may be more of them once the first are out of the way.
+    """
+    ours = [item.tokens for item in found]
+    liked, disliked = _beginnings(found), set[tuple[int, ...]]()
+    half, moved = gap / 2, expected
+
+    def lean(text: tuple[int, ...]) -> float:
+        return half * ((text in liked) - (text in disliked))
+
+    for _ in range(ROUNDS):
+        more = _beginnings(moved) - liked - disliked
+        if not more and disliked:
+            return False  # the same again
+        disliked |= more
+        moved = naive_beam(model, source, how.n, how.max_len, how.length_penalty, lean)
+        ranks = {item.tokens: _rank(item, how) for item in moved}
+        if ranks.keys() == set(ours):
+            pairs = zip(ours, ranks.values(), strict=True)
+            return all(abs(ranks[text] - rank) <= gap for text, rank in pairs)
+    return False
+
+
+def _beginnings(texts: Sequence[Written]) -> set[tuple[int, ...]]:
+    """These texts and every text on the way to them."""
+    return {item.tokens[:length] for item in texts for length in range(1, len(item.tokens) + 1)}
+
+
+def _rank(item: Written, how: DecodeSettings) -> float:
+    return item.log_prob / float(len(item.tokens) ** how.length_penalty)
+
+
+def check(
+    engine: Engine,
+    queries: Sequence[str],
+    settings: DecodeSettings,
+    drafters: Sequence[str],
+    *,
+    minutes: float = 0.0,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Iterator[Chunk]:
+    """Compare every drafter's answers with the naive ones; yields as it goes, so that nothing is lost when interrupted.
+
+    Args:
+        settings: of an exact decoder; the drafter in it is not looked at.
+        minutes: begin no more queries after this time; 0 is no limit.
+
+    Raises:
+        ValueError: for a decoder that has no naive counterpart, or an engine that does not compute in fp32.
+    """
+    if settings.decoder not in COMPARED:
+        raise ValueError(
+            f"decoder {settings.decoder!r} cannot be compared; only {' and '.join(COMPARED)} must equal the naive decoder"
+        )
+    if engine.dtype != "fp32":
+        raise ValueError(
+            f"the engine computes in {engine.dtype}, where rounding decides more often; compare in fp32"
+        )
+    how = replace(settings, max_len=min(settings.max_len, engine.config.max_positions - 1))
+    variants = {name: replace(settings, drafter=name) for name in drafters}
+    model = checkpoint.load(engine.folder).model.to(engine.device)
+    torch.set_num_threads(engine.threads)
+    began = time.monotonic()
+    done, size = 0, max(CHUNK // how.n, 1, settings.batch_size)
+    while done < len(queries) and not (0 < 60 * minutes < time.monotonic() - began):
+        part = queries[done : done + size]
+        yield _chunk(engine, model, part, how, variants)
+        done += len(part)
+        progress(done, len(queries))
+
+
+def _chunk(
+    engine: Engine,
+    model: Target,
+    texts: Sequence[str],
+    how: DecodeSettings,
+    variants: Mapping[str, DecodeSettings],
+) -> Chunk:
+    ready = [engine.prepare(text) for text in texts]
+    usable = [item for item in ready if not item.refusal]
+    start = time.perf_counter()
+    expected = [naive(model, item.ids, how) for item in usable]
+    spent = time.perf_counter() - start
+    verdicts, traces, seconds = {}, {}, {}
+    for name, settings in variants.items():
+        start = time.perf_counter()
+        results = engine.predict([item.text for item in usable], settings)
+        seconds[name] = time.perf_counter() - start
+        verdicts[name] = [
+            judge(model, item.ids, answers, written(engine, result), how)
+            for item, answers, result in zip(usable, expected, results, strict=True)
+        ]
+        traces[name] = [result.trace for result in results]
+    told = tuple(item.text for item in usable)
+    return Chunk(told, len(ready) - len(usable), spent, verdicts, traces, seconds)
+
+
+def written(engine: Engine, result: DecodeResult) -> list[Written]:
+    """An engine's answers as token ids, eos included, as the decoders wrote them."""
+    ids = {token: index for index, token in enumerate(engine.tokenizer.tokens)}
+    return [
+        Written(
+            (*(ids[token] for token in item.tokens), *([EOS] if item.ended == "eos" else [])),
+            item.token_log_probs,
+            item.ended,
+        )
+        for item in result.hypotheses
+    ]
+
+
+# --- what was found ------------------------------------------------------------------------------
+
+
+def summary(chunks: Sequence[Chunk], settings: DecodeSettings) -> dict[str, Any]:
+    """What the chunks say: `{"settings", "queries", "refused", "naive_seconds", "fine", "rows", "differences"}`.
+
+    A row counts, for one drafter, queries whose answers differ in tokens or in order, those of them that are ties (`excused`)
+    and those that are not (`unexcused`, where scores that are too far apart count too).
+    """
+    names = list(chunks[0].verdicts) if chunks else []
+    rows, differences = [], []
+    for name in names:
+        pairs = [
+            (query, verdict)
+            for chunk in chunks
+            for query, verdict in zip(chunk.queries, chunk.verdicts[name], strict=True)
+        ]
+        traces = [trace for chunk in chunks for trace in chunk.traces[name]]
+        rows.append(_row(name, [verdict for _, verdict in pairs], numbers(traces), chunks))
+        differences += [
+            {"drafter": name, "query": query, **_plain(verdict)}
+            for query, verdict in pairs
+            if not (verdict.same and verdict.fine)
+        ]
+    return {
+        "settings": {name: value for name, value in asdict(settings).items() if name != "drafter"},
+        "queries": sum(len(chunk.queries) for chunk in chunks),
+        "refused": sum(chunk.refused for chunk in chunks),
+        "naive_seconds": sum(chunk.naive_seconds for chunk in chunks),
+        "fine": any(chunk.queries for chunk in chunks)
+        and not any(row["unexcused"] for row in rows),
+        "rows": rows,
+        "differences": differences,
+    }
+
+
+def _row(
+    name: str, verdicts: Sequence[Verdict], counted: Numbers, chunks: Sequence[Chunk]
+) -> dict[str, Any]:
+    return {
+        "drafter": name,
+        "queries": len(verdicts),
+        "tokens": sum(item.tokens for item in verdicts),
+        "order": sum(item.order for item in verdicts),
+        "excused": sum(not item.same and item.fine for item in verdicts),
+        "unexcused": sum(not item.fine for item in verdicts),
+        "largest_score_difference": max((item.score for item in verdicts), default=0.0),
+        "smallest_margin": counted.margin if counted.margin < float("inf") else None,
+        "passes_per_query": counted.passes_per_query,
+        "nodes_per_pass": counted.nodes_per_pass,
+        "seconds": sum(chunk.seconds[name] for chunk in chunks),
+    }
+
+
+def _plain(verdict: Verdict) -> dict[str, Any]:
+    """A verdict for JSON, which knows no infinity."""
+    return {**verdict._asdict(), "gap": verdict.gap if verdict.gap <= TIE else None}
+
+
+HEAD = ("task", "decoder", "n", "drafter", "queries", "tokens differ", "order differs", "of these ties", "not excused",
+        "largest score difference", "smallest margin", "passes", "nodes/pass", "seconds", "naive seconds")  # fmt: skip
+
+
+def _cells(report: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
+    margin = row["smallest_margin"]
+    cells = [
+        report["task"], report["settings"]["decoder"], report["settings"]["n"], row["drafter"], row["queries"], row["tokens"],
+        row["order"], row["excused"], row["unexcused"], f"{row['largest_score_difference']:.1e}",
+        "" if margin is None else f"{margin:.1e}", f"{row['passes_per_query']:.1f}", f"{row['nodes_per_pass']:.1f}",
+        f"{row['seconds']:.0f}", f"{report['naive_seconds']:.0f}",
+    ]  # fmt: skip
+    assert len(cells) == len(HEAD)
+    return list(map(str, cells))
+
+
+def table(report: Mapping[str, Any]) -> Table:
+    """The report (with its `task`) for people; differences below it."""
+    told = report["differences"]
+    lines = [_sentence(item) for item in told[:SHOWN]]
+    lines += [f"... and {len(told) - SHOWN} more"] * (len(told) > SHOWN)
+    out = Table(*HEAD, box=None, caption="\n".join(lines) or None, caption_justify="left")
+    for row in report["rows"]:
+        out.add_row(*_cells(report, row))
+    return out
+
+
+def _sentence(item: Mapping[str, Any]) -> str:
+    what = "answers" if item["tokens"] else "order" if item["order"] else "scores"
+    why = (
+        f"NOT a tie of {TIE:g}"
+        if item["gap"] is None
+        else f"scores are {item['score']:.1e} apart"
+        if item["score"] > TIE
+        else f"a tie: explained by moving totals by {item['gap']:g}"
+    )
+    return f"{item['drafter']}: {what} differ for {item['query']}: {why}"
+
+
+def markdown(report: Mapping[str, Any], *, head: bool) -> str:
+    """The rows for a document, with the table's head if it begins there."""
+    lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)] if head else []
+    lines += ["| " + " | ".join(_cells(report, row)) + " |" for row in report["rows"]]
+    return "\n".join(lines)
+
+
+def queries_for(engine: Engine, given: Sequence[str] | None, *, limit: int, seed: int) -> list[str]:
+    """A random sample of the queries given, or of the built-in ones, always the same for a seed; 0 takes all in order."""
+    from random import Random
+
+    texts = list(given) if given is not None else list(checks.bench_queries(engine.task))
+    texts = [text for text in texts if text.strip()]
+    return texts if not limit or limit >= len(texts) else Random(seed).sample(texts, limit)

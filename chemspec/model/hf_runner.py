@@ -1,0 +1,373 @@
+"""The pass for encoder-decoders of Hugging Face transformers: their weights and layers, our tree and our cache.
+
+`transformers` loads the model and runs its encoder. Its decoders, however, place tokens by counting the cache, which is wrong for a
+tree: here a node's position is its depth, and two nodes are as far apart as their depths. So the decoder's projections, norms and
+feed-forward blocks are called one by one, with a mask and a bias made for the tree.
+
+Ids: a checkpoint numbers its special tokens as it likes, while chemspec's pad, bos, eos and unk are 0 to 3. `Numbers` translates at
+the border: nothing outside this module sees a checkpoint's own ids. Equal log-probs are ordered by chemspec's ids.
+
+Shapes: B queries, S source tokens, N new nodes, C cached slots, L layers, H heads, d width of a head, E width of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import pad as widen
+from torch.nn.functional import scaled_dot_product_attention
+
+from chemspec.model.session import Floats, Ints
+from chemspec.model.torch_runner import TorchRunner, best
+from chemspec.tokenizer import EOS, PAD, SPECIALS, UNK
+
+FAMILIES = {"t5": "t5", "mt5": "t5", "bart": "bart", "mbart": "bart"}  # by config.model_type
+LONGEST = 1024  # positions of a model that has no table of them
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """chemspec's ids and those of a checkpoint.
+
+    Bos is only ever read, as the token that the decoder starts with; where the model can write that token too, it has another
+    id. Pad and unk are only read as well, as eos, where the checkpoint has no such token or uses another special one for it.
+
+    Attributes:
+        theirs: of each id of chemspec the checkpoint's, (V + virtual ones,).
+        written: the ids of chemspec that the model can write, rising; the others are virtual.
+    """
+
+    theirs: tuple[int, ...]
+    written: tuple[int, ...]
+
+    @classmethod
+    def of(cls, size: int, *, start: int, eos: int, pad: int | None, unk: int | None) -> Numbers:
+        """Number `size` tokens anew, special ones first and the others in their own order."""
+        special = {EOS: eos}
+        for ours, wanted in ((PAD, pad), (UNK, unk)):
+            if wanted is not None and wanted not in special.values():
+                special[ours] = wanted
+        first = [special.get(ours, eos) for ours in range(len(SPECIALS))]
+        first[1] = start
+        others = [token for token in range(size) if token not in special.values()]
+        written = [*sorted(special), *range(len(SPECIALS), len(SPECIALS) + len(others))]
+        return cls((*first, *others), tuple(written))
+
+    @cached_property
+    def ours(self) -> dict[int, int]:
+        """Of each id of the checkpoint chemspec's."""
+        return {self.theirs[token]: token for token in self.written}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the engine must know of the model; `max_positions` bounds source and answer."""
+
+    vocab_size: int
+    max_positions: int
+    decoder_layers: int
+    heads: int
+
+
+class Attend:
+    """The projections of one attention block."""
+
+    def __init__(self, module: Any, names: str, norm: Callable[[Tensor], Tensor]) -> None:
+        self.query, self.key, self.value, self.out = (
+            getattr(module, name) for name in names.split()
+        )
+        self.norm = norm
+
+    def keys(self, x: Tensor, heads: int) -> Tensor:
+        """Keys and values (2, B, H, N, d)."""
+        return torch.stack([_split(self.key(x), heads), _split(self.value(x), heads)])
+
+
+@dataclass(frozen=True)
+class Block:
+    """One decoder layer."""
+
+    own: Attend
+    cross: Attend
+    feed: Callable[[Tensor], Tensor]
+    feed_norm: Callable[[Tensor], Tensor]
+
+
+class HfModel:
+    """A T5- or BART-like model with a decoder step over trees.
+
+    Attributes:
+        config: what the engine must know.
+        numbers: the two numberings.
+        around: ids, in the checkpoint's numbering, that come before and after every source.
+        first: the token (of the checkpoint) that must come first, if one must.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        numbers: Numbers,
+        *,
+        around: tuple[Sequence[int], Sequence[int]] = ((), ()),
+        first: int | None = None,
+    ) -> None:
+        self.model, self.numbers, self.around, self.first = model, numbers, around, first
+        config, self.family = model.config, FAMILIES[model.config.model_type]
+        decoder = model.get_decoder()
+        if self.family == "t5":
+            self._read_t5(decoder, config)
+        else:
+            self._read_bart(decoder, config)
+        specials = max(0, len(around[0]) + len(around[1]) - 2)  # the engine leaves room for two
+        self.config = Shape(
+            len(numbers.theirs), self.limit - specials, len(self.blocks), self.heads
+        )
+
+    def _read_t5(self, decoder: Any, config: Any) -> None:
+        self.heads, self.scale, self.norm_first, self.limit = config.num_heads, 1.0, True, LONGEST
+        self.blocks = [
+            Block(
+                Attend(layer[0].SelfAttention, "q k v o", layer[0].layer_norm),
+                Attend(layer[1].EncDecAttention, "q k v o", layer[1].layer_norm),
+                layer[2].DenseReluDense,
+                layer[2].layer_norm,
+            )
+            for layer in (block.layer for block in decoder.block)
+        ]
+        self.final = decoder.final_layer_norm
+        # Only the first layer has a table of biases; all use it.
+        self.biases = decoder.block[0].layer[0].SelfAttention
+        # v1.0 scales what goes into its output layer, which is the embedding; v1.1 has an output layer of its own. Releases of
+        # transformers before 5 tell the two apart by whether they are tied.
+        tied = getattr(config, "tie_word_embeddings", True) and config.model_type == "t5"
+        self.gain = config.d_model**-0.5 if getattr(config, "scale_decoder_outputs", tied) else 1.0
+
+    def _read_bart(self, decoder: Any, config: Any) -> None:
+        self.heads = config.decoder_attention_heads
+        self.scale = (config.d_model // self.heads) ** -0.5
+        self.norm_first = config.model_type == "mbart"
+        self.limit = config.max_position_embeddings
+        names = "q_proj k_proj v_proj out_proj"
+        self.blocks = [
+            Block(
+                Attend(layer.self_attn, names, layer.self_attn_layer_norm),
+                Attend(layer.encoder_attn, names, layer.encoder_attn_layer_norm),
+                _feed_forward(layer),
+                layer.final_layer_norm,
+            )
+            for layer in decoder.layers
+        ]
+        self.final = decoder.layer_norm if self.norm_first else nn.Identity()
+        self.biases = None
+        self.gain = 1.0
+
+    def to(self, device: str, dtype: torch.dtype) -> None:
+        """Move and cast the weights."""
+        self.model.to(device=device, dtype=dtype)
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = self.model.get_input_embeddings().weight.device
+        return device
+
+    def read(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """The encoder's output (B, S, E), and which of it is real (B, 1, 1, S), for sources in chemspec's numbering."""
+        before, after = self.around
+        theirs = self.numbers.theirs
+        rows = [[*before, *(theirs[token] for token in source), *after] for source in sources]
+        longest = max(1, *map(len, rows))
+        filler = theirs[PAD]
+        ids = torch.tensor(
+            [row + [filler] * (longest - len(row)) for row in rows], device=self.device
+        )
+        real = torch.tensor(
+            [[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=self.device
+        )
+        output = self.model.get_encoder()(input_ids=ids, attention_mask=real)
+        return output.last_hidden_state, real.bool()[:, None, None, :]
+
+    def memory_cache(self, memory: Tensor) -> Tensor:
+        """Keys and values of the cross-attention, (L, 2, B, H, S, d)."""
+        return torch.stack([block.cross.keys(memory, self.heads) for block in self.blocks])
+
+    def step(
+        self,
+        tokens: Tensor,
+        depths: Tensor,
+        sees: Tensor,
+        apart: Tensor,
+        cache: Tensor,
+        memory: Tensor,
+        real: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Run new nodes through the decoder.
+
+        Args:
+            tokens, depths: (B, N), in the checkpoint's numbering.
+            sees: (B, N, C + N): which slots and new nodes each node attends to.
+            apart: (B, N, C + N): by how much it is deeper than each of them.
+            cache, memory: keys and values, (L, 2, B, H, C, d) and (L, 2, B, H, S, d).
+            real: (B, 1, 1, S).
+
+        Returns:
+            Logits (B, N, V) in the checkpoint's numbering, and the new nodes' keys and values (L, 2, B, H, N, d).
+        """
+        x = self._embed(tokens, depths)
+        mask = torch.zeros(sees.shape, dtype=x.dtype, device=x.device).masked_fill_(
+            ~sees, -torch.inf
+        )
+        mask = mask[:, None]
+        if self.biases is not None:
+            mask = mask + self._bias(apart).to(x.dtype)
+        fresh = []
+        for layer, block in enumerate(self.blocks):
+
+            def own(y: Tensor, block: Block = block, layer: int = layer) -> Tensor:
+                fresh.append(block.own.keys(y, self.heads))
+                kept = torch.cat([cache[layer], fresh[-1]], dim=3)
+                return self._attend(block.own, y, kept, mask)
+
+            def cross(y: Tensor, block: Block = block, layer: int = layer) -> Tensor:
+                return self._attend(block.cross, y, memory[layer], real)
+
+            x = self._residual(x, block.own.norm, own)
+            x = self._residual(x, block.cross.norm, cross)
+            x = self._residual(x, block.feed_norm, block.feed)
+        logits = self.model.lm_head(self.final(x) * self.gain)
+        extra = getattr(self.model, "final_logits_bias", None)
+        return logits if extra is None else logits + extra, torch.stack(fresh)
+
+    def _embed(self, tokens: Tensor, depths: Tensor) -> Tensor:
+        decoder = self.model.get_decoder()
+        x: Tensor = decoder.embed_tokens(tokens)  # scaled, where the model does so
+        if self.family == "bart":
+            table = decoder.embed_positions
+            x = decoder.layernorm_embedding(x + table.weight[depths + table.offset])
+        return x
+
+    def _bias(self, apart: Tensor) -> Tensor:
+        """T5's bias of every node to what it may see, (B, H, N, C + N)."""
+        distance = torch.arange(LONGEST + 1, device=apart.device)
+        attention: Any = self.biases
+        kinds = attention._relative_position_bucket(
+            -distance,
+            bidirectional=False,
+            num_buckets=attention.relative_attention_num_buckets,
+            max_distance=attention.relative_attention_max_distance,
+        )
+        table = attention.relative_attention_bias(kinds)  # (distances, H)
+        found: Tensor = table[apart.clamp(0, LONGEST)].permute(0, 3, 1, 2)
+        return found
+
+    def _attend(self, part: Attend, x: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+        queries = _split(part.query(x), self.heads)
+        mixed = scaled_dot_product_attention(
+            queries, keys[0], keys[1], attn_mask=mask, scale=self.scale
+        )
+        out: Tensor = part.out(mixed.transpose(1, 2).flatten(2))
+        return out
+
+    def _residual(
+        self, x: Tensor, norm: Callable[[Tensor], Tensor], part: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        return x + part(norm(x)) if self.norm_first else norm(x + part(x))
+
+
+class HfBackend:
+    """A model on a device; shared, immutable."""
+
+    def __init__(self, model: HfModel) -> None:
+        self.model = model
+        self.device = model.device
+        self._theirs = torch.tensor(model.numbers.theirs, device=self.device)
+        self._written = torch.tensor(model.numbers.written, device=self.device)
+
+    @torch.inference_mode()
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> HfRunner:
+        memory, real = self.model.read(sources)
+        kept = min(top_k, len(self._written))
+        return HfRunner(self, self.model.memory_cache(memory), real, kept)
+
+    def step(self, tokens: Tensor, depths: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
+        """`HfModel.step` in chemspec's numbering: logits (B, N, W) of the ids that can be written."""
+        model = self.model
+        logits, fresh = model.step(self._theirs[tokens], depths, *rest)
+        if model.first is not None:
+            # Not a guess but a rule of the checkpoint: this token comes first, at no cost.
+            forced = torch.full_like(logits[0, 0], -torch.inf)
+            forced[model.first] = 0.0
+            logits = torch.where((depths == 0)[..., None], forced, logits)
+        return logits[..., self._theirs[self._written]], fresh
+
+    def name(self, places: Ints) -> Ints:
+        """The ids of chemspec at these places among those that can be written."""
+        return np.asarray(self.model.numbers.written, dtype=np.int64)[places]
+
+
+class HfRunner(TorchRunner):
+    """Keys and values of one session, and the depth of every slot."""
+
+    backend: HfBackend  # type: ignore[assignment]
+
+    def __init__(self, backend: HfBackend, memory: Tensor, real: Tensor, top_k: int) -> None:
+        super().__init__(backend, memory, real, top_k)  # type: ignore[arg-type]
+        self.depths = torch.zeros(
+            memory.shape[2], self.cache.shape[4], dtype=torch.long, device=backend.device
+        )
+
+    def reserve(self, slots: int) -> None:
+        super().reserve(slots)
+        self.depths = widen(self.depths, (0, self.cache.shape[4] - self.depths.shape[1]))
+
+    @torch.inference_mode()
+    def run(
+        self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
+    ) -> tuple[Ints, Floats]:
+        def move(array: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(array).to(self.backend.device)
+
+        width = tokens.shape[1]
+        used = sees.shape[2] - width
+        deep = move(depths)
+        apart = deep[:, :, None] - torch.cat([self.depths[:, :used], deep], dim=1)[:, None, :]
+        logits, fresh = self.backend.step(
+            move(tokens),
+            deep,
+            move(sees),
+            apart,
+            self.cache[:, :, :, :, :used],
+            self.memory,
+            self.real,
+        )
+        for row, start in enumerate(starts.tolist()):
+            self.cache[:, :, row, :, start : start + width] = fresh[:, :, row]
+            self.depths[row, start : start + width] = deep[row]
+        places, log_probs = best(logits, self.top_k)
+        return self.backend.name(places), log_probs
+
+    @torch.inference_mode()
+    def keep_queries(self, rows: Sequence[int]) -> None:
+        super().keep_queries(rows)
+        self.depths = self.depths[torch.tensor(rows, device=self.depths.device)]
+
+    @torch.inference_mode()
+    def keep_slots(self, row: int, slots: Ints) -> None:
+        super().keep_slots(row, slots)
+        index = torch.from_numpy(slots).to(self.depths.device)
+        self.depths[row, : len(slots)] = self.depths[row, index]
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    """(B, N, H * d) as (B, H, N, d)."""
+    return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
+
+
+def _feed_forward(layer: Any) -> Callable[[Tensor], Tensor]:
+    return lambda x: layer.fc2(layer.activation_fn(layer.fc1(x)))

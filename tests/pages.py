@@ -1,0 +1,24 @@
+"""Pages of the app without a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from streamlit.testing.v1 import AppTest
+
+PAGES = Path(__file__).parent.parent / "pages"
+
+
+def opened(
+    name: str, query: dict[str, str] | None = None, state: dict[str, Any] | None = None
+) -> AppTest:
+    """A page as a visitor finds it who comes with query parameters, or with values in the session."""
+    app = AppTest.from_file(str(PAGES / f"{name}.py"), default_timeout=60)
+    for key, value in (query or {}).items():
+        app.query_params[key] = value
+    for key, value in (state or {}).items():
+        app.session_state[key] = value
+    app.run()
+    assert not app.exception
+    return app

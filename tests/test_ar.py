@@ -1,0 +1,408 @@
+"""Small autoregressive models as drafters: whatever they write, answers stay; and what an engine needs to use one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from shutil import copytree
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small import BAD, QUERIES, TOKENIZER, tiny_folder
+
+from chemspec.decode.ask import Decoder
+from chemspec.decode.beam import beam_search
+from chemspec.decode.greedy import greedy
+from chemspec.decode.prefetch import Prefetch
+from chemspec.decode.sample import sample
+from chemspec.draft import Means, build
+from chemspec.draft.ar import Autoregressive, Writer, ratio
+from chemspec.draft.base import Adaptive, Batched
+from chemspec.draft.gamma import LONGEST, Adapting, Fixed, improvement
+from chemspec.draft.none import NoDrafts
+from chemspec.draft.small import Companion, Small
+from chemspec.engine import Engine
+from chemspec.metrics import numbers
+from chemspec.model import checkpoint
+from chemspec.model.session import Backend
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.settings import DRAWN, DecodeSettings
+from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs, run, tiny_model
+from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
+from chemspec.types import Prefix, Scores, Written
+
+VOCAB = 10
+Batch = list[list[int]]
+TARGET = tiny_model(1, VOCAB)
+# Another depth and width; and one that agrees with the target now and then.
+MODELS = {
+    "other": tiny_model(2, VOCAB, d_model=8, encoder_layers=1, decoder_layers=1),
+    "same": TARGET,
+}
+BACKENDS = {name: TorchBackend(model) for name, model in MODELS.items()}
+
+
+def companion(backend: Backend, *, positions: int = 64, seconds: float = 0.1) -> Companion:
+    return Companion(backend, positions, VOCAB, lambda: lambda nodes: seconds * (1 + 0.01 * nodes))
+
+
+def made(
+    small: Backend,
+    medium: Backend | None = None,
+    *,
+    length: int = 0,
+    floor: float = 0.0,
+    positions: int = 64,
+) -> Autoregressive:
+    """The drafter around these models; length 0 adapts."""
+    writer = Writer(Small(companion(small, positions=positions), top_k=1), floor=floor)
+    if medium is not None:
+        model = Small(companion(medium, positions=positions), top_k=1)
+        writer = Writer(model, helper=writer, stride=3, floor=floor)
+    gamma = Fixed(length) if length else Adapting(0.2)
+    return Autoregressive(writer, gamma, name="ar", cost=lambda nodes: 1 + 0.02 * nodes)
+
+
+def drafters(floor: float = 0.0) -> Iterator[Autoregressive]:
+    other, same = BACKENDS["other"], BACKENDS["same"]
+    for length in (0, 1, 5):
+        yield made(other, length=length, floor=floor)
+        yield made(same, length=length, floor=floor)
+        yield made(other, same, length=length, floor=floor)
+        yield made(same, other, length=length, floor=floor)
+
+
+queries = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=9)
+
+
+def same(found: list[list[Written]], expected: list[list[Written]]) -> None:
+    for some, others in zip(found, expected, strict=True):
+        assert [one.tokens for one in some] == [one.tokens for one in others]
+        for one, other in zip(some, others, strict=True):
+            assert one.log_probs == pytest.approx(other.log_probs, rel=0, abs=1e-9)
+
+
+@given(
+    st.lists(queries, min_size=1, max_size=5),
+    st.integers(1, 12),
+    st.integers(0, 11),
+    st.sampled_from([0, 2, 64]),
+)
+def test_greedy_is_the_naive_greedy(batch: Batch, max_len: int, which: int, budget: int) -> None:
+    drafter = list(drafters(floor=0.3 if budget == 2 else 0.0))[which]
+    found, passes = run(
+        lambda _: greedy(max_len=max_len),
+        batch,
+        TorchBackend(TARGET),
+        drafter,
+        max_len=max_len,
+        budget=budget,
+    )
+    same(found, [[naive_greedy(TARGET, source, max_len)] for source in batch])
+    assert all(step.drafted <= budget for own in passes for step in own)
+
+
+@pytest.mark.parametrize("which", range(12))
+def test_a_beam_is_the_naive_beam(which: int) -> None:
+    random = Random(which)
+    for max_len in (1, 3, 9):
+        batch = [
+            [random.randrange(3, VOCAB) for _ in range(random.randint(1, 8))] for _ in range(3)
+        ]
+        batch.append(batch[0])  # one query twice
+        found, _ = run(
+            lambda _, max_len=max_len: beam_search(width=3, max_len=max_len),
+            batch, TorchBackend(TARGET), list(drafters())[which], max_len=max_len, budget=40,
+        )  # fmt: skip
+        same(found, [naive_beam(TARGET, source, 3, max_len) for source in batch])
+
+
+def test_samples_stay_the_same_too() -> None:
+    """The plain sampling decoder, of which the drafts know nothing."""
+    table, small = Table(1, vocab_size=VOCAB), Table(2, vocab_size=VOCAB)
+    batch = [[4, 5, 6], [7, 8]]
+
+    def draws(query: int) -> Decoder:
+        return sample(count=3, max_len=9, rng=Random(query))
+
+    plain, _ = run(draws, batch, table, NoDrafts(), max_len=9)
+    assert run(draws, batch, table, made(small, length=4), max_len=9)[0] == plain
+
+
+def test_drafts_are_the_small_models_own_greedy_text() -> None:
+    drafter = made(BACKENDS["other"], length=6)
+    assert isinstance(drafter, Adaptive)
+    assert isinstance(drafter, Batched)
+    source, prefix = [4, 5, 6], (BOS, 4)
+    assert drafter.begin(1, 1, waiting=1)
+    drafter.prepare([(source, prefix, 20), (source, (BOS, 5, 5), 2)])
+    (draft,) = drafter.propose(source, prefix, 20)
+    text = list(prefix)
+    for token in draft.tokens:
+        best = naive_greedy_next(source, text)
+        assert token == best
+        text.append(token)
+    assert len(draft.tokens) == 6 or draft.tokens[-1] == EOS
+    assert len(draft.chances) == len(draft.tokens)
+    assert all(len(found.tokens) <= 2 for found in drafter.propose(source, (BOS, 5, 5), 2))
+    assert not drafter.propose(source, (BOS, 9, 9, 9), 20)  # nobody asked for it
+
+
+def naive_greedy_next(source: list[int], prefix: list[int]) -> int:
+    return int(naive_log_probs(MODELS["other"], source, prefix).argmax())
+
+
+@given(st.lists(queries, min_size=1, max_size=4), st.integers(1, 8))
+def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -> None:
+    alone = Writer(Small(companion(BACKENDS["same"]), top_k=1))
+    small = Writer(Small(companion(BACKENDS["other"]), top_k=1))
+    helped = Writer(Small(companion(BACKENDS["same"]), top_k=1), helper=small, stride=3)
+    texts = [(tuple(source), (BOS,), length) for source in batch]
+    for writer in (alone, helped):
+        writer.write(texts)
+    for text in texts:
+        (found, chances), (expected, others) = helped.text(*text), alone.text(*text)
+        assert found == expected
+        assert chances == pytest.approx(others, rel=1e-9)
+    assert helped.model.calls <= alone.model.calls
+
+
+def test_a_helped_model_runs_less_often() -> None:
+    table = Table(3, vocab_size=VOCAB)
+    counts = []
+    for helper in (None, Writer(Small(companion(table), top_k=1))):
+        writer = Writer(Small(companion(table), top_k=1), helper=helper, stride=3)
+        writer.write([((4, 5, 6, 7), (BOS,), 8)])
+        counts.append((len(writer.text((4, 5, 6, 7), (BOS,), 8)[0]), writer.model.calls))
+    (length, alone), (again, helped) = counts
+    assert length == again
+    assert helped == -(-alone // 4)
+
+
+def test_the_floor_ends_a_draft() -> None:
+    drafter = made(BACKENDS["other"], length=9, floor=0.5)
+    drafter.begin(1, 1, waiting=1)
+    drafter.prepare([([4, 5], (BOS,), 20)])
+    for draft in drafter.propose([4, 5], (BOS,), 20):
+        chance = 1.0
+        for one in draft.chances:
+            chance *= one
+        assert chance >= 0.5
+
+
+def test_the_small_model_runs_gamma_times_a_pass_and_keeps_its_cache() -> None:
+    """One call a drafted token for the whole batch, and never a prefix twice."""
+    table, small = Table(1, vocab_size=VOCAB), Table(1, vocab_size=VOCAB)
+    drafter = made(small, length=3)
+    batch = [[4, 5, 6, 7], [5, 6], [7]]
+    _, passes = run(lambda _: greedy(max_len=12), batch, table, drafter, max_len=12)
+    assert drafter.writer.model.calls <= 3 * max(map(len, passes))
+    assert drafter.writer.model.calls == len(small.calls)
+    nodes = small.nodes
+    assert len(set(nodes)) == len(nodes) == drafter.writer.model.computed
+
+
+def test_an_agreeing_model_saves_all_it_can() -> None:
+    """The target as its own drafter: gamma + 1 tokens a pass."""
+    source = [4, 5, 6, 7, 8, 9]
+    for length in (1, 3, 6):
+        drafter = made(Table(1, vocab_size=VOCAB), length=length)
+        ((answer,),), (passes,) = run(
+            lambda _: greedy(max_len=30), [source], Table(1, vocab_size=VOCAB), drafter, max_len=30
+        )
+        assert len(passes) == -(-len(answer.tokens) // (length + 1))
+
+
+def test_a_model_with_few_positions_drafts_as_far_as_it_reads() -> None:
+    short = TorchBackend(tiny_model(3, VOCAB, max_positions=12))
+    batch = [[4, 5, 6], [4] * 11, [5] * 12]  # the last two are too long for it
+    found, _ = run(
+        lambda _: greedy(max_len=25),
+        batch,
+        TorchBackend(TARGET),
+        made(short, length=8, positions=12),
+        max_len=25,
+    )
+    same(found, [[naive_greedy(TARGET, source, 25)] for source in batch])
+
+
+def test_no_bos_or_pad_is_drafted() -> None:
+    class Odd(Table):
+        def _log_probs(self, source, prefix):  # type: ignore[no-untyped-def]
+            return tuple(
+                0.0 if token == (PAD, BOS)[len(prefix) % 2] else -50.0 for token in range(VOCAB)
+            )
+
+    drafter = made(Odd(), length=4)
+    drafter.begin(1, 1, waiting=1)
+    drafter.prepare([([4], (BOS,), 9)])
+    assert not drafter.propose([4], (BOS,), 9)
+
+
+def test_queries_come_and_go() -> None:
+    """One that was forgotten is read anew; the others keep their cache."""
+    table = Table(1, vocab_size=VOCAB)
+    small = Small(companion(table), top_k=1)
+    one, two = (4, 5), (6,)
+    small.score([(one, (BOS,)), (two, (BOS,))])
+    small.keep([(two, (BOS, 7))])
+    assert small.known(one, (BOS,)) is None
+    assert small.known(two, (BOS,)) is not None
+    small.score([(one, (BOS, 4)), (two, (BOS, 7))])
+    small.keep([(one, (BOS, 4)), (two, (BOS, 7))])
+    small.score([(one, (BOS, 4, 4)), (two, (BOS, 7, 8))])
+    for source, prefix in ((one, (BOS, 4, 4)), (two, (BOS, 7, 8))):
+        scores = small.known(source, prefix)
+        assert scores is not None
+        every = table.log_probs(source, prefix)
+        assert scores.ids[0] == every.index(max(every))
+
+
+def test_the_cost_ratio_counts_the_wider_pass() -> None:
+    assert ratio(0.1, lambda _: 1.0, 1) == pytest.approx(0.1)
+    assert ratio(0.1, lambda nodes: 1.0 + 0.5 * nodes, 1) == pytest.approx(0.6 / 1.5)
+    flat = made(BACKENDS["other"])
+    flat.begin(4, 4, waiting=4)
+    assert isinstance(flat.gamma, Adapting)
+    small = 0.1 * 1.04
+    assert flat.gamma.ratio == pytest.approx((small + 4 * 0.02) / 1.08)
+    assert improvement(0.9, flat.gamma.length(), flat.gamma.ratio) > 1
+
+
+def believed(plan: Prefetch, prefixes: Iterable[Prefix]) -> None:
+    """`Prefetch.extend` of a loop that takes drafts at their word."""
+    for prefix in prefixes:
+        for draft in plan.drafter.propose(plan.source, prefix, plan.max_len - len(prefix)):
+            for place, token in enumerate(draft.tokens):
+                known = cast(dict[Prefix, Scores], plan.known)
+                known[(*prefix, *draft.tokens[:place])] = Scores((token, PAD), (0.0, -9.0))
+
+
+def test_a_loop_that_accepts_everything_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Prefetch, "extend", believed)
+    batch = [[4, 5, place] for place in range(3, VOCAB)]
+    found, _ = run(
+        lambda _: greedy(max_len=9),
+        batch,
+        TorchBackend(TARGET),
+        made(BACKENDS["other"], length=4),
+        max_len=9,
+    )
+    with pytest.raises(AssertionError):
+        same(found, [[naive_greedy(TARGET, source, 9)] for source in batch])
+
+
+# In an engine ------------------------------------------------------------------------------------
+
+SMALL = {"d_model": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="none", max_len=20)
+BEAM = DecodeSettings(decoder="beam", n=3, drafter="none", max_len=15)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with drafters ar and medium."""
+    home = tiny_folder(tmp_path_factory.mktemp("models") / "retro")
+    tiny_folder(home / "drafters" / "ar", seed=3, **SMALL)
+    tiny_folder(home / "drafters" / "medium", seed=4, decoder_layers=1)
+    return home
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Engine:
+    return Engine.load(folder, device="cpu", threads=1, runtime="torch", dtype="fp64")
+
+
+@pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
+@pytest.mark.parametrize("drafter", ["ar", "hierarchy"])
+@pytest.mark.parametrize("length", [0, 4])
+def test_an_engine_answers_as_without(
+    engine: Engine, settings: DecodeSettings, drafter: str, length: int
+) -> None:
+    batch = [*QUERIES[:3], next(iter(BAD)), *QUERIES[3:]]
+    plain = engine.predict(batch, settings)
+    found = engine.predict(batch, replace(settings, drafter=drafter, draft_length=length))
+    for one, other in zip(found, plain, strict=True):
+        assert one.status == other.status
+        assert [answer.tokens for answer in one.hypotheses] == [a.tokens for a in other.hypotheses]
+        for answer, expected in zip(one.hypotheses, other.hypotheses, strict=True):
+            assert answer.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-9)
+
+
+@pytest.mark.parametrize("decoder", DRAWN)
+@pytest.mark.parametrize("drafter", ["auto", "ar", "hierarchy", "none"])
+def test_an_engine_draws_by_its_seed(engine: Engine, decoder: str, drafter: str) -> None:
+    settings = DecodeSettings(
+        decoder=decoder, n=3, drafter=drafter, max_len=12, draft_length=3, seed=5
+    )
+    together = engine.predict(QUERIES, settings)
+    alone = [engine.predict([query], settings)[0] for query in QUERIES]
+    for one, other in zip(together, alone, strict=True):
+        assert [answer.smiles for answer in one.hypotheses] == [a.smiles for a in other.hypotheses]
+    other = engine.predict(QUERIES, replace(settings, seed=6))
+    assert [one.hypotheses for one in other] != [one.hypotheses for one in together]
+    drafted = numbers([one.trace for one in together]).drafted
+    assert bool(drafted) == (drafter != "none")
+
+
+def test_what_is_promised() -> None:
+    assert [DecodeSettings(decoder=name).guarantee for name in ("beam", "sample", "sbs")] == [
+        "exact", "exact", "relaxed",
+    ]  # fmt: skip
+    drawn = DecodeSettings(decoder="speculative-sample")
+    assert (drawn.exact, drawn.guarantee, drawn.drafts_by) == (True, "exact in distribution", "ar")
+    beams = DecodeSettings(decoder="sampled-beam")
+    assert (beams.exact, beams.guarantee) == (False, "relaxed")
+
+
+def test_bad_settings_are_told() -> None:
+    with pytest.raises(
+        ValueError, match=r"speculative-sample draws its drafts from a small model.*choose"
+    ):
+        DecodeSettings(decoder="speculative-sample", drafter="copy")
+    with pytest.raises(ValueError, match="draft_length is -1"):
+        DecodeSettings(drafter="ar", draft_length=-1)
+    for decoder in ("greedy", "speculative-sample"):
+        settings = DecodeSettings(decoder=decoder, drafter="ar", draft_length=LONGEST + 1)
+        means = Means(lambda: lambda _: 1.0, companion=lambda _: companion(BACKENDS["other"]))
+        with pytest.raises(ValueError, match=f"draft length {LONGEST + 1}.*1 to {LONGEST}"):
+            build(settings, means)
+    with pytest.raises(ValueError, match="no model for the drafter ar"):
+        build(DecodeSettings(drafter="ar"), Means(lambda: lambda _: 1.0))
+
+
+@pytest.mark.parametrize(("drafter", "kind"), [("ar", "ar"), ("hierarchy", "medium")])
+def test_a_model_without_the_drafter(folder: Path, tmp_path: Path, drafter: str, kind: str) -> None:
+    copytree(folder, tmp_path / "retro")
+    for file in (tmp_path / "retro" / "drafters" / kind).iterdir():
+        file.unlink()
+    (tmp_path / "retro" / "drafters" / kind).rmdir()
+    engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
+    with pytest.raises(
+        ValueError, match=f"no small model '{kind}'.*--recipe retro-{kind}.*another drafter"
+    ):
+        engine.predict(QUERIES, replace(GREEDY, drafter=drafter))
+    assert engine.predict(QUERIES[:1], GREEDY)[0].status == "ok"
+
+
+def test_a_drafter_with_another_vocabulary(folder: Path, tmp_path: Path) -> None:
+    copytree(folder, tmp_path / "retro")
+    other = Tokenizer((*SPECIALS, *TOKENIZER.tokens[:3:-1]))
+    other.save(tmp_path / "retro" / "drafters" / "ar" / "vocab.json")
+    engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
+    with pytest.raises(ValueError, match=r"drafters/ar has another vocabulary than model retro"):
+        engine.predict(QUERIES, replace(GREEDY, drafter="ar"))
+
+
+def test_a_damaged_drafter(folder: Path, tmp_path: Path) -> None:
+    copytree(folder, tmp_path / "retro")
+    config = tmp_path / "retro" / "drafters" / "ar" / "config.json"
+    config.write_text(json.dumps({"task": "retro", "wings": 2}))
+    engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
+    with pytest.raises(checkpoint.CheckpointError, match=r"config\.json"):
+        engine.predict(QUERIES, replace(GREEDY, drafter="ar"))

@@ -1,0 +1,89 @@
+"""The wall-time equation, its top, and a draft length that finds it."""
+
+from __future__ import annotations
+
+from math import log
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.draft.gamma import (
+    LONGEST,
+    PROBE,
+    Adapting,
+    Fixed,
+    ascend,
+    best,
+    check,
+    improvement,
+    slope,
+)
+
+RATES = st.floats(0.02, 0.99)
+PRICES = st.floats(0.005, 1.5)
+
+
+def test_the_equation_counts_the_tokens_of_a_pass() -> None:
+    """E(tokens) = 1 + a + a^2 + ... + a^g, at the price of a pass and g small ones."""
+    for a in (0.0, 0.3, 0.9):
+        for g in range(6):
+            tokens = sum(a**k for k in range(g + 1))
+            assert improvement(a, g, 0.1) == pytest.approx(tokens / (1 + 0.1 * g))
+    assert improvement(1.0, 7, 0.0) == 8
+    # Leviathan et al., table 1 and text: alpha 0.8, gamma 5, c about 0 gives 3.69 tokens a run.
+    assert improvement(0.8, 5, 0.0) == pytest.approx(3.69, abs=0.01)
+
+
+@given(RATES, st.floats(0, 30), PRICES)
+def test_the_slope_is_the_derivative(a: float, g: float, c: float) -> None:
+    h = 1e-5
+    numeric = (log(improvement(a, g + h, c)) - log(improvement(a, g, c))) / h
+    assert slope(a, g, c) == pytest.approx(numeric, abs=1e-3)
+
+
+@given(RATES, PRICES, st.floats(0, LONGEST))
+def test_the_ascent_finds_the_best_number_from_anywhere(a: float, c: float, start: float) -> None:
+    found = best(a, c, start)
+    top = max(improvement(a, g, c) for g in range(LONGEST + 1))
+    assert improvement(a, found, c) == pytest.approx(top, rel=1e-6)
+
+
+def test_no_draft_pays_where_it_costs_more_than_it_brings() -> None:
+    """Leviathan et al., corollary 3.9: there is a gamma that pays if and only if alpha > c."""
+    assert best(0.3, 0.31) == 0
+    assert best(0.3, 0.2) >= 1
+    assert best(0.999999, 0.01) == LONGEST
+    assert 0 <= ascend(1.0, 0.0) <= LONGEST
+
+
+@pytest.mark.parametrize(("a", "c"), [(0.55, 0.1), (0.8, 0.1), (0.93, 0.05), (0.2, 0.5)])
+def test_an_adapting_length_converges_to_the_best_one(a: float, c: float) -> None:
+    """Tokens that are right with a known chance: the length ends at the maximiser of the equation."""
+    random, gamma = Random(1), Adapting(c)
+    lengths = []
+    for _ in range(6000):
+        length = gamma.length()
+        lengths.append(length)
+        right = 0
+        while right < length and random.random() < a:
+            right += 1
+        gamma.learn(right, int(right < length))
+    assert gamma.alpha == pytest.approx(a, abs=0.04)
+    wanted = best(a, c)
+    last = [length for length in lengths[-1000:] if length or not wanted]
+    assert sum(abs(length - wanted) <= 1 for length in last) >= 0.85 * len(last)
+
+
+def test_where_nothing_pays_a_token_is_tried_now_and_then() -> None:
+    gamma = Adapting(2.0)
+    assert sum(gamma.length() for _ in range(10 * PROBE)) == 10
+
+
+@pytest.mark.parametrize("length", [0, -3, LONGEST + 1, 1000])
+def test_lengths_out_of_range_are_refused(length: int) -> None:
+    for use in (check, Fixed, lambda longest: Adapting(0.1, longest=longest)):
+        with pytest.raises(ValueError, match=f"draft length {length}.*1 to {LONGEST}"):
+            use(length)
+    assert Fixed(LONGEST).length() == LONGEST

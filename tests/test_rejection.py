@@ -1,0 +1,343 @@
+"""The rule of speculative sampling, played out in full: every answer keeps the target's probability exactly."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec import rejection
+from chemspec.decode.speculative import sampled_beam, speculative_sample
+from chemspec.draft.gamma import Adapting, Fixed, Gamma
+from chemspec.draft.sampled import Desk, Drawer, Sampled
+from chemspec.draft.small import Companion, Small
+from chemspec.rejection import (
+    Chances,
+    Dice,
+    Guess,
+    Nucleus,
+    Seeded,
+    kept,
+    leftover,
+    overlap,
+    settle,
+)
+from chemspec.testing import Table, enumerate_samples, run
+from chemspec.types import Scores, Written
+
+VOCAB = 5  # pad and bos are impossible in a table, which leaves three
+SOURCE = [3, 4]
+TARGET, SMALL, MEDIUM = (Table(seed, vocab_size=VOCAB, sharpness=1.0) for seed in (1, 2, 3))
+Tokens = tuple[int, ...]
+
+
+class Played:
+    """Dice that throw what a script says, then the first possibility; `chance` is the probability of it all."""
+
+    def __init__(self, script: list[int]) -> None:
+        self.script, self.open = script, [0] * len(script)
+        self.thrown, self.chance = 0, 1.0
+
+    def pick(self, chances: Chances) -> int:
+        possible = [int(token) for token in np.flatnonzero(chances)]
+        weights = [float(chances[token]) for token in possible]
+        weights[-1] += 1 - sum(
+            weights
+        )  # what is lacking falls to the last token, as with real dice
+        place = self._choose([weight > 0 for weight in weights])
+        self.chance *= weights[place]
+        return possible[place]
+
+    def flip(self, chance: float) -> bool:
+        came = bool(self._choose([chance < 1, chance > 0]))
+        self.chance *= chance if came else 1 - chance
+        return came
+
+    def _choose(self, possible: list[bool]) -> int:
+        places = [place for place, is_possible in enumerate(possible) if is_possible]
+        if self.thrown == len(self.script):
+            self.script.append(0)
+            self.open.append(0)
+        which = self.script[self.thrown]
+        self.open[self.thrown] = len(places) - 1 - which
+        self.thrown += 1
+        return places[which]
+
+
+def every_game() -> Iterator[Played]:
+    """Dice for every course that a game can take."""
+    script: list[int] = []
+    while True:
+        dice = Played(script)
+        yield dice
+        script = dice.script[: dice.thrown]
+        while script and not dice.open[len(script) - 1]:
+            script.pop()
+        if not script:
+            return
+        script[-1] += 1
+
+
+def drawer(kind: str, nucleus: Nucleus) -> Drawer:
+    def small(table: Table) -> Small:
+        return Small(Companion(table, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
+
+    first = Drawer(small(SMALL), nucleus)
+    if kind == "hierarchy":
+        return Drawer(small(MEDIUM), nucleus, helper=first, stride=2)
+    return first
+
+
+GAMMAS: dict[str, Callable[[], Gamma]] = {
+    "1": lambda: Fixed(1),
+    "2": lambda: Fixed(2),
+    "5": lambda: Fixed(5),
+    "adaptive": lambda: Adapting(0.4, longest=3),
+}
+
+
+def answers(
+    kind: str,
+    gamma: str,
+    dice: Dice,
+    *,
+    max_len: int,
+    count: int = 1,
+    drafts: Dice | None = None,
+    budget: int = 64,
+    nucleus: Nucleus = Nucleus(),
+    sources: tuple[list[int], ...] = (SOURCE,),
+) -> list[list[Written]]:
+    drafter = Sampled(drawer(kind, nucleus), GAMMAS[gamma], name="ar")
+
+    def decoder(query: int):  # type: ignore[no-untyped-def]
+        desk = drafter.desk(sources[query], drafts or dice)
+        return speculative_sample(
+            count=count, max_len=max_len, desk=desk, dice=dice, nucleus=nucleus
+        )
+
+    return run(decoder, sources, TARGET, drafter, max_len=max_len, budget=budget)[0]
+
+
+def chances(
+    kind: str, gamma: str, *, max_len: int, **options: object
+) -> dict[tuple[Tokens, ...], float]:
+    """The probability of every outcome of the whole sampler, by playing every game."""
+    found: dict[tuple[Tokens, ...], float] = {}
+    for dice in every_game():
+        ((*texts,),) = answers(kind, gamma, dice, max_len=max_len, **options)  # type: ignore[arg-type]
+        outcome = tuple(sorted(text.tokens for text in texts))
+        found[outcome] = found.get(outcome, 0.0) + dice.chance
+    return found
+
+
+def exact(max_len: int, nucleus: Nucleus = Nucleus()) -> dict[Tokens, float]:
+    return enumerate_samples(
+        TARGET, SOURCE, max_len=max_len, temperature=nucleus.temperature, top_p=nucleus.top_p
+    )
+
+
+def same(found: dict[tuple[Tokens, ...], float], expected: dict[Tokens, float]) -> bool:
+    return set(found) == {(tokens,) for tokens in expected} and all(
+        math.isclose(found[tokens,], chance, abs_tol=1e-12) for tokens, chance in expected.items()
+    )
+
+
+# One place ---------------------------------------------------------------------------------------
+
+
+simplex = st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4).filter(lambda some: sum(some) > 0.1)
+
+
+@given(simplex, simplex)
+def test_the_rule_gives_every_token_the_targets_probability(
+    some: list[float], other: list[float]
+) -> None:
+    p, q = (np.array(weights) / sum(weights) for weights in (some, other))
+    found = np.zeros(4)
+    for token in np.flatnonzero(q):
+        keep = kept(int(token), p, q)
+        found[token] += q[token] * keep
+        found += q[token] * (1 - keep) * leftover(p, q)
+    assert found == pytest.approx(p, abs=1e-12)
+    assert overlap(p, q) == pytest.approx(sum(q[t] * kept(t, p, q) for t in range(4) if q[t]))
+
+
+def test_a_token_dropped_by_rounding_is_drawn_from_the_target() -> None:
+    p = np.array([0.25, 0.75])
+    assert leftover(p, p) is p
+
+
+def test_temperature_and_top_p_by_token_id() -> None:
+    scores = Scores((2, 0, 1), tuple(map(math.log, (0.5, 0.3, 0.2))))
+    assert Nucleus()(scores) == pytest.approx([0.3, 0.2, 0.5])
+    assert Nucleus(top_p=0.7)(scores) == pytest.approx([0.375, 0.0, 0.625])
+    assert Nucleus(temperature=0.5)(scores) == pytest.approx(np.array([9, 4, 25]) / 38)
+
+
+def test_seeded_dice_follow_the_probabilities_and_reach_no_impossible_token() -> None:
+    dice, p = Seeded("dice"), np.array([0.0, 0.2, 0.5, 0.3, 0.0])
+    seen = Counter(dice.pick(p) for _ in range(4000))
+    assert set(seen) == {1, 2, 3}
+    assert all(abs(seen[token] / 4000 - p[token]) < 0.04 for token in seen)
+    assert abs(sum(dice.flip(0.3) for _ in range(4000)) / 4000 - 0.3) < 0.04
+    assert not Seeded("a").flip(0.0)
+    assert Seeded("a").flip(1.0)
+    short = np.array([0.0, 1e-9, 0.0])  # a sum below 1 falls to the last possible token
+    assert Seeded("a").pick(short) == 1
+    assert settle(Guess(1, p), p, Seeded("b")).token == 1
+
+
+# The whole sampler -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gamma", sorted(GAMMAS))
+@pytest.mark.parametrize("kind", ["ar", "hierarchy"])
+def test_the_sampler_keeps_the_targets_distribution(kind: str, gamma: str) -> None:
+    """Every choice of small, medium and large model is played, and the probabilities add up."""
+    assert same(chances(kind, gamma, max_len=3), exact(3))
+
+
+@pytest.mark.parametrize("nucleus", [Nucleus(0.5), Nucleus(top_p=0.7), Nucleus(1.7, 0.6)])
+@pytest.mark.parametrize("kind", ["ar", "hierarchy"])
+def test_temperature_and_top_p_change_both_models(kind: str, nucleus: Nucleus) -> None:
+    assert same(chances(kind, "2", max_len=2, nucleus=nucleus), exact(2, nucleus))
+
+
+@pytest.mark.parametrize("budget", [0, 1])
+def test_drafts_that_do_not_fit_into_the_pass_change_nothing(budget: int) -> None:
+    assert same(chances("ar", "2", max_len=3, budget=budget), exact(3))
+
+
+def test_draws_are_independent_of_each_other() -> None:
+    single = exact(1)
+    expected: dict[tuple[Tokens, ...], float] = {}
+    for one, other in product(single, repeat=2):
+        outcome = tuple(sorted({one, other}))
+        expected[outcome] = expected.get(outcome, 0.0) + single[one] * single[other]
+    assert chances("ar", "1", max_len=1, count=2) == pytest.approx(expected, abs=1e-12)
+    found = chances("ar", "1", max_len=2, count=2, budget=2)
+    double = exact(2)
+    assert found == pytest.approx(
+        {
+            tuple(sorted({one, other})): (1 if one == other else 2) * double[one] * double[other]
+            for one, other in product(double, repeat=2)
+        },
+        abs=1e-12,
+    )
+
+
+def keep_all(token: int, p: Chances, q: Chances) -> float:
+    return 1.0
+
+
+def not_subtracted(p: Chances, q: Chances) -> Chances:
+    return p
+
+
+def not_normalised(p: Chances, q: Chances) -> Chances:
+    return np.maximum(0.0, p - q)
+
+
+SABOTAGE = {"kept": keep_all, "leftover": not_subtracted, "leftover ": not_normalised}
+
+
+@pytest.mark.parametrize("kind", ["ar", "hierarchy"])
+@pytest.mark.parametrize("name", sorted(SABOTAGE))
+def test_a_sabotaged_rule_is_found_out(
+    name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rejection, name.strip(), SABOTAGE[name])
+    assert not same(chances(kind, "2", max_len=2), exact(2))
+
+
+# Real dice ---------------------------------------------------------------------------------------
+
+
+def chi_square(kind: str, gamma: str, *, games: int = 1500, max_len: int = 3) -> float:
+    """The statistic of `games` seeded draws against the exact distribution, in standard deviations above its mean."""
+    expected = exact(max_len)
+    seen = Counter(
+        text.tokens
+        for game in range(games)
+        for (text,) in answers(
+            kind, gamma, Seeded(f"large {game}"), drafts=Seeded(f"small {game}"), max_len=max_len
+        )
+    )
+    assert set(seen) <= set(expected)
+    frequent = {tokens: chance for tokens, chance in expected.items() if chance * games >= 5}
+    rest = 1 - sum(frequent.values())
+    cells = [(seen[tokens], chance) for tokens, chance in frequent.items()]
+    cells.append((games - sum(count for count, _ in cells), rest))
+    value = sum((count - games * p) ** 2 / (games * p) for count, p in cells)
+    freedom = len(cells) - 1
+    return (value - freedom) / math.sqrt(2 * freedom)
+
+
+@pytest.mark.parametrize(("kind", "gamma"), [("ar", "5"), ("ar", "adaptive"), ("hierarchy", "2")])
+def test_seeded_draws_pass_a_chi_square_test(kind: str, gamma: str) -> None:
+    assert chi_square(kind, gamma) < 3.5
+
+
+@pytest.mark.parametrize("name", sorted(SABOTAGE))
+def test_a_sabotaged_rule_fails_the_chi_square_test(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rejection, name.strip(), SABOTAGE[name])
+    assert chi_square("ar", "5") > 6
+
+
+def test_a_seed_repeats_its_draws_and_other_queries_do_not_matter() -> None:
+    batch = ([3, 4], [4, 4, 3], [3])
+
+    def draws(chosen: tuple[list[int], ...], seed: int) -> list[list[Written]]:
+        # As the engine does it: dice of each query's own.
+        drafter = Sampled(drawer("ar", Nucleus()), GAMMAS["adaptive"], name="ar")
+
+        def decoder(query: int):  # type: ignore[no-untyped-def]
+            name = f"{seed}/{chosen[query]}"
+            desk = drafter.desk(chosen[query], Seeded(f"{name}/drafts"))
+            return speculative_sample(count=4, max_len=6, desk=desk, dice=Seeded(name))
+
+        return run(decoder, chosen, TARGET, drafter, max_len=6)[0]
+
+    together = draws(batch, 7)
+    assert together == draws(batch, 7) == [draws((source,), 7)[0] for source in batch]
+    assert together != draws(batch, 8)
+
+
+def test_good_guesses_save_passes() -> None:
+    """A small model that is the target itself: every guess is kept, and a pass yields gamma + 1 tokens."""
+    same_model = Small(Companion(TARGET, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
+    drafter = Sampled(Drawer(same_model, Nucleus()), lambda: Fixed(4), name="ar")
+    desk = drafter.desk(SOURCE, Seeded("a"))
+    found, (passes,) = run(
+        lambda _: speculative_sample(count=1, max_len=30, desk=desk, dice=Seeded("b")),
+        [SOURCE], TARGET, drafter, max_len=30,
+    )  # fmt: skip
+    ((text,),) = found
+    assert len(passes) == -(-len(text.tokens) // 5)
+    assert sum(step.emitted for step in passes) == len(text.tokens)
+    assert sum(step.accepted for step in passes) >= len(text.tokens) - len(passes)
+
+
+def test_algorithm_2_ranks_by_the_tokens_that_were_not_drafted() -> None:
+    drafter = Sampled(drawer("ar", Nucleus()), lambda: Fixed(3), name="ar")
+    desk: Desk = drafter.desk(SOURCE, Seeded("a"))
+    ((*beams,),), _ = run(
+        lambda _: sampled_beam(count=5, max_len=8, desk=desk, dice=Seeded("b")),
+        [SOURCE], TARGET, drafter, max_len=8,
+    )  # fmt: skip
+    assert 1 < len(beams) <= 5
+    assert len({beam.tokens for beam in beams}) == len(beams)
+    for beam in beams:  # the log-probs told are the target's, whatever ranks them
+        for place, (token, told) in enumerate(zip(beam.tokens, beam.log_probs, strict=True)):
+            assert told == pytest.approx(
+                TARGET.log_probs(tuple(SOURCE), (1, *beam.tokens[:place]))[token]
+            )
