@@ -116,6 +116,7 @@ class TrainSettings:
         holdout: pairs at the end of `train.npz` kept for validation where the data has no `val.npz`.
         validate_every: steps between validations (loss, and exact match by greedy decoding of `validate_pairs`).
         keep: how many of the last checkpoints are kept and averaged into the shipped weights.
+        compile: on a CUDA device, let torch.compile fuse the model's steps; elsewhere nothing is compiled.
     """
 
     tokens: int = 4000
@@ -135,6 +136,7 @@ class TrainSettings:
     validate_every: int = 1000
     validate_pairs: int = 200
     keep: int = 5
+    compile: bool = False
 
     def __post_init__(self) -> None:
         for name in ("tokens", "steps", "validate_every", "keep"):

@@ -505,3 +505,90 @@ def test_a_recipe_is_run_and_resumed(
         run_recipe(item, data, out, resume=False, quiet=True)
     with pytest.raises(FileNotFoundError, match="chemspec data --recipe retro-50k"):
         run_recipe(item, tmp_path, out)
+
+
+# --- what only a GPU would show ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "compiles"), [(True, "cuda", 1), (True, "cpu", 0), (False, "cuda", 0)]
+)
+def test_the_model_is_compiled_on_cuda_only(
+    wanted: bool, device: str, compiles: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def compiled(model: Transformer, *, dynamic: bool) -> Any:
+        asked.append(dynamic)
+        return lambda *batch: model(*batch)
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    training = module.Training(CONFIG, replace(SHORT, compile=wanted))
+    before = set(training.state_dict())
+    monkeypatch.setattr(module.Training, "device", torch.device(device))
+    training.on_fit_start()
+    assert asked == [True] * compiles
+    assert (training.computes[0] is training.model) == (not compiles)
+    # The checkpoint is the model's, compiled or not, and holds no tensor twice.
+    assert (
+        set(training.state_dict()) == before == {f"model.{n}" for n in training.model.state_dict()}
+    )
+    batch = some_pairs(4).batch([0, 1])
+    assert torch.isfinite(training.loss(batch))
+
+
+def test_batches_are_pinned_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = some_pairs(8)
+    for gpu in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
+        loaders = module._loaders(pairs, pairs, SHORT, done=0, specials=False)
+        assert [loader.pin_memory for loader in loaders] == [gpu, gpu]
+
+
+def test_no_step_reads_from_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a number makes a GPU wait. The loss is read with the log, the validation once at its end."""
+    training = module.Training(CONFIG, SHORT)
+    batch = some_pairs(4).batch([0, 1])
+    training.on_validation_epoch_start()
+
+    def read(*_: Any) -> None:
+        pytest.fail("a step reads from the device")
+
+    for way in ("__float__", "__int__", "__bool__", "item", "tolist"):
+        monkeypatch.setattr(torch.Tensor, way, read)
+    for _ in range(3):
+        training.training_step(batch, 0)
+        training.validation_step(batch, 0)
+
+
+def test_the_validation_loss_is_the_mean_over_tokens(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    fit(data, out, replace(SHORT, steps=20))
+    training = module.Training(CONFIG, SHORT)
+    training.load_state_dict(weights(out))
+    training.eval()
+    _, held = split(data, SHORT.holdout)
+    with torch.no_grad():
+        losses = [(training.loss(held.batch([k])), len(held.targets[k]) + 1) for k in range(len(held))]  # fmt: skip
+    mean = sum(float(loss) * count for loss, count in losses) / sum(count for _, count in losses)
+    logged = [float(row["val_loss"]) for row in log(out) if row["val_loss"]]
+    assert logged[-1] == pytest.approx(mean, rel=0.02)  # bf16
+
+
+def test_a_recipe_that_goes_on_wants_a_start(data: Path, tmp_path: Path) -> None:
+    for item in RECIPES.values():
+        first = RECIPES.get(item.starts_from, item)
+        assert not item.starts_from or (first.data, first.preset) == (item.data, item.preset)
+    item = replace(RECIPES["forward-mit-2"], preset="tiny", train=replace(SHORT, steps=4))
+    with pytest.raises(ValueError, match=r"goes on with the model of forward-mit; .*--start"):
+        run_recipe(item, data, tmp_path / "run", quiet=True)
+    start = fit(data, tmp_path / "first", replace(SHORT, steps=4))
+    assert run_recipe(item, data, tmp_path / "run", start=start, quiet=True).is_dir()
+
+
+def test_curves_belong_to_recipes() -> None:
+    folder = Path(__file__).parent.parent / "assets" / "docs" / "curves"
+    for file in folder.glob("*.csv"):
+        with file.open() as lines:
+            rows = list(csv.DictReader(lines))
+        assert file.stem in RECIPES and list(rows[0]) == list(watch.Log.COLUMNS)

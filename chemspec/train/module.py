@@ -68,6 +68,9 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         super().__init__()
         self.settings = settings
         self.model = model
+        # What computes: the model, or its compiled form; in a tuple, or its tensors would be saved twice.
+        self.computes: tuple[Callable[..., Tensor]] = (self.model,)
+        self.held: list[Tensor] = []  # summed loss and tokens of a validation, on the device
         self.tokens = 0  # trained on in this session, without padding
         self.spent = 0.0  # seconds of earlier sessions of this run
         self.started = 0.0
@@ -75,7 +78,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
 
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         source, target = batch
-        logits = self.model(source, target[:, :-1])
+        logits = self.computes[0](source, target[:, :-1])
         return F.cross_entropy(
             logits.flatten(0, 1).float(),
             target[:, 1:].flatten(),
@@ -91,9 +94,22 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
     def training_step(self, batch: Batch, index: int) -> Tensor:
         return self.loss(batch, smoothing=self.settings.label_smoothing)
 
+    def on_fit_start(self) -> None:
+        if self.settings.compile and self.device.type == "cuda":
+            # Every batch has a shape of its own: one graph for all, not one for each.
+            self.computes = (torch.compile(self.model, dynamic=True),)
+
+    def on_validation_epoch_start(self) -> None:
+        self.held = [torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2)]
+
     def validation_step(self, batch: Batch, index: int) -> None:
-        predicted = int((batch[1][:, 1:] != PAD).sum())
-        self.log("val_loss", self.loss(batch), batch_size=predicted)
+        # Sums stay on the device: reading every loss would make a GPU wait at every batch.
+        predicted = (batch[1][:, 1:] != PAD).sum()
+        self.held[0] += self.loss(batch).double() * predicted
+        self.held[1] += predicted
+
+    def on_validation_epoch_end(self) -> None:
+        self.log("val_loss", (self.held[0] / self.held[1]).float())
 
     def configure_optimizers(self) -> Any:
         settings = self.settings
@@ -311,7 +327,13 @@ def loaders(
         numbers: Any = range(len(part))
         # A generator of its own: otherwise every validation would change the dropout of later steps.
         own = torch.Generator()
-        return DataLoader(numbers, batch_sampler=sampler, collate_fn=collate, generator=own)
+        return DataLoader(
+            numbers,
+            batch_sampler=sampler,
+            collate_fn=collate,
+            generator=own,
+            pin_memory=torch.cuda.is_available(),  # only then can a copy run beside the computing
+        )
 
     return load(pairs, batches), load(held, held_batches.epoch(0))
 

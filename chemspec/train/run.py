@@ -46,6 +46,12 @@ def run_recipe(
             raise FileNotFoundError(
                 f"{data / name} is missing; prepare it with `chemspec data --recipe {recipe.name}`"
             )
+    last = out / "checkpoints" / "last.ckpt"
+    again = resume and last.exists()
+    if recipe.starts_from and start is None and not again:
+        raise ValueError(
+            f"{recipe.name} goes on with the model of {recipe.starts_from}; give its folder with --start"
+        )
     settings = recipe.train
     if steps > 0:
         settings = replace(settings, steps=steps)
@@ -57,8 +63,6 @@ def run_recipe(
         settings = replace(settings, seed=seed)
     if lr > 0:
         settings = replace(settings, lr=lr)
-    last = out / "checkpoints" / "last.ckpt"
-    again = resume and last.exists()
     return train(
         data,
         out,
