@@ -404,6 +404,10 @@ def train(
         folder = train_drafter(teaching, taught, target, out or Path("runs") / recipe, **how)
         show.line(f"drafter folder: {folder}")
         return
+    if recipe not in RECIPES:
+        raise ValueError(
+            f"no recipe {recipe!r}; there are {', '.join((*RECIPES, *DRAFTER_RECIPES))}"
+        )
     with _training():
         from chemspec.train.run import run_recipe
     folder = run_recipe(

@@ -44,7 +44,7 @@ def test_rules_take_what_they_say() -> None:
 
 @pytest.mark.parametrize(("beta", "tau"), [(0, 1.0), (3, -0.1), (3, math.nan)])
 def test_rules_that_make_no_sense_are_refused(beta: int, tau: float) -> None:
-    with pytest.raises(ValueError, match="beta|tau"):
+    with pytest.raises(ValueError, match=r"beta|tau"):
         TopBeta(beta, tau)
 
 
@@ -147,7 +147,7 @@ def test_a_rule_that_takes_everything_is_found_out() -> None:
     "wrong", [{"beta": 0}, {"beta": 3, "decoder": "beam"}, {"tau": -1.0}, {"tau": math.inf}]
 )
 def test_settings_refuse_what_makes_no_sense(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="beta|tau"):
+    with pytest.raises(ValueError, match=r"beta|tau"):
         DecodeSettings(**{"decoder": "greedy", **wrong})
 
 
