@@ -428,7 +428,8 @@ def train(
     from chemspec.train.recipes import recipe as find
 
     if listed or not recipe:
-        for item in (*RECIPES.values(), *DRAFTER_RECIPES.values()):
+        known: list[Any] = [*RECIPES.values(), *DRAFTER_RECIPES.values()]
+        for item in known:
             show.line(f"{item.name}: {item.expectation}")
         return
     how: dict[str, Any] = {
@@ -445,6 +446,10 @@ def train(
         folder = train_drafter(teaching, taught, target, out or Path("runs") / recipe, **how)
         show.line(f"drafter folder: {folder}")
         return
+    if recipe not in RECIPES:
+        raise ValueError(
+            f"no recipe {recipe!r}; there are {', '.join((*RECIPES, *DRAFTER_RECIPES))}"
+        )
     with _training():
         from chemspec.train.run import run_recipe
     folder = run_recipe(

@@ -469,6 +469,10 @@ class Engine:
             return self._companions[kind]
 
     def _load_network(self, kind: str) -> companions.Companion:
+        if not isinstance(self.tokenizer, Tokenizer):
+            raise ValueError(
+                f"model {self.name} is a Hugging Face model, for which there is no drafter {kind!r}; choose another"
+            )
         found = companions.load(
             companions.home(self.folder, kind), tokenizer=self.tokenizer, target=self.digest
         )

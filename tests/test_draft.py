@@ -46,7 +46,9 @@ from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Pass, Prefix, Written
 
 VOCAB = 10
-NAMES = sorted({*DRAFTERS} - {*COMPANIONS})  # those with models of their own: test_ar.py
+NAMES = sorted(
+    {*DRAFTERS} - {*COMPANIONS}
+)  # those with models of their own: test_ar.py, test_companions.py
 DEFAULTS = {
     "windows": (10, 25),
     "smart": (10, 10),

@@ -42,13 +42,18 @@ def test_a_model_is_offered_the_drafters_that_it_can_use(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(folder.parent))
-    assert set(DRAFTER_NAMES) - set(usable(folder)) == {"hierarchy"}
+    assert set(DRAFTER_NAMES) - set(usable(folder)) == {
+        "hierarchy",
+        "spec_drafter",
+        "blockwise",
+        "medusa",
+    }
     names, missing = serve.drafters("retro")
     assert names == usable(folder)
-    assert "hierarchy needs small models" in missing
+    assert "hierarchy, spec_drafter, blockwise and medusa need small models" in missing
     alone = tiny_folder(tmp_path / "alone")
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
     names, missing = serve.drafters("alone")
-    assert not {"ar", "hierarchy"} & set(names)
-    assert "ar and hierarchy need small models" in missing
+    assert not {"ar", "hierarchy", "spec_drafter"} & set(names)
+    assert "ar, hierarchy, spec_drafter, blockwise and medusa need" in missing
     assert usable(alone) == names

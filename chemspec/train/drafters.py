@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ class MaskTraining(Training):
         if frozen:
             known = torch.zeros(model.config.vocab_size, 1)
             known[-1] = 1.0  # of the table only the mask is learned
-            model.embedding.weight.register_hook(lambda grad: grad * known.to(grad))
+            model.embedding.weight.register_hook(lambda grad: grad * known.to(grad))  # type: ignore[no-untyped-call]
             for layer in list(model.encoder)[:frozen]:
                 layer.requires_grad_(False)
 
@@ -228,10 +229,15 @@ def train_drafter(
     last = out / "checkpoints" / "last.ckpt"
     again = last if resume and last.exists() else None
     done = steps_done(out, again, settings)
+    if again is not None:
+        _same_target(out, loaded.digest)
     torch.manual_seed(settings.seed)
     module = _module(recipe, settings, loaded.model)
     config = module.model.config.to_json()
-    describe(out, settings, task=recipe.task, kind=recipe.kind, model=config, recipe=_told(recipe))
+    describe(
+        out, settings, task=recipe.task, kind=recipe.kind, target=loaded.digest, model=config,
+        recipe=_told(recipe),
+    )  # fmt: skip
     pairs, held = split(data, settings.holdout)
     specials = loaded.model.config.source_specials
     batches = loaders(pairs, held, settings, done=done, specials=specials)
@@ -244,6 +250,16 @@ def train_drafter(
         folder, module.model, loaded.tokenizer, kind=recipe.kind, length=recipe.length, target=bound
     )
     return folder
+
+
+def _same_target(out: Path, digest: str) -> None:
+    """Refuse to go on with a run for another target: the heads would mix two."""
+    file = out / "settings.json"
+    before = json.loads(file.read_text(encoding="utf-8")).get("target") if file.is_file() else None
+    if before not in (None, digest):
+        raise ValueError(
+            f"{out} holds a training for other weights of the target; choose another folder, or --no-resume in an empty one"
+        )
 
 
 def _module(

@@ -27,6 +27,9 @@ DRAFTS = {
     "windows": "windows: evenly spaced pieces of the query",
     "ar": "ar: what a small model writes",
     "hierarchy": "hierarchy: a medium model, helped by a small one",
+    "spec_drafter": "spec_drafter: a model that fills many tokens at once",
+    "blockwise": "blockwise: extra heads on the model",
+    "medusa": "medusa: extra heads, checked as a tree",
     "none": "none: the standard way",
 }
 MOST_SPELLINGS = 20  # as many as root-aligned SMILES was tested with

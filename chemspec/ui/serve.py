@@ -69,7 +69,8 @@ def drafters(model: str) -> tuple[tuple[str, ...], str]:
     lacking = [name for name in DRAFTER_NAMES if model and name not in can]
     if not lacking:
         return can or DRAFTER_NAMES, ""
-    what = f"{' and '.join(lacking)} need{'s' * (len(lacking) == 1)}"
+    named = " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
+    what = f"{named} need{'s' * (len(lacking) == 1)}"
     return can, f"{what} small models trained for it, which this model does not have."
 
 

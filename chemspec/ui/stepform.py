@@ -21,6 +21,9 @@ ABOUT = {
     "smart": "smart: pieces that begin with the last token (Andronov 2025)",
     "ar": "ar: what a small model writes (Leviathan 2023)",
     "hierarchy": "hierarchy: a medium model, helped by a small one (Tulsian)",
+    "spec_drafter": "spec_drafter: a model that fills many tokens at once (Xia 2023)",
+    "blockwise": "blockwise: extra heads on the model (Stern 2018)",
+    "medusa": "medusa: extra heads, checked as a tree (Cai 2024)",
 }
 DECODERS = {"greedy": "Greedy: one answer", "beam": "Beam search: several answers"}
 EXAMPLES: tuple[tuple[str, Task, str, str, str], ...] = (

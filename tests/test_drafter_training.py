@@ -1,0 +1,232 @@
+"""Distillation and the training of learned drafters: what they are trained on, that they learn, and that runs resume."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small import TOKENIZER, tiny_folder
+
+from chemspec.data.arrays import Pairs, Ragged, pad
+from chemspec.distil import distil
+from chemspec.engine import Engine
+from chemspec.model import checkpoint, companions
+from chemspec.model.spec_drafter import drafter_config
+from chemspec.model.transformer import Transformer
+from chemspec.settings import DecodeSettings, TrainSettings
+from chemspec.testing import naive_greedy
+from chemspec.tokenizer import SPECIALS
+from chemspec.train.average import read_checkpoint
+from chemspec.train.drafter_recipes import DRAFTER_RECIPES
+from chemspec.train.drafters import MaskTraining, glanced, train_drafter
+
+GREEDY = DecodeSettings(decoder="greedy", n=1, max_len=24, batch_size=8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("m") / "tiny", seed=4)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random sources, and targets that distillation has to replace."""
+    out = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    sources = [
+        rng.integers(len(SPECIALS), len(TOKENIZER), size=rng.integers(3, 9)).tolist()
+        for _ in range(60)
+    ]
+    Pairs(Ragged.pack(sources), Ragged.pack([[9]] * 60)).save(out / "train.npz")
+    TOKENIZER.save(out / "vocab.json")
+    return out
+
+
+@pytest.fixture(scope="module")
+def taught(folder: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("distilled")
+    distil(Engine.load(folder, threads=1, device="cpu"), data, out, pairs=0, settings=GREEDY)
+    return out
+
+
+# --- distillation --------------------------------------------------------------------------------------
+
+
+def test_the_target_s_own_answers_are_written(folder: Path, taught: Path) -> None:
+    pairs, model = Pairs.load(taught / "train.npz"), checkpoint.load(folder).model
+    assert 10 < len(pairs) <= 60
+    for number in range(0, len(pairs), 7):
+        answer = naive_greedy(model, pairs.sources[number].tolist(), 24)
+        assert answer.ended == "eos"
+        assert answer.tokens[:-1] == tuple(pairs.targets[number].tolist())
+
+
+def test_distillation_goes_on_where_it_was_stopped(
+    folder: Path, data: Path, taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chemspec.distil.PART", 20)
+    engine = Engine.load(folder, threads=1, device="cpu")
+
+    def stop(done: int, total: int) -> None:
+        if done >= 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        distil(engine, data, tmp_path, pairs=0, settings=GREEDY, progress=stop)
+    asked: list[int] = []
+    write = engine.write
+    monkeypatch.setattr(
+        engine, "write", lambda sources, how: asked.append(len(sources)) or write(sources, how)
+    )
+    distil(engine, data, tmp_path, pairs=0, settings=GREEDY)
+    assert asked == [20]
+    one, other = (Pairs.load(where / "train.npz") for where in (taught, tmp_path))
+    assert one.targets.flat.tolist() == other.targets.flat.tolist()
+    with pytest.raises(ValueError, match="another model, data or seed"):
+        distil(engine, data, tmp_path, pairs=0, settings=GREEDY, seed=1)
+
+
+def test_data_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -> None:
+    Pairs(Ragged.pack([[4, 99]]), Ragged.pack([[4]])).save(tmp_path / "train.npz")
+    with pytest.raises(ValueError, match="more kinds of tokens"):
+        distil(
+            Engine.load(folder, threads=1, device="cpu"),
+            tmp_path,
+            tmp_path / "o",
+            pairs=0,
+            settings=GREEDY,
+        )
+
+
+# --- training ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["spec-drafter", "blockwise", "medusa"])
+def test_a_drafter_learns_is_resumed_and_serves(
+    folder: Path, taught: Path, tmp_path: Path, kind: str
+) -> None:
+    own = tmp_path / "model"
+    shutil.copytree(folder, own)
+    recipe = DRAFTER_RECIPES[f"retro-{kind}"]
+    settings = replace(
+        recipe.train,
+        tokens=600,
+        lr=1e-2,
+        warmup=2,
+        steps=30,
+        minutes=0,
+        holdout=10,
+        validate_every=10,
+    )
+    recipe = replace(recipe, train=settings, glance=(0.5, 0.3))
+    found = train_drafter(recipe, taught, own, tmp_path / "run", quiet=True)
+    assert found == companions.home(own, recipe.kind)
+    lines = (tmp_path / "run" / "log.csv").read_text().splitlines()
+    head = lines[0].split(",")
+    rows = [dict(zip(head, line.split(","), strict=True)) for line in lines[1:]]
+    losses = [float(row["loss"]) for row in rows if row["loss"]]
+    assert losses[-1] < 0.9 * losses[0]
+    assert float([row for row in rows if row["val_accepted"]][-1]["val_accepted"]) >= 0
+    assert json.loads((tmp_path / "run" / "settings.json").read_text())["kind"] == recipe.kind
+
+    # From the checkpoint after ten steps to the very same weights.
+    (tmp_path / "again" / "checkpoints").mkdir(parents=True)
+    shutil.copy(
+        tmp_path / "run" / "checkpoints" / "step=10.ckpt",
+        tmp_path / "again" / "checkpoints" / "last.ckpt",
+    )
+    train_drafter(recipe, taught, own, tmp_path / "again", quiet=True, install=False)
+    whole, resumed = (
+        read_checkpoint(tmp_path / run / "checkpoints" / "last.ckpt")["state_dict"]
+        for run in ("run", "again")
+    )
+    assert all(torch.equal(weight, resumed[name]) for name, weight in whole.items())
+    assert (tmp_path / "again" / recipe.kind / "config.json").is_file()
+    other = tiny_folder(tmp_path / "other", seed=9)
+    with pytest.raises(ValueError, match="other weights of the target"):
+        train_drafter(recipe, taught, other, tmp_path / "run", quiet=True)
+
+    queries = ["CCO", "CC(=O)Nc1ccccc1"]
+    engine = Engine.load(own, threads=1, device="cpu")
+    for decoder in ("greedy", "beam"):
+        plain, drafted = (
+            engine.predict(queries, DecodeSettings(decoder=decoder, n=2, drafter=name, max_len=20))
+            for name in ("none", recipe.kind)
+        )
+        for one, other in zip(plain, drafted, strict=True):
+            assert [item.tokens for item in one.hypotheses] == [
+                item.tokens for item in other.hypotheses
+            ]
+
+
+def test_frozen_layers_and_embeddings_stay_as_the_target_s(
+    folder: Path, taught: Path, tmp_path: Path
+) -> None:
+    recipe = DRAFTER_RECIPES["retro-spec-drafter"]
+    settings = replace(
+        recipe.train, tokens=600, warmup=1, steps=3, minutes=0, holdout=10, validate_every=3
+    )
+    recipe = replace(recipe, train=settings, shape={"encoder": 3, "decoder": 1})
+    train_drafter(recipe, taught, folder, tmp_path / "run", quiet=True, install=False)
+    state = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")["state_dict"]
+    target = checkpoint.load(folder).model
+    for name, weight in target.encoder.layers[1].state_dict().items():
+        assert torch.equal(state[f"model.encoder.layers.1.{name}"], weight)
+    assert torch.equal(state["model.embedding.weight"][:-1], target.embedding.weight)
+    assert state["model.embedding.weight"][-1].abs().max() > 0  # the mask was learned
+    assert state["model.encoder.layers.2.linear2.weight"].abs().max() > 0  # so was the new layer
+
+
+def test_glancing_shows_as_many_masks_as_the_share_of_wrong_guesses() -> None:
+    torch.manual_seed(0)
+    counted = torch.tensor([[[True] * 10, [True] * 6 + [False] * 4]])
+    wrong = torch.tensor([[[True] * 8 + [False] * 2, [True] * 4 + [False] * 6]])
+    shown = [glanced(wrong, counted, 0.5) for _ in range(20)]
+    for one in shown:
+        assert one.sum(-1).tolist() == [[4, 2]]
+        assert not (one & ~counted).any()
+    assert any(not torch.equal(shown[0], one) for one in shown)  # at random
+    assert not glanced(wrong, counted, 0.0).any()
+
+
+def test_a_loss_counts_only_what_is_there(folder: Path) -> None:
+    """Padding beyond a target's end has no say."""
+    config = drafter_config(checkpoint.read_config(folder)[1], encoder=1, decoder=1)
+    settings = TrainSettings(weight_decay=0.0)
+    module = MaskTraining(
+        Transformer(config), settings, length=6, blocks=3, glance=(0.0, 0.0)
+    ).eval()
+    source = pad([[4, 5, 6]])
+    torch.manual_seed(1)
+    short = module.loss((source, pad([[1, 7, 8, 2]])))
+    torch.manual_seed(1)
+    padded = module.loss((source, torch.nn.functional.pad(pad([[1, 7, 8, 2]]), (0, 5))))
+    assert float(short) == pytest.approx(float(padded), rel=1e-5)
+
+
+# --- recipes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DRAFTER_RECIPES)
+def test_recipes_are_sound(name: str) -> None:
+    recipe = DRAFTER_RECIPES[name]
+    assert recipe.name == name
+    assert name.startswith(recipe.task)
+    assert recipe.expectation
+    assert recipe.average_last <= recipe.train.keep + 1
+
+
+def test_missing_data_names_the_command(folder: Path, tmp_path: Path) -> None:
+    recipe = DRAFTER_RECIPES["retro-spec-drafter"]
+    with pytest.raises(FileNotFoundError, match="chemspec distil --task retro"):
+        train_drafter(recipe, tmp_path, folder, tmp_path / "run")
+
+
+def test_a_target_of_the_other_task_is_refused(folder: Path, taught: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is a retro model"):
+        train_drafter(DRAFTER_RECIPES["forward-medusa"], taught, folder, tmp_path / "run")
