@@ -11,18 +11,17 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from small import BAD, QUERIES, tiny_folder
+from small import BAD, QUERIES, accept_too_much, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec import lossless
 from chemspec.cli import app
-from chemspec.decode.drive import Flight
 from chemspec.engine import Engine
 from chemspec.lossless import TIE, Verdict, judge, naive
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import Scores, Written
+from chemspec.types import Written
 
 GREEDY = DecodeSettings(decoder="greedy", n=1, max_len=12)
 BEAM = DecodeSettings(decoder="beam", n=3, max_len=12)
@@ -44,19 +43,7 @@ def queries(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.fixture
 def lossy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule that accepts a drafted token whenever it is among the model's best few."""
-    honest, swapped = Flight.go_on, []
-
-    def go_on(self: Flight) -> tuple[int, float]:
-        for prefix, scores in self.known.items():
-            drafted = [token for token in scores.ids if (*prefix, token) in self.origin][:1]
-            if drafted and not any(scores is one for one in swapped):
-                rest = [token for token in scores.ids if token not in drafted]
-                self.known[prefix] = Scores([*drafted, *rest], scores.log_probs)
-                swapped.append(self.known[prefix])
-        return honest(self)
-
-    monkeypatch.setattr(Flight, "go_on", go_on)
+    accept_too_much(monkeypatch)
 
 
 def command(file: Path, *words: str) -> tuple[Result, dict[str, Any]]:

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
+from small import accept_too_much
 
 from chemspec import checks
 from chemspec.engine import Engine, installed
@@ -106,3 +107,12 @@ def test_the_check_notices_other_weights(pair: Pair) -> None:
         weight.mul_(1.03)
     with pytest.raises(AssertionError):
         compare(Pair(pair.engine, other, {}), readable(pair.engine, 4), GREEDY)
+
+
+@pytest.mark.parametrize("how", [GREEDY, BEAM], ids=["greedy", "beam"])
+def test_the_check_notices_a_lossy_rule(
+    pair: Pair, how: DecodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept_too_much(monkeypatch)
+    with pytest.raises(AssertionError):
+        compare(pair, sorted(readable(pair.engine, 60), key=len)[:4], replace(how, drafter="copy"))
