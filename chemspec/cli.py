@@ -387,8 +387,10 @@ def train(
     from chemspec.train.recipes import recipe as find
 
     if listed or not recipe:
-        for item in (*RECIPES.values(), *DRAFTER_RECIPES.values()):
-            show.line(f"{item.name}: {item.expectation}")
+        told = {name: item.expectation for name, item in RECIPES.items()}
+        told |= {name: item.expectation for name, item in DRAFTER_RECIPES.items()}
+        for name, expectation in told.items():
+            show.line(f"{name}: {expectation}")
         return
     how: dict[str, Any] = {
         "steps": steps, "minutes": minutes, "threads": threads, "seed": seed, "lr": lr, "resume": resume

@@ -50,7 +50,9 @@ class MaskTraining(Training):
         if frozen:
             known = torch.zeros(model.config.vocab_size, 1)
             known[-1] = 1.0  # of the table only the mask is learned
-            model.embedding.weight.register_hook(lambda grad: grad * known.to(grad))
+            model.embedding.weight.register_hook(  # type: ignore[no-untyped-call]
+                lambda grad: grad * known.to(grad)
+            )
             for layer in list(model.encoder)[:frozen]:
                 layer.requires_grad_(False)
 
@@ -94,7 +96,7 @@ class MaskTraining(Training):
         """`Transformer.encode`, without gradients through what is frozen."""
         model = self.model
         real = (source != PAD)[:, None, None, :]
-        with torch.no_grad() if self.frozen else torch.enable_grad():
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             places = torch.arange(source.shape[1], device=source.device)
             x = model.embed(source, places, model.embedding)
         for index, layer in enumerate(model.encoder):

@@ -183,9 +183,10 @@ def train(
         raise ValueError(f"average_last is {average_last}; {settings.keep} checkpoints are kept")
     done = steps_done(out, resume, settings)
     torch.manual_seed(settings.seed)
-    module = Training(Transformer(config, dropout=settings.dropout), settings)
+    model = Transformer(config, dropout=settings.dropout)
     if start is not None:
-        _begin_with(module.model, start, tokenizer)
+        _begin_with(model, start, tokenizer)
+    module = Training(model, settings)
     describe(out, settings, task=task, model=config.to_json())
     callbacks: list[Callback] = []
     if exact is not None:
