@@ -25,7 +25,7 @@ from chemspec.train.average import read_checkpoint
 from chemspec.train.drafter_recipes import DRAFTER_RECIPES
 from chemspec.train.drafters import MaskTraining, glanced, train_drafter
 
-GREEDY = DecodeSettings(decoder="greedy", n=1, max_len=24, batch_size=8)
+GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="copy", max_len=24, batch_size=8)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def taught(folder: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("distilled")
-    distil(Engine.load(folder, threads=1, device="cpu"), data, out, pairs=0, settings=GREEDY)
+    distil(
+        Engine.load(folder, threads=1, device="cpu", runtime="torch"),
+        data,
+        out,
+        pairs=0,
+        settings=GREEDY,
+    )
     return out
 
 
@@ -70,7 +76,7 @@ def test_distillation_goes_on_where_it_was_stopped(
     folder: Path, data: Path, taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chemspec.distil.PART", 20)
-    engine = Engine.load(folder, threads=1, device="cpu")
+    engine = Engine.load(folder, threads=1, device="cpu", runtime="torch")
 
     def stop(done: int, total: int) -> None:
         if done >= 40:
@@ -95,7 +101,7 @@ def test_data_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -> 
     Pairs(Ragged.pack([[4, 99]]), Ragged.pack([[4]])).save(tmp_path / "train.npz")
     with pytest.raises(ValueError, match="more kinds of tokens"):
         distil(
-            Engine.load(folder, threads=1, device="cpu"),
+            Engine.load(folder, threads=1, device="cpu", runtime="torch"),
             tmp_path,
             tmp_path / "o",
             pairs=0,
@@ -152,7 +158,7 @@ def test_a_drafter_learns_is_resumed_and_serves(
         train_drafter(recipe, taught, other, tmp_path / "run", quiet=True)
 
     queries = ["CCO", "CC(=O)Nc1ccccc1"]
-    engine = Engine.load(own, threads=1, device="cpu")
+    engine = Engine.load(own, threads=1, device="cpu", runtime="torch")
     for decoder in ("greedy", "beam"):
         plain, drafted = (
             engine.predict(queries, DecodeSettings(decoder=decoder, n=2, drafter=name, max_len=20))
@@ -194,6 +200,7 @@ def test_glancing_shows_as_many_masks_as_the_share_of_wrong_guesses() -> None:
     assert not glanced(wrong, counted, 0.0).any()
 
 
+@torch.no_grad()
 def test_a_loss_counts_only_what_is_there(folder: Path) -> None:
     """Padding beyond a target's end has no say."""
     config = drafter_config(checkpoint.read_config(folder)[1], encoder=1, decoder=1)

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -31,6 +31,14 @@ from chemspec.tokenizer import Tokenizer
 
 KINDS: tuple[NetworkKind, ...] = get_args(NetworkKind)
 FOLDER = "drafters"
+
+
+class Vocabulary(Protocol):
+    """What a tokenizer has: its tokens by id."""
+
+    @property
+    def alphabet(self) -> tuple[str, ...]:
+        """Empty, where a token is more or less than a symbol of SMILES."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Companion:
         return sum(tensor.numel() for tensor in own_tensors(self.model).values())
 
 
-def vocabulary(tokenizer: Tokenizer) -> str:
+def vocabulary(tokenizer: Vocabulary) -> str:
     """A digest of a vocabulary: the same tokens in the same order."""
     return hashlib.sha256("\n".join(tokenizer.alphabet).encode()).hexdigest()[:16]
 
@@ -143,7 +151,7 @@ def save(
         partial.unlink(missing_ok=True)
 
 
-def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Companion:
+def load(folder: Path, *, tokenizer: Vocabulary, target: str = "") -> Companion:
     """Read a drafter's folder.
 
     Args:

@@ -94,7 +94,7 @@ class MaskTraining(Training):
         """`Transformer.encode`, without gradients through what is frozen."""
         model = self.model
         real = (source != PAD)[:, None, None, :]
-        with torch.no_grad() if self.frozen else torch.enable_grad():
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             places = torch.arange(source.shape[1], device=source.device)
             x = model.embed(source, places, model.embedding)
         for index, layer in enumerate(model.encoder):
