@@ -213,7 +213,7 @@ def test_a_loss_counts_only_what_is_there(folder: Path) -> None:
     short = module.loss((source, pad([[1, 7, 8, 2]])))
     torch.manual_seed(1)
     padded = module.loss((source, torch.nn.functional.pad(pad([[1, 7, 8, 2]]), (0, 5))))
-    assert float(short) == pytest.approx(float(padded), rel=1e-5)
+    assert short.item() == pytest.approx(padded.item(), rel=1e-5)
 
 
 # --- recipes -------------------------------------------------------------------------------------------

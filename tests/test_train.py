@@ -523,7 +523,7 @@ def test_the_model_is_compiled_on_cuda_only(
         return lambda *batch: model(*batch)
 
     monkeypatch.setattr(torch, "compile", compiled)
-    training = module.Training(CONFIG, replace(SHORT, compile=wanted))
+    training = module.Training(Transformer(CONFIG), replace(SHORT, compile=wanted))
     before = set(training.state_dict())
     monkeypatch.setattr(module.Training, "device", torch.device(device))
     training.on_fit_start()
@@ -541,13 +541,13 @@ def test_batches_are_pinned_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch
     pairs = some_pairs(8)
     for gpu in (True, False):
         monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
-        loaders = module._loaders(pairs, pairs, SHORT, done=0, specials=False)
+        loaders = module.loaders(pairs, pairs, SHORT, done=0, specials=False)
         assert [loader.pin_memory for loader in loaders] == [gpu, gpu]
 
 
 def test_no_step_reads_from_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading a number makes a GPU wait. The loss is read with the log, the validation once at its end."""
-    training = module.Training(CONFIG, SHORT)
+    training = module.Training(Transformer(CONFIG), SHORT)
     batch = some_pairs(4).batch([0, 1])
     training.on_validation_epoch_start()
 
@@ -564,7 +564,7 @@ def test_no_step_reads_from_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_validation_loss_is_the_mean_over_tokens(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     fit(data, out, replace(SHORT, steps=20))
-    training = module.Training(CONFIG, SHORT)
+    training = module.Training(Transformer(CONFIG), SHORT)
     training.load_state_dict(weights(out))
     training.eval()
     _, held = split(data, SHORT.holdout)
@@ -591,4 +591,6 @@ def test_curves_belong_to_recipes() -> None:
     for file in folder.glob("*.csv"):
         with file.open() as lines:
             rows = list(csv.DictReader(lines))
-        assert file.stem in RECIPES and list(rows[0]) == list(watch.Log.COLUMNS)
+        assert file.stem in RECIPES
+        # A column that came later (what a drafter is measured by) is absent from older curves.
+        assert set(rows[0]) <= set(watch.Log.COLUMNS) and rows[0]["step"]
