@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from math import exp
@@ -45,6 +46,7 @@ from chemspec.model.cost import Curve, cached, measure
 from chemspec.model.hf_runner import HfBackend, Shape
 from chemspec.model.session import Backend, Session
 from chemspec.model.torch_runner import TorchBackend
+from chemspec.model.transformer import Transformer
 from chemspec.rejection import Nucleus, Seeded
 from chemspec.settings import DRAFTER_NAMES, DRAWN, DecodeSettings, ModelConfig, Task
 from chemspec.tokenizer import TokenError, Tokenizer
@@ -406,7 +408,10 @@ class Engine:
         sources = [item.ids for item in ready]
         heads = drafter.heads if isinstance(drafter, Attention) else ()
         states = isinstance(drafter, HeadDrafts)
-        backend = self._watching() if heads or states else self.backend
+        keeps = (
+            states and self.runtime == "native"
+        )  # the kernel keeps states, and does not tell where heads look
+        backend = self._watching() if (heads or states) and not keeps else self.backend
         session = Session(backend, sources, top_k=self._top_k(settings), heads=heads, states=states)
         if isinstance(drafter, Attention):
             drafter.looks = session.look
@@ -455,7 +460,7 @@ class Engine:
 
         Returns:
             Of "ar" and "medium" a small model that writes as this one does (`draft.small.Companion`), on the same runtime;
-            of the others their network (`model.companions.Companion`), in torch.
+            of the others their network (`model.companions.Companion`), in torch unless the kernel computes a "spec_drafter".
 
         Raises:
             ValueError: if there is none, or none that can draft for this model.
@@ -477,6 +482,11 @@ class Engine:
             companions.home(self.folder, kind), tokenizer=self.tokenizer, target=self.digest
         )
         found.model.to(self.device, DTYPES[self.dtype])
+        if self.runtime == "native" and isinstance(found.model, Transformer):
+            from chemspec.model.native.runner import NativeBackend, NoKernel
+
+            with suppress(NoKernel):  # of a shape that it does not compute: torch does
+                return replace(found, backend=NativeBackend(found.model, threads=self.threads))
         return found
 
     def _load_companion(self, kind: str) -> Companion:

@@ -17,12 +17,12 @@ from test_session import VARIANTS, VOCAB, Round, check, scripts
 from chemspec.engine import Engine, installed
 from chemspec.model import checkpoint
 from chemspec.model.native import build
-from chemspec.model.native.runner import NativeBackend, NoKernel, supports
+from chemspec.model.native.runner import NativeBackend, NativeRunner, NoKernel, supports
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.testing import naive_log_probs, tiny_model
-from chemspec.tokenizer import BOS, Tokenizer
+from chemspec.tokenizer import BOS, EOS, Tokenizer
 from chemspec.types import Scores
 
 try:
@@ -112,6 +112,48 @@ def test_sixteen_bits_cost_no_accuracy() -> None:
             ours.append(np.abs(np.asarray(log_probs) - expected[ids]).max())
             theirs.append(np.abs(single - expected).max())
     assert max(ours) < 2 * max(theirs) < 1e-4
+
+
+def test_masks_see_their_block_and_leave_no_trace() -> None:
+    """In any company, to the last bit; what comes after them is as if they had not been."""
+    model = tiny_model(3, 60, d_model=64, heads=8, feedforward=200).bfloat16().float()
+    mask, k = 59, 5
+
+    def block(parent: int, depth: int, number: int) -> list[tuple[int, int, int, int]]:
+        return [(mask, depth + i, parent, number) for i in range(k)]
+
+    def run(runner: NativeRunner, nodes: list[list[tuple[int, int, int, int]]]) -> list[bytes]:
+        rows = [row for row, part in enumerate(nodes) for _ in part]
+        columns = zip(*(node for part in nodes for node in part), strict=True)
+        ids, log_probs = runner.run_nodes(rows, *map(list, columns))
+        return [one.tobytes() + two.tobytes() for one, two in zip(ids, log_probs, strict=True)]
+
+    path = [(BOS, 0, -1, -1), (7, 1, 0, -1), (8, 2, 1, -1)]
+    sources, one = [[5, 6, 7], [8] * 9], NativeBackend(model, threads=1)
+    alone = run(one.open(sources[:1], top_k=4), [[*path, *block(2, 3, 0)]])
+    three = NativeBackend(model, threads=3).open(sources, top_k=4)
+    both = [*path, *block(1, 2, 0), *block(2, 3, 1)]
+    other = [(BOS, 0, -1, -1), *block(0, 1, 2)]
+    crowd = run(three, [both, other])
+    assert crowd[:3] + crowd[3 + k : 3 + 2 * k] == alone
+    plain = one.open(sources[:1], top_k=4)
+    columns = list(zip(*path, (9, 3, 2, -1), strict=True))
+    last = plain.run_nodes([0] * 4, *map(list, columns[:3]))[1][-1]
+    assert run(three, [[(9, 3, 2, -1)], []])[0][-last.nbytes :] == last.tobytes()
+
+
+def test_states_are_what_the_output_layer_reads() -> None:
+    for variant in VARIANTS:
+        backend, model = tiny(variant)
+        session = Session(backend, [[4, 5, 6], [7, 8]], top_k=VOCAB, states=True)
+        session.score([[(BOS, 4, 5)], [(BOS, 6)]])
+        session.score([[(BOS, 4, 7)], [(BOS, 6, 6)]])
+        for source, path in (((4, 5, 6), (BOS, 4, 5)), ((4, 5, 6), (BOS, 4, 7)), ((7, 8), (BOS, 6, 6))):  # fmt: skip
+            read = [BOS, *source, EOS] if model.config.source_specials else list(source)
+            expected = model.states(torch.tensor([path]), *model.encode(torch.tensor([read])))[0]
+            for length in range(1, len(path) + 1):
+                found = session.state(source, path[:length])
+                np.testing.assert_allclose(found, expected[length - 1].numpy(), rtol=0, atol=5e-4)
 
 
 def test_pruning_keeps_what_lies_near_the_wanted() -> None:

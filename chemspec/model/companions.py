@@ -2,7 +2,7 @@
 
 Small models that write as the target does ("ar", "medium") lie beside them as ordinary model folders; see `draft.small`.
 
-A folder holds `model.safetensors` (half precision), `config.json` and `card.md`. The config says what kind it is, its
+A folder holds `model.safetensors` (matrices in bfloat16), `config.json` and `card.md`. The config says what kind it is, its
 architecture, how many tokens it drafts at once, and what it belongs to: the digest of the vocabulary, and that of the target's
 weights where the drafter reads the target's hidden state. A drafter that does not fit would change no answer, but
 none of its guesses would be right, so it is refused.
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from chemspec.model.checkpoint import CheckpointError, check_tensors, own_tensors, read_config
 from chemspec.model.heads import Heads, HeadsConfig
+from chemspec.model.session import Backend
 from chemspec.model.spec_drafter import Filler
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, NetworkKind
@@ -43,13 +44,14 @@ class Vocabulary(Protocol):
 
 @dataclass(frozen=True)
 class Companion:
-    """A drafter's model as loaded: in fp32 on the CPU.
+    """A drafter's model as loaded: in fp32 on the CPU, computed by torch unless a backend is given.
 
     Attributes:
         length: most tokens that it was trained to draft at once.
         model: a `Transformer` whose last token is the mask ("spec_drafter"), or `Heads`.
         target: digest of the only target it works with; empty for one that reads nothing of the target.
         digest: of weights and config.
+        backend: what computes a spec_drafter, in place of torch.
     """
 
     kind: NetworkKind
@@ -58,6 +60,7 @@ class Companion:
     folder: Path
     target: str = ""
     digest: str = ""
+    backend: Backend | None = None
 
     def open(self) -> Any:
         """What one run of its drafter needs.
@@ -67,7 +70,7 @@ class Companion:
         """
         if isinstance(self.model, Heads):
             return self.model.best
-        return Filler(self.model, self.length).fill
+        return Filler(self.model, self.length, self.backend).fill
 
     @property
     def parameters(self) -> int:
@@ -122,13 +125,15 @@ def save(
     length: int,
     target: str = "",
 ) -> None:
-    """Write a drafter's folder, its weights in half precision; a card is written by hand.
+    """Write a drafter's folder, its matrices in bfloat16 as `checkpoint.save` does; a card is written by hand.
 
     Raises:
         CheckpointError: for weights that are not finite.
     """
     state = {
-        name: tensor.detach().to("cpu", torch.float16).contiguous()
+        name: tensor.detach()
+        .to("cpu", torch.bfloat16 if tensor.ndim > 1 else torch.float32)
+        .contiguous()
         for name, tensor in own_tensors(model).items()
     }
     for name, tensor in state.items():

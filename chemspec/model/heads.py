@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -103,10 +105,14 @@ class Heads(nn.Module):
 
     @torch.inference_mode()
     def best(
-        self, states: Sequence[Tensor], count: int
+        self, states: Sequence[Tensor] | Sequence[NDArray[np.float32]], count: int
     ) -> tuple[list[list[list[int]]], list[list[list[float]]]]:
         """The `count` best tokens of every head after each state (D,) and their log-probs, best first; (N, K, count)."""
-        logits = self(torch.stack(list(states)).to(self.output.dtype))
+        if isinstance(states[0], np.ndarray):
+            rows = torch.from_numpy(np.stack(cast(Any, states)))
+        else:
+            rows = torch.stack(cast(Any, states))
+        logits = self(rows.to(self.output.dtype))
         precise = logits if logits.dtype == torch.float64 else logits.float()
         found = torch.log_softmax(precise, dim=-1).topk(min(count, self.config.vocab_size), dim=-1)
         return found.indices.tolist(), found.values.tolist()

@@ -59,7 +59,7 @@ class Watching(Runner, Protocol):
 
 
 class Remembering(Runner, Protocol):
-    """A runner that keeps the last hidden states of the last pass: `states` is (B, N, D), on its device."""
+    """A runner that keeps the last hidden states of the last pass: `states` is (B, N, D), on its device; flat: (R, D)."""
 
     states: Any
 
@@ -75,6 +75,7 @@ class FlatRunner(Protocol):
         tokens: Sequence[int],
         depths: Sequence[int],
         parents: Sequence[int],
+        blocks: Sequence[int] = (),
     ) -> tuple[Ints, Floats]:
         """Compute new nodes, grouped by query, each in the next slot of its query; see `native.runner`."""
 
@@ -224,6 +225,11 @@ class Session:
             depths += [len(prefix) - 1 for prefix in prefixes]
             parents += [tree.slots.get(prefix[:-1], -1) for prefix in prefixes]
         ids, log_probs = (part.tolist() for part in runner.run_nodes(rows, tokens, depths, parents))
+        if self._keeps:
+            states = iter(cast(Any, runner).states)
+            for query, prefixes in zip(self.places, fresh, strict=True):
+                for prefix in prefixes:
+                    self._states[self.sources[query], prefix] = next(states)
         scored, start = [], 0
         for prefixes in fresh:
             stop = start + len(prefixes)
@@ -277,7 +283,7 @@ class Session:
         return None if seen is None else seen.tolist()
 
     def state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
-        """The last hidden state (D,) after a prefix that was computed, as the runner keeps it (a tensor)."""
+        """The last hidden state (D,) after a prefix that was computed, as the runner keeps it (a tensor or an array)."""
         return self._states.get((source, prefix))
 
     def _missing(self, query: int, prefixes: Iterable[Prefix]) -> list[Prefix]:

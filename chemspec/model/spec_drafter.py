@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chemspec.model.session import Ints, Tree
-from chemspec.model.torch_runner import TorchBackend, TorchRunner
+from chemspec.model.session import Backend, FlatRunner, Ints, Runner, Session, Tree
+from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Layer, Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, PAD, UNK
@@ -179,8 +179,13 @@ class Filler:
         passes: model calls so far, without the encoder's.
     """
 
-    def __init__(self, model: Transformer, length: int) -> None:
-        self.backend = TorchBackend(model)
+    def __init__(self, model: Transformer, length: int, backend: Backend | None = None) -> None:
+        """Fill `length` masks at once.
+
+        Args:
+            backend: what computes the model; torch by default.
+        """
+        self.backend, self.config = backend or TorchBackend(model), model.config
         self.length = length
         self.passes = 0
         self._groups: list[_Group] = []
@@ -196,7 +201,7 @@ class Filler:
         self._groups = [group for group in self._groups if group.keep(wanted)]
         known = {source for group in self._groups for source in group.rows}
         if fresh := [source for source in wanted if source not in known]:
-            self._groups.append(_Group(self.backend, fresh, self.length))
+            self._groups.append(_Group(self.backend, self.config, fresh, self.length))
         found: dict[tuple[tuple[int, ...], Prefix], Filled] = {}
         for group in self._groups:
             found.update(group.fill(wanted))
@@ -211,20 +216,24 @@ class _Group:
     SLACK = 48
     BEST = 5  # the best token may be one of four that are never drafted
 
-    def __init__(self, backend: TorchBackend, sources: list[tuple[int, ...]], length: int) -> None:
-        self.runner: TorchRunner = backend.open(sources, top_k=self.BEST)
-        self.mask = backend.model.config.vocab_size - 1
-        self.last = backend.model.config.max_positions - 1
+    def __init__(
+        self, backend: Backend, config: ModelConfig, sources: list[tuple[int, ...]], length: int
+    ) -> None:
+        self.runner: Runner | FlatRunner = backend.open(sources, top_k=self.BEST)
+        self.mask = config.vocab_size - 1
+        self.last = config.max_positions - 1
         self.length = length
         self.rows = {source: row for row, source in enumerate(sources)}
         self.width = len(sources)
-        self.trees = {source: Tree(masks=True) for source in sources}
+        self.trees = {source: Tree(masks=not self.runner.flat) for source in sources}
 
     def keep(self, wanted: dict[tuple[int, ...], list[Prefix]]) -> bool:
         """Forget the queries that are not wanted; says whether any is left."""
         for source in [source for source in self.rows if source not in wanted]:
+            if self.runner.flat:
+                self.runner.forget(self.rows[source])
             del self.rows[source], self.trees[source]
-        if self.rows and len(self.rows) <= self.ALIVE * self.width:
+        if not self.runner.flat and self.rows and len(self.rows) <= self.ALIVE * self.width:
             self.runner.keep_queries(list(self.rows.values()))
             self.rows = {source: row for row, source in enumerate(self.rows)}
             self.width = len(self.rows)
@@ -233,7 +242,47 @@ class _Group:
     def fill(
         self, wanted: dict[tuple[int, ...], list[Prefix]]
     ) -> dict[tuple[tuple[int, ...], Prefix], Filled]:
-        k = self.length
+        found = self._fill_flat(wanted) if self.runner.flat else self._fill_padded(wanted)
+        for source, row in self.rows.items():
+            self._clear(source, row, wanted[source])
+        return found
+
+    def _fill_flat(
+        self, wanted: dict[tuple[int, ...], list[Prefix]]
+    ) -> dict[tuple[tuple[int, ...], Prefix], Filled]:
+        runner, k = self.runner, self.length
+        assert runner.flat
+        rows: list[int] = []
+        tokens: list[int] = []
+        depths: list[int] = []
+        parents: list[int] = []
+        blocks: list[int] = []
+        asked: list[tuple[int, tuple[int, ...], Prefix]] = []  # and where the masks begin
+        for source, row in self.rows.items():
+            tree, new = self.trees[source], self._missing(source, wanted[source])
+            tree.add(new)
+            tokens += [prefix[-1] for prefix in new]
+            depths += [len(prefix) - 1 for prefix in new]
+            parents += [tree.slots.get(prefix[:-1], -1) for prefix in new]
+            blocks += [-1] * len(new)
+            for prefix in wanted[source]:
+                blocks += [len(asked)] * k
+                asked.append((len(tokens), source, prefix))
+                tokens += [self.mask] * k
+                depths += [min(len(prefix) + i, self.last) for i in range(k)]
+                parents += [tree.slots[prefix]] * k
+            rows += [row] * (len(tokens) - len(rows))
+        ids, log_probs = self._allowed(*runner.run_nodes(rows, tokens, depths, parents, blocks))
+        return {
+            (source, prefix): Filled(ids[at : at + k].tolist(), log_probs[at : at + k].tolist())
+            for at, source, prefix in asked
+        }
+
+    def _fill_padded(
+        self, wanted: dict[tuple[int, ...], list[Prefix]]
+    ) -> dict[tuple[tuple[int, ...], Prefix], Filled]:
+        runner, k = self.runner, self.length
+        assert not runner.flat
         fresh = {source: self._missing(source, wanted[source]) for source in self.rows}
         masks = {source: len(wanted[source]) * k for source in self.rows}
         width = max(len(fresh[source]) + masks[source] for source in self.rows)
@@ -263,9 +312,9 @@ class _Group:
                 sees[row, at : at + k, :start] = above[:start]
                 sees[row, at : at + k, used : used + count] = above[start : start + count]
                 sees[row, at : at + k, used + at : used + at + k] = True
-        self.runner.reserve(used + width)
+        runner.reserve(used + width)
         # The masks' keys and values lie beyond the tree's slots, where the next pass overwrites them.
-        ids, log_probs = self.runner.run(tokens, depths, sees, starts)
+        ids, log_probs = runner.run(tokens, depths, sees, starts)
         ids, log_probs = self._allowed(ids, log_probs)
         found = {}
         for source, row in self.rows.items():
@@ -275,7 +324,6 @@ class _Group:
                 found[source, prefix] = Filled(
                     ids[row, part].tolist(), log_probs[row, part].tolist()
                 )
-            self._clear(source, row, wanted[source])
         return found
 
     def _allowed(self, ids: Ints, log_probs: np.ndarray) -> tuple[Ints, np.ndarray]:  # type: ignore[type-arg]
@@ -302,7 +350,8 @@ class _Group:
     def _clear(self, source: tuple[int, ...], row: int, wanted: Sequence[Prefix]) -> None:
         """Drop prefixes that lead nowhere any more, if they are many."""
         tree = self.trees[source]
-        if len(tree.slots) > 1.5 * tree.needed + self.SLACK:
+        slack = Session.SLACK_FLAT if self.runner.flat else self.SLACK
+        if len(tree.slots) > 1.5 * tree.needed + slack:
             kept = tree.compact(wanted)
             tree.needed = len(tree.slots)
             if kept is not None:

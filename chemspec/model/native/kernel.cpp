@@ -865,8 +865,12 @@ void* chemspec_open(void* model, const int32_t* tokens, const int32_t* lengths, 
 void chemspec_close(void* session) { delete static_cast<Session*>(session); }
 
 // New nodes, grouped by query, each query's taking its next slots; all arrays (rows). parents: slots, or -1.
-int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* tokens, const int32_t* depths, const int32_t* parents, int count,
-                 int32_t* ids, float* log_probs) {
+//
+// blocks: null, or of each row -1 or the number of its block of masks, whose rows follow one another: a mask sees its parent, the
+// parent's ancestors and all of its block, and is gone after the pass. Of each query, masks come last.
+// states: null, or room for (rows, width): what the output layer reads.
+int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* tokens, const int32_t* depths, const int32_t* parents,
+                 const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states) {
   try {
     Session& session = *static_cast<Session*>(handle);
     Model& model = session.model;
@@ -879,8 +883,14 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
       slots[row] = query.slots++;
       query.parents.push_back(parents[row]);
       session.path_start.push_back(int(session.path.size()));
-      for (int slot = slots[row]; slot >= 0; slot = query.parents[slot]) session.path.push_back(slot);
+      const bool mask = blocks && blocks[row] >= 0;
+      for (int slot = mask ? parents[row] : slots[row]; slot >= 0; slot = query.parents[slot]) session.path.push_back(slot);
       std::reverse(session.path.begin() + session.path_start.back(), session.path.end());
+      if (!mask) continue;
+      int from = row, to = row + 1;
+      while (from > 0 && blocks[from - 1] == blocks[row]) from--;
+      while (to < rows && blocks[to] == blocks[row]) to++;
+      for (int other = from; other < to; other++) session.path.push_back(slots[row] + other - row);
     }
     session.path_start.push_back(int(session.path.size()));
     for (size_t q = 0; q < session.queries.size(); q++)
@@ -919,10 +929,14 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
       walk.after(layer.norms[1]);
       walk.feed(layer, layer.norms[2]);
     }
-    walk.apply(model.output, walk.finish(1), width, logits, broad, KEEP);
+    const float* last = walk.finish(1);
+    if (states) std::memcpy(states, last, size_t(rows) * width * sizeof(float));
+    walk.apply(model.output, last, width, logits, broad, KEEP);
     walk.each(4, [&](int row) {
       best(logits + size_t(row) * broad, model.vocabulary, count, ids + size_t(row) * count, log_probs + size_t(row) * count);
     });
+    for (int row = 0; blocks && row < rows; row++)
+      if (blocks[row] >= 0) session.queries[owner[row]].slots--, session.queries[owner[row]].parents.pop_back();
     return 1;
   } catch (...) {
     return 0;

@@ -66,7 +66,9 @@ class NativeBackend:
         if getattr(self, "_model", None):
             self._library.chemspec_model_free(self._model)
 
-    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> NativeRunner:
+    def open(
+        self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False
+    ) -> NativeRunner:
         if self.config.source_specials:
             sources = [(BOS, *source, EOS) for source in sources]
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
@@ -75,7 +77,7 @@ class NativeBackend:
         opened.restype = ctypes.c_void_p
         session = ctypes.c_void_p(opened(self._model, _at(tokens), _at(lengths), len(sources)))
         _check(session)
-        return NativeRunner(self, session, min(top_k, self.config.vocab_size))
+        return NativeRunner(self, session, min(top_k, self.config.vocab_size), states=states)
 
     def _fill(self, model: Transformer) -> None:
         config, order = self.config, self._order
@@ -130,12 +132,20 @@ class NativeBackend:
 
 
 class NativeRunner:
-    """The device side of one session; unlike the others it takes nodes in one flat list and looks at ancestors only."""
+    """The device side of one session; unlike the others it takes nodes in one flat list and looks at ancestors only.
+
+    Attributes:
+        states: the last hidden states of the last pass, (R, D), if they are kept.
+    """
 
     flat: Literal[True] = True
 
-    def __init__(self, backend: NativeBackend, session: Any, top_k: int) -> None:
+    def __init__(
+        self, backend: NativeBackend, session: Any, top_k: int, *, states: bool = False
+    ) -> None:
         self.backend, self.top_k = backend, top_k
+        self.states: NDArray[np.float32] | None = None
+        self._keeps = states
         self._library, self._session = backend._library, session
 
     def __del__(self) -> None:
@@ -147,24 +157,30 @@ class NativeRunner:
         tokens: Sequence[int],
         depths: Sequence[int],
         parents: Sequence[int],
+        blocks: Sequence[int] = (),
     ) -> tuple[Ints, Floats]:
         """Compute new nodes, grouped by query; each takes the next slot of its query.
 
         Args:
             rows, tokens, depths, parents: (R,); the query, the token, its position, and the slot of the parent or -1.
+            blocks: (R,), if some are masks of a Spec-Drafter: -1, or the number of the block. Masks come last of their
+                query, block by block; each sees its block and what its parent sees, and has no slot after the pass.
 
         Returns:
             The k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
         """
-        given = np.array((rows, tokens, depths, parents), dtype=np.int32)
+        given = np.array((rows, tokens, depths, parents, blocks or rows), dtype=np.int32)
         count = given.shape[1]
         ids = np.empty((count, self.top_k), dtype=np.int32)
         log_probs = np.empty((count, self.top_k), dtype=np.float32)
         start, step = given.ctypes.data, given.strides[0]
+        if self._keeps:
+            self.states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
         _check(
             self._library.chemspec_run(
                 self._session, count, *(ctypes.c_void_p(start + step * i) for i in range(4)),
-                self.top_k, _at(ids), _at(log_probs),
+                ctypes.c_void_p(start + step * 4) if blocks else None, self.top_k, _at(ids), _at(log_probs),
+                None if self.states is None else _at(self.states),
             )
         )  # fmt: skip
         return ids, log_probs  # type: ignore[return-value]
