@@ -1,6 +1,6 @@
 """The papers' tables and figures in our terms: one run, the same queries and machine for every row.
 
-A is Andronov et al. (2024), X is Xia et al. (2023). Rows that cannot finish in time use as many of the queries as they can, in the same
+A is Andronov et al. (2024), X is Xia et al. (2023), T is Tulsian et al. Rows that cannot finish in time use as many of the queries as they can, in the same
 order, and are compared with the standard decoder on these.
 """
 
@@ -10,21 +10,24 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
+from safetensors import safe_open
 
 from chemspec import checks, plot
 from chemspec.bench import Plan, machine, peak_mb, reset_peak
+from chemspec.draft import COMPANIONS
 from chemspec.energy import Meter
-from chemspec.engine import Engine
+from chemspec.engine import Engine, usable
 from chemspec.evaluate import RANKS, Question, questions, rank_of
 from chemspec.files import brief
 from chemspec.metrics import Spread, numbers
-from chemspec.settings import DecodeSettings, Task
+from chemspec.settings import DRAWN, DecodeSettings, Task
 from chemspec.types import DecodeResult
 
 BEGIN, END = "<!-- chemspec bench --suite papers: begin -->", "<!-- end -->"
@@ -146,6 +149,47 @@ def curve_ways(batches: Iterable[int]) -> list[Way]:
     ]  # fmt: skip
 
 
+def learned_ways(task: Task, have: Iterable[str]) -> list[Way]:
+    """Tables 1, 3 and 7 to 9 of paper X and 2 to 5 of paper T: learned drafters, as far as the model has them, beside query drafters."""
+    learned = [name for name in ("ar", "hierarchy", "spec_drafter", "blockwise", "medusa") if name in have]  # fmt: skip
+
+    def way(name: str, standard: str = "", **options: Any) -> Way:
+        settings = DecodeSettings(**{"decoder": "greedy", "n": 1, "batch_size": 1, **options})
+        return Way(f"{task}, {name}", settings, standard and f"{task}, {standard}")
+
+    ways = []
+    for batch in (1, 32):
+        plain = f"greedy B={batch}, standard"
+        ways.append(way(plain, drafter="none", batch_size=batch))
+        ways += [
+            way(f"greedy B={batch}, {name}", plain, drafter=name, batch_size=batch)
+            for name in ("copy", "mixed", "auto", *learned)
+        ]
+        if batch == 1 and "spec_drafter" in have:
+            ways += [
+                way(f"greedy B=1, spec_drafter k={k}", plain, drafter="spec_drafter", draft_length=k)
+                for k in (5, 10, 15)
+            ]  # fmt: skip
+    plain = "beam 5, standard"
+    ways.append(way(plain, decoder="beam", n=5, drafter="none"))
+    ways += [
+        way(f"beam 5, {name}", plain, decoder="beam", n=5, drafter=name)
+        for name in ("mixed", *learned)
+        if name not in ("hierarchy", "medusa")
+    ]
+    if "ar" in have:
+        plain = "sampling, standard"
+        ways.append(way(plain, decoder="sample", drafter="none"))
+        ways.append(way("sampling, mixed", plain, decoder="sample", drafter="mixed"))
+        ways += [
+            way(f"speculative sampling, {name}", plain, decoder="speculative-sample", drafter=name)
+            for name in ("ar", "hierarchy")
+            if name in have
+        ]
+        ways.append(way("sampled-beam 5, ar", "beam 5, standard", decoder="sampled-beam", n=5, drafter="ar"))  # fmt: skip
+    return ways
+
+
 def measure(
     engine: Engine, queries: Sequence[str], way: Way, seconds: float, meter: Meter | None
 ) -> Measured:
@@ -195,8 +239,8 @@ def run(
     """Measure everything.
 
     Returns:
-        `{"machine", "notes", "forward", "retro", "curve", "accuracy", "speedups"}`: rows of tables 2 and 3, of the curve and of table 4,
-        and for some ways the speed-up of every query, in time and in passes.
+        `{"machine", "notes", "forward", "retro", "curve", "learned", "accuracy", "speedups"}`: rows of tables 2 and 3, of the curve, of
+        learned drafters and of table 4, and for some ways the speed-up of every query, in time and in passes.
     """
     works: dict[Task, list[tuple[str, Way]]] = {
         "forward": [
@@ -205,21 +249,30 @@ def run(
         ],
         "retro": [("retro", way) for way in retro_ways(suite.widths)],
     }
+    engines = {
+        task: Engine.load(task, device=suite.device, dtype=suite.dtype, threads=suite.threads)
+        for task in works
+    }
+    for task, ways in works.items():
+        ways += [("learned", way) for way in learned_ways(task, usable(engines[task].folder))]
     total, done = sum(map(len, works.values())), 0
-    report: dict[str, Any] = {"forward": [], "retro": [], "curve": [], "accuracy": [], "speedups": {}}  # fmt: skip
+    report: dict[str, Any] = {"forward": [], "retro": [], "curve": [], "learned": [], "accuracy": [], "speedups": {}}  # fmt: skip
     notes = [] if meter else ["Energy is not reported by this machine."]
     for task, ways in works.items():
-        engine = Engine.load(task, device=suite.device, dtype=suite.dtype, threads=suite.threads)
+        engine = engines[task]
         asked = _asked(engine, suite)
         texts = [item.query for item in asked]
         truth = {item.query: item.answer for item in asked if item.answer}
         found: dict[str, Measured] = {}
         for table, way in ways:
             one = found[way.name] = measure(engine, texts, way, suite.seconds, meter)
-            report[table].append(_row(one, found.get(way.standard)))
-            if truth and table != "curve":
+            row = _row(one, found.get(way.standard))
+            if table == "learned":
+                row["weights_mb"] = weights_mb(engine.folder, way.settings.drafts_by)
+            report[table].append(row)
+            if truth and table in ("forward", "retro"):
                 report["accuracy"].append(_accuracy(task, one, found.get(way.standard), truth))
-            if table != "curve" and way.standard and way.settings.batch_size == 1 and way.settings.n == 1:  # fmt: skip
+            if table in ("forward", "retro") and way.standard and way.settings.batch_size == 1 and way.settings.n == 1:  # fmt: skip
                 report["speedups"][f"{task}, {way.name}"] = _ups(one, found[way.standard])
             done += 1
             progress(done, total)
@@ -232,6 +285,15 @@ def run(
 
 
 NO_TRUTH = "Accuracy (table 4) is left out: the built-in queries have no answers; give --source."
+
+
+def weights_mb(folder: Path, drafter: str) -> float:
+    """Megabytes of a drafter's own weights in fp32; 0 for one that has none (paper X, tables 8 and 9)."""
+    total = 0
+    for kind in COMPANIONS.get(drafter, ()):
+        with safe_open(folder / "drafters" / kind / "model.safetensors", framework="pt") as file:
+            total += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    return 4 * total / 1e6
 
 
 def _asked(engine: Engine, suite: Suite) -> list[Question]:
@@ -256,7 +318,8 @@ def _row(one: Measured, standard: Measured | None) -> dict[str, Any]:
     if standard and common:
         speedup = Spread.of(standard.per_query[:common]).median / Spread.of(one.per_query[:common]).median  # fmt: skip
         pairs = zip(one.results[:held], standard.results[:held], strict=True)
-        same = sum(_texts(a) == _texts(b) for a, b in pairs) / held
+        if one.way.settings.decoder not in DRAWN:  # whose draws are others
+            same = sum(_texts(a) == _texts(b) for a, b in pairs) / held
     wait = Spread.of(1e3 * spent for spent in one.seconds)
     settings = one.way.settings
     return {
@@ -278,6 +341,8 @@ def _row(one: Measured, standard: Measured | None) -> dict[str, Any]:
         "passes_per_query": counted.passes_per_query,
         "nodes_per_pass": counted.nodes_per_pass,
         "acceptance_rate": counted.acceptance_rate if settings.exact else None,
+        "tokens_per_pass": counted.tokens_per_pass,
+        "calls_per_query": counted.draft_calls / counted.queries,
         "peak_mb": one.peak,
         "joules_per_query": None if one.joules is None else one.joules / len(one.results),
     }
@@ -383,11 +448,15 @@ def charts(report: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         )  # fmt: skip
         words = f"Distribution of single queries' speed-ups in {what}"
         found[f"speedups-{what}"] = plot.histogram(labels, ups), words
-    for table, title in (("forward", "Forward, greedy"), ("retro", "Retro")):
+    for table, title in (("forward", "Forward, greedy"), ("retro", "Retro"), ("learned", "Learned drafters")):  # fmt: skip
         groups: dict[str, list[plot.Dot]] = {}
         for row in report[table]:
             group = f"batch {row['batch']}" if table == "forward" else row["name"].split(", ")[0]
             name = row["name"].rpartition(", B=")[0] if table == "forward" else row["name"].partition(", ")[2]  # fmt: skip
+            if table == "learned":
+                group, _, name = row["name"].rpartition(", ")
+                if group.endswith("speculative sampling"):
+                    group, name = f"{row['name'].split(', ')[0]}, sampling", f"speculative, {name}"
             up = "" if row["speedup"] is None else f" ({row['speedup']:.2f}x)"
             words = f"{row['median_ms']:.1f} ms{up}"
             dot = plot.Dot(name, row["median_ms"], row["q1_ms"], row["q3_ms"], words)
@@ -398,6 +467,7 @@ def charts(report: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 SPEED = ("way", "queries", "ms/query", "quartiles", "speed-up", "paper A", "passes", "nodes/pass", "acceptance", "same list", "peak MB", "J/query")  # fmt: skip
+LEARNED = ("way", "queries", "ms/query", "quartiles", "speed-up", "passes", "drafter's calls", "tokens/pass", "nodes/pass", "acceptance", "weights MB", "peak MB", "same list")  # fmt: skip
 CURVE = ("drafter", "batch", "queries", "latency ms", "queries/s", "speed-up", "passes", "nodes/pass", "peak MB", "J/query")  # fmt: skip
 
 
@@ -429,6 +499,12 @@ def section(report: Mapping[str, Any], command: str, alts: Mapping[str, str]) ->
         "Forward, greedy. Peak memory is that of the whole process, both models' runtime included.",
         _markdown(CURVE, map(_point, report["curve"])),
         chart("latency"),
+        "### Learned drafters (paper X, tables 1, 3 and 7 to 9; paper T, tables 2 to 5)",
+        "Calls are runs of the drafter's own model, passes those of the target's decoder, both a query; weights are the drafter's, in fp32. k is the "
+        "number of masks used. Speculative sampling and standard sampling draw other answers with the same probabilities. "
+        "[drafters.md](drafters.md) has the counts, and says which to take.",
+        _markdown(LEARNED, map(_learned, report["learned"])),
+        chart("learned-times"),
         "### Single queries (paper X, figure 6)",
         _markdown(("way", "queries", "time: median", "quartiles", "least", "most", "passes: median", "quartiles"),
                   (_spread(name, pairs) for name, pairs in report["speedups"].items())),
@@ -453,6 +529,15 @@ def _speed(row: Mapping[str, Any]) -> list[str]:
         f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}", _shown(row["speedup"], ".2f"), _shown(row["paper"], ".2f"),
         f"{row['passes_per_query']:.1f}", f"{row['nodes_per_pass']:.1f}", _shown(row["acceptance_rate"], ".0%"),
         _shown(row["same_list"], ".0%"), f"{row['peak_mb']:.0f}", _shown(row["joules_per_query"], ".3f"),
+    ]  # fmt: skip
+
+
+def _learned(row: Mapping[str, Any]) -> list[str]:
+    return [
+        row["name"] + ("" if row["exact"] else " (relaxed)"), str(row["queries"]), f"{row['median_ms']:.2f}",
+        f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}", _shown(row["speedup"], ".2f"), f"{row['passes_per_query']:.1f}",
+        f"{row['calls_per_query']:.1f}", _shown(row["tokens_per_pass"], ".2f"), f"{row['nodes_per_pass']:.1f}",
+        _shown(row["acceptance_rate"], ".0%"), f"{row['weights_mb']:.1f}", f"{row['peak_mb']:.0f}", _shown(row["same_list"], ".0%"),
     ]  # fmt: skip
 
 

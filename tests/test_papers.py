@@ -10,14 +10,16 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from small import QUERIES, tiny_folder
+from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec import checks, papers
 from chemspec.cli import app
 from chemspec.energy import Meter
+from chemspec.model import checkpoint, companions
 from chemspec.papers import BEGIN, END, Measured, Suite, Way
 from chemspec.settings import DecodeSettings
+from chemspec.testing import tiny_model
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 
 SMALL = {"limit": 3, "seconds": 0.01, "widths": (2,), "batches": (1, 2), "threads": 1}
@@ -26,8 +28,13 @@ SMALL = {"limit": 3, "seconds": 0.01, "widths": (2,), "batches": (1, 2), "thread
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    tiny_folder(folder / "retro")
+    target = tiny_folder(folder / "retro")
     tiny_folder(folder / "forward", task="forward")
+    for seed, kind in enumerate(("ar", "medium")):
+        tiny_folder(target / "drafters" / kind, seed=5 + seed)
+    config, width = checkpoint.read_config(target)[1], 32
+    filler = tiny_model(7, config.vocab_size + 1, d_model=width, heads=4, feedforward=32, max_positions=1024)  # fmt: skip
+    companions.save(target / "drafters" / "spec_drafter", filler.float(), TOKENIZER, kind="spec_drafter", length=15)  # fmt: skip
     return folder
 
 
@@ -71,10 +78,18 @@ def test_the_command_writes_page_charts_and_numbers(
     assert "\nold\n" not in text
     assert "chemspec " in text
     assert papers.NO_TRUTH in text
-    for name in ("forward-times", "retro-times", "latency", "speedups-time", "speedups-passes"):
+    for name in (
+        "forward-times",
+        "retro-times",
+        "learned-times",
+        "latency",
+        "speedups-time",
+        "speedups-passes",
+    ):
         assert f"(charts/{name}.svg)" in text
         ElementTree.fromstring((tmp_path / "charts" / f"{name}.svg").read_text(encoding="utf-8"))
     assert json.loads((tmp_path / "charts" / "papers.json").read_text(encoding="utf-8")) == report
+    assert {row["n"] for row in report["learned"]} == {1, 5}
     assert [row["n"] for row in report["retro"]] == [1, 1, *(n for n in (2, 3) for _ in range(5))]  # fmt: skip
 
 
@@ -82,19 +97,21 @@ def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None
     suite = Suite(source=sets_in(tmp_path), **{**SMALL, "seconds": 60.0})  # type: ignore[arg-type]
     seen: list[tuple[int, int]] = []
     report = papers.run(suite, progress=lambda *done: seen.append(done), meter=None)
-    assert seen[-1][0] == seen[-1][1] == len(seen) == 9 + 6 + 7
+    assert seen[-1][0] == seen[-1][1] == len(seen) == 9 + 6 + 10 + 7 + 26
     assert "Energy is not reported by this machine." in report["notes"]
     names = [row["name"] for row in report["forward"]]
     assert names == ["standard, B=1", "windows DL=4, B=1", "windows DL=10, B=1", "copy, B=1", "attention, B=1", "mixed, B=1",
                      "auto, B=1", "standard, B=32", "auto, B=32"]  # fmt: skip
-    for row in [*report["forward"], *report["retro"], *report["curve"]]:
+    for row in [*report["forward"], *report["retro"], *report["curve"], *report["learned"]]:
         assert row["queries"] == 3
         assert row["q1_ms"] <= row["median_ms"] <= row["q3_ms"]
         assert row["peak_mb"] > 50
         assert row["joules_per_query"] is None
         standard = row["drafter"] == "none" and row["exact"]
         assert (row["speedup"] is None) == standard
-        if row["exact"] and not standard:
+        if row["decoder"] == "speculative-sample":
+            assert row["same_list"] is None
+        elif row["exact"] and not standard:
             assert row["same_list"] == 1.0
     sbs = [row for row in report["retro"] if not row["exact"]]
     assert [(row["decoder"], row["drafter"]) for row in sbs] == [("sbs", "windows"), ("sbs", "none")]  # fmt: skip
@@ -103,6 +120,11 @@ def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None
         if row["standard"] is not None and "SBS" not in row["name"]:
             assert row["top"] == row["standard"]
     assert set(report["speedups"]) >= {"forward, auto, B=1", "retro, greedy, auto"}
+    learned = {row["name"]: row for row in report["learned"]}
+    assert {f"retro, greedy B=1, {name}" for name in ("ar", "hierarchy", "spec_drafter", "spec_drafter k=5")} <= set(learned)  # fmt: skip
+    assert not any(name.startswith("forward") and "spec_drafter" in name for name in learned)
+    small, both = (learned[f"retro, greedy B=1, {name}"]["weights_mb"] for name in ("ar", "hierarchy"))  # fmt: skip
+    assert both == 2 * small > 0 == learned["retro, greedy B=1, mixed"]["weights_mb"]
     assert "equal" in papers.section(report, "c", dict.fromkeys(papers.charts(report), "words"))
 
 
