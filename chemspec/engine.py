@@ -516,8 +516,8 @@ class Engine:
         return Companion(backend, config.max_positions, config.vocab_size, cost, _alpha(folder))
 
     def _watching(self) -> Backend:
-        """A backend that can tell where its heads look: torch, whatever runtime computes otherwise."""
-        if isinstance(self.backend, TorchBackend):
+        """A backend that tells where its heads look and keeps hidden states: torch in place of ONNX Runtime, which does neither."""
+        if self.runtime != "onnx":
             return self.backend
         with self._measuring:
             if self._watcher is None:

@@ -18,7 +18,8 @@ from chemspec.data.arrays import Pairs, Ragged, pad
 from chemspec.draft import Attention, Copy
 from chemspec.draft.knowledge import FILE, Head, Knowledge, Reading
 from chemspec.engine import Engine
-from chemspec.model.session import Session
+from chemspec.model.native.runner import NativeBackend, NoKernel
+from chemspec.model.session import Backend, Session
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
@@ -51,15 +52,22 @@ def attention_of(model: Transformer, source: list[int], target: Prefix) -> torch
     return torch.stack(found)
 
 
+@pytest.mark.parametrize("runtime", ["torch", "native"])
 @pytest.mark.parametrize("specials", [False, True])
 @torch.inference_mode()
-def test_a_session_tells_where_its_heads_look(specials: bool) -> None:
+def test_a_session_tells_where_its_heads_look(specials: bool, runtime: str) -> None:
     """Of every node computed, in a batch, in whatever order; places are those of the query."""
     model = tiny_model(
         0, 12, d_model=32, heads=4, decoder_layers=2, source_specials=specials
     )  # float64
     sources = [[4, 5, 6, 7, 8], [9, 4, 11]]
-    session = Session(TorchBackend(model), sources, top_k=2, heads=HEADS)
+    backend: Backend = TorchBackend(model)
+    if runtime == "native":
+        try:
+            backend = NativeBackend(model.float(), threads=2)
+        except NoKernel as why:
+            pytest.skip(f"no compiled kernel here: {why}")
+    session = Session(backend, sources, top_k=2, heads=HEADS)
     paths: list[Prefix] = [(BOS, 5, 6, 7), (BOS, 4)]
     session.score([[paths[0][:2]], [paths[1]]])
     session.score([[paths[0]], []])
@@ -72,7 +80,9 @@ def test_a_session_tells_where_its_heads_look(specials: bool) -> None:
             for row, (layer, head) in zip(looks, HEADS, strict=True):
                 own = expected[layer, head, length - 1]
                 own = own[1 : 1 + len(source)] if specials else own
-                assert row[: len(source)] == pytest.approx(own.tolist(), abs=1e-6)
+                assert row[: len(source)] == pytest.approx(
+                    own.tolist(), abs=1e-6 if runtime == "torch" else 1e-4
+                )
     assert session.look(tuple(sources[0]), (BOS, 9)) is None
 
 

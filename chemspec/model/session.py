@@ -53,7 +53,7 @@ class Runner(Protocol):
 
 
 class Watching(Runner, Protocol):
-    """A runner that tells where some heads looked in the last pass: `looks` is (B, N, heads, S)."""
+    """A runner that tells where some heads looked in the last pass: `looks` is (B, N, heads, S); flat: (R, heads, S)."""
 
     looks: Floats
 
@@ -226,10 +226,9 @@ class Session:
             parents += [tree.slots.get(prefix[:-1], -1) for prefix in prefixes]
         ids, log_probs = (part.tolist() for part in runner.run_nodes(rows, tokens, depths, parents))
         if self._keeps:
-            states = iter(cast(Any, runner).states)
-            for query, prefixes in zip(self.places, fresh, strict=True):
-                for prefix in prefixes:
-                    self._states[self.sources[query], prefix] = next(states)
+            self._note(self._states, fresh, cast(Any, runner).states)
+        if self._looks:
+            self._note(self._seen, fresh, cast(Any, runner).looks)
         scored, start = [], 0
         for prefixes in fresh:
             stop = start + len(prefixes)
@@ -237,6 +236,14 @@ class Session:
             scored.append(dict(zip(prefixes, best, strict=True)))
             start = stop
         return scored
+
+    def _note(
+        self, what: dict[tuple[tuple[int, ...], Prefix], Any], fresh: Sequence[Sequence[Prefix]], found: Iterable[Any]
+    ) -> None:  # fmt: skip
+        values = iter(found)
+        for query, prefixes in zip(self.places, fresh, strict=True):
+            for prefix in prefixes:
+                what[self.sources[query], prefix] = next(values)
 
     def _score_padded(self, fresh: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
         runner = self.runner

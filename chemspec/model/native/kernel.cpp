@@ -576,11 +576,20 @@ void normalise(const Norm& norm, const float* x, float* y, int width, float eps)
   }
 }
 
+// Heads of a layer's cross-attention of which somebody wants to know where they look, as pairs of head and place in `out`: (heads, span) a row.
+struct Looks {
+  std::vector<std::pair<int, int>> heads;
+  float* out = nullptr;
+  int each = 0, span = 0;  // heads a row, places a head
+
+  Looks from(int row) const { return {heads, out + size_t(row) * each * span, each, span}; }
+};
+
 // Attention of R rows (q, q + stride, ...) to the same `count` places, whose keys and values `keys(i)` and `keys(i) + gap` point
 // to; out: (R, width). Features are ordered so that lane l belongs to head l modulo heads. What is computed for a row does not
 // depend on R: together they only read the keys once.
 template <int R, class Keys>
-void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads) {
+void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const Looks& looks = {}) {
   constexpr int CHUNKS = R == 1 ? 8 : 4;  // vectors of values at a time, as registers allow
   thread_local Block<float> room;
   float* scores = room.reserve(size_t(count) * R * 16);
@@ -618,6 +627,10 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
     }
   }
   for (int r = 0; r < R; r++) whole[r] = 1.0f / sum[r];
+  for (const auto& [head, place] : looks.heads)
+    for (int r = 0; r < R; r++)
+      for (int i = 0; i < count; i++)
+        looks.out[(size_t(r) * looks.each + place) * looks.span + i] = scores[(size_t(i) * R + r) * 16 + head] * whole[r][head];
   for (int from = 0; from < width; from += CHUNKS * 16) {
     const int chunks = std::min(CHUNKS, (width - from) / 16);
     Sixteen mixed[R][CHUNKS] = {};
@@ -643,12 +656,12 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
 constexpr int TOGETHER = 4;  // rows of one query that read its keys together
 
 template <class Keys>
-void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads) {
+void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const Looks& looks = {}) {
   switch (rows) {
-    case 1: return attend<1>(q, stride, count, keys, gap, out, width, heads);
-    case 2: return attend<2>(q, stride, count, keys, gap, out, width, heads);
-    case 3: return attend<3>(q, stride, count, keys, gap, out, width, heads);
-    default: return attend<4>(q, stride, count, keys, gap, out, width, heads);
+    case 1: return attend<1>(q, stride, count, keys, gap, out, width, heads, looks);
+    case 2: return attend<2>(q, stride, count, keys, gap, out, width, heads, looks);
+    case 3: return attend<3>(q, stride, count, keys, gap, out, width, heads, looks);
+    default: return attend<4>(q, stride, count, keys, gap, out, width, heads, looks);
   }
 }
 
@@ -869,8 +882,10 @@ void chemspec_close(void* session) { delete static_cast<Session*>(session); }
 // blocks: null, or of each row -1 or the number of its block of masks, whose rows follow one another: a mask sees its parent, the
 // parent's ancestors and all of its block, and is gone after the pass. Of each query, masks come last.
 // states: null, or room for (rows, width): what the output layer reads.
+// watched: pairs of layer and head; looks: (rows, watchers, span), where they look in the source, and what is beyond its end stays as it is.
 int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* tokens, const int32_t* depths, const int32_t* parents,
-                 const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states) {
+                 const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states, const int32_t* watched, int watchers, float* looks,
+                 int span_of_looks) {
   try {
     Session& session = *static_cast<Session*>(handle);
     Model& model = session.model;
@@ -919,11 +934,14 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
       walk.apply(layer.out, walk.mixed, width, walk.x, width, ADD);
       walk.after(layer.norms[0]);
       walk.apply(layer.cross, walk.before(layer.norms[1]), width, walk.big, walk.big_width, KEEP);
+      Looks own{{}, looks, watchers, span_of_looks};
+      for (int i = 0; i < watchers; i++)
+        if (watched[2 * i] == l) own.heads.emplace_back(watched[2 * i + 1], i);
       walk.together(owner, [&](int row, int some) {
         const Query& query = session.queries[owner[row]];
         const float* keys = session.memory.data() + size_t(query.first) * span + size_t(2 * l) * width;
         attend(some, walk.big + size_t(row) * walk.big_width, walk.big_width, query.length, [&](int i) { return keys + size_t(i) * span; }, width,
-               walk.mixed + size_t(row) * width, width, model.heads);
+               walk.mixed + size_t(row) * width, width, model.heads, own.heads.empty() ? Looks{} : own.from(row));
       });
       walk.apply(layer.cross_out, walk.mixed, width, walk.x, width, ADD);
       walk.after(layer.norms[1]);

@@ -67,8 +67,19 @@ class NativeBackend:
             self._library.chemspec_model_free(self._model)
 
     def open(
-        self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        top_k: int,
+        heads: Sequence[tuple[int, int]] = (),
+        states: bool = False,
     ) -> NativeRunner:
+        """Encode the sources.
+
+        Args:
+            heads: layers and numbers of heads of the cross-attention; the runner keeps where they look.
+            states: the runner keeps the last hidden states.
+        """
         if self.config.source_specials:
             sources = [(BOS, *source, EOS) for source in sources]
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
@@ -77,7 +88,9 @@ class NativeBackend:
         opened.restype = ctypes.c_void_p
         session = ctypes.c_void_p(opened(self._model, _at(tokens), _at(lengths), len(sources)))
         _check(session)
-        return NativeRunner(self, session, min(top_k, self.config.vocab_size), states=states)
+        span = max(map(len, sources), default=0)
+        best = min(top_k, self.config.vocab_size)
+        return NativeRunner(self, session, best, heads=heads, span=span, states=states)
 
     def _fill(self, model: Transformer) -> None:
         config, order = self.config, self._order
@@ -136,16 +149,26 @@ class NativeRunner:
 
     Attributes:
         states: the last hidden states of the last pass, (R, D), if they are kept.
+        looks: where heads looked in the last pass, (R, heads, S) without bos, heads in order of layer and number; likewise.
     """
 
     flat: Literal[True] = True
 
     def __init__(
-        self, backend: NativeBackend, session: Any, top_k: int, *, states: bool = False
+        self,
+        backend: NativeBackend,
+        session: Any,
+        top_k: int,
+        *,
+        heads: Sequence[tuple[int, int]],
+        span: int,
+        states: bool,
     ) -> None:
         self.backend, self.top_k = backend, top_k
         self.states: NDArray[np.float32] | None = None
-        self._keeps = states
+        self.looks: NDArray[np.float32] | None = None
+        self._keeps, self._span = states, span
+        self._heads = np.array(sorted(heads), dtype=np.int32).reshape(-1, 2)
         self._library, self._session = backend._library, session
 
     def __del__(self) -> None:
@@ -174,13 +197,18 @@ class NativeRunner:
         ids = np.empty((count, self.top_k), dtype=np.int32)
         log_probs = np.empty((count, self.top_k), dtype=np.float32)
         start, step = given.ctypes.data, given.strides[0]
+        watched, looks = len(self._heads), None
+        if watched:
+            looks = np.zeros((count, watched, self._span), dtype=np.float32)
+            self.looks = looks[..., int(self.backend.config.source_specials) :]
         if self._keeps:
             self.states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
         _check(
             self._library.chemspec_run(
                 self._session, count, *(ctypes.c_void_p(start + step * i) for i in range(4)),
                 ctypes.c_void_p(start + step * 4) if blocks else None, self.top_k, _at(ids), _at(log_probs),
-                None if self.states is None else _at(self.states),
+                None if self.states is None else _at(self.states), _at(self._heads), watched,
+                None if looks is None else _at(looks), self._span,
             )
         )  # fmt: skip
         return ids, log_probs  # type: ignore[return-value]
