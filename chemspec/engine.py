@@ -482,6 +482,8 @@ class Engine:
             companions.home(self.folder, kind), tokenizer=self.tokenizer, target=self.digest
         )
         found.model.to(self.device, DTYPES[self.dtype])
+        if self.runtime == "native" and not isinstance(found.model, Transformer):
+            torch.set_num_threads(1)  # heads are too small to share, and waiting threads would steal the kernel's time
         if self.runtime == "native" and isinstance(found.model, Transformer):
             from chemspec.model.native.runner import NativeBackend, NoKernel
 
