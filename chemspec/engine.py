@@ -483,7 +483,9 @@ class Engine:
         )
         found.model.to(self.device, DTYPES[self.dtype])
         if self.runtime == "native" and not isinstance(found.model, Transformer):
-            torch.set_num_threads(1)  # heads are too small to share, and waiting threads would steal the kernel's time
+            torch.set_num_threads(
+                1
+            )  # heads are too small to share, and waiting threads would steal the kernel's time
         if self.runtime == "native" and isinstance(found.model, Transformer):
             from chemspec.model.native.runner import NativeBackend, NoKernel
 

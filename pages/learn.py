@@ -1,5 +1,6 @@
 """How it works: short explanations with pictures, the wall-time model to play with, definitions, papers, questions."""
 
+import pandas as pd
 import streamlit as st
 
 from chemspec.metrics import numbers
@@ -54,6 +55,52 @@ def faster() -> None:
         )
 
 
+KINDS = {
+    "greedy B=1": "Greedy, one query",
+    "greedy B=32": "Greedy, 32 queries at once",
+    "beam 5": "Beam of 5",
+}
+COLUMNS = {
+    "drafter": "drafter", "median_ms": "ms a query", "speedup": "times as fast", "passes_per_query": "passes", "calls_per_query": "own runs",
+    "tokens_per_pass": "tokens a pass", "nodes_per_pass": "nodes a pass", "weights_mb": "own weights, MB",
+}  # fmt: skip
+
+
+def drafters() -> None:
+    for title, text in lessons.sections("drafters"):
+        st.subheader(title)
+        st.markdown(text)
+    st.subheader("Measured")
+    report = lessons.measured()
+    if not report:
+        st.info("No comparison is stored here; `chemspec bench --suite papers` makes one.")
+        return
+    with st.container(horizontal=True):
+        task = st.segmented_control(
+            "Task", ("retro", "forward"), default="retro", required=True, key="learn_task"
+        )
+        kind = st.segmented_control(
+            "Decoding",
+            list(KINDS),
+            default="greedy B=1",
+            required=True,
+            key="learn_kind",
+            format_func=KINDS.__getitem__,
+        )
+    rows = lessons.compared(task or "retro", kind or "greedy B=1")
+    st.altair_chart(
+        curves.drafters(rows, dark=look.dark()),
+        alt="; ".join(f"{row['drafter']}: {row['median_ms']:.1f} ms" for row in rows),
+    )
+    table = pd.DataFrame([{title: row[name] for name, title in COLUMNS.items()} for row in rows])
+    st.dataframe(table.round(2), hide_index=True)
+    machine = report["machine"]
+    st.caption(
+        f"Medians over {rows[0]['queries']} random test queries, recorded {machine['date']} on {machine['cpu']}, {machine['threads']} threads, by "
+        "`chemspec bench --suite papers`. The answers of all rows are the same."
+    )
+
+
 def figures() -> None:
     example = lessons.example("boc-copy")
     words, picture = st.columns([5, 7], gap="medium")
@@ -99,5 +146,11 @@ def body() -> None:
     PARTS[part or "Idea"]()
 
 
-PARTS = {"Idea": idea, "Speed-up": faster, "Figures": figures, "Papers": papers}
+PARTS = {
+    "Idea": idea,
+    "Speed-up": faster,
+    "Drafters": drafters,
+    "Figures": figures,
+    "Papers": papers,
+}
 nav.page(body)

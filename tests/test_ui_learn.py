@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,3 +147,33 @@ def test_the_other_parts_open(part: str) -> None:
     assert ("acceptance rate" if part == "Figures" else "doi.org/10.1186") in text
     if part == "Papers":
         assert len(app.expander) == len(lessons.sections("faq"))
+
+
+def row(name: str, **values: Any) -> dict[str, Any]:
+    """A row as `chemspec bench --suite papers` writes it."""
+    told = {"name": name, "queries": 9, "median_ms": 10.0, "q1_ms": 8.0, "q3_ms": 12.0, "speedup": None, "passes_per_query": 40.0,
+            "calls_per_query": 0.0, "tokens_per_pass": 1.0, "nodes_per_pass": 1.0, "weights_mb": 0.0}  # fmt: skip
+    return {**told, **values}
+
+
+@pytest.mark.ui
+def test_drafters_are_compared_as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    report: dict[str, Any] = {}
+    monkeypatch.setattr(lessons, "measured", lambda: report)
+    app = page(part="Drafters")
+    assert not app.exception
+    assert "--suite papers" in app.info[0].value
+    report |= {
+        "machine": {"date": "2026-01-01", "cpu": "a <b>CPU</b>", "threads": 2},
+        "learned": [
+            row("retro, greedy B=1, standard"), row("retro, greedy B=1, ar", speedup=2.0, weights_mb=4.5),
+            row("retro, beam 5, standard"), row("forward, greedy B=1, standard"),
+        ],
+    }  # fmt: skip
+    app = page(part="Drafters")
+    assert not app.exception
+    table = app.dataframe[0].value
+    assert list(table["drafter"]) == ["standard", "ar"]
+    assert list(table["times as fast"])[1] == 2.0
+    assert "2026-01-01" in app.caption[-1].value
+    assert [item["drafter"] for item in lessons.compared("retro", "beam 5")] == ["standard"]

@@ -177,6 +177,48 @@ def published(*, dark: bool = False) -> Any:
     return (rule + dots + text).properties(height=290)
 
 
+def drafters(rows: Sequence[dict[str, Any]], *, dark: bool = False) -> Any:
+    """Milliseconds a query of every drafter, median and quartiles, with its passes beside; the standard decoder's as a line."""
+    points = [
+        {
+            "who": row["drafter"], "ms": row["median_ms"], "low": row["q1_ms"], "high": row["q3_ms"],
+            "text": f"{row['median_ms']:.1f} ms, {row['passes_per_query']:.1f} passes",
+            "kind": "standard" if row["drafter"] == "standard" else "own model" if row["weights_mb"] else "no model",
+        }
+        for row in rows
+    ]  # fmt: skip
+    most = 1.45 * max(point["high"] for point in points)
+    data = alt.Data(values=points)
+    y = alt.Y("who:N", title=None, sort=[point["who"] for point in points])
+    x = alt.X("ms:Q", title="milliseconds a query", scale=alt.Scale(domain=[0, most]))
+    kinds = ["standard", "no model", "own model"]
+    spans = alt.Chart(data).mark_rule(color=_ink(dark), opacity=0.5).encode(
+        x=alt.X("low:Q", title="milliseconds a query"), x2="high:Q", y=y
+    )  # fmt: skip
+    dots = (
+        alt.Chart(data)
+        .mark_point(filled=True, size=110, opacity=1)
+        .encode(
+            x=x, y=y,
+            color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=kinds, range=[_ink(dark), look.SPANS[0], look.SPANS[1]]),
+                            legend=alt.Legend(orient="top")),
+            shape=alt.Shape("kind:N", scale=alt.Scale(domain=kinds), legend=None),
+        )
+    )  # fmt: skip
+    text = (
+        alt.Chart(data)
+        .mark_text(align="left", dx=6, color=_ink(dark))
+        .encode(x=alt.X("high:Q", title="milliseconds a query"), y=y, text="text:N")
+    )
+    standard = [point for point in points if point["kind"] == "standard"]
+    rule = (
+        alt.Chart(alt.Data(values=standard))
+        .mark_rule(strokeDash=[5, 4], color=_ink(dark), opacity=0.7)
+        .encode(x=x)
+    )
+    return (rule + spans + dots + text).properties(height=28 * len(points) + 60)
+
+
 def cost(curve: Curve, *, dark: bool = False) -> Any:
     """Milliseconds of a pass by the number of new tokens in it, as measured on this machine."""
     points = [

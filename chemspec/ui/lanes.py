@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -22,6 +23,11 @@ DRAFTERS = {
     "attention": "attention",
     "smart": "smart",
     "windows": "windows",
+    "ar": "ar: small model",
+    "hierarchy": "hierarchy: two models",
+    "spec_drafter": "spec_drafter: many tokens at once",
+    "blockwise": "blockwise: extra heads",
+    "medusa": "medusa: extra heads, a tree",
 }
 START = ("none", "auto", "copy", "windows")  # the drafter of a lane when it is added
 SIZE = "0 leaves it to the drafter."
@@ -31,17 +37,19 @@ DECODER_HELP = (
 )
 DRAFTER_HELP = (
     "Who guesses ahead. copy: the query's text after the best match. windows and smart: pieces of the query. "
-    "auto: copy, as much of it as pays on this machine. none: the standard way, one token a pass."
+    "mixed: copies and learned phrases in one tree. auto: as much of that as pays on this machine. "
+    "ar, hierarchy, spec_drafter, blockwise, medusa: networks trained for this model; the page Learn compares them. "
+    "none: the standard way, one token a pass."
 )
 
 
-def choose() -> tuple[DecodeSettings, ...]:
-    """The lanes of the race; two at first, up to four, at least two."""
+def choose(offered: Sequence[str] = tuple(DRAFTERS)) -> tuple[DecodeSettings, ...]:
+    """The lanes of the race; two at first, up to four, at least two; with the drafters that the model has."""
     numbers: list[int] = st.session_state.setdefault("speed_lanes", [0, 1])
     line = st.empty()
     with st.expander("Change the lanes"):  # a label that changed would close it
         chosen = tuple(
-            _lane(number, place, removable=len(numbers) > 2)
+            _lane(number, place, offered, removable=len(numbers) > 2)
             for place, number in enumerate(numbers, 1)
         )
         if len(numbers) < MOST:
@@ -63,8 +71,10 @@ def _made(decoder: str, n: int, drafter: str, length: int, count: int) -> Decode
     )
 
 
-def _lane(number: int, place: int, *, removable: bool) -> DecodeSettings:
+def _lane(number: int, place: int, offered: Sequence[str], *, removable: bool) -> DecodeSettings:
     """One row of widgets."""
+    if st.session_state.get(_key(number, "drafter"), "none") not in offered:
+        st.session_state[_key(number, "drafter")] = "auto"  # chosen for another model
     parts = st.columns([1.3, 0.8, 1.3, 1, 1, 0.9], vertical_alignment="bottom")
     decoder = parts[0].selectbox(
         f"Lane {place}: decoder", list(DECODERS), format_func=DECODERS.__getitem__, help=DECODER_HELP,
@@ -75,7 +85,7 @@ def _lane(number: int, place: int, *, removable: bool) -> DecodeSettings:
         **_kept(number, "n", 5),
     )  # fmt: skip
     drafter = parts[2].selectbox(
-        "Drafter", list(DRAFTERS), format_func=DRAFTERS.__getitem__, help=DRAFTER_HELP,
+        "Drafter", [name for name in DRAFTERS if name in offered], format_func=DRAFTERS.__getitem__, help=DRAFTER_HELP,
         **_kept(number, "drafter", START[number % len(START)]),
     )  # fmt: skip
     idle = drafter == "none"
@@ -131,6 +141,8 @@ def drafted(key: str, drafters: tuple[str, ...]) -> DecodeSettings:
     n = parts[1].number_input(
         "Answers", 1, 10, 5, disabled=decoder == "greedy", key=f"{key}_n", persist_state="session"
     )
+    if st.session_state.get(f"{key}_drafter", drafters[0]) not in drafters:
+        st.session_state[f"{key}_drafter"] = drafters[0]
     drafter = parts[2].selectbox(
         "Drafter", drafters, help=DRAFTER_HELP, key=f"{key}_drafter", persist_state="session"
     )

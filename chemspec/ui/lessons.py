@@ -6,11 +6,13 @@ The examples are traces recorded from the shipped models, never made up; assets/
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from chemspec.metrics import Numbers, numbers
 from chemspec.types import DecodeResult, result_from_json
@@ -118,6 +120,24 @@ def sections(name: str) -> tuple[tuple[str, str], ...]:
 def page(name: str) -> str:
     """A text in assets/learn that has no sections."""
     return (folder("learn") / f"{name}.md").read_text(encoding="utf-8")
+
+
+@cache
+def measured() -> dict[str, Any]:
+    """The last `chemspec bench --suite papers`, with `learned` rows of all drafters; empty where it was not run."""
+    file = folder("docs") / "charts" / "papers.json"
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return found if found.get("learned") else {}
+
+
+def compared(task: str, kind: str) -> list[dict[str, Any]]:
+    """Rows of `measured` for a task and a kind of decoding, as in "greedy B=1"; the drafter's name is `drafter`."""
+    start = f"{task}, {kind}, "
+    return [
+        {**row, "drafter": row["name"].removeprefix(start)}
+        for row in measured().get("learned", ())
+        if row["name"].startswith(start)
+    ]
 
 
 @cache

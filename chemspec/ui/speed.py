@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import streamlit as st
@@ -12,13 +12,17 @@ from chemspec import host
 from chemspec.engine import Engine
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
-from chemspec.ui import charts, draw, lanes, look, race, safe, tables, timing, trials
+from chemspec.ui import charts, draw, lanes, look, race, safe, serve, tables, timing, trials
 
-# For `copy` more than a few places, and for `windows` fewer than a few, make no sense.
+# For `copy` more than a few places, and for `windows` fewer than a few, make no sense. Learned drafters write one draft.
 SIZES = {
     "copy": ((2, 4, 8, 12, 16, 24), (1, 2, 3, 5)),
     "windows": ((2, 4, 6, 8, 10), (1, 5, 10, 25)),
+    "ar": ((1, 2, 4, 8, 12, 16), (1,)),
+    "spec_drafter": ((2, 5, 10, 15, 20), (1,)),
+    "blockwise": ((1, 2, 4, 6, 9), (1,)),
 }
+BENCHED = ("auto", "mixed", "copy", "smart", "windows", "ar", "spec_drafter", "blockwise", "medusa")
 RUNS = 3  # of each draft size
 BUSY = 1.5  # programs at work for each core, above which times are doubted
 
@@ -42,6 +46,12 @@ def go(slot: Any, key: str, label: str) -> bool:
     return running
 
 
+def offered(model: Engine, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the drafters for which the model has all that they need."""
+    can = serve.drafters(model.name)[0]
+    return tuple(name for name in names if name in can)
+
+
 def _flag(name: str, value: bool) -> None:
     st.session_state[name] = value
 
@@ -51,7 +61,7 @@ def _flag(name: str, value: bool) -> None:
 
 def race_part(model: Engine, query: str) -> None:
     """Choose lanes, run them, and show what was run."""
-    chosen = lanes.choose()
+    chosen = lanes.choose(serve.drafters(model.name)[0])
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         slot = st.empty()
         repeats = st.segmented_control(
@@ -163,7 +173,7 @@ def show_difference(trial: trials.Trial, number: int) -> None:
 
 def sizes_part(model: Engine, query: str) -> None:
     """Measure a grid of draft sizes on the query."""
-    chosen = lanes.drafted("speed_sizes", tuple(SIZES))
+    chosen = lanes.drafted("speed_sizes", offered(model, SIZES))
     slot, spot = st.empty(), st.empty()
     grid = timing.grid(chosen, chosen.drafter, *SIZES[chosen.drafter])
     if go(slot, "speed_sizes_start", f"Try {len(grid) - 1} draft sizes"):
@@ -234,7 +244,7 @@ def show_sizes(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings
 
 def bench_part(model: Engine) -> None:
     """Answer many built-in queries with and without drafts."""
-    chosen = lanes.drafted("speed_bench", ("auto", "copy", "smart", "windows"))
+    chosen = lanes.drafted("speed_bench", offered(model, BENCHED))
     wanted = st.segmented_control(
         "Queries", (10, 25, 50, 100), default=25, key="speed_bench_count", persist_state="session",
         help=f"The first so many of the 200 built-in test queries for {model.task}.",
