@@ -7,7 +7,7 @@ from chemspec import chem
 from chemspec.engine import Engine
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.types import DecodeResult, to_json
-from chemspec.ui import nav, serve, stairs, stepform, theatre
+from chemspec.ui import nav, safe, serve, stairs, stepform, theatre
 from chemspec.ui.story import story
 
 
@@ -35,7 +35,12 @@ def answer(asked: stepform.Question, saving: DeltaGenerator) -> None:
         st.code(str(error), language=None, wrap_lines=True)
         return
     line = st.empty()
-    result = serve.answer(engine, asked.query, asked.settings, report=line.caption)
+    try:
+        result = serve.answer(engine, asked.query, asked.settings, report=line.caption)
+    except ValueError as error:  # as for drafts that are longer than the drafter can write
+        line.empty()
+        st.error(f"It cannot be written so: {safe.plain(str(error))}")
+        return
     line.empty()
     if result.status == "ok":
         tell(result, saving, engine, asked)

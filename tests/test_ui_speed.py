@@ -16,7 +16,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine import installed
+from chemspec.engine import installed, model_folder, usable
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
@@ -99,6 +99,20 @@ def test_the_link_chooses_model_and_query() -> None:
     app.query_params["smi"] = "CC"
     app.run()
     assert "nobody" in app.warning[0].value
+
+
+def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
+    if "blockwise" not in usable(model_folder("retro")):
+        pytest.skip("no drafter blockwise for retro")
+    lane = {"speed_lane0_drafter": "blockwise", "speed_lane0_length": 50}
+    app = opened(speed_model="retro", **lane)
+    press(app, "speed_race_start")
+    (error,) = app.error
+    assert "draft length 50" in str(error.value) and "9 heads" in str(error.value)
+    app.number_input(key="speed_lane0_length").set_value(3)
+    press(app, "speed_race_start")
+    assert not app.error
+    assert "tokens per pass" in html(app)
 
 
 def test_draft_sizes_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:

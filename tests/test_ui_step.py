@@ -13,7 +13,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine import installed
+from chemspec.engine import installed, model_folder, usable
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
 from chemspec.ui import saved
 
@@ -76,6 +76,18 @@ def test_the_form_runs_what_it_says() -> None:
     assert (shown.query, settings.decoder, settings.drafter) == ("CCO.CC(=O)Cl", "beam", "windows")
     assert (settings.n, settings.draft_length, settings.record) == (3, 5, True)
     assert app.query_params["smi"] in ("CCO.CC(=O)Cl", ["CCO.CC(=O)Cl"])
+
+
+@needs_models
+def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
+    if "blockwise" not in usable(model_folder("retro")):
+        pytest.skip("no drafter blockwise for retro")
+    app = opened(task="retro", smi="CCOC(C)=O")
+    app.selectbox(key="step_drafter").set_value("blockwise")
+    app.number_input(key="step_length").set_value(50)
+    app.button[0].click().run()
+    assert not app.exception
+    assert "9 heads" in str(app.error[0].value)
 
 
 def result(text: str = "CC") -> DecodeResult:

@@ -122,7 +122,10 @@ def show_race(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings,
 def about(trial: trials.Trial, *, stale: bool) -> None:
     """What a visitor must know before believing the figures of a trial."""
     if trial.problem:
-        st.error(f"Some runs gave no answer: {safe.plain(trial.problem)}")
+        what = "It cannot be run so" if trial.refusal else "Some runs gave no answer"
+        st.error(f"{what}: {safe.plain(trial.problem)}")
+        if trial.refusal:
+            return
     if trial.done < trial.wanted:
         done = f"{trial.done} of {trial.wanted} runs were made"
         st.warning(
@@ -268,6 +271,9 @@ def bench_part(model: Engine) -> None:
 
 def show_bench(kept: trials.Bench, *, stale: bool) -> None:
     """How speed-ups and tokens per pass are spread over the queries."""
+    if kept.refusal:
+        st.error(f"It cannot be run so: {safe.plain(kept.refusal)}")
+        return
     if kept.wanted == 0:
         st.info("This model can read none of the built-in queries.")
     if len(kept.cases) < kept.wanted:

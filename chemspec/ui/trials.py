@@ -32,6 +32,7 @@ class Trial:
         where: what the times depend on, as one line.
         load: programs at work on the machine when the runs began.
         others: whether other visitors were seen in the queue.
+        refusal: why it could not be run at all, as with drafts that are longer than the drafter can write.
     """
 
     model: str
@@ -43,6 +44,7 @@ class Trial:
     load: float = 0.0
     rounds: list[list[DecodeResult]] = field(default_factory=list)
     others: bool = False
+    refusal: str = ""
 
     @property
     def good(self) -> list[list[DecodeResult]]:
@@ -53,7 +55,7 @@ class Trial:
     def problem(self) -> str:
         """Why there are runs without an answer, if there are."""
         failed = (item.message for own in self.rounds for item in own if item.status != "ok")
-        return next(failed, "")
+        return self.refusal or next(failed, "")
 
     @property
     def done(self) -> int:
@@ -76,6 +78,7 @@ class Bench:
     cases: list[timing.Case] = field(default_factory=list)
     others: bool = False
     unread: int = 0
+    refusal: str = ""
 
 
 def start(
@@ -107,13 +110,23 @@ def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None
             warm = True
         say(trial.done / trial.wanted, told)
 
-    serve.compare(
-        model, trial.query, trial.settings, repeats=trial.repeats, report=report, patient=patient, into=trial.rounds,
-    )  # fmt: skip
+    try:
+        serve.compare(
+            model, trial.query, trial.settings, repeats=trial.repeats, report=report, patient=patient, into=trial.rounds,
+        )  # fmt: skip
+    except ValueError as error:
+        trial.refusal = str(error)
 
 
 def bench(kept: Bench, model: Engine, say: Say) -> None:
     """Fill a benchmark with the first built-in queries that the model can read."""
+    try:
+        _bench(kept, model, say)
+    except ValueError as error:
+        kept.refusal = str(error)
+
+
+def _bench(kept: Bench, model: Engine, say: Say) -> None:
     queries = checks.bench_queries(model.task)
     usable = [query for query in queries if not model.prepare(query).refusal]
     kept.unread = len(queries) - len(usable)
