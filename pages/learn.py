@@ -93,7 +93,7 @@ def drafters() -> None:
         alt="; ".join(f"{row['drafter']}: {row['median_ms']:.1f} ms" for row in rows),
     )
     table = pd.DataFrame([{title: row[name] for name, title in COLUMNS.items()} for row in rows])
-    st.dataframe(table.round(2), hide_index=True)
+    st.dataframe(table.fillna({COLUMNS["speedup"]: 1.0}).round(2), hide_index=True)
     machine = report["machine"]
     st.caption(
         f"Medians over {rows[0]['queries']} random test queries, recorded {machine['date']} on {machine['cpu']}, {machine['threads']} threads, by "

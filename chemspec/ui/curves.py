@@ -189,7 +189,12 @@ def drafters(rows: Sequence[dict[str, Any]], *, dark: bool = False) -> Any:
     ]  # fmt: skip
     most = 1.45 * max(point["high"] for point in points)
     data = alt.Data(values=points)
-    y = alt.Y("who:N", title=None, sort=[point["who"] for point in points])
+    y = alt.Y(
+        "who:N",
+        title=None,
+        sort=[point["who"] for point in points],
+        axis=alt.Axis(labelOverlap=False),
+    )
     x = alt.X("ms:Q", title="milliseconds a query", scale=alt.Scale(domain=[0, most]))
     kinds = ["standard", "no model", "own model"]
     spans = alt.Chart(data).mark_rule(color=_ink(dark), opacity=0.5).encode(
@@ -216,7 +221,7 @@ def drafters(rows: Sequence[dict[str, Any]], *, dark: bool = False) -> Any:
         .mark_rule(strokeDash=[5, 4], color=_ink(dark), opacity=0.7)
         .encode(x=x)
     )
-    return (rule + spans + dots + text).properties(height=28 * len(points) + 60)
+    return (rule + spans + dots + text).properties(height=32 * len(points) + 110)
 
 
 def cost(curve: Curve, *, dark: bool = False) -> Any:
