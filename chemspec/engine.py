@@ -9,13 +9,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from math import exp
+from math import exp, prod
 from pathlib import Path
 from random import Random
 from threading import Lock
 from typing import Any
 
 import torch
+from safetensors import safe_open
 
 from chemspec import align, chem, confidence, merge
 from chemspec.decode.ask import Decoder
@@ -126,6 +127,15 @@ def usable(folder: Path) -> tuple[str, ...]:
         for name in DRAFTER_NAMES
         if all((kept / kind / "config.json").is_file() for kind in COMPANIONS.get(name, ()))
     )
+
+
+def drafter_megabytes(folder: Path, drafter: str) -> float:
+    """Megabytes of a drafter's own weights in fp32; 0 for one that has none (paper X, tables 8 and 9)."""
+    total = 0
+    for kind in COMPANIONS.get(drafter, ()):
+        with safe_open(folder / "drafters" / kind / "model.safetensors", framework="pt") as file:
+            total += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    return 4 * total / 1e6
 
 
 class Engine:

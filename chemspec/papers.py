@@ -10,20 +10,17 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import prod
 from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import safe_open
 
 from chemspec import checks, plot
 from chemspec.bench import Plan, machine, peak_mb, reset_peak
-from chemspec.draft import COMPANIONS
 from chemspec.energy import Meter
-from chemspec.engine import Engine, usable
+from chemspec.engine import Engine, drafter_megabytes, usable
 from chemspec.evaluate import RANKS, Question, questions, rank_of
 from chemspec.files import brief
 from chemspec.metrics import Spread, numbers
@@ -268,7 +265,7 @@ def run(
             one = found[way.name] = measure(engine, texts, way, suite.seconds, meter)
             row = _row(one, found.get(way.standard))
             if table == "learned":
-                row["weights_mb"] = weights_mb(engine.folder, way.settings.drafts_by)
+                row["weights_mb"] = drafter_megabytes(engine.folder, way.settings.drafts_by)
             report[table].append(row)
             if truth and table in ("forward", "retro"):
                 report["accuracy"].append(_accuracy(task, one, found.get(way.standard), truth))
@@ -285,15 +282,6 @@ def run(
 
 
 NO_TRUTH = "Accuracy (table 4) is left out: the built-in queries have no answers; give --source."
-
-
-def weights_mb(folder: Path, drafter: str) -> float:
-    """Megabytes of a drafter's own weights in fp32; 0 for one that has none (paper X, tables 8 and 9)."""
-    total = 0
-    for kind in COMPANIONS.get(drafter, ()):
-        with safe_open(folder / "drafters" / kind / "model.safetensors", framework="pt") as file:
-            total += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
-    return 4 * total / 1e6
 
 
 def _asked(engine: Engine, suite: Suite) -> list[Question]:

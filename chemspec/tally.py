@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from chemspec.engine import Engine
+from chemspec.engine import Engine, drafter_megabytes
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import own_tensors
-from chemspec.model.companions import KINDS
 from chemspec.settings import DecodeSettings
 
 Row = dict[str, Any]
@@ -48,7 +47,7 @@ def tally(
             answers = [[item.smiles for item in result.hypotheses] for result in results]
             first = first or answers
             found = numbers([result.trace for result in results])
-            parameters = engine.companion(drafter).parameters if drafter in KINDS else 0
+            megabytes = drafter_megabytes(engine.folder, drafter)
             rows.append(
                 {
                     "task": engine.task,
@@ -61,8 +60,7 @@ def tally(
                     "acceptance_rate": found.acceptance_rate,
                     "draft_hit_rate": found.draft_hit_rate,
                     "nodes_per_pass": found.nodes_per_pass,
-                    "parameters": parameters,
-                    "megabytes": 4 * parameters / 1e6,
+                    "megabytes": megabytes,
                     "same": answers == first,
                 }
             )

@@ -72,11 +72,6 @@ class Companion:
             return self.model.best
         return Filler(self.model, self.length, self.backend).fill
 
-    @property
-    def parameters(self) -> int:
-        """Numbers it holds."""
-        return sum(tensor.numel() for tensor in own_tensors(self.model).values())
-
 
 def vocabulary(tokenizer: Vocabulary) -> str:
     """A digest of a vocabulary: the same tokens in the same order."""

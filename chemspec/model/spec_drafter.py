@@ -221,6 +221,8 @@ class _Group:
     ) -> None:
         self.runner: Runner | FlatRunner = backend.open(sources, top_k=self.BEST)
         self.mask = config.vocab_size - 1
+        self.never = np.zeros(config.vocab_size, dtype=np.bool_)
+        self.never[[PAD, BOS, UNK, self.mask]] = True
         self.last = config.max_positions - 1
         self.length = length
         self.rows = {source: row for row, source in enumerate(sources)}
@@ -328,7 +330,7 @@ class _Group:
 
     def _allowed(self, ids: Ints, log_probs: np.ndarray) -> tuple[Ints, np.ndarray]:  # type: ignore[type-arg]
         """The best token of every node that may be drafted, and its log-prob."""
-        never = np.isin(ids, (PAD, BOS, UNK, self.mask))
+        never = self.never[ids]
         best = never.argmin(axis=-1)[..., None]
         return (
             np.take_along_axis(ids, best, -1)[..., 0],
