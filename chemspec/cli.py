@@ -632,6 +632,7 @@ def relaxed(
     drafters: Annotated[str, _option("Drafters, with commas.")] = "copy",
     betas: Annotated[str, _option("Best tokens that may be drafted; 1 is exact.")] = "3",
     taus: Annotated[str, _option("Most log-prob that a drafted token may lack.")] = "1",
+    batch_size: BatchOption = 1,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
@@ -644,7 +645,8 @@ def relaxed(
     engine = _load(task, model, threads=threads, device=device)
     with show.progress("answering") as report:
         rows = verification.grid(
-            engine, asked, _words(drafters), betas=_numbers("betas", betas), taus=_numbers("taus", taus), progress=report
+            engine, asked, _words(drafters), betas=_numbers("betas", betas), taus=_numbers("taus", taus), batch_size=batch_size,
+            progress=report,
         )  # fmt: skip
     print(json.dumps({"task": task, "rows": rows}) if as_json else verification.markdown(rows))
 

@@ -22,7 +22,7 @@ def grid(
     *,
     betas: Sequence[int],
     taus: Sequence[float],
-    batch_size: int = 32,
+    batch_size: int = 1,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[Row]:
     """Greedy answers under every rule beside the exact ones, which come first; beta = 1 is exact whatever tau is.
