@@ -418,10 +418,7 @@ class Engine:
         sources = [item.ids for item in ready]
         heads = drafter.heads if isinstance(drafter, Attention) else ()
         states = isinstance(drafter, HeadDrafts)
-        keeps = (
-            states and self.runtime == "native"
-        )  # the kernel keeps states, and does not tell where heads look
-        backend = self._watching() if (heads or states) and not keeps else self.backend
+        backend = self._watching() if heads or states else self.backend
         session = Session(backend, sources, top_k=self._top_k(settings), heads=heads, states=states)
         if isinstance(drafter, Attention):
             drafter.looks = session.look
@@ -492,11 +489,11 @@ class Engine:
             companions.home(self.folder, kind), tokenizer=self.tokenizer, target=self.digest
         )
         found.model.to(self.device, DTYPES[self.dtype])
-        if self.runtime == "native" and not isinstance(found.model, Transformer):
-            torch.set_num_threads(
-                1
-            )  # heads are too small to share, and waiting threads would steal the kernel's time
-        if self.runtime == "native" and isinstance(found.model, Transformer):
+        if self.runtime != "native":
+            return found
+        # What torch still computes is too small to share, and threads that wait for work would steal the kernel's time.
+        torch.set_num_threads(1)
+        if isinstance(found.model, Transformer):
             from chemspec.model.native.runner import NativeBackend, NoKernel
 
             with suppress(NoKernel):  # of a shape that it does not compute: torch does
