@@ -1,6 +1,5 @@
 """How it works: short explanations with pictures, the wall-time model to play with, definitions, papers, questions."""
 
-import pandas as pd
 import streamlit as st
 
 from chemspec.metrics import numbers
@@ -60,10 +59,6 @@ KINDS = {
     "greedy B=32": "Greedy, 32 queries at once",
     "beam 5": "Beam of 5",
 }
-COLUMNS = {
-    "drafter": "drafter", "median_ms": "ms a query", "speedup": "times as fast", "passes_per_query": "passes", "calls_per_query": "own runs",
-    "tokens_per_pass": "tokens a pass", "nodes_per_pass": "nodes a pass", "weights_mb": "own weights, MB",
-}  # fmt: skip
 
 
 def drafters() -> None:
@@ -92,8 +87,7 @@ def drafters() -> None:
         curves.drafters(rows, dark=look.dark()),
         alt="; ".join(f"{row['drafter']}: {row['median_ms']:.1f} ms" for row in rows),
     )
-    table = pd.DataFrame([{title: row[name] for name, title in COLUMNS.items()} for row in rows])
-    st.dataframe(table.fillna({COLUMNS["speedup"]: 1.0}).round(2), hide_index=True)
+    st.dataframe(lessons.table(rows), hide_index=True)
     machine = report["machine"]
     st.caption(
         f"Medians over {rows[0]['queries']} random test queries, recorded {machine['date']} on {machine['cpu']}, {machine['threads']} threads, by "
