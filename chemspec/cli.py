@@ -318,6 +318,10 @@ def data(
     ] = None,
     workers: Annotated[int, _option("Processes.")] = 2,
     limit: Annotated[int, _option("Use only so many rows of each file (for a trial).")] = 0,
+    vocab: Annotated[
+        Path | None,
+        _option("Use this vocab.json (that of the model to go on with) instead of making one."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Turn reaction CSVs into aligned, augmented token arrays; resumable."""
@@ -325,7 +329,6 @@ def data(
     from chemspec.train.recipes import recipe as find
 
     chosen, folder = find(recipe), out or Path("data") / recipe
-    vocab: Path | None = None
     jobs = {"train": (chosen.train_files, chosen.data, vocab)}
     if chosen.validation_data:
         vocab = folder / "vocab.json"  # that of the training data, which comes first
@@ -334,7 +337,7 @@ def data(
     for name, (names, settings, vocab) in jobs.items():
         with show.progress(f"{name} pairs") as report:
             reports[name] = prepare(
-                [source / file for file in names], folder, replace(settings, limit=limit),
+                [source / file for file in names], folder, replace(settings, limit=limit or settings.limit),
                 vocab=vocab, name=name, workers=workers, progress=report,
             )  # fmt: skip
     for name, told in reports.items():
@@ -691,6 +694,10 @@ def lossless(
     column: Annotated[str, _option("Column of the file with the SMILES.")] = "",
     limit: Annotated[int, _option("A random sample of so many queries; 0: all.")] = 200,
     seed: Annotated[int, _option("Of the random sample.")] = 0,
+    skip: Annotated[
+        int,
+        typer.Option(min=0, help="Leave out so many of the sample, which an earlier run compared."),
+    ] = 0,
     decoder: Annotated[str, _option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
     n: NOption = 1,
     drafter: Annotated[
@@ -715,7 +722,7 @@ def lossless(
 
     given = None if file is None else inputs.read_queries(file, column)
     engine = _load(task, model, device=device, dtype="fp32", threads=threads, runtime=runtime)
-    queries = compare.queries_for(engine, given, limit=limit, seed=seed)
+    queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)
     chunks, interrupted = [], False
     with show.progress("comparing") as report:
         names = drafter or [DEFAULT.drafter]

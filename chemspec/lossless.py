@@ -351,10 +351,22 @@ def markdown(report: Mapping[str, Any], *, head: bool) -> str:
     return "\n".join(lines)
 
 
-def queries_for(engine: Engine, given: Sequence[str] | None, *, limit: int, seed: int) -> list[str]:
-    """A random sample of the queries given, or of the built-in ones, always the same for a seed; 0 takes all in order."""
+def queries_for(
+    engine: Engine, given: Sequence[str] | None, *, limit: int, seed: int, skip: int = 0
+) -> list[str]:
+    """A random sample of the queries given, or of the built-in ones, always the same for a seed; 0 takes all in order.
+
+    Args:
+        skip: leave out so many of the sample, with which an earlier run ended.
+
+    Raises:
+        ValueError: where nothing is left.
+    """
     from random import Random
 
     texts = list(given) if given is not None else list(checks.bench_queries(engine.task))
     texts = [text for text in texts if text.strip()]
-    return texts if not limit or limit >= len(texts) else Random(seed).sample(texts, limit)
+    chosen = texts if not limit or limit >= len(texts) else Random(seed).sample(texts, limit)
+    if 0 < len(chosen) <= skip:
+        raise ValueError(f"skip is {skip}, but there are only {len(chosen)} queries")
+    return chosen[skip:]

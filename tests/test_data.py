@@ -21,7 +21,7 @@ from chemspec.chem import canonical
 from chemspec.data import prepare as module
 from chemspec.data.arrays import Pairs, Ragged, TokenBatches, pad
 from chemspec.data.prepare import DataSettings, prepare, read_rows
-from chemspec.data.reactions import canonical_pair, variants
+from chemspec.data.reactions import PLAIN_COLUMNS, canonical_pair, variants
 from chemspec.tokenizer import BOS, EOS, PAD, Tokenizer
 
 RETRO = DataSettings(task="retro", variants=3, min_count=1)
@@ -164,6 +164,27 @@ def test_rows_flagged_in_a_leave_out_column_are_not_used(retro_csv: Path, tmp_pa
     assert (every["pairs"], less["pairs"]) == (29, 28)
 
 
+def test_only_rows_flagged_in_an_only_column_are_used(retro_csv: Path, tmp_path: Path) -> None:
+    settings = replace(RETRO, variants=1, only=("test",))
+    assert prepare([retro_csv], tmp_path / "out", settings, workers=1)["pairs"] == 1
+    with pytest.raises(ValueError, match="lacks column has_reagents"):
+        prepare([retro_csv], tmp_path / "out", replace(RETRO, only=("has_reagents",)))
+
+
+def test_rows_without_maps_get_guessed_ones_if_asked(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", forward_rows())
+    plain = prepare([file], tmp_path / "plain", FORWARD, workers=1)
+    guessed = prepare([file], tmp_path / "more", replace(FORWARD, guess_maps=True), workers=1)
+    assert plain["pairs"] < guessed["pairs"]
+    columns = ("reactants_and_reagents", "main_product")
+    unmapped = [{name: row[name] for name in columns} for row in forward_rows()]
+    file = write(tmp_path / "b.csv", unmapped)
+    with pytest.raises(ValueError, match="lacks column mapped_core_rxn, core_reactants"):
+        prepare([file], tmp_path / "none", FORWARD, workers=1)
+    every = replace(FORWARD, guess_maps=True)
+    assert prepare([file], tmp_path / "every", every, workers=1)["pairs"]
+
+
 def test_a_limit_counts_rows_of_each_file(retro_csv: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "other.csv", retro_rows(12))
     settings = replace(RETRO, variants=1, limit=5)
@@ -271,6 +292,7 @@ def test_a_given_vocabulary_is_used_and_kept_beside_the_arrays(
         {"flat_share": 1.5},
         {"task": "sideways"},
         {"leave_out": "test"},
+        {"only": "test"},
         {"limit": -1},
     ],
 )
@@ -304,6 +326,15 @@ def test_rows_without_maps_or_with_missing_fields_give_nothing() -> None:
     short = {**forward_rows()[0], "reactants_and_reagents": None}
     assert variants(short, "forward", count=2, flat_share=0, rng=Random(0)) == []  # type: ignore[arg-type]
     assert variants({"mapped_rxn": ""}, "retro", count=2, flat_share=0, rng=Random(0)) == []
+
+
+def test_guessed_maps_give_the_pairs_of_the_true_ones() -> None:
+    row = forward_rows()[0]
+    for task, mapped in (("forward", "mapped_core_rxn"), ("retro", "mapped_rxn")):
+        true = variants({**row, mapped: row["mapped_core_rxn"]}, task, count=1, flat_share=0, rng=Random(0))  # fmt: skip
+        bare = dict(zip(PLAIN_COLUMNS[task], true[0], strict=True))
+        assert variants(bare, task, count=1, flat_share=0, rng=Random(0), guess=True) == true
+        assert variants(bare, task, count=1, flat_share=0, rng=Random(0)) == []
 
 
 def test_plain_texts_of_a_test_row() -> None:

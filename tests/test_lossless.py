@@ -127,6 +127,16 @@ def test_a_time_limit_ends_it(queries: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (report["wanted"], report["queries"]) == (40, 16)
 
 
+def test_a_run_goes_on_where_another_ended(queries: Path) -> None:
+    every = lossless.queries_for(None, QUERIES * 6, limit=11, seed=3)  # type: ignore[arg-type]
+    rest = lossless.queries_for(None, QUERIES * 6, limit=11, seed=3, skip=8)  # type: ignore[arg-type]
+    assert rest == every[8:] and len(rest) == 3
+    _, report = command(queries, "--limit", "11", "--skip", "8")
+    assert report["wanted"] == report["queries"] == 3
+    result, report = command(queries, "--limit", "11", "--skip", "11")
+    assert result.exit_code and not report and "there are only 11 queries" in result.output
+
+
 def test_queries_that_cannot_be_read_are_counted_and_none_at_all_is_no_success(
     queries: Path,
 ) -> None:

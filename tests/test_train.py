@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from chemspec.data.arrays import Pairs, Ragged
 from chemspec.model import checkpoint
@@ -25,6 +26,7 @@ from chemspec.settings import ModelConfig, TrainSettings, preset
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 from chemspec.train import module, watch
 from chemspec.train.module import _begin_with, average, export, rate, split, take, train
+from chemspec.train.muon import Muon, orthogonal
 from chemspec.train.recipes import RECIPES, recipe
 from chemspec.train.run import run_recipe
 from chemspec.train.validate import exact_match
@@ -108,6 +110,47 @@ def test_a_small_set_is_learnt_by_heart(
     assert float(last["val_exact"]) > 0.9
     # Shipped in bfloat16, it has not forgotten.
     assert exact_match(checkpoint.load(model).model, pairs) > 0.9
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 2e-3), (torch.float32, 0.02)])
+def test_muon_steps_as_torchs_own(dtype: torch.dtype, tolerance: float) -> None:
+    """Against `torch.optim.Muon`, which knows bf16 only, relative to the way that the weights have gone."""
+    noise = torch.Generator().manual_seed(0)
+    starts = [torch.randn(shape, generator=noise) for shape in ((96, 32), (32, 96), (32, 32))]
+    ours, theirs = ([nn.Parameter(w.clone()) for w in starts] for _ in range(2))
+    mine = Muon(ours, lr=1e-2, weight_decay=0.1, dtype=dtype)
+    yours = torch.optim.Muon(theirs, lr=1e-2, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    for _ in range(4):
+        for one, other in zip(ours, theirs, strict=True):
+            one.grad = torch.randn(one.shape, generator=noise)
+            other.grad = one.grad.clone()
+        mine.step()
+        yours.step()
+    for one, other, start in zip(ours, theirs, starts, strict=True):
+        assert (one - other).norm() < tolerance * (other - start).norm()
+
+
+def test_muon_makes_singular_values_alike() -> None:
+    x = torch.randn(3, 16, 40, generator=torch.Generator().manual_seed(1))
+    values = torch.linalg.svdvals(orthogonal(x, torch.float32))
+    assert values.min() > 0.6 and values.max() < 1.3
+    with pytest.raises(ValueError, match="matrices"):
+        Muon([nn.Parameter(torch.zeros(3))], lr=1.0)
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_without_bf16_products_training_is_in_fp32(
+    data: Path, tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native}, raising=False
+    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    seen = []
+    call = torch.matmul
+    monkeypatch.setattr(torch, "matmul", lambda a, b: seen.append(a.dtype) or call(a, b))
+    fit(data, tmp_path / "run", replace(SHORT, steps=2))
+    assert set(seen) == {torch.bfloat16 if native else torch.float32}
 
 
 @pytest.mark.parametrize(("optimizer", "dropout"), [("muon", 0.0), ("adamw", 0.2)])
@@ -479,9 +522,11 @@ def test_recipes_are_sound(name: str) -> None:
     assert len(item.expectation) > 100
     assert item.tried or item.expectation.startswith("Not yet run")
     assert item.average_last <= item.train.keep + 1
-    if item.validation_data:
+    if item.validation_data and not item.data.guess_maps:
         assert item.validation_data == replace(item.data, variants=1)
     if item.task == "forward":
+        assert "forward_val.csv.gz" not in item.train_files
+        assert not item.validation_data or "overlaps_test" in item.validation_data.leave_out
         assert set(item.data.leave_out) == {"product_in_50k_valtest", "product_in_mit_test"}
 
 
@@ -578,7 +623,7 @@ def test_the_validation_loss_is_the_mean_over_tokens(data: Path, tmp_path: Path)
 def test_a_recipe_that_goes_on_wants_a_start(data: Path, tmp_path: Path) -> None:
     for item in RECIPES.values():
         first = RECIPES.get(item.starts_from, item)
-        assert not item.starts_from or (first.data, first.preset) == (item.data, item.preset)
+        assert not item.starts_from or (first.task, first.preset) == (item.task, item.preset)
     item = replace(RECIPES["forward-mit-2"], preset="tiny", train=replace(SHORT, steps=4))
     with pytest.raises(ValueError, match=r"goes on with the model of forward-mit; .*--start"):
         run_recipe(item, data, tmp_path / "run", quiet=True)

@@ -192,5 +192,5 @@ def _nothing(files: Sequence[Path], settings: DataSettings, rare: int, rows: int
             f"lower min_count ({settings.min_count}) or give another vocabulary"
         )
     causes = ["atom maps missing or unusable", f"more than {settings.max_tokens} tokens"]
-    causes += [f"left out by {column}" for column in settings.leave_out]
+    causes += [f"left out by {column}" for column in (*settings.leave_out, *settings.only)]
     return f"{where}: {', or '.join(causes)}"

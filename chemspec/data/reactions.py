@@ -6,45 +6,58 @@ from collections.abc import Mapping
 from random import Random
 
 from chemspec.align import align_forward, align_retro
+from chemspec.atom_maps import guess_maps
 from chemspec.settings import Task
 
 Row = Mapping[str, str]
 Pair = tuple[str, str]
 
-# The columns that a row needs, by task.
+# The columns that a row needs, by task, and those from which maps can be guessed (`DataSettings.guess_maps`).
 COLUMNS = {
     "forward": ("mapped_core_rxn", "core_reactants", "reactants_and_reagents"),
     "retro": ("mapped_rxn",),
 }
+PLAIN_COLUMNS = {
+    "forward": ("reactants_and_reagents", "main_product"),
+    "retro": ("product", "reactants"),
+}
 
 
-def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random) -> list[Pair]:
+def variants(
+    row: Row, task: Task, *, count: int, flat_share: float, rng: Random, guess: bool = False
+) -> list[Pair]:
     """Up to `count` ways to write one reaction: first the canonical source, then sources rooted at random.
 
     Args:
-        row: a row of the CSV; which columns are read is said in `retro_pair` and `forward_pair`.
+        row: a row of the CSV; which columns are read is said in `COLUMNS`.
         flat_share: the share of variants without stereochemistry (the USPTO-MIT set has none).
+        guess: where a row has no atom maps, guess them.
 
     Returns:
         Distinct pairs; none where the atom maps cannot be used.
     """
+    found = _mapped(row, task) or (_guessed(row, task) if guess else None)
+    if found is None:
+        return []
+    mapped, others = found
     pairs: dict[Pair, None] = {}
     for index in range(count):
-        stereo = rng.random() >= flat_share
-        pair = PAIRS[task](row, None if index == 0 else rng, stereo)
+        stereo, start = rng.random() >= flat_share, None if index == 0 else rng
+        pair = (
+            align_retro(mapped, start, stereo=stereo)
+            if task == "retro"
+            else align_forward(mapped, others, start, stereo=stereo)
+        )
         if pair is not None:
             pairs[pair] = None
     return list(pairs)
 
 
-def retro_pair(row: Row, rng: Random | None, stereo: bool) -> Pair | None:
-    """From `mapped_rxn`: product -> reactants that give it atoms."""
-    mapped = row.get("mapped_rxn")
-    return align_retro(mapped, rng, stereo=stereo) if mapped else None
-
-
-def forward_pair(row: Row, rng: Random | None, stereo: bool) -> Pair | None:
-    """From `mapped_core_rxn`, `core_reactants`, `reactants_and_reagents`: everything in the flask -> main product."""
+def _mapped(row: Row, task: Task) -> tuple[str, list[str]] | None:
+    """The row's mapped reaction, and the molecules in the flask that it lacks."""
+    if task == "retro":
+        mapped = row.get("mapped_rxn")
+        return (mapped, []) if mapped else None
     mapped, core, everything = (row.get(column) for column in COLUMNS["forward"])
     if not mapped or not everything:
         return None
@@ -52,10 +65,13 @@ def forward_pair(row: Row, rng: Random | None, stereo: bool) -> Pair | None:
     for molecule in (core or "").split("."):
         if molecule in others:
             others.remove(molecule)
-    return align_forward(mapped, others, rng, stereo=stereo)
+    return mapped, others
 
 
-PAIRS = {"forward": forward_pair, "retro": retro_pair}
+def _guessed(row: Row, task: Task) -> tuple[str, list[str]] | None:
+    one, other = canonical_pair(row, task)
+    precursors, product = (one, other) if task == "forward" else (other, one)
+    return guess_maps(precursors, product)
 
 
 def canonical_pair(row: Row, task: Task) -> Pair:

@@ -15,6 +15,8 @@ class DataSettings:
         variants: ways in which each reaction is written (the first has the canonical source).
         flat_share: share of the variants without stereochemistry.
         leave_out: columns; a row with "1" in one of them is not used (test products, say).
+        only: columns; a row without "1" in one of them is not used (those with reagents, say).
+        guess_maps: rows without atom maps get guessed ones (`atom_maps.py`) instead of being left out.
         max_tokens: longer sources or targets are left out.
         min_count: rarer tokens are no part of the vocabulary, and rows with them are left out.
         limit: use only so many rows of each file; 0 means all.
@@ -24,6 +26,8 @@ class DataSettings:
     variants: int = 4
     flat_share: float = 0.0
     leave_out: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    guess_maps: bool = False
     max_tokens: int = 200
     min_count: int = 5
     seed: int = 0
@@ -37,5 +41,7 @@ class DataSettings:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if not 0 <= self.flat_share <= 1:
             raise ValueError(f"flat_share is {self.flat_share}; it is a share between 0 and 1")
-        if isinstance(self.leave_out, str):
-            raise ValueError(f"leave_out is a tuple of columns; write ({self.leave_out!r},)")
+        for name in ("leave_out", "only"):
+            columns = getattr(self, name)
+            if isinstance(columns, str):
+                raise ValueError(f"{name} is a tuple of columns; write ({columns!r},)")

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from chemspec.data.reactions import COLUMNS, Row, variants
+from chemspec.data.reactions import COLUMNS, PLAIN_COLUMNS, Row, variants
 from chemspec.data.settings import DataSettings
 from chemspec.tokenizer import TokenError, split
 
@@ -40,7 +40,8 @@ def check_columns(path: Path, settings: DataSettings) -> None:
     first = next(read_rows(path), None)
     if first is None:
         raise ValueError(f"{path} has no rows")
-    needed = (*COLUMNS[settings.task], *settings.leave_out)
+    columns = (PLAIN_COLUMNS if settings.guess_maps else COLUMNS)[settings.task]
+    needed = (*columns, *settings.leave_out, *settings.only)
     missing = [name for name in needed if name not in first]
     if missing:
         found = ", ".join(str(name) for name in first)
@@ -55,10 +56,17 @@ def write_shard(file: Path, start: int, length: int, target: Path, settings: Dat
     for number, row in enumerate(islice(read_rows(file), start, start + length), start):
         if any(row.get(column) == "1" for column in settings.leave_out):
             continue
+        if any(row.get(column) != "1" for column in settings.only):
+            continue
         # One generator a row: the result depends neither on shards nor on workers.
         rng = Random(f"{settings.seed}/{file.name}/{number}")
         pairs = variants(
-            row, settings.task, count=settings.variants, flat_share=settings.flat_share, rng=rng
+            row,
+            settings.task,
+            count=settings.variants,
+            flat_share=settings.flat_share,
+            rng=rng,
+            guess=settings.guess_maps,
         )
         lines += [
             f"{source}\t{answer}\n"

@@ -353,7 +353,7 @@ def _trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> l
     return lightning.Trainer(
         accelerator="auto",
         devices=1,
-        precision="bf16-mixed",
+        precision="bf16-mixed" if optim.bf16_is_native() else "32-true",
         max_steps=settings.steps,
         max_epochs=-1,
         val_check_interval=settings.validate_every,

@@ -17,7 +17,8 @@ class Recipe:
             training data are held out.
         validation_data: how the validation files are prepared, with the vocabulary of the training data.
         average_last: the model is the mean of so many last checkpoints.
-        starts_from: a recipe on the same data whose model this one goes on with; it is given with `--start`.
+        starts_from: a recipe whose model this one goes on with; it is given with `--start`. If the data are others, they are
+            prepared with that model's vocabulary (`chemspec data --vocab`).
         tried: whether anybody has run it to its end.
     """
 
@@ -152,6 +153,38 @@ _ALL = (
         (
             "72 minutes on one CPU core, 6,172 steps there. Validation loss from 0.132 to 0.112 nats per token, 50.5 % exact by "
             "greedy decoding of 200 validation pairs (assets/docs/curves/forward-mit-4.csv): top-1 72.0 % on 1,000 test reactions."
+        ),
+    ),
+    Recipe(
+        name="forward-mit-5",
+        task="forward",
+        train_files=("forward_stereo_train.csv.gz",),
+        validation_files=("forward_val.csv.gz",),
+        data=DataSettings(
+            task="forward",
+            variants=2,
+            flat_share=0.85,
+            leave_out=TEST_PRODUCTS,
+            only=("has_reagents",),
+            guess_maps=True,
+            seed=1,
+        ),
+        validation_data=DataSettings(
+            task="forward",
+            variants=1,
+            flat_share=1.0,
+            leave_out=("overlaps_test",),
+            guess_maps=True,
+            limit=2000,
+        ),
+        preset="small",
+        train=replace(_cpu(75), tokens=8000, threads=2, seed=8),
+        starts_from="forward-mit-4",
+        tried=True,
+        expectation=(
+            "Goes on with the model of forward-mit-4, on data closer to what it is tested on: only reactions with reagents, most "
+            "of them without stereochemistry, and 145,000 more, whose atom maps are guessed. Validation is on USPTO-MIT's own "
+            "validation part, of which nothing is trained on."
         ),
     ),
     Recipe(

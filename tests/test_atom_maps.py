@@ -1,0 +1,69 @@
+"""Guessed atom maps: what a chemist would map the same way, and what must be refused."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rdkit import Chem
+
+from chemspec.align import align_forward
+from chemspec.atom_maps import correspondence, guess_maps
+from chemspec.chem import canonical
+
+# Precursors, product, and the product as it must be written after them.
+REACTIONS = {
+    "amide": ("CN.C[C@H](F)C(=O)O.ClCCl", "CNC(=O)[C@H](C)F", "C[C@H](F)C(=O)NC"),
+    "ester": ("CCO.O=C(O)c1ccccc1", "CCOC(=O)c1ccccc1", "O=C(c1ccccc1)OCC"),
+    "Suzuki": ("Brc1ccncc1.COc1ccc(B(O)O)cc1.[Na+].[OH-]", "COc1ccc(-c2ccncc2)cc1", "COc1ccc(-c2ccncc2)cc1"),
+    "deprotection": ("CC(C)(C)OC(=O)NCc1ccccc1.ClCCl", "NCc1ccccc1", "NCc1ccccc1"),
+}  # fmt: skip
+
+MOLECULES = (
+    "CCO",
+    "c1ccc2ncccc2c1",
+    "CC(C)(C)OC(=O)N1CCNCC1",
+    "C[C@H](N)C(=O)O",
+    "O=S(=O)(Cl)c1ccc(Br)cc1",
+    "C1CC2(C1)CC2",
+)
+
+
+@pytest.mark.parametrize("name", REACTIONS)
+def test_textbook_reactions(name: str) -> None:
+    precursors, product, wanted = REACTIONS[name]
+    found = guess_maps(precursors, product)
+    assert found is not None
+    pair = align_forward(*found)
+    assert pair is not None
+    assert canonical(pair[0]) == canonical(precursors)
+    assert canonical(pair[1]) == canonical(product)
+    assert pair[1] == wanted
+
+
+def test_spectators_are_told_from_givers() -> None:
+    found = guess_maps("CN.C[C@H](F)C(=O)O.ClCCl", "CNC(=O)[C@H](C)F")
+    assert found is not None and found[1] == ["ClCCl"]
+
+
+@pytest.mark.parametrize(
+    ("precursors", "product"), [("C(", "C"), ("C", "C("), ("CC", "O.C"), ("CC", "Cl"), ("", "C")]
+)
+def test_what_cannot_be_mapped_is_refused(precursors: str, product: str) -> None:
+    assert guess_maps(precursors, product) is None
+
+
+@given(st.sampled_from(MOLECULES), st.sampled_from(MOLECULES), st.integers(0, 9))
+@settings(max_examples=60, deadline=None)
+def test_atoms_are_paired_once_with_their_like(one: str, other: str, seed: int) -> None:
+    source, target = Chem.MolFromSmiles(f"{one}.{other}"), Chem.MolFromSmiles(one)
+    order = list(range(target.GetNumAtoms()))
+    Random(seed).shuffle(order)
+    target = Chem.RenumberAtoms(target, order)
+    pairs = correspondence(source, target)
+    assert len(set(pairs.values())) == len(pairs) == target.GetNumAtoms()
+    for here, there in pairs.items():
+        mine, yours = target.GetAtomWithIdx(here), source.GetAtomWithIdx(there)
+        assert mine.GetAtomicNum() == yours.GetAtomicNum()
