@@ -1,4 +1,8 @@
-"""Speed, measured: the same weights, queries and machine for every row, one after the other, in one run."""
+"""Speed, measured: the same weights, queries and machine for every row, in one run.
+
+chemspec with its drafters takes turns, batch by batch, so that what else the machine does falls on all of them alike; other programs,
+which keep threads of their own, run one after the other.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +30,8 @@ from chemspec.opponents import ENGINES, Answers, Racer
 from chemspec.settings import DecodeSettings, Task, preset
 from chemspec.tokenizer import Tokenizer
 
-WARM_UP = 5  # queries answered before the clock starts, or one batch if that is more
+WARM_UP = 5  # queries answered before the clock starts, or one batch if that is more: the longest
+BATCHES = 20  # at least so many times are taken: fewer batches are answered several times
 TYPICAL = 45  # tokens of an answer; random weights seldom end by themselves
 
 Row = dict[str, Any]
@@ -71,11 +76,13 @@ class Case(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One row as measured: seconds of each batch, how many queries it held, and what came out."""
+    """One row as measured: mean seconds of each batch, how many queries it held, and what came out."""
 
     seconds: list[float]
     sizes: list[int]
     answers: Answers
+    rounds: int = 1
+    peak_mb: float = 0.0  # while the longest batch was answered
 
     def per_query(self) -> list[float]:
         """Milliseconds a query, one figure a batch."""
@@ -86,8 +93,9 @@ def run(plan: Plan, *, progress: Callable[[int, int], None] = lambda *_: None) -
     """Measure every row of the plan.
 
     Returns:
-        `{"machine": ..., "notes": [...], "rows": [...]}`. Speed-ups are against chemspec's own cached standard decoder
-        (drafter none) on the same queries, or null where that was not measured; `identical` compares with its answers.
+        `{"machine": ..., "notes": [...], "rows": [...]}`. Speed-ups are medians over batches against chemspec's own cached
+        standard decoder (drafter none) on the same queries, or null where that was not measured; `identical` compares with
+        its answers.
     """
     rows: list[Row] = []
     told: list[str] = []
@@ -117,57 +125,67 @@ def _race(
     racers: Sequence[Racer], engine: Engine, queries: Sequence[str], case: Case, plan: Plan
 ) -> list[Row]:
     """The rows of one case."""
-    rows: list[Row] = []
-    standard: Run | None = None
     limit: dict[str, Any] = {"max_len": TYPICAL} if plan.preset else {}
-    for racer in racers:
-        if case.batch > 1 and not racer.batches:
-            continue
-        settings = DecodeSettings(
-            decoder=case.decoder, n=case.n, batch_size=case.batch, drafter=racer.drafter,
-            **limit,
-        )  # fmt: skip
-        reset_peak()
-        measured, shares = _measure(racer, queries[: racer.most.get(case.decoder)], settings)
-        standard = standard or measured
-        base = standard if racers[0].name == "chemspec" else None
-        rows.append(
-            {
-                **case._asdict(),
-                "engine": racer.name,
-                "version": racer.version,
-                "runtime": racer.runtime,
-                "model": engine.name,
-                "drafter": racer.drafter,
-                "dtype": racer.dtype,
-                "device": racer.device,
-                **_times(measured, base),
-                **_agreement(measured.answers, standard.answers),
-                **shares,
-                "peak_mb": peak_mb(),
-                "note": racer.note,
-            }
-        )
-    return rows
+    plain = DecodeSettings(decoder=case.decoder, n=case.n, batch_size=case.batch, **limit)
+    racers = [racer for racer in racers if case.batch == 1 or racer.batches]
+    ours = [racer for racer in racers if racer.watch]
+    heats = [heat for heat in (ours, *([racer] for racer in racers if not racer.watch)) if heat]
+    measured = [found for heat in heats for found in _measure(heat, queries, plain)]
+    standard = measured[0]
+    base = standard if ours else None
+    return [
+        {
+            **case._asdict(),
+            "engine": racer.name,
+            "version": racer.version,
+            "runtime": racer.runtime,
+            "model": engine.name,
+            "drafter": racer.drafter,
+            "dtype": racer.dtype,
+            "device": racer.device,
+            **_times(own, base),
+            **_agreement(own.answers, standard.answers),
+            **_shares(racer, sum(own.seconds) * own.rounds),
+            "peak_mb": own.peak_mb,
+            "note": racer.note,
+        }
+        for racer, own in zip([racer for heat in heats for racer in heat], measured, strict=True)
+    ]
 
 
-def _measure(racer: Racer, queries: Sequence[str], settings: DecodeSettings) -> tuple[Run, Row]:
-    """Answer all queries in batches; what the racer can tell about its passes and its time comes along."""
-    batch = settings.batch_size
+def _measure(heat: Sequence[Racer], queries: Sequence[str], plain: DecodeSettings) -> list[Run]:
+    """Answer all queries in batches; racers of one heat take turns, and who is first changes with the batch."""
+    batch = plain.batch_size
+    few = min((most for racer in heat if (most := racer.most.get(plain.decoder))), default=None)
+    queries = queries[:few]
+    by_length = sorted(queries, key=len)
     # Every program gets its batches sorted by length, so that none is punished for the other's padding.
-    ordered = sorted(queries, key=len) if batch > 1 else list(queries)
-    racer.answer(ordered[: max(WARM_UP, batch)], settings)
-    racer.traces.clear()
-    if racer.watch:
-        racer.watch.encoder = racer.watch.passes = 0.0
-    done = Run([], [], [])
-    for start in range(0, len(ordered), batch):
+    ordered = by_length if batch > 1 else list(queries)
+    starts = range(0, len(ordered), batch)
+    rounds = 1 if few else -(-BATCHES // len(starts))
+    done = []
+    for racer in heat:
+        reset_peak()
+        racer.answer(by_length[-max(WARM_UP, batch) :], replace(plain, drafter=racer.drafter))
+        racer.traces.clear()
+        if racer.watch:
+            racer.watch.encoder = racer.watch.passes = 0.0
+        done.append(Run([], [], [], rounds, peak_mb()))
+    for number, start in enumerate(starts):
         part = ordered[start : start + batch]
-        began = time.perf_counter()
-        done.answers.extend(racer.answer(part, settings))
-        done.seconds.append(time.perf_counter() - began)
-        done.sizes.append(len(part))
-    return done, _shares(racer, sum(done.seconds))
+        spent: list[list[float]] = [[] for _ in heat]
+        for turn in range(rounds * len(heat)):
+            which = (number + turn) % len(heat)
+            racer = heat[which]
+            began = time.perf_counter()
+            answers = racer.answer(part, replace(plain, drafter=racer.drafter))
+            spent[which].append(time.perf_counter() - began)
+            if len(spent[which]) == 1:
+                done[which].answers.extend(answers)
+        for own, times in zip(done, spent, strict=True):
+            own.seconds.append(sum(times) / rounds)
+            own.sizes.append(len(part))
+    return done
 
 
 def _shares(racer: Racer, seconds: float) -> Row:
@@ -201,7 +219,10 @@ def _times(measured: Run, standard: Run | None) -> Row:
         "q3_ms": spread.high,
         "mean_ms": 1e3 * sum(measured.seconds) / sum(measured.sizes),
         "tokens_per_second": tokens / sum(measured.seconds),  # of first answers, eos included
-        "speedup": Spread.of(base).median / spread.median if base else None,
+        # Batch by batch, so that long queries and a busy moment weigh on both sides.
+        "speedup": Spread.of([b / t for b, t in zip(base, times, strict=True)]).median
+        if base
+        else None,
     }
 
 

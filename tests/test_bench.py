@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,37 @@ def test_speedups_compare_the_same_queries() -> None:
     assert row["speedup"] == 0.25
     assert (row["median_ms"], row["queries"]) == (4000, 2)
     assert row["tokens_per_second"] == 5 / 8
+
+
+def test_a_speedup_is_the_median_of_paired_ratios() -> None:
+    standard = Run([1.0, 4.0, 9.0], [1] * 3, [[]] * 3)
+    row = bench._times(Run([0.5, 4.0, 1.0], [1] * 3, [[]] * 3), standard)
+    assert row["speedup"] == 2.0  # of 2, 1 and 9; the ratio of the medians would be 4
+
+
+def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def racer(drafter: str) -> Any:
+        def answer(queries: Sequence[str], settings: DecodeSettings) -> list[list[tuple[int, ...]]]:
+            assert settings.drafter == drafter
+            seen.extend((drafter, query) for query in queries)
+            return [[(len(query),)] for query in queries]
+
+        runs = "runtime", "fp32", "cpu"
+        return opponents.Racer("x", "1", *runs, answer, drafter, watch=opponents.Stopwatch(None))  # type: ignore[arg-type]
+
+    queries = [f"C{'C' * number}" for number in range(40)]
+    plain = DecodeSettings(decoder="greedy", n=1, batch_size=4)
+    one, other = bench._measure([racer("none"), racer("copy")], queries, plain)
+    assert one.rounds == other.rounds == 2  # ten batches
+    assert one.answers == other.answers == [[(len(query),)] for query in queries]
+    timed = seen[2 * bench.WARM_UP :]  # a warm-up of the longest comes first
+    assert {query for _, query in seen[: 2 * bench.WARM_UP]} == set(queries[-bench.WARM_UP :])
+    assert [who for who, _ in timed[:32:4]] == ["none", "copy"] * 2 + ["copy", "none"] * 2
+    assert sorted(timed) == sorted(
+        (who, query) for who in ("none", "copy") for query in queries * 2
+    )
 
 
 def test_times_of_batches_are_per_query() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import os
+import re
+import shutil
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.engine import Engine, installed
 from chemspec.model import checkpoint
-from chemspec.model.native import build
+from chemspec.model.native import build, runner
 from chemspec.model.native.runner import NativeBackend, NativeRunner, NoKernel, supports
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
@@ -95,6 +98,36 @@ def test_a_score_is_the_same_to_the_last_bit_in_any_company(exact: str) -> None:
     assert bits(Session(three, sources[:1], top_k=60).score([wanted])[0]) == alone
     own, _ = Session(three, sources, top_k=60).score([wanted, paths(9, 3, 9, 60)])
     assert bits(own) == alone
+
+
+# What a processor must have to run what is compiled for a kind of it.
+KINDS = {
+    "x86-64": {"sse2"},
+    "x86-64-v3": {"avx2", "fma", "f16c"},
+    "x86-64-v4": {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_kernel_is_right_on_other_processors_too(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Narrower and wider vectors, with and without a tile unit: as far as this processor can run them."""
+    info = Path("/proc/cpuinfo")
+    flags = re.search(r"^flags\s*:(.*)$", info.read_text() if info.exists() else "", re.MULTILINE)
+    if flags is None or not KINDS[kind] <= set(flags[1].split()):
+        pytest.skip(f"this processor does not run {kind}")
+    marched = tuple(flag.replace("=native", f"={kind}") for flag in build.FLAGS)
+    monkeypatch.setattr(build, "FLAGS", marched)
+    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))))
+    build._compile(compiler, tmp_path / "kernel.so")
+    library = ctypes.CDLL(str(tmp_path / "kernel.so"))
+    monkeypatch.setattr(runner, "kernel", lambda: library)
+    for exact in FORMATS:
+        test_a_score_is_the_same_to_the_last_bit_in_any_company(exact)
+        for width, heads in ((32, 1), (48, 2), (80, 16), (256, 8)):
+            test_every_width_and_number_of_heads(width, heads, exact)
+    test_sixteen_bits_cost_no_accuracy()
 
 
 def test_sixteen_bits_cost_no_accuracy() -> None:

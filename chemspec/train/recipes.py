@@ -178,7 +178,7 @@ _ALL = (
             limit=2000,
         ),
         preset="small",
-        train=replace(_cpu(75), tokens=8000, threads=2, seed=8),
+        train=replace(_cpu(58), lr=5e-4, tokens=8000, threads=2, seed=8),
         starts_from="forward-mit-4",
         tried=True,
         expectation=(

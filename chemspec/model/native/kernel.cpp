@@ -23,6 +23,7 @@
 #include <mutex>
 #include <new>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <sched.h>
@@ -50,12 +51,13 @@ constexpr int LANES = 8, WIDE = 2;  // 6 x 2 in 16 registers
 #else
 constexpr int LANES = 4, WIDE = 4;
 #endif
-constexpr int PANEL = LANES * WIDE;  // columns of a linear layer that are computed together
+constexpr int PANEL = LANES * WIDE;  // columns of a linear layer that lie together
 constexpr int ROWS = 6;              // rows that are
+constexpr int NARROW = 3 * ROWS;     // for fewer it does not pay to widen the weights first
+constexpr int SHARED = 64 / PANEL;   // panels in a part of the work: less is not worth the hand-over
 
 typedef float Lanes __attribute__((vector_size(LANES * 4)));
-typedef float Sixteen __attribute__((vector_size(64)));  // all but the linear layers; split up where too wide
-typedef int32_t Sixteen32 __attribute__((vector_size(64)));
+typedef int32_t Lanes32 __attribute__((vector_size(LANES * 4)));
 
 template <class V>
 inline V load(const float* from) {
@@ -92,58 +94,131 @@ inline Lanes weights(const Half*) { return Lanes{}; }
 #endif
 
 inline Lanes weights(const float* from) { return load<Lanes>(from); }
-inline Lanes weights(const Brain* from) {
-  typedef uint16_t Narrow __attribute__((vector_size(LANES * 2)));
-  typedef uint32_t Broad __attribute__((vector_size(LANES * 4)));
-  Narrow bits;
-  std::memcpy(&bits, from, sizeof bits);
-  return (Lanes)(__builtin_convertvector(bits, Broad) << 16);
+
+// One input's weights for a panel.
+template <class W>
+inline void read(const W* from, Lanes* columns) {
+#pragma GCC unroll 8
+  for (int v = 0; v < WIDE; v++) columns[v] = weights(from + v * LANES);
+}
+// Two vectors lie interleaved, see `Linear::spot`: the lower halves of 32 bits are the first, the upper halves the second.
+inline void read(const Brain* from, Lanes* columns) {
+#pragma GCC unroll 8
+  for (int v = 0; v < WIDE; v += 2, from += 2 * LANES) {
+    Lanes32 both;
+    std::memcpy(&both, from, sizeof both);
+    columns[v] = (Lanes)(both << 16);
+    columns[v + 1] = (Lanes)(both & int32_t(0xffff0000));
+  }
 }
 
-inline Sixteen splat(float value) { return value - Sixteen{}; }
-
 // e^x for x <= 0, relative error below 2e-7: x = n ln 2 + r, and a polynomial for e^r.
-inline Sixteen exponential(Sixteen x) {
-  x = x < -87.0f ? splat(-87.0f) : x;
-  const Sixteen magic = splat(12582912.0f);  // adding it rounds to an integer
-  Sixteen n = (x * 1.44269504f + magic) - magic;
-  Sixteen r = x - n * 0.693359375f;
+inline Lanes exponential(Lanes x) {
+  x = x < -87.0f ? Lanes{} - 87.0f : x;
+  const Lanes magic = Lanes{} + 12582912.0f;  // adding it rounds to an integer
+  Lanes n = (x * 1.44269504f + magic) - magic;
+  Lanes r = x - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
-  Sixteen p = splat(1.9875691500e-4f);
+  Lanes p = Lanes{} + 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  Sixteen32 power = (__builtin_convertvector(n, Sixteen32) + 127) << 23;
-  Sixteen scale;
-  std::memcpy(&scale, &power, sizeof scale);
-  return p * scale;
+  return p * (Lanes)((__builtin_convertvector(n, Lanes32) + 127) << 23);
 }
 
-inline Sixteen turned(Sixteen x, int by) {  // lane i of the result is lane i + by of x
-  Sixteen32 places;
-  for (int i = 0; i < 16; i++) places[i] = (i + by) % 16;
+template <int BY>
+inline Lanes turned(Lanes x) {  // lane i of the result is lane i + BY of x
+  Lanes32 places;
+  for (int i = 0; i < LANES; i++) places[i] = (i + BY) % LANES;
 #if defined(__clang__)
-  Sixteen y;
-  for (int i = 0; i < 16; i++) y[i] = x[places[i]];
+  Lanes y;
+  for (int i = 0; i < LANES; i++) y[i] = x[places[i]];
   return y;
 #else
   return __builtin_shuffle(x, places);
 #endif
 }
 
+// Sixteen numbers, in which all but the linear layers count. In as many registers as it takes: compilers take vectors that are
+// wider than a register apart number by number wherever it is not plain arithmetic.
+constexpr int PARTS = 16 / LANES;
+
+struct Sixteen {
+  Lanes parts[PARTS];
+
+  float operator[](int lane) const { return parts[lane / LANES][lane % LANES]; }
+};
+
+template <class Work>
+inline Sixteen each_part(const Work& work) {
+  Sixteen all;
+#pragma GCC unroll 4
+  for (int i = 0; i < PARTS; i++) all.parts[i] = work(i);
+  return all;
+}
+
+// Not copied as a whole: compilers do that in smaller pieces, which the next load must wait for.
+template <>
+inline Sixteen load<Sixteen>(const float* from) {
+  return each_part([=](int i) { return load<Lanes>(from + i * LANES); });
+}
+inline void store(float* to, const Sixteen& value) {
+#pragma GCC unroll 4
+  for (int i = 0; i < PARTS; i++) store(to + i * LANES, value.parts[i]);
+}
+inline Sixteen splat(float value) {
+  return each_part([=](int) { return Lanes{} + value; });
+}
+inline Sixteen operator+(const Sixteen& x, const Sixteen& y) {
+  return each_part([&](int i) { return x.parts[i] + y.parts[i]; });
+}
+inline Sixteen operator-(const Sixteen& x, const Sixteen& y) {
+  return each_part([&](int i) { return x.parts[i] - y.parts[i]; });
+}
+inline Sixteen operator*(const Sixteen& x, const Sixteen& y) {
+  return each_part([&](int i) { return x.parts[i] * y.parts[i]; });
+}
+inline Sixteen operator-(const Sixteen& x, float y) {
+  return each_part([&](int i) { return x.parts[i] - y; });
+}
+inline Sixteen operator*(const Sixteen& x, float y) {
+  return each_part([&](int i) { return x.parts[i] * y; });
+}
+inline Sixteen operator/(float x, const Sixteen& y) {
+  return each_part([&](int i) { return x / y.parts[i]; });
+}
+inline Sixteen larger(const Sixteen& x, const Sixteen& y) {
+  return each_part([&](int i) { return x.parts[i] > y.parts[i] ? x.parts[i] : y.parts[i]; });
+}
+inline Sixteen exponential(const Sixteen& x) {
+  return each_part([&](int i) { return exponential(x.parts[i]); });
+}
+// x + y z, rounded once where the processor can
+inline Sixteen plus(const Sixteen& x, const Sixteen& y, const Sixteen& z) {
+  return each_part([&](int i) { return x.parts[i] + y.parts[i] * z.parts[i]; });
+}
+
+template <int BY>
+inline Sixteen folded_by(const Sixteen& x) {
+  if constexpr (BY >= LANES)
+    return each_part([&](int i) { return x.parts[i] + x.parts[(i + BY / LANES) % PARTS]; });
+  else
+    return each_part([&](int i) { return x.parts[i] + turned<BY>(x.parts[i]); });
+}
+
 // Sums over all lanes that are equal modulo `heads`, in each of them.
 inline Sixteen folded(Sixteen x, int heads) {
-  if (heads <= 8) x = x + turned(x, 8);
-  if (heads <= 4) x = x + turned(x, 4);
-  if (heads <= 2) x = x + turned(x, 2);
-  if (heads <= 1) x = x + turned(x, 1);
+  if (heads <= 8) x = folded_by<8>(x);
+  if (heads <= 4) x = folded_by<4>(x);
+  if (heads <= 2) x = folded_by<2>(x);
+  if (heads <= 1) x = folded_by<1>(x);
   return x;
 }
 
-inline float total(Sixteen x) { return folded(x, 1)[0]; }
+inline float total(const Sixteen& x) { return folded(x, 1)[0]; }
 
 // --- memory -------------------------------------------------------------------------------------
 
@@ -328,6 +403,10 @@ struct Linear {
 
  private:
   bool tiled(const Brain* from);
+  static int spot(int column, const void*) { return column; }
+  static int spot(int column, const Brain*) {
+    return column / (2 * LANES) * 2 * LANES + column % LANES * 2 + column / LANES % 2;
+  }
   template <class T>
   void pack(Block<T>& block, const T* from) {
     const size_t size = size_t(panels) * in * PANEL;
@@ -335,7 +414,7 @@ struct Linear {
     std::memset(to, 0, size * sizeof(T));
     for (int row = 0; row < out; row++)
       for (int k = 0; k < in; k++)
-        to[(size_t(row / PANEL) * in + k) * PANEL + row % PANEL] = from[size_t(row) * in + k];
+        to[(size_t(row / PANEL) * in + k) * PANEL + spot(row % PANEL, from)] = from[size_t(row) * in + k];
   }
 };
 
@@ -358,48 +437,75 @@ inline void settle(const Lanes* sums, const float* bias, float* to, int columns,
   }
 }
 
-template <int R, class W>
+// R rows x P panels. Each sum adds its products in the order of the inputs, whatever R and P.
+template <int R, int P, class W>
 void tile(const float* x, int stride, const W* w, int in, const float* bias, float* y, int width, int columns, Then then) {
-  Lanes sums[R][WIDE];
-  for (int r = 0; r < R; r++)
-    for (int v = 0; v < WIDE; v++) sums[r][v] = Lanes{};
+  Lanes sums[P][R][WIDE];
+  for (auto& panel : sums)
+    for (auto& row : panel)
+      for (auto& sum : row) sum = Lanes{};
+  const size_t next = size_t(in) * PANEL;
   for (int k = 0; k < in; k++, w += PANEL) {
-    Lanes column[WIDE];
 #pragma GCC unroll 8
-    for (int v = 0; v < WIDE; v++) column[v] = weights(w + v * LANES);
+    for (int p = 0; p < P; p++) {
+      Lanes column[WIDE];
+      read(w + p * next, column);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; r++) {
-      const float one = x[size_t(r) * stride + k];
+      for (int r = 0; r < R; r++) {
+        const float one = x[size_t(r) * stride + k];
 #pragma GCC unroll 8
-      for (int v = 0; v < WIDE; v++) sums[r][v] += one * column[v];
+        for (int v = 0; v < WIDE; v++) sums[p][r][v] += one * column[v];
+      }
     }
   }
-  for (int r = 0; r < R; r++) settle(sums[r], bias, y + size_t(r) * width, columns, then);
+  for (int p = 0; p < P; p++)
+    for (int r = 0; r < R; r++) settle(sums[p][r], bias + p * PANEL, y + size_t(r) * width + p * PANEL, columns - p * PANEL, then);
+}
+
+// R rows of `panels` panels; of few rows several panels at a time, because a sum must wait for its last product.
+template <int R, class W>
+void strip(const float* x, int stride, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Then then) {
+  constexpr int P = std::max(1, 8 / (R * WIDE));
+  int p = 0;
+  const auto at = [&](auto many) {
+    tile<R, decltype(many)::value>(x, stride, w + size_t(p) * in * PANEL, in, bias + p * PANEL, y + p * PANEL, width, columns - p * PANEL, then);
+    p += many;
+  };
+  while (p + P <= panels) at(std::integral_constant<int, P>());
+  while (p < panels) at(std::integral_constant<int, 1>());
 }
 
 template <class W>
-void panel(const float* x, int stride, int rows, const W* w, int in, const float* bias, float* y, int width, int columns, Then then) {
-  for (; rows >= ROWS; rows -= ROWS, x += size_t(ROWS) * stride, y += size_t(ROWS) * width)
-    tile<ROWS>(x, stride, w, in, bias, y, width, columns, then);
-  switch (rows) {
-    case 5: tile<5>(x, stride, w, in, bias, y, width, columns, then); break;
-    case 4: tile<4>(x, stride, w, in, bias, y, width, columns, then); break;
-    case 3: tile<3>(x, stride, w, in, bias, y, width, columns, then); break;
-    case 2: tile<2>(x, stride, w, in, bias, y, width, columns, then); break;
-    case 1: tile<1>(x, stride, w, in, bias, y, width, columns, then); break;
-    default: break;
+void strips(const float* x, int stride, int rows, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Then then) {
+  for (int left = (rows + ROWS - 1) / ROWS; left > 0; left--) {  // of like heights: low ones are slow
+    const int some = (rows + left - 1) / left;
+    switch (some) {
+      case 6: strip<6>(x, stride, w, in, panels, bias, y, width, columns, then); break;
+      case 5: strip<5>(x, stride, w, in, panels, bias, y, width, columns, then); break;
+      case 4: strip<4>(x, stride, w, in, panels, bias, y, width, columns, then); break;
+      case 3: strip<3>(x, stride, w, in, panels, bias, y, width, columns, then); break;
+      case 2: strip<2>(x, stride, w, in, panels, bias, y, width, columns, then); break;
+      default: strip<1>(x, stride, w, in, panels, bias, y, width, columns, then);
+    }
+    rows -= some, x += size_t(some) * stride, y += size_t(some) * width;
   }
 }
 
-// Weights that are read for many tiles of rows are widened once for all.
+// Weights that are read for many rows are widened once for all.
 template <class W>
-void widened(const float* x, int stride, int rows, const W* w, int in, const float* bias, float* y, int width, int columns, Then then) {
-  if (rows <= 3 * ROWS) return panel(x, stride, rows, w, in, bias, y, width, columns, then);
+void widened(const float* x, int stride, int rows, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Then then) {
+  if (rows <= NARROW) return strips(x, stride, rows, w, in, panels, bias, y, width, columns, then);
   thread_local Block<float> wide;
   const size_t count = size_t(in) * PANEL;
   float* floats = wide.reserve(count);
-  for (size_t i = 0; i < count; i += LANES) store(floats + i, weights(w + i));
-  panel(x, stride, rows, floats, in, bias, y, width, columns, then);
+  for (int p = 0; p < panels; p++, w += count) {
+    for (size_t i = 0; i < count; i += PANEL) {
+      Lanes column[WIDE];
+      read(w + i, column);
+      for (int v = 0; v < WIDE; v++) store(floats + i + v * LANES, column[v]);
+    }
+    strips(x, stride, rows, floats, in, 1, bias + p * PANEL, y + p * PANEL, width, columns - p * PANEL, then);
+  }
 }
 
 #ifdef TILES
@@ -518,14 +624,15 @@ void tiled_linear(Team&, const Linear&, const float*, int, int, float*, int, The
 // y (rows, width) = x (rows, in) W' + b; panels are shared out.
 void linear(Team& team, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Then then, Block<Brain>& room) {
   if (layer.kind == TILED) return tiled_linear(team, layer, x, stride, rows, y, width, then, room);
-  team.share(layer.panels, [&](uint32_t p) {
+  team.share((layer.panels + SHARED - 1) / SHARED, [&](uint32_t part) {
+    const int p = int(part) * SHARED, some = std::min(SHARED, layer.panels - p);
     const float* bias = layer.bias.data() + size_t(p) * PANEL;
     const size_t start = size_t(p) * layer.in * PANEL;
     float* to = y + size_t(p) * PANEL;
-    const int columns = std::min(PANEL, layer.out - int(p) * PANEL);
-    if (layer.kind == FULL) panel(x, stride, rows, layer.full.data() + start, layer.in, bias, to, width, columns, then);
-    if (layer.kind == HALF) widened(x, stride, rows, layer.half.data() + start, layer.in, bias, to, width, columns, then);
-    if (layer.kind == BRAIN) widened(x, stride, rows, layer.brain.data() + start, layer.in, bias, to, width, columns, then);
+    const int columns = layer.out - p * PANEL;  // that are left; a panel may be wider
+    if (layer.kind == FULL) strips(x, stride, rows, layer.full.data() + start, layer.in, some, bias, to, width, columns, then);
+    if (layer.kind == HALF) widened(x, stride, rows, layer.half.data() + start, layer.in, some, bias, to, width, columns, then);
+    if (layer.kind == BRAIN) widened(x, stride, rows, layer.brain.data() + start, layer.in, some, bias, to, width, columns, then);
   });
 }
 
@@ -567,12 +674,12 @@ void normalise(const Norm& norm, const float* x, float* y, int width, float eps)
   const float mean = total(sum) / width;
   for (int i = 0; i < width; i += 16) {
     Sixteen off = load<Sixteen>(x + i) - mean;
-    squares = squares + off * off;
+    squares = plus(squares, off, off);
   }
   const float shrink = 1.0f / std::sqrt(total(squares) / width + eps);
   for (int i = 0; i < width; i += 16) {
     Sixteen off = (load<Sixteen>(x + i) - mean) * shrink;
-    store(y + i, off * load<Sixteen>(norm.scale.data() + i) + load<Sixteen>(norm.shift.data() + i));
+    store(y + i, plus(load<Sixteen>(norm.shift.data() + i), off, load<Sixteen>(norm.scale.data() + i)));
   }
 }
 
@@ -590,7 +697,7 @@ struct Looks {
 // depend on R: together they only read the keys once.
 template <int R, class Keys>
 void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const Looks& looks = {}) {
-  constexpr int CHUNKS = R == 1 ? 8 : 4;  // vectors of values at a time, as registers allow
+  constexpr int CHUNKS = std::max(1, (R == 1 ? 8 : 4) / PARTS);  // vectors of values at a time, as registers allow
   thread_local Block<float> room;
   float* scores = room.reserve(size_t(count) * R * 16);
   const float scale = 1.0f / std::sqrt(float(width / heads));
@@ -605,15 +712,15 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
       const Sixteen left = load<Sixteen>(key + at), right = load<Sixteen>(key + at + 16);
 #pragma GCC unroll 4
       for (int r = 0; r < R; r++) {
-        even[r] = even[r] + load<Sixteen>(q + r * stride + at) * left;
-        odd[r] = odd[r] + load<Sixteen>(q + r * stride + at + 16) * right;
+        even[r] = plus(even[r], load<Sixteen>(q + r * stride + at), left);
+        odd[r] = plus(odd[r], load<Sixteen>(q + r * stride + at + 16), right);
       }
     }
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++) {
-      if (at < width) even[r] = even[r] + load<Sixteen>(q + r * stride + at) * load<Sixteen>(key + at);
+      if (at < width) even[r] = plus(even[r], load<Sixteen>(q + r * stride + at), load<Sixteen>(key + at));
       const Sixteen score = folded(even[r] + odd[r], heads) * scale;
-      most[r] = score > most[r] ? score : most[r];
+      most[r] = larger(score, most[r]);
       store(scores + (size_t(i) * R + r) * 16, score);
     }
   }
@@ -641,11 +748,11 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
         for (int c = 0; c < CHUNKS; c++) {
           const Sixteen one = load<Sixteen>(value + c * 16);
 #pragma GCC unroll 4
-          for (int r = 0; r < R; r++) mixed[r][c] = mixed[r][c] + load<Sixteen>(shares + r * 16) * one;
+          for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(shares + r * 16), one);
         }
       } else {
         for (int c = 0; c < chunks; c++)
-          for (int r = 0; r < R; r++) mixed[r][c] = mixed[r][c] + load<Sixteen>(shares + r * 16) * load<Sixteen>(value + c * 16);
+          for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(shares + r * 16), load<Sixteen>(value + c * 16));
       }
     }
     for (int r = 0; r < R; r++)
@@ -653,15 +760,15 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
   }
 }
 
-constexpr int TOGETHER = 4;  // rows of one query that read its keys together
+constexpr int TOGETHER = PARTS == 1 ? 4 : 2;  // rows of one query that read its keys together, as registers allow
 
 template <class Keys>
 void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const Looks& looks = {}) {
   switch (rows) {
     case 1: return attend<1>(q, stride, count, keys, gap, out, width, heads, looks);
     case 2: return attend<2>(q, stride, count, keys, gap, out, width, heads, looks);
-    case 3: return attend<3>(q, stride, count, keys, gap, out, width, heads, looks);
-    default: return attend<4>(q, stride, count, keys, gap, out, width, heads, looks);
+    case 3: return attend<std::min(3, TOGETHER)>(q, stride, count, keys, gap, out, width, heads, looks);
+    default: return attend<TOGETHER>(q, stride, count, keys, gap, out, width, heads, looks);
   }
 }
 
@@ -786,9 +893,10 @@ void best(const float* logits, int vocabulary, int count, int32_t* ids, float* l
   float* own = room.reserve(whole);
   Sixteen sum = {};
   for (int i = 0; i < whole; i += 16) {
-    Sixteen value = splat(-INFINITY);
-    std::memcpy(&value, logits + i, std::min(16, vocabulary - i) * sizeof(float));
-    value = value - most;
+    float some[16];
+    std::fill(some, some + 16, -INFINITY);
+    std::memcpy(some, logits + i, std::min(16, vocabulary - i) * sizeof(float));
+    const Sixteen value = load<Sixteen>(some) - most;
     store(own + i, value);
     const Sixteen share = exponential(value);
     sum = sum + share;  // e^-87 for what is beyond the vocabulary: nothing beside the best one's 1
