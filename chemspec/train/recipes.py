@@ -183,8 +183,10 @@ _ALL = (
         tried=True,
         expectation=(
             "Goes on with the model of forward-mit-4, on data closer to what it is tested on: only reactions with reagents, most "
-            "of them without stereochemistry, and 145,000 more, whose atom maps are guessed. Validation is on USPTO-MIT's own "
-            "validation part, of which nothing is trained on."
+            "of them without stereochemistry, and 148,000 more, whose atom maps are guessed. Validation is on USPTO-MIT's own "
+            "validation part, of which nothing is trained on. 58 minutes on two cores without bf16: 2,124 steps, validation loss from "
+            "0.071 to 0.063 nats per token, 58 % exact by greedy decoding of 200 validation pairs "
+            "(assets/docs/curves/forward-mit-5.csv): top-1 74.5 % on 1,000 test reactions."
         ),
     ),
     Recipe(
