@@ -41,7 +41,8 @@ def guess_maps(precursors: str, product: str) -> tuple[str, list[str]] | None:
         for number, (here, there) in enumerate(sorted(pairs.items()), 1):
             target.GetAtomWithIdx(here).SetAtomMapNum(number)
             source.GetAtomWithIdx(there).SetAtomMapNum(number)
-        givers, others = [], []
+        givers: list[str] = []
+        others: list[str] = []
         for part in Chem.GetMolFrags(source, asMols=True, sanitizeFrags=False):
             mapped = any(atom.GetAtomMapNum() for atom in part.GetAtoms())
             (givers if mapped else others).append(Chem.MolToSmiles(part))

@@ -14,8 +14,8 @@ from chemspec.train.muon import Muon
 def bf16_is_native() -> bool:
     """Can the device at hand multiply bf16 numbers? Processors that cannot emulate it, sixty times slower than fp32."""
     if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    found = getattr(torch.cpu, "get_capabilities", dict)()
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    found: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(found.get(name) for name in ("amx_bf16", "avx512_bf16", "avx10_2", "bf16"))
 
 
