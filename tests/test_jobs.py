@@ -445,12 +445,12 @@ TABLE = b"id,smiles\n1,CCO\n2,\n"
     ("name", "raw", "columns", "cells"),
     [
         ("a.csv", TABLE, ("id", "smiles"), (("1", "CCO"), ("2", ""))),
-        ("A.CSV.GZ", gzip.compress(TABLE), ("id", "smiles"), (("1", "CCO"), ("2", ""))),
+        ("A.CSV.GZ", gzip.compress(TABLE, mtime=0), ("id", "smiles"), (("1", "CCO"), ("2", ""))),
         ("../../a.tsv", b"a\tb\nC\t\n", ("a", "b"), (("C", ""),)),
         ("<script>.smi", b"CCO ethanol\n\nCC\n", ("",), (("CCO ethanol",), ("",), ("CC",))),
         ("a.txt", b"CCO\r\nCC", ("",), (("CCO",), ("CC",))),
         ("a.parquet", parquet_of(id=[1, 2], s=["CCO", None]), ("id", "s"), (("1", "CCO"), ("2", ""))),
-        ("a.parquet.gz", gzip.compress(parquet_of(s=['a,"b"\n'])), ("s",), (('a,"b"\n',),)),
+        ("a.parquet.gz", gzip.compress(parquet_of(s=['a,"b"\n']), mtime=0), ("s",), (('a,"b"\n',),)),
     ],
 )  # fmt: skip
 def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> None:
@@ -461,7 +461,7 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
     ("name", "raw", "part"),
     [
         ("a.csv", b"x" * 50_000_000, "50 MB; 10 are the limit"),
-        ("a.csv.gz", gzip.compress(b"C\n" * 15_000_000), "more than 20 MB"),
+        ("a.csv.gz", gzip.compress(b"C\n" * 15_000_000, mtime=0), "more than 20 MB"),
         ("a.csv.gz", b"PK\x03\x04", "cannot be unpacked"),
         ("a.smi", b"C\n" * 10_001, "more than 10,000 rows"),
         ("a.smi", b"C\r" * 10_001, "more than 10,000 rows"),
@@ -480,8 +480,8 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
         ("a.xlsx", b"PK", "cannot be read here"),
         ("a.zip", b"PK", "cannot be read here"),
         ("gz", b"PK", "cannot be read here"),
-        ("a.gz", gzip.compress(b"C\n"), "cannot be read here"),
-        ("a.csv.gz.gz", gzip.compress(gzip.compress(b"C\n")), "cannot be read here"),
+        ("a.gz", gzip.compress(b"C\n", mtime=0), "cannot be read here"),
+        ("a.csv.gz.gz", gzip.compress(gzip.compress(b"C\n", mtime=0), mtime=0), "cannot be read here"),
     ],
 )  # fmt: skip
 def test_a_file_beyond_a_limit_is_refused(name: str, raw: bytes, part: str) -> None:
@@ -490,7 +490,7 @@ def test_a_file_beyond_a_limit_is_refused(name: str, raw: bytes, part: str) -> N
 
 
 def test_a_file_that_unfolds_to_gigabytes_takes_no_memory_here() -> None:
-    zipped = gzip.compress(bytes(1_000_000) * 300, 1)
+    zipped = gzip.compress(bytes(1_000_000) * 300, 1, mtime=0)
     strings = pyarrow.array(["C" * 1_000_000])
     table = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 5000, pyarrow.int32()), strings)
     bomb = parquet_of(smiles=table)  # 5 GB in a few hundred bytes
