@@ -26,7 +26,7 @@ LAYERS = (
         "train.drafter_recipes",
     ),
     ("chem",),
-    ("align", "molfile", "cdxml", "reagents", "exports", "formats", "changes"),
+    ("align", "atom_maps", "molfile", "cdxml", "reagents", "exports", "formats", "changes"),
     ("data",),
     ("rejection",),
     ("draft", "verify", "model"),

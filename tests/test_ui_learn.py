@@ -67,7 +67,7 @@ def test_copied_pieces_are_equal_in_query_and_answer() -> None:
         there = result.trace.query[piece.source : piece.source + piece.length]
         assert here == there
     assert sum(piece.length for piece in pieces) == numbers([result.trace]).accepted
-    assert len({piece.fragment for piece in pieces}) == 2  # the carbamate and the phenyl ring
+    assert len({piece.fragment for piece in pieces}) > 1  # of the carbamate and of the amine
 
 
 def test_texts_name_only_numbers_that_are_counted() -> None:
