@@ -319,13 +319,13 @@ def test_ctrl_c_ends_with_130_and_the_run_can_go_on(tmp_path: Path) -> None:
     with subprocess.Popen(
         words, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}
     ) as run:
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline and run.poll() is None:
             if Path("o.csv").exists() and Path("o.csv").read_bytes().count(b"\n") > 8:
                 break
             time.sleep(0.02)
         run.send_signal(signal.SIGINT)
-        _, said = run.communicate(timeout=300)
+        _, said = run.communicate(timeout=60)
     assert run.returncode == 130, said
     assert b"interrupted" in said
     assert b"Traceback" not in said
