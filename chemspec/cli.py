@@ -6,9 +6,11 @@ Exit codes: 0 all went well; 1 something in the input could not be answered (som
 
 from __future__ import annotations
 
+import _thread
 import io
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -30,6 +32,7 @@ class Guarded(TyperGroup):
     """Turns expected errors into a message and an exit code, whatever command they come from."""
 
     def invoke(self, ctx: Any) -> Any:
+        before, sys.unraisablehook = sys.unraisablehook, _ask_again
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -44,6 +47,16 @@ class Guarded(TyperGroup):
         except (ValueError, OSError, ModuleNotFoundError) as error:
             show.note(f"error: {error}")
             raise typer.Exit(2) from None
+        finally:
+            sys.unraisablehook = before
+
+
+def _ask_again(unraisable: Any) -> None:
+    """Ctrl-C that hits a destructor is lost, because Python only prints what is raised there: it comes once more."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        threading.Timer(0.01, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 app = typer.Typer(

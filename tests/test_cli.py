@@ -333,3 +333,22 @@ def test_ctrl_c_ends_with_130_and_the_run_can_go_on(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert 8 <= len(rows) < len(QUERIES) * 300
     assert [row["query"] for row in rows] == (QUERIES * 4000)[: len(rows)]
+
+
+def test_ctrl_c_in_a_destructor_is_not_lost(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+from chemspec.cli import app
+from chemspec.model.session import Session
+def end(self, left=[3]):
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGINT)
+Session.__del__ = end
+app(sys.argv[1:])
+"""
+    Path("q.smi").write_text("\n".join(QUERIES * 4000))
+    words = ["predict", "q.smi", "-t", "retro", "--out", "o.csv", "--batch-size", "1", *FAST]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, timeout=60)
+    assert done.returncode == 130, done.stderr
+    assert b"interrupted" in done.stderr and b"Traceback" not in done.stderr
