@@ -221,7 +221,8 @@ def _steps(
             if seen is not None and max(furthest):
                 logs = torch.tensor(seen).clamp_min(FLOOR).log().T  # (S, heads)
                 edge = torch.full((1, len(heads)), FLOOR).log()
-                match = [min(trail.matches.get(end, 0), REACH) for end in range(len(furthest))]
+                matches = trail.matches
+                match = [min(matches.get(end, 0), REACH) for end in range(len(furthest))]
                 away = torch.arange(len(furthest)).sub(trail.pointer).abs().float().log1p()
                 text = torch.cat((torch.eye(REACH + 1)[match], away[:, None]), dim=1)
                 reached = torch.tensor(furthest)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from math import exp, prod
 from pathlib import Path
@@ -606,7 +607,7 @@ class Engine:
         }
         return Trace(
             ready.tokens,
-            {**where, **asdict(settings), "drafter": settings.drafts_by, "exact": settings.exact},
+            {**where, **_told(settings), "drafter": settings.drafts_by, "exact": settings.exact},
             tuple(passes),
             seconds,
             self.tokenizer.tokens if settings.record and settings.augment == 1 else (),
@@ -631,6 +632,11 @@ class Engine:
             probability=exp(answer.log_prob),
             ended=answer.ended,
         )
+
+
+@lru_cache(maxsize=64)  # of plain values, so that a trace may share them
+def _told(settings: DecodeSettings) -> dict[str, Any]:
+    return asdict(settings)
 
 
 def _confidence(

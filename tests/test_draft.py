@@ -35,6 +35,7 @@ from chemspec.draft import (
     build,
 )
 from chemspec.draft.auto import Record
+from chemspec.draft.base import Pays
 from chemspec.draft.copy import Marks, follow
 from chemspec.draft.knowledge import REACH
 from chemspec.draft.phrases import JUST_COPYING
@@ -508,7 +509,7 @@ def test_where_nodes_are_free_auto_drafts_long() -> None:
 @pytest.mark.parametrize("load", [1, 3, 16])
 def test_where_nodes_cost_as_much_as_passes_auto_drafts_nothing(load: int) -> None:
     auto = Auto(COSTS["dear"])
-    auto.begin(load, load, waiting=load)
+    assert auto.begin(load, load, waiting=load) is Pays.NOTHING
     assert not auto.propose(SOURCE, (BOS, 4, 5, 6, 7), 99)
     assert not auto.propose(SOURCE, (BOS,), 99)
 
@@ -663,15 +664,15 @@ def test_auto_learns_while_it_runs(copying: float, rises: bool) -> None:
      ("a CPU", 1, False), ("a CPU", 5, False), ("a CPU", 50, False), ("dear", 1, False)],
 )  # fmt: skip
 def test_auto_looks_ahead_only_where_nodes_are_cheap(cost: str, asked: int, expected: bool) -> None:
-    assert Auto(COSTS[cost]).begin(asked, 1, waiting=asked) is expected
+    pays = Auto(COSTS[cost]).begin(asked, 1, waiting=asked)
+    assert (pays is Pays.AHEAD) is expected
 
 
 def test_a_beam_drafts_only_to_look_ahead() -> None:
     """Its own prefixes fill a pass where nodes are dear."""
     auto = Auto(COSTS["a CPU"])
-    auto.begin(5, 1, waiting=5)
-    assert not auto.propose(SOURCE, (BOS, 4, 5), 99)
-    auto.begin(1, 1, waiting=1)
+    assert auto.begin(5, 1, waiting=5) is Pays.NOTHING
+    assert auto.begin(1, 1, waiting=1) is Pays.DRAFTS
     assert auto.propose(SOURCE, (BOS, 4, 5), 99)
     auto = Auto(COSTS["free"])
     auto.begin(5, 1, waiting=5)

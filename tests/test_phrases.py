@@ -17,6 +17,7 @@ from chemspec.decode.greedy import greedy
 from chemspec.draft import Auto, Copy, Drafter, Knowledge, Mixed, NoDrafts
 from chemspec.draft.copy import Marks, follow
 from chemspec.draft.knowledge import BY_CHANCE, EDGES, FILE, Head, Reading, chance_class
+from chemspec.draft.mixed import LEAST
 from chemspec.draft.phrases import COPY, JUST_COPYING, Phrases, context, learn
 from chemspec.draft.trail import CONTEXT, Reader
 from chemspec.testing import Table, run
@@ -187,7 +188,7 @@ def every_path(
             trail, met = reader.trail(here), set()
             for step, share in mixed.phrases.after(reader.text, trail, here):
                 token = reader.copied(trail) if step == COPY else step
-                if token not in met and chance * share >= mixed.LEAST:
+                if token not in met and chance * share >= LEAST:
                     met.add(token)
                     onward[(*path, token)] = chance * share
         found |= onward
@@ -263,6 +264,22 @@ def test_auto_grows_no_further_than_the_best_rate() -> None:
         tokens += node.chance
         rates.append(tokens / (1.15 + (0.15 + auto.HOST) * count))
     assert drafted(auto, [3]) == rates.index(max(rates)) > 0
+
+
+@pytest.mark.parametrize("queries", [1, 4])
+@pytest.mark.parametrize("node", [0.0, 0.02, 0.1, 0.2, 0.3])
+def test_what_auto_does_not_think_of_would_not_pay(
+    queries: int, node: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def proposed() -> list[Draft]:
+        # Cheap up to eight nodes, then dearer: the floor must come from the cheap part.
+        auto = Auto(lambda nodes: 1 + node * nodes + max(0, nodes - 8) / 10, knowledge=KNOWN)
+        auto.begin(queries, queries, waiting=queries)
+        return list(auto.propose(SOURCE, (BOS, 3), 99))
+
+    some = proposed()
+    monkeypatch.setattr(Auto, "_least", lambda _: LEAST)
+    assert proposed() == some
 
 
 def test_auto_learns_how_far_the_table_can_be_trusted() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from chemspec.decode.ask import Ask, Decoder
 from chemspec.decode.prefetch import Prefetch
-from chemspec.draft.base import Adaptive, Batched, Counting, Drafter
+from chemspec.draft.base import Adaptive, Batched, Counting, Drafter, Pays
 from chemspec.model.session import Session
 from chemspec.tokenizer import BOS
 from chemspec.types import (
@@ -55,10 +55,14 @@ class Flight:
 
     def go_on(self) -> tuple[int, float]:
         """Answer the decoder as long as all it asks is known; returns steps taken and the smallest top-2 margin seen."""
-        steps, margin = 0, float("inf")
-        while self.answer is None and all(prefix in self.known for prefix in self.asked):
-            scores = [self.known[prefix] for prefix in self.asked]
-            margin = min(margin, *(score.margin for score in scores))
+        steps, margin, known = 0, float("inf"), self.known
+        while self.answer is None:
+            try:
+                scores = [known[prefix] for prefix in self.asked]
+            except KeyError:
+                break
+            for score in scores:
+                margin = min(margin, score.margin)
             steps += 1
             try:
                 self.asked = self.decoder.send(scores)
@@ -105,9 +109,10 @@ def drive(
         began, calls = clock(), counting.calls if counting else 0
         active = [flights[query] for query in session.rows]
         missing = [flight.missing() for flight in active]
-        ahead = adaptive is None or adaptive.begin(
-            sum(map(len, missing)), len(active), waiting=sum(len(flight.asked) for flight in active)
-        )
+        pays = Pays.AHEAD if budget else Pays.NOTHING
+        if adaptive is not None and budget:
+            waiting = sum(len(flight.asked) for flight in active)
+            pays = adaptive.begin(sum(map(len, missing)), len(active), waiting=waiting)
         if batched is not None:
             batched.prepare(
                 [
@@ -121,10 +126,10 @@ def drive(
             Prefetch(flight.source, flight.known, drafter, max_len, budget) for flight in active
         ]
         for flight, prefixes, plan in zip(active, missing, plans, strict=True):
-            if not budget:
-                continue
-            look = flight.asked.ahead if ahead and isinstance(flight.asked, Ask) else None
-            if look is not None:
+            if pays is Pays.NOTHING:
+                break
+            look = flight.asked.ahead if isinstance(flight.asked, Ask) else None
+            if look is not None and pays is Pays.AHEAD:
                 plan.follow(look(flight.known, plan.guess), prefixes)
             else:
                 plan.extend(prefixes)
@@ -188,12 +193,14 @@ def _tell(drafter: Adaptive, plan: Prefetch, before: Prefix, text: Prefix) -> No
         return  # another hypothesis has taken the lead
     grown = text[len(before) :]
     for draft in plan.drafts.get(before, ()):
-        seen = draft.tokens[: len(grown)]  # of the rest, nothing is known
+        seen = draft.tokens[: len(grown)]
         matched = 0
         while matched < len(seen) and grown[matched] == seen[matched]:
             matched += 1
+        if matched == len(seen) < len(draft.tokens):  # of the next, nothing is known
+            draft = replace(draft, tokens=seen)
         if seen:
-            drafter.learn(replace(draft, tokens=seen), matched)
+            drafter.learn(draft, matched)
 
 
 def _accepted(flight: Flight, before: Prefix, emitted: int) -> tuple[Accepted, ...]:

@@ -53,13 +53,13 @@ class Means:
 
     @property
     def marks(self) -> Marks:
-        return replace(_marks(tuple(self.tokens)), head=self.head)
+        return _marks(tuple(self.tokens), self.head)
 
 
 @lru_cache(maxsize=8)
-def _marks(tokens: tuple[str, ...]) -> Marks:
+def _marks(tokens: tuple[str, ...], head: int) -> Marks:
     """Looked up once a vocabulary, not once a run."""
-    return Marks.of(tokens)
+    return replace(Marks.of(tokens), head=head)
 
 
 def _chosen(**options: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp
 
+from chemspec.draft.base import Pays
 from chemspec.draft.gamma import Adapting, Gamma
 from chemspec.draft.small import Place, Small, Source
 from chemspec.tokenizer import BOS, EOS, PAD
@@ -144,11 +145,11 @@ class Autoregressive:
     def calls(self) -> int:
         return self.writer.calls
 
-    def begin(self, asked: int, queries: int, *, waiting: int) -> bool:
+    def begin(self, asked: int, queries: int, *, waiting: int) -> Pays:
         if isinstance(self.gamma, Adapting):
             self.gamma.ratio = ratio(self.writer.cost(asked), self._cost, asked)
         self._length = self.gamma.length()
-        return self._length > 0
+        return Pays.AHEAD if self._length else Pays.NOTHING
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         self.writer.keep([(tuple(source), prefix) for source, prefix, _ in asked])

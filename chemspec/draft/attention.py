@@ -78,10 +78,10 @@ class Attention:
             reader = self._readers[key] = Reader(key, self.copy.marks)
         trail = reader.trail(prefix)
         logs = [[log(max(weight, FLOOR)) for weight in row[: len(key)]] for row in seen]
-        none, longest = log(FLOOR), len(reading.match) - 1
+        none, longest, matches = log(FLOOR), len(reading.match) - 1, trail.matches
         found = []
         for place in range(len(key) + 1):
-            match = trail.matches.get(place, 0)
+            match = matches.get(place, 0)
             score = reading.match[min(match, longest)]
             score += reading.away * log1p(abs(place - trail.pointer))
             for head, row in zip(reading.heads, logs, strict=True):

@@ -8,10 +8,12 @@ node i is accepted. Nodes are added in order of p_i, as many as make (1 + sum p_
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
+from chemspec.draft.base import Pays
 from chemspec.draft.copy import Copy, Marks
 from chemspec.draft.knowledge import BY_MATCH, Knowledge, chance_class
-from chemspec.draft.mixed import Mixed
+from chemspec.draft.mixed import LEAST, Mixed
 from chemspec.types import Draft, Prefix
 
 
@@ -67,8 +69,7 @@ class Auto:
         knowledge: Knowledge = Knowledge(),
     ) -> None:
         self.copy = Copy(length=length, count=places, marks=marks)
-        self._cost = cost
-        self._costs: dict[int, float] = {}
+        self.cost = cost
         self.record = Record(knowledge.by_match)
         self.likely = Record(knowledge.by_chance, weight=100.0)
         self.mixed = (
@@ -76,41 +77,33 @@ class Auto:
             if knowledge.phrases is None
             else Mixed(knowledge.phrases, length=length, marks=marks, rate=self._rate)
         )
-        self.asked, self.queries = 1, 1
-        self.ahead, self.pays, self.beams = False, True, False
+        self.asked, self.queries, self.beams = 1, 1, False
         self._heard: set[tuple[int, ...]] = set()
-        self._rates: dict[float, float] = {}  # as `likely` stands
+        self._floors: dict[tuple[int, int], float] = {}
 
-    def cost(self, nodes: int) -> float:
-        """Seconds of a pass of so many nodes."""
-        if nodes not in self._costs:
-            self._costs[nodes] = self._cost(nodes)
-        return self._costs[nodes]
-
-    def begin(self, asked: int, queries: int, *, waiting: int) -> bool:
+    def begin(self, asked: int, queries: int, *, waiting: int) -> Pays:
         self.asked, self.queries, self.beams = asked, queries, waiting > queries
         self._heard.clear()
-        # A node for every query that were certain to be accepted: if that does not pay, no guess does.
-        certain = self.cost(asked + queries) + self.HOST * queries
-        self.pays = 2 * self.cost(asked) > self.WORTH * certain
+        if not self.beams:
+            # A node for every query that were certain to be accepted: if that does not pay, no guess does.
+            certain = self.cost(asked + queries) + self.HOST * queries
+            if 2 * self.cost(asked) <= self.WORTH * certain:
+                return Pays.NOTHING
         # How many hypotheses there are tells what a beam's passes cost, not how many of them happen to be unknown.
         nodes = self.AHEAD * max(asked, waiting)
         ahead = self.cost(nodes) + self.HOST_AHEAD * nodes
-        self.ahead = self.WORTH * ahead < self.SAVES * self.cost(max(asked, waiting))
-        return self.ahead
+        if self.WORTH * ahead < self.SAVES * self.cost(max(asked, waiting)):
+            return Pays.AHEAD
+        return Pays.NOTHING if self.beams else Pays.DRAFTS  # a beam fills its passes by itself
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         if self.beams:
-            # A beam fills its passes by itself, unless nodes are cheap; a look-ahead asks again where a draft ends.
-            if not self.ahead:
-                return ()
+            # A look-ahead asks again where a draft ends.
             reach = min(room, self.STRIDE)
             if self.mixed is not None:
                 grown = self.mixed.grow(source, prefix, reach, lambda nodes, _: nodes < reach)
                 return self.mixed.paths(grown, source, prefix)[:1]
             return self.copy.propose(source, prefix, reach)[:1]
-        if not self.pays:
-            return ()
         if self.mixed is not None:
             return self._tree(self.mixed, source, prefix, room)
         return self._places(source, prefix, room)
@@ -119,12 +112,12 @@ class Auto:
         self, mixed: Mixed, source: Sequence[int], prefix: Prefix, room: int
     ) -> Sequence[Draft]:
         """As many nodes of the tree as make tokens per second largest, if all queries of the pass add as many."""
-        best, best_rate, tokens = 0, 1 / self.cost(self.asked), 1.0
-        asked, queries = self.asked, self.queries
+        cost, asked, queries = self.cost, self.asked, self.queries
+        best, best_rate, tokens = 0, 1 / cost(asked), 1.0
 
         def seconds(nodes: int) -> float:
             added = queries * nodes
-            return self.cost(asked + added) + self.HOST * added
+            return cost(asked + added) + self.HOST * added
 
         def more(nodes: int, chance: float) -> bool:
             nonlocal best, best_rate, tokens
@@ -132,16 +125,25 @@ class Auto:
             rate = tokens / seconds(nodes + 1)
             if rate > best_rate:
                 best, best_rate = nodes + 1, rate
-            elif not any(
-                # No later node is likelier than this one, so that these rates are out of reach.
-                tokens + step * chance > best_rate * seconds(nodes + 1 + step)
-                for step in self.STEPS
-            ):
-                return False
-            return nodes < self.NODES
+                return nodes < self.NODES
+            for step in self.STEPS:
+                # No later node is likelier than this one, so that better rates than these are out of reach.
+                if tokens + step * chance > best_rate * seconds(nodes + 1 + step):
+                    return nodes < self.NODES
+            return False
 
-        grown = mixed.grow(source, prefix, room, more)
+        grown = mixed.grow(source, prefix, room, more, least=self._least())
         return mixed.paths(grown[:best], source, prefix)
+
+    def _least(self) -> float:
+        """The chance below which no node pays, however many tokens the pass yields anyway: p > seconds a node / seconds a token."""
+        load = self.asked, self.queries
+        if load not in self._floors:
+            cost, (asked, queries) = self.cost, load
+            sizes = [asked + queries * nodes for nodes in self.STEPS]
+            slopes = [(cost(b) - cost(a)) / (b - a) for a, b in pairwise((asked, *sizes))]
+            self._floors[load] = max(LEAST, queries * (min(slopes) + self.HOST) / cost(asked))
+        return self._floors[load]
 
     def _places(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         found = self.copy.ranked(source, prefix)[: self.copy.count]
@@ -176,13 +178,10 @@ class Auto:
         return best
 
     def _rate(self, chance: float) -> float:
-        rate = self._rates.get(chance)
-        if rate is None:
-            rate = self._rates[chance] = self.likely.chance(chance_class(chance))
-        return rate
+        kind, likely = chance_class(chance), self.likely
+        return likely.hits[kind] / likely.tries[kind]
 
     def learn(self, draft: Draft, accepted: int) -> None:
-        self._rates.clear()
         for place in range(min(accepted + 1, len(draft.tokens))):
             if not draft.chances:
                 self.record.add(draft.match + place, place < accepted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
 from chemspec.types import Draft, Prefix
@@ -21,12 +22,20 @@ class Drafter(Protocol):
         """
 
 
+class Pays(IntEnum):
+    """What is worth its time in the next pass; each includes those before it."""
+
+    NOTHING = 0
+    DRAFTS = 1
+    AHEAD = 2  # drafts for what a decoder would ask later (`Ask.ahead`)
+
+
 @runtime_checkable
 class Adaptive(Drafter, Protocol):
     """A drafter that is told the load of each pass and the fate of its drafts; one object serves one run."""
 
-    def begin(self, asked: int, queries: int, *, waiting: int) -> bool:
-        """The next pass computes `asked` nodes anyway, for so many queries; says whether looking ahead pays.
+    def begin(self, asked: int, queries: int, *, waiting: int) -> Pays:
+        """The next pass computes `asked` nodes anyway, for so many queries; says what pays in it.
 
         Args:
             waiting: prefixes that the decoders wait for, those with known scores among them: a beam waits for all of its

@@ -6,6 +6,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ EDGES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
 BY_CHANCE = (0.03, 0.07, 0.15, 0.27, 0.42, 0.57, 0.72, 0.85, 0.92, 0.965, 0.99)
 
 
+@lru_cache(maxsize=1024)  # a table knows thousandths
 def chance_class(chance: float) -> int:
     """The class of a table's chance, from 0 to len(EDGES)."""
     return bisect_right(EDGES, chance)

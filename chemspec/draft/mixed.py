@@ -17,6 +17,8 @@ from chemspec.draft.trail import Reader, Trail
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
+LEAST = 0.02  # what is less likely is not drafted, however cheap
+
 Rate = Callable[[float], float]  # a table's chance -> the chance in truth
 More = Callable[[int, float], bool]  # (nodes so far, chance of the next) -> whether to go on
 
@@ -50,8 +52,6 @@ class Mixed:
         rate: what to make of the table's chances; none takes them as they are.
     """
 
-    LEAST = 0.02  # what is less likely is not drafted, however cheap
-
     def __init__(
         self,
         phrases: Phrases,
@@ -76,10 +76,23 @@ class Mixed:
             self.grow(source, prefix, room, lambda nodes, _: nodes < most), source, prefix
         )
 
-    def grow(self, source: Sequence[int], prefix: Prefix, room: int, more: More) -> list[Node]:
-        """The likeliest nodes after `prefix`, likeliest and parents first, as long as `more` says so."""
+    def grow(
+        self,
+        source: Sequence[int],
+        prefix: Prefix,
+        room: int,
+        more: More,
+        *,
+        least: float = LEAST,
+    ) -> list[Node]:
+        """The likeliest nodes after `prefix`, likeliest and parents first, as long as `more` says so.
+
+        Args:
+            least: what is less likely is not even thought of.
+        """
         reader = self._reader(source)
-        heap: list[tuple[float, int, Node, Trail]] = []  # with the trail of the node's parent
+        # Minus the chance, a number, parent, token, its place, its share, the parent's trail: most of them never become nodes.
+        heap: list[tuple[float, int, Node | None, int, int, float, Trail]] = []
         grown: list[Node] = []
         made = paths = 0
         end, rate = len(prefix) + min(self.length, room), self.rate
@@ -90,28 +103,30 @@ class Mixed:
             chance, met = parent.chance if parent else 1.0, []
             for step, share in self.phrases.after(reader.text, trail, here):
                 likely = chance * (share if rate is None else rate(share))
-                if likely < self.LEAST:
+                if likely < least:
                     continue
-                token = reader.copied(trail) if step == COPY else step
+                copies = step == COPY
+                token = reader.copied(trail) if copies else step
                 if token not in met:
                     met.append(token)
-                    place = trail.place if step == COPY else -1
-                    node = Node(parent, (*here, token), place, share, likely)
                     made += 1  # of equal chances, the first made goes first
-                    heappush(heap, (-node.chance, made, node, trail))
+                    place = trail.place if copies else -1
+                    heappush(heap, (-likely, made, parent, token, place, share, trail))
 
         widen(None, prefix, reader.trail(prefix))
         while heap:
-            _, _, node, above = heappop(heap)
-            parent = node.parent
+            less, _, parent, token, place, share, above = heappop(heap)
             branches = parent is None or not parent.leaf
             if branches and paths == self.count:
                 continue
-            if not more(len(grown), node.chance):
+            if not more(len(grown), -less):
                 break
             paths += branches
+            here = prefix
             if parent is not None:
                 parent.leaf = False
+                here = parent.prefix
+            node = Node(parent, (*here, token), place, share, -less)
             grown.append(node)
             if node.token != EOS and len(node.prefix) < end:
                 widen(node, node.prefix, reader.step(above, node.prefix))

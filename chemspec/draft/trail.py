@@ -2,7 +2,8 @@
 
 `Copy` asks afresh after every prefix which places of the query match it. A drafter that thinks about every node of a tree
 cannot afford that, and need not: the places that match a text and one more token are those among the matches of the
-text that this token follows. All ring labels count as one token here.
+text that this token follows. Sets of places are bits of a number, so that all of them take that step at once (the shift-and
+method of Baeza-Yates and Gonnet, 1992). All ring labels count as one token here.
 """
 
 from __future__ import annotations
@@ -26,15 +27,26 @@ class Trail(NamedTuple):
             nearest to the pointer.
         match: the length of that match.
         pointer: where the copying stands if every token moved it; see `copy.follow`.
-        matches: every place after a match, with its length.
+        levels: the places after a match of at least 1, 2, ... tokens, as bits; none is empty.
         rings: ring labels that are open in the prefix, in the order of opening.
     """
 
     place: int
     match: int
     pointer: int
-    matches: dict[int, int]
+    levels: tuple[int, ...]
     rings: tuple[int, ...]
+
+    @property
+    def matches(self) -> dict[int, int]:
+        """Every place after a match, with its length."""
+        found = {}
+        for length, level in enumerate(self.levels, 1):
+            while level:
+                place = level.bit_length() - 1
+                found[place] = length
+                level ^= 1 << place
+        return found
 
 
 class Reader:
@@ -46,13 +58,13 @@ class Reader:
         self.text = (*source, EOS)
         self.marks = marks
         self._rings = marks.is_ring
-        self._places: dict[int, list[int]] = {}  # token -> the places just after it
+        self._places: dict[int, int] = {}  # token -> the places just after it, as bits
         self._open: list[tuple[int, ...]] = [()]  # ring labels open before each place
         for place, token in enumerate(source, 1):
             kind = ANY_RING if token in self._rings else token
-            self._places.setdefault(kind, []).append(place)
+            self._places[kind] = self._places.get(kind, 0) | 1 << place
             self._open.append(self._turn(self._open[-1], token))
-        self._start = Trail(marks.beginnings(source)[0], 0, marks.start(source), {}, ())
+        self._start = Trail(marks.beginnings(source)[0], 0, marks.start(source), (), ())
         self._trails: dict[Prefix, Trail] = {(BOS,): self._start}
 
     def trail(self, prefix: Prefix) -> Trail:
@@ -73,7 +85,7 @@ class Reader:
             return found
         token = prefix[-1]
         ring = token in self._rings
-        text, pointer, old = self.text, trail.pointer, trail.matches
+        text, pointer = self.text, trail.pointer
         if text[pointer] == token:
             pointer += 1
         else:
@@ -81,17 +93,17 @@ class Reader:
                 if text[ahead] == token:
                     pointer = ahead + 1
                     break
-        matches, best, length, near = {}, pointer, 0, 0
-        for place in self._places.get(ANY_RING if ring else token, ()):
-            match = old.get(place - 1, 0) + 1
-            if match > CONTEXT:
-                match = CONTEXT
-            matches[place] = match
-            away = place - pointer if place > pointer else pointer - place
-            if match > length or (match == length and away < near):
-                best, length, near = place, match, away
+        levels, level = [], self._places.get(ANY_RING if ring else token, 0)
+        if level:
+            levels.append(level)
+            for shorter in trail.levels[: CONTEXT - 1]:
+                longer = shorter << 1 & level
+                if not longer:
+                    break
+                levels.append(longer)
+        best = _nearest(levels[-1], pointer) if levels else pointer
         rings = self._turn(trail.rings, token) if ring else trail.rings
-        found = Trail(best, length, pointer, matches, rings)
+        found = Trail(best, len(levels), pointer, tuple(levels), rings)
         if len(self._trails) >= self.ROOM:
             self._trails.clear()
             self._trails[(BOS,)] = self._start
@@ -117,3 +129,13 @@ class Reader:
         if token in rings:
             return tuple(label for label in rings if label != token)
         return (*rings, token)
+
+
+def _nearest(places: int, pointer: int) -> int:
+    """Of a set that is not empty, the place nearest to the pointer; of two, the one before it."""
+    before = (places & ((2 << pointer) - 1)).bit_length() - 1
+    after = places >> pointer
+    if not after:
+        return before
+    ahead = (after & -after).bit_length() - 1
+    return before if before >= 0 and pointer - before <= ahead else pointer + ahead

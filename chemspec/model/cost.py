@@ -6,6 +6,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from chemspec import cache, host
@@ -30,7 +31,17 @@ class Curve:
         if len(self.nodes) < 2 or len(self.nodes) != len(self.seconds) or not rising:
             raise ValueError("a cost curve needs two or more sizes, rising, and a time for each")
 
+    @cached_property
+    def _asked(self) -> dict[float, float]:
+        return {}  # a drafter asks for the same few numbers at every pass
+
     def __call__(self, count: float) -> float:
+        found = self._asked.get(count)
+        if found is None:
+            found = self._asked[count] = self._between(count)
+        return found
+
+    def _between(self, count: float) -> float:
         place = min(max(bisect_left(self.nodes, count), 1), len(self.nodes) - 1)
         (x0, x1), (y0, y1) = self.nodes[place - 1 : place + 1], self.seconds[place - 1 : place + 1]
         return max(y0 + (y1 - y0) * (count - x0) / (x1 - x0), 1e-9)
