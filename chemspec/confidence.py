@@ -141,13 +141,25 @@ def fit(scored: Scored, *, offset: bool) -> tuple[float, float]:
             da, db = (hbb * ga - hab * gb) / det, (haa * gb - hab * ga) / det
         else:
             da, db = ga / haa, 0.0
-        size = max(
-            1.0, abs(da), abs(db)
-        )  # no step longer than 1: far from the optimum Newton overshoots
-        a, b = a - da / size, b - db / size
+        loss, share = _loss(rows, a, b), 1.0
+        while share > 1e-9 and _loss(rows, a - share * da, b - share * db) > loss:
+            share /= 2  # far from the optimum Newton overshoots
+        a, b = a - share * da, b - share * db
         if max(abs(da), abs(db)) < 1e-9:
             break
     return max(a, 1e-3), b  # a model whose probability misleads tells next to nothing
+
+
+def _loss(rows: Sequence[tuple[float, float]], a: float, b: float) -> float:
+    """What `fit` makes smallest: the outcomes' negative log-likelihood and a little for being far from 1 and 0.
+
+    Outcomes that a slope can tell apart altogether would be the likelier the steeper it is, without end.
+    """
+    total = RIDGE / 2 * ((a - 1) ** 2 + b**2)
+    for x, right in rows:
+        odds = a * x + b
+        total += max(odds, 0.0) + math.log1p(math.exp(-abs(odds))) - right * odds
+    return total
 
 
 def apply(scored: Scored, slope: float, offset: float) -> list[tuple[float, bool]]:

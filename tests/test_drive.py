@@ -17,7 +17,7 @@ from chemspec.decode.ask import START, Ask, Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.decode.sample import sample
-from chemspec.draft.base import Drafter
+from chemspec.draft.base import Drafter, Pays
 from chemspec.draft.none import NoDrafts
 from chemspec.model.onnx_runner import OnnxBackend
 from chemspec.model.session import Backend, Session
@@ -554,3 +554,45 @@ def test_a_drafter_with_a_model_hears_of_all_prefixes_of_a_pass_before_it_propos
     assert answers(drafter) == answers(NoDrafts())
     assert len(drafter.told) > len(sources)
     assert not drafter.untold
+
+
+class Thrifty:
+    """Says what pays, by a list, and notes what it is asked and told."""
+
+    def __init__(self, pays: Pays, tokens: tuple[int, ...] = (5,)) -> None:
+        self.pays, self.tokens = pays, tokens
+        self.asked = 0
+        self.heard: list[tuple[int, int]] = []
+
+    def begin(self, asked: int, queries: int, *, waiting: int) -> Pays:
+        return self.pays
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        self.asked += 1
+        return [Draft(self.tokens, "thrifty")]
+
+    def learn(self, draft: Draft, accepted: int) -> None:
+        self.heard.append((len(draft.tokens), accepted))
+
+
+@pytest.mark.parametrize("decoder", ["greedy", "beam of 2"])
+@pytest.mark.parametrize("pays", list(Pays))
+def test_a_drafter_is_asked_for_what_pays_by_its_own_word(decoder: str, pays: Pays) -> None:
+    drafter = Thrifty(pays)
+    answers = run(DECODERS[decoder](8), [[4, 5, 6]], Table(3), drafter, max_len=8)[0]
+    assert answers == run(DECODERS[decoder](8), [[4, 5, 6]], Table(3), NoDrafts(), max_len=8)[0]
+    assert bool(drafter.asked) is bool(pays)
+    assert bool(drafter.heard) is bool(pays)
+
+
+def test_of_a_draft_longer_than_the_answer_only_what_is_known_is_told() -> None:
+    table = Table(3)
+    (whole,) = run(lambda _: greedy(max_len=4), [[4, 5, 6]], table, NoDrafts(), max_len=4)[0][0]
+    first, second, *_ = whole.tokens
+    assert len(whole.tokens) == 4
+    right = Thrifty(Pays.DRAFTS, whole.tokens)
+    wrong = Thrifty(Pays.DRAFTS, (first, 5 if second != 5 else 6, 5))
+    for drafter in (right, wrong):
+        run(lambda _: greedy(max_len=2), [[4, 5, 6]], table, drafter, max_len=2)
+    assert right.heard == [(2, 2)]  # of four tokens; of the others nobody knows
+    assert wrong.heard[0] == (3, 1)  # the second was refused
