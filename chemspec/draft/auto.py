@@ -49,8 +49,15 @@ class Auto:
     STRIDE = 4  # tokens of a draft between two questions of a look-ahead
     WORTH = 1.1  # what drafts must promise before they are thought about
     NODES = 64  # of one query in one pass, at most
-    HOST = 1e-5  # seconds that it takes to think of one more node of a tree
-    HOST_AHEAD = 3e-5  # and of one more in a look-ahead, which plays the search on
+    CERTAIN = (
+        1,
+        3,
+    )  # nodes that are tried whether they would pay; with two, a noisy curve is no matter
+    HOST, HOST_EACH = (
+        1e-5,
+        3e-5,
+    )  # seconds to think of one more node of a tree, and of a tree at all
+    HOST_AHEAD = 3e-5  # and of one more node in a look-ahead, which plays the search on
     STEPS = (
         1,
         3,
@@ -84,17 +91,21 @@ class Auto:
     def begin(self, asked: int, queries: int, *, waiting: int) -> Pays:
         self.asked, self.queries, self.beams = asked, queries, waiting > queries
         self._heard.clear()
-        if not self.beams:
-            # A node for every query that were certain to be accepted: if that does not pay, no guess does.
-            certain = self.cost(asked + queries) + self.HOST * queries
-            if 2 * self.cost(asked) <= self.WORTH * certain:
-                return Pays.NOTHING
+        # If not even tokens that were certain to be accepted pay, no guess does.
+        if not self.beams and not any(map(self._would_pay, self.CERTAIN)):
+            return Pays.NOTHING
         # How many hypotheses there are tells what a beam's passes cost, not how many of them happen to be unknown.
         nodes = self.AHEAD * max(asked, waiting)
         ahead = self.cost(nodes) + self.HOST_AHEAD * nodes
         if self.WORTH * ahead < self.SAVES * self.cost(max(asked, waiting)):
             return Pays.AHEAD
         return Pays.NOTHING if self.beams else Pays.DRAFTS  # a beam fills its passes by itself
+
+    def _would_pay(self, nodes: int) -> bool:
+        """Whether so many nodes a query would pay if all were accepted."""
+        host = self.queries * (self.HOST * nodes + self.HOST_EACH)
+        seconds = self.cost(self.asked + self.queries * nodes) + host
+        return (1 + nodes) * self.cost(self.asked) > self.WORTH * seconds
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         if self.beams:
