@@ -6,6 +6,8 @@ import csv
 import gzip
 import io
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -261,6 +263,31 @@ def test_a_fault_in_a_worker_is_raised_at_once(retro_csv: Path, tmp_path: Path) 
         prepare([retro_csv], bad, RETRO, workers=2)
     (shards / "retro.csv.gz-00000000.partial").rmdir()
     assert prepare([retro_csv], bad, RETRO, workers=1) == good
+
+
+HANGS = """
+import sys, time
+from pathlib import Path
+from chemspec.data import prepare as module
+
+def hang(done, total):
+    if done:
+        print("at work", flush=True)
+        time.sleep(300)
+
+module.SHARD = 8
+settings = module.DataSettings(task="retro", min_count=1)
+module.prepare([Path(sys.argv[1])], Path(sys.argv[2]), settings, workers=2, progress=hang)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed(retro_csv: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HANGS, str(retro_csv), str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "at work\n"
+        run.kill()
+        run.communicate(timeout=60)  # ends when nobody has the other end any more, workers included
 
 
 def test_files_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from chemspec.data.arrays import Pairs, Ragged
@@ -131,7 +133,9 @@ def _run(
         return
     # Fresh processes, because forking one in which torch has started threads can hang.
     with ProcessPoolExecutor(
-        min(workers, len(todo)), mp_context=multiprocessing.get_context("spawn")
+        min(workers, len(todo)),
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_leave_with_parent,
     ) as pool:
         running = {pool.submit(write_shard, *job, settings): job[2] for job in todo}
         try:
@@ -142,6 +146,18 @@ def _run(
         except BaseException:  # the first fault ends it, not the last shard; Ctrl-C too
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _leave_with_parent() -> None:
+    """End a worker when its parent was killed: it would wait for jobs forever, for it holds both ends of the queue itself."""
+
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
 
 
 def _pairs(shards: Sequence[Path]) -> Iterator[Pair]:
