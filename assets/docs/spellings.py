@@ -3,6 +3,9 @@
 Greedy decoding of validation queries with the shipped models, each query written three ways: canonical; rooted at random; and,
 for retro, aligned: rooted so that the true answer's canonical SMILES begins at the same atom, as far as the maps tell. Prints one
 row a spelling: passes, tokens and accepted tokens a query, and how often the first answer is right. Times are not measured.
+
+Then the same for answers, without a model: the passes that the drafter `copy` would need to write the true answer, spelled
+canonically, and spelled as training data are, in the order of the canonical query.
 """
 
 from __future__ import annotations
@@ -15,11 +18,13 @@ from rdkit import Chem
 
 from chemspec import chem
 from chemspec.align import spellings, write_from
-from chemspec.data.reactions import canonical_pair
+from chemspec.data.reactions import Row, canonical_pair, variants
 from chemspec.data.shards import read_rows
+from chemspec.draft.copy import Copy, Marks
 from chemspec.engine import Engine, Ready
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings, Task
+from chemspec.tokenizer import BOS, EOS, TokenError
 
 DRAFTERS = ("none", "copy", "mixed")
 
@@ -58,6 +63,49 @@ def main(folder: Path, count: int) -> None:
         for way, asked in ways.items():
             for drafter in DRAFTERS if asked else ():
                 print(line(engine, way, drafter, asked), flush=True)
+    print(
+        "\n| task | answer | reactions | passes | tokens | tokens a pass |\n|---|---|---|---|---|---|"
+    )
+    for task in tasks:
+        rows = Random(0).sample(list(read_rows(folder / f"{task}_val.csv.gz")), 5 * count)
+        for row in answer_lines(task, Engine.load(task, threads=1), rows):
+            print(row, flush=True)
+
+
+def answer_lines(task: Task, engine: Engine, rows: list[Row]) -> list[str]:
+    """Two rows of the second table."""
+    copy = Copy(marks=Marks.of(engine.tokenizer.alphabet))
+    sums = {"canonical": [0, 0, 0], "aligned": [0, 0, 0]}
+    for row in rows:
+        made = variants(row, task, count=1, flat_share=0.0, rng=Random(0), guess=True)
+        truth = chem.canonical(made[0][1]) if made else None
+        if truth is None:
+            continue
+        try:
+            source, *written = (
+                engine.tokenizer.encode(text) for text in (made[0][0], truth, made[0][1])
+            )
+        except TokenError:
+            continue
+        for way, target in zip(sums, written, strict=True):
+            found = passes(copy, source, (*target, EOS)), len(target) + 1, 1
+            sums[way] = [old + new for old, new in zip(sums[way], found, strict=True)]
+    return [
+        f"| {task} | {way} | {count} | {steps / count:.1f} | {tokens / count:.1f} | {tokens / steps:.2f} |"
+        for way, (steps, tokens, count) in sums.items()
+    ]
+
+
+def passes(drafter: Copy, source: tuple[int, ...], target: tuple[int, ...]) -> int:
+    """Passes of a model that writes `target`, whatever it is."""
+    count = done = 0
+    while done < len(target):
+        drafts = drafter.propose(source, (BOS, *target[:done]), len(target) - done)
+        rest = target[done:]
+        agree = [next((k for k, (a, b) in enumerate(zip(draft.tokens, rest, strict=False)) if a != b), min(len(draft.tokens), len(rest))) for draft in drafts]  # fmt: skip
+        done += 1 + max(agree, default=0)
+        count += 1
+    return count
 
 
 def line(engine: Engine, way: str, drafter: str, asked: list[tuple[str, str]]) -> str:

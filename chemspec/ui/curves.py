@@ -260,7 +260,12 @@ def accuracy(rows: Sequence[tuple[str, float, float, float]], *, dark: bool = Fa
     ]
     data = alt.Data(values=points)
     y = alt.Y("name:N", title=None, sort=None)
-    x = alt.X("share:Q", title="right, in % of test reactions", scale=alt.Scale(domain=[0, 100]))
+    x = alt.X(
+        "share:Q",
+        title="right, in % of test reactions",
+        scale=alt.Scale(domain=[0, 118]),  # room for a number after a bar of 100 %
+        axis=alt.Axis(values=list(range(0, 101, 20))),
+    )
     bars = alt.Chart(data).mark_bar(color=_accent(dark), height=15, opacity=0.55).encode(x=x, y=y)
     spread = (
         alt.Chart(data)
