@@ -20,9 +20,8 @@ from chemspec.syntax import show
 # RDKit walks a molecule recursively: a chain of 20,000 atoms overflows an 8 MB stack and kills the
 # process (2,000 atoms are too many for 512 KB). Nothing longer than this is ever handed to it.
 LONGEST = 3000
-_ANY = rdqueries.AtomNumEqualsQueryAtom(
-    0
-)  # RDKit's own loop over atoms is thirty times as fast as Python's
+# An atom of no element; RDKit's own loop over the atoms is thirty times as fast as Python's.
+_ANY = rdqueries.AtomNumEqualsQueryAtom(0)
 
 Task = Literal["forward", "retro"]
 

@@ -49,14 +49,10 @@ class Auto:
     STRIDE = 4  # tokens of a draft between two questions of a look-ahead
     WORTH = 1.1  # what drafts must promise before they are thought about
     NODES = 64  # of one query in one pass, at most
-    CERTAIN = (
-        1,
-        3,
-    )  # nodes that are tried whether they would pay; with two, a noisy curve is no matter
-    HOST, HOST_EACH = (
-        1e-5,
-        3e-5,
-    )  # seconds to think of one more node of a tree, and of a tree at all
+    # Nodes a query that are tried whether they would pay: two numbers, for a curve may be steep at first.
+    CERTAIN = (1, 3)
+    # Seconds to think of one more node of a tree, and of a tree at all.
+    HOST, HOST_EACH = 1e-5, 3e-5
     HOST_AHEAD = 3e-5  # and of one more node in a look-ahead, which plays the search on
     STEPS = (
         1,
@@ -147,7 +143,7 @@ class Auto:
         return mixed.paths(grown[:best], source, prefix)
 
     def _least(self) -> float:
-        """The chance below which no node pays, however many tokens the pass yields anyway: p > seconds a node / seconds a token."""
+        """The chance below which no node pays: it must exceed the node's seconds over those of a token without drafts."""
         load = self.asked, self.queries
         if load not in self._floors:
             cost, (asked, queries) = self.cost, load

@@ -17,10 +17,8 @@ from chemspec.types import Prefix
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 QUIET = 0.75  # a load per core at which times are to be trusted
 SOURCE, WRITTEN = 40, 24  # a typical query, half an answer
-SMALL, REPEATS = (
-    16,
-    (27, 9),
-)  # passes of so few nodes are timed more often: there a mistake of 0.1 ms decides
+# How often a pass is timed: those of few nodes more often, for there a mistake of 0.1 ms decides.
+SMALL, REPEATS = 16, (27, 9)
 
 
 @dataclass(frozen=True)
