@@ -672,6 +672,7 @@ def test_a_beam_drafts_only_to_look_ahead() -> None:
     """Its own prefixes fill a pass where nodes are dear."""
     auto = Auto(COSTS["a CPU"])
     assert auto.begin(5, 1, waiting=5) is Pays.NOTHING
+    assert not auto.propose(SOURCE, (BOS, 4, 5), 99)
     assert auto.begin(1, 1, waiting=1) is Pays.DRAFTS
     assert auto.propose(SOURCE, (BOS, 4, 5), 99)
     auto = Auto(COSTS["free"])

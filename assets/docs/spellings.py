@@ -11,6 +11,7 @@ canonically, and spelled as training data are, in the order of the canonical que
 from __future__ import annotations
 
 import sys
+from itertools import takewhile
 from pathlib import Path
 from random import Random
 
@@ -101,11 +102,14 @@ def passes(drafter: Copy, source: tuple[int, ...], target: tuple[int, ...]) -> i
     count = done = 0
     while done < len(target):
         drafts = drafter.propose(source, (BOS, *target[:done]), len(target) - done)
-        rest = target[done:]
-        agree = [next((k for k, (a, b) in enumerate(zip(draft.tokens, rest, strict=False)) if a != b), min(len(draft.tokens), len(rest))) for draft in drafts]  # fmt: skip
-        done += 1 + max(agree, default=0)
+        done += 1 + max((agreed(draft.tokens, target[done:]) for draft in drafts), default=0)
         count += 1
     return count
+
+
+def agreed(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """How many tokens both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def line(engine: Engine, way: str, drafter: str, asked: list[tuple[str, str]]) -> str:

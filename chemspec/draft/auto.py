@@ -81,12 +81,17 @@ class Auto:
             else Mixed(knowledge.phrases, length=length, marks=marks, rate=self._rate)
         )
         self.asked, self.queries, self.beams = 1, 1, False
+        self.pays = Pays.DRAFTS
         self._heard: set[tuple[int, ...]] = set()
         self._floors: dict[tuple[int, int], float] = {}
 
     def begin(self, asked: int, queries: int, *, waiting: int) -> Pays:
         self.asked, self.queries, self.beams = asked, queries, waiting > queries
         self._heard.clear()
+        self.pays = self._what_pays(asked, waiting)
+        return self.pays
+
+    def _what_pays(self, asked: int, waiting: int) -> Pays:
         # If not even tokens that were certain to be accepted pay, no guess does.
         if not self.beams and not any(map(self._would_pay, self.CERTAIN)):
             return Pays.NOTHING
@@ -104,6 +109,8 @@ class Auto:
         return (1 + nodes) * self.cost(self.asked) > self.WORTH * seconds
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        if self.pays is Pays.NOTHING:
+            return ()
         if self.beams:
             # A look-ahead asks again where a draft ends.
             reach = min(room, self.STRIDE)
@@ -185,8 +192,7 @@ class Auto:
         return best
 
     def _rate(self, chance: float) -> float:
-        kind, likely = chance_class(chance), self.likely
-        return likely.hits[kind] / likely.tries[kind]
+        return self.likely.chance(chance_class(chance))
 
     def learn(self, draft: Draft, accepted: int) -> None:
         for place in range(min(accepted + 1, len(draft.tokens))):
