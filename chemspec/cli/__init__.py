@@ -1,0 +1,12 @@
+"""The command line: parse, call one function, print.
+
+Exit codes: 0 all went well; 1 something in the input could not be answered (some rows have another status than ok);
+2 the command could not be carried out (bad option, missing file, unusable model); 130 interrupted.
+"""
+
+from chemspec.cli.base import app, main
+
+# Each adds its commands; the order is that of --help.
+from chemspec.cli import predict, training, quality, speed  # isort: skip
+
+__all__ = ["app", "main", "predict", "quality", "speed", "training"]

@@ -1,0 +1,73 @@
+"""The program itself: which errors become messages and exit codes. Commands are added by the modules beside this one."""
+
+from __future__ import annotations
+
+import _thread
+import io
+import sys
+import threading
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from chemspec import __version__, show
+
+if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
+    pass
+
+
+class Guarded(TyperGroup):
+    """Turns expected errors into a message and an exit code, whatever command they come from."""
+
+    def invoke(self, ctx: Any) -> Any:
+        before, sys.unraisablehook = sys.unraisablehook, _ask_again
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            show.note(
+                "interrupted; what was written to files stays valid, the same command goes on from there"
+            )
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            raise  # whoever reads the output has left, as `head` does: no error of ours
+        except (ValueError, OSError, ModuleNotFoundError) as error:
+            show.note(f"error: {error}")
+            raise typer.Exit(2) from None
+        finally:
+            sys.unraisablehook = before
+
+
+def _ask_again(unraisable: Any) -> None:
+    """Ctrl-C that hits a destructor is lost, because Python only prints what is raised there: it comes once more."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        threading.Timer(0.01, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+app = typer.Typer(
+    cls=Guarded,
+    help="Predict products and reactants with SMILES-to-SMILES transformers, fast and without changing an answer.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog="Exit codes: 0 fine; 1 some query could not be answered; 2 the command could not be carried out; 130 interrupted.",
+)
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Queries may hold what a terminal cannot show.
+            stream.reconfigure(errors="backslashreplace")
+    app()
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit

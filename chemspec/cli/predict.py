@@ -1,0 +1,188 @@
+"""Answers: `predict`, the list of `models`, and the `app`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from chemspec import show
+from chemspec.cli.base import app
+from chemspec.cli.options import (
+    DEFAULT,
+    AugmentOption,
+    BatchOption,
+    DecoderOption,
+    DeviceOption,
+    DrafterOption,
+    DtypeOption,
+    ExactOption,
+    JsonOption,
+    LengthOption,
+    ModelOption,
+    NOption,
+    RuntimeOption,
+    SampleFloat,
+    SampleInt,
+    TaskOption,
+    TemplateOption,
+    ThreadsOption,
+    decode_settings,
+    load,
+    option,
+)
+
+command = partial(app.command, rich_help_panel="Answers")
+
+
+@command()
+def predict(
+    smiles: Annotated[
+        list[str] | None,
+        typer.Argument(help="SMILES, one file (.csv .smi .parquet ...), or - for stdin."),
+    ] = None,
+    task: TaskOption = "",
+    model: ModelOption = "",
+    n: NOption = DEFAULT.n,
+    decoder: DecoderOption = "auto",
+    drafter: DrafterOption = DEFAULT.drafter,
+    exact: ExactOption = True,
+    out: Annotated[
+        Path | None, option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")
+    ] = None,
+    column: Annotated[str, option("Column of the input file with the SMILES.")] = "",
+    trace: Annotated[
+        Path | None, option("Write full results with traces here, one JSON a line.")
+    ] = None,
+    batch_size: BatchOption = DEFAULT.batch_size,
+    max_len: LengthOption = DEFAULT.max_len,
+    dtype: DtypeOption = "auto",
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    runtime: RuntimeOption = "auto",
+    template: TemplateOption = "",
+    length_penalty: Annotated[
+        float, option("Rank beam answers by log-prob / length ** this.")
+    ] = DEFAULT.length_penalty,
+    temperature: SampleFloat = DEFAULT.temperature,
+    top_p: SampleFloat = DEFAULT.top_p,
+    seed: SampleInt = DEFAULT.seed,
+    node_budget: Annotated[
+        int, option("Most drafted nodes a query may add to a pass.")
+    ] = DEFAULT.node_budget,
+    beta: Annotated[
+        int,
+        option("Greedy may take a drafted token among the best so many; above 1 it is relaxed."),
+    ] = DEFAULT.beta,
+    tau: Annotated[
+        float, option("With --beta: most log-prob that such a token may lack to the best one.")
+    ] = DEFAULT.tau,
+    augment: AugmentOption = DEFAULT.augment,
+    as_json: JsonOption = False,
+) -> None:
+    """Predict products (forward) or reactant sets (retro) for SMILES, a file of them, or standard input."""
+    settings = decode_settings(
+        decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, node_budget=node_budget,
+        length_penalty=length_penalty, temperature=temperature, top_p=top_p, seed=seed, augment=augment,
+        beta=beta, tau=tau,
+    )  # fmt: skip
+    if not task and not model:
+        raise ValueError(
+            "say which question: --task forward (what forms?) or --task retro (what from?)"
+        )
+    from chemspec import files
+
+    queries, many = _queries(smiles, column)
+    if trace is not None:
+        trace.touch()  # fails now rather than when all the work is done
+    engine = load(
+        task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template
+    )
+    document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
+    if out is not None:
+        with show.progress("predicting") as report:
+            counts = files.predict_file(
+                engine, queries, out, settings, trace=trace, progress=report
+            )
+        told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        show.note(f"{out}: {told}")
+        document |= {"out": str(out), "counts": counts}
+        fine = set(counts) <= {"ok"}
+    else:
+        with show.progress("predicting", quiet=not many) as report:
+            results = engine.predict(
+                queries, settings, progress=lambda done: report(done, len(queries))
+            )
+        if trace is not None:
+            files.write_traces(results, trace)
+        for result in () if as_json else results:
+            show.result(result)
+        document["results"] = [files.brief(result) for result in results]
+        fine = all(result.status == "ok" for result in results)
+    if as_json:
+        print(json.dumps(document))
+    raise typer.Exit(0 if fine else 1)
+
+
+def _queries(given: list[str] | None, column: str) -> tuple[list[str], bool]:
+    """The query texts, and whether they are many (then a progress bar is shown)."""
+    from chemspec import inputs
+
+    if not given or given == ["-"]:
+        if not given and sys.stdin.isatty():
+            raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
+        where, queries = "standard input", inputs.lines_of(sys.stdin)
+    elif len(given) == 1 and inputs.looks_like_file(given[0]):
+        where, queries = given[0], inputs.read_queries(Path(given[0]), column)
+    else:
+        for text in filter(inputs.looks_like_file, given):
+            raise ValueError(f"{text} is a file; give one file, or SMILES, but not both")
+        return given, len(given) > 8
+    if not queries:
+        raise ValueError(f"nothing to predict: there is no query in {where}")
+    return queries, True
+
+
+@command()
+def models(as_json: JsonOption = False) -> None:
+    """List the installed models."""
+    from chemspec.engine import installed, models_home
+
+    rows = []
+    for folder in installed():
+        try:
+            task = json.loads((folder / "config.json").read_text(encoding="utf-8"))["task"]
+        except (OSError, ValueError, KeyError, TypeError):
+            task = "unusable"  # one bad folder must not hide the others
+        size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6
+        rows.append(
+            {"name": folder.name, "task": task, "mb": round(size, 1), "folder": str(folder)}
+        )
+    if as_json:
+        print(json.dumps({"models": rows}))
+    elif rows:
+        show.models(rows)
+    else:
+        show.note(f"no models in {models_home()}")
+
+
+@command(name="app")
+def app_(
+    port: Annotated[int, option("Port on this machine.")] = 8501,
+    headless: Annotated[bool, option("Do not open a browser.", "--headless")] = False,
+) -> None:
+    """Open the app in a browser."""
+    import subprocess
+
+    here = Path(__file__).parent.parent
+    inside = here / "assets" / "app" / "app.py"  # of an installation; else of the source tree
+    script = inside if inside.is_file() else here.parent / "app.py"
+    options = ["--server.port", str(port), "--server.headless", str(headless).lower()]
+    options += ["--browser.gatherUsageStats", "false"]  # wherever the settings file is
+    command = [sys.executable, "-m", "streamlit", "run", str(script), *options]
+    raise typer.Exit(subprocess.call(command, cwd=script.parent))
