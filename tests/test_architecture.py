@@ -32,6 +32,8 @@ LAYERS = (
     ("draft", "verify", "model"),
     ("decode",),
     ("testing", "importers"),
+    ("home", "place"),
+    ("kit",),
     ("engine",),
     ("inputs", "checks", "faults"),
     ("files",),

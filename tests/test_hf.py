@@ -136,7 +136,9 @@ def loaded(kind: str) -> hf.HfCheckpoint:
 @cache
 def engine(kind: str) -> Engine:
     found = Engine.load(folder_of(kind), task="retro", device="cpu", dtype="fp64", threads=1)
-    found._curve = Curve((1, 128), (1.0, 1.3))  # guesses are cheap: `auto` must not measure here
+    found.kit._curve = Curve(
+        (1, 128), (1.0, 1.3)
+    )  # guesses are cheap: `auto` must not measure here
     return found
 
 

@@ -165,7 +165,7 @@ def train(
     }  # fmt: skip
     if recipe in DRAFTER_RECIPES:
         teaching = DRAFTER_RECIPES[recipe]
-        from chemspec.engine import model_folder
+        from chemspec.home import model_folder
 
         target = start or model_folder(teaching.task)
         taught = data_dir or Path("data") / f"{teaching.task}-distilled"

@@ -42,10 +42,8 @@ class Auto:
     """
 
     SECOND = 0.5  # a further place is tried with this share of the chance that the place before it was wrong
-    AHEAD, SAVES = (
-        12,
-        2.5,
-    )  # looking ahead multiplies the nodes of a beam and divides its passes by about so much (benchmarks.md)
+    # Looking ahead multiplies the nodes of a beam, and divides its passes, by about so much (benchmarks.md).
+    AHEAD, SAVES = 12, 2.5
     STRIDE = 4  # tokens of a draft between two questions of a look-ahead
     WORTH = 1.1  # what drafts must promise before they are thought about
     NODES = 64  # of one query in one pass, at most
@@ -54,13 +52,8 @@ class Auto:
     # Seconds to think of one more node of a tree, and of a tree at all.
     HOST, HOST_EACH = 1e-5, 3e-5
     HOST_AHEAD = 3e-5  # and of one more node in a look-ahead, which plays the search on
-    STEPS = (
-        1,
-        3,
-        7,
-        15,
-        31,
-    )  # past a node that does not pay, so far ahead it is asked whether others would
+    # Past a node that does not pay, so far ahead it is asked whether others would.
+    STEPS = (1, 3, 7, 15, 31)
 
     def __init__(
         self,
@@ -104,9 +97,13 @@ class Auto:
 
     def _would_pay(self, nodes: int) -> bool:
         """Whether so many nodes a query would pay if all were accepted."""
-        host = self.queries * (self.HOST * nodes + self.HOST_EACH)
-        seconds = self.cost(self.asked + self.queries * nodes) + host
+        seconds = self._seconds(nodes) + self.HOST_EACH * self.queries
         return (1 + nodes) * self.cost(self.asked) > self.WORTH * seconds
+
+    def _seconds(self, nodes: int) -> float:
+        """What a pass takes to which every query adds so many nodes, thinking of them included."""
+        added = self.queries * nodes
+        return self.cost(self.asked + added) + self.HOST * added
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         if self.pays is Pays.NOTHING:
@@ -126,12 +123,8 @@ class Auto:
         self, mixed: Mixed, source: Sequence[int], prefix: Prefix, room: int
     ) -> Sequence[Draft]:
         """As many nodes of the tree as make tokens per second largest, if all queries of the pass add as many."""
-        cost, asked, queries = self.cost, self.asked, self.queries
-        best, best_rate, tokens = 0, 1 / cost(asked), 1.0
-
-        def seconds(nodes: int) -> float:
-            added = queries * nodes
-            return cost(asked + added) + self.HOST * added
+        seconds = self._seconds
+        best, best_rate, tokens = 0, 1 / seconds(0), 1.0
 
         def more(nodes: int, chance: float) -> bool:
             nonlocal best, best_rate, tokens
@@ -173,7 +166,7 @@ class Auto:
             left *= self.SECOND * (1 - self.record.chance(match))
         nodes.sort(reverse=True)
         lengths = [0] * len(found)
-        for _, which, depth in nodes[: self._pays([chance for chance, _, _ in nodes])]:
+        for _, which, depth in nodes[: self._most([chance for chance, _, _ in nodes])]:
             lengths[which] = max(lengths[which], depth + 1)
         return [
             self.copy.draft(source, prefix, place, match, length)
@@ -181,12 +174,12 @@ class Auto:
             if length
         ]
 
-    def _pays(self, chances: Sequence[float]) -> int:
+    def _most(self, chances: Sequence[float]) -> int:
         """How many nodes make tokens per second largest, if all queries of the pass add as many."""
-        best, best_rate, tokens = 0, 1 / self.cost(self.asked), 1.0
+        best, best_rate, tokens = 0, 1 / self._seconds(0), 1.0
         for count, chance in enumerate(chances, 1):
             tokens += chance
-            rate = tokens / self.cost(self.asked + self.queries * count)
+            rate = tokens / self._seconds(count)
             if rate > best_rate:
                 best, best_rate = count, rate
         return best

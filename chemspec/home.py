@@ -1,0 +1,73 @@
+"""Where models lie, by what names they go, and which drafters lie with them."""
+
+from __future__ import annotations
+
+import os
+from math import prod
+from pathlib import Path
+
+from safetensors import safe_open
+
+from chemspec.draft import COMPANIONS
+from chemspec.importers import hf
+from chemspec.model import checkpoint
+from chemspec.settings import DRAFTER_NAMES
+
+
+def model_folder(name: str | Path) -> Path:
+    """The folder of a model given by path, or by the name of a shipped one.
+
+    Raises:
+        checkpoint.CheckpointError: if there is none, naming those that exist.
+    """
+    path = Path(name)
+    if path.is_dir():
+        return path
+    shipped = models_home() / str(name)
+    if shipped.is_dir():
+        return shipped
+    if hf.is_id(str(name)):
+        if (stored := hf.cached(str(name))) is not None:
+            return stored
+        raise checkpoint.CheckpointError(hf.get_it(str(name)))
+    known = ", ".join(folder.name for folder in installed()) or "none"
+    raise checkpoint.CheckpointError(
+        f"no model {str(name)!r}: neither a folder nor one of the installed ones ({known})"
+    )
+
+
+def models_home() -> Path:
+    """Where models lie: `CHEMSPEC_MODELS`, else `assets/models` of the installation or of the source tree."""
+    if chosen := os.environ.get("CHEMSPEC_MODELS"):
+        return Path(chosen)
+    inside = Path(__file__).parent / "assets" / "models"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "assets" / "models"
+
+
+def installed() -> list[Path]:
+    """The folders of the models at `models_home()`."""
+    home = models_home()
+    return (
+        sorted(folder for folder in home.iterdir() if (folder / "config.json").is_file())
+        if home.is_dir()
+        else []
+    )
+
+
+def usable(folder: Path) -> tuple[str, ...]:
+    """The drafters for which a model folder holds all that they need, in the order of `DRAFTER_NAMES`."""
+    kept = folder / "drafters"
+    return tuple(
+        name
+        for name in DRAFTER_NAMES
+        if all((kept / kind / "config.json").is_file() for kind in COMPANIONS.get(name, ()))
+    )
+
+
+def drafter_megabytes(folder: Path, drafter: str) -> float:
+    """Megabytes of a drafter's own weights in fp32; 0 for one that has none (paper X, tables 8 and 9)."""
+    total = 0
+    for kind in COMPANIONS.get(drafter, ()):
+        with safe_open(folder / "drafters" / kind / "model.safetensors", framework="pt") as file:
+            total += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    return 4 * total / 1e6

@@ -1,0 +1,151 @@
+"""What drafters need beside the target: the price of its passes, what was learned about it, and models of their own."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import torch
+
+from chemspec.draft import Knowledge
+from chemspec.draft.small import Companion
+from chemspec.importers import hf
+from chemspec.model import checkpoint, companions
+from chemspec.model.cost import Curve
+from chemspec.model.session import Backend
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.model.transformer import Transformer
+from chemspec.place import Place
+from chemspec.tokenizer import Tokenizer
+
+
+class Kit:
+    """Everything that drafts for one loaded model, each part made at first use; threads may share it."""
+
+    def __init__(
+        self,
+        loaded: checkpoint.Checkpoint | hf.HfCheckpoint,
+        backend: Backend,
+        place: Place,
+    ) -> None:
+        # Not `loaded` itself, which holds the weights a second time.
+        self.name, self.task, self.folder = loaded.name, loaded.task, loaded.folder
+        self.digest, self.tokenizer = loaded.digest, loaded.tokenizer
+        self.config = loaded.model.config
+        self.backend, self.place = backend, place
+        self._making = Lock()
+        self._curve: Curve | None = None
+        self._knowledge: Knowledge | None = None
+        self._watcher: TorchBackend | None = None
+        self._companions: dict[str, Any] = {}
+
+    def cost(self) -> Curve:
+        """What a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
+        with self._making:
+            if self._curve is None:
+                self._curve = self.place.curve(self.digest, self.backend, self.config)
+            return self._curve
+
+    def knowledge(self) -> Knowledge:
+        """What the model's drafters have learned; read at first use.
+
+        Raises:
+            ValueError: naming the file, if it is damaged.
+        """
+        with self._making:
+            if self._knowledge is None:
+                config = self.config
+                self._knowledge = Knowledge.load(
+                    self.folder,
+                    vocab_size=config.vocab_size,
+                    layers=config.decoder_layers,
+                    heads=config.heads,
+                )
+            return self._knowledge
+
+    def companion(self, kind: str) -> Any:
+        """The learned drafter of a kind, on the model's device; loaded at first use.
+
+        Returns:
+            Of "ar" and "medium" a small model that writes as the target does (`draft.small.Companion`), on the same runtime;
+            of the others their network (`model.companions.Companion`), in torch unless the kernel computes a "spec_drafter".
+
+        Raises:
+            ValueError: if there is none, or none that can draft for this model.
+        """
+        with self._making:
+            if kind not in self._companions:
+                load = self._network if kind in companions.KINDS else self._small_model
+                self._companions[kind] = load(kind)
+            return self._companions[kind]
+
+    def watching(self) -> Backend:
+        """A backend that tells where heads look and keeps hidden states: torch in place of ONNX Runtime, which does neither."""
+        if self.place.runtime != "onnx":
+            return self.backend
+        with self._making:
+            if self._watcher is None:
+                model = checkpoint.load(self.folder).model
+                self._watcher = TorchBackend(model.to(self.place.device, self.place.precision))
+            return self._watcher
+
+    def _network(self, kind: str) -> companions.Companion:
+        if not isinstance(self.tokenizer, Tokenizer):
+            raise ValueError(
+                f"model {self.name} is a Hugging Face model, for which there is no drafter {kind!r}; choose another"
+            )
+        found = companions.load(
+            companions.home(self.folder, kind), tokenizer=self.tokenizer, target=self.digest
+        )
+        found.model.to(self.place.device, self.place.precision)
+        if self.place.runtime != "native":
+            return found
+        # What torch still computes is too small to share, and threads that wait for work would steal the kernel's time.
+        torch.set_num_threads(1)
+        if isinstance(found.model, Transformer):
+            from chemspec.model.native.runner import NativeBackend, NoKernel
+
+            with suppress(NoKernel):  # of a shape that it does not compute: torch does
+                backend = NativeBackend(found.model, threads=self.place.threads)
+                return replace(found, backend=backend)
+        return found
+
+    def _small_model(self, kind: str) -> Companion:
+        folder = self.folder / "drafters" / kind
+        if not folder.is_dir():
+            raise ValueError(
+                f"model {self.name} has no small model {kind!r} to draft with ({folder} is missing); train one with "
+                f"`chemspec train --recipe {self.task}-{kind}` and put its model folder there, or choose another drafter"
+            )
+        loaded = checkpoint.load(folder)
+        if loaded.tokenizer != self.tokenizer:
+            raise ValueError(
+                f"the drafter {folder} has another vocabulary than model {self.name}; "
+                "train it on data prepared with the model's vocab.json"
+            )
+        backend, runtime = self.place.backend(loaded)
+        own = Kit(loaded, backend, replace(self.place, runtime=runtime))
+        sizes = own.config.max_positions, own.config.vocab_size
+        return Companion(backend, *sizes, own.cost, _alpha(folder))
+
+
+def _alpha(folder: Path) -> float:
+    """The acceptance rate counted for a small model, from `alpha.json` in its folder.
+
+    Raises:
+        ValueError: naming the file, if it does not hold a rate.
+    """
+    file = folder / "alpha.json"
+    if not file.is_file():
+        return Companion.alpha
+    try:
+        found = float(json.loads(file.read_text(encoding="utf-8"))["alpha"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{file} is damaged: {error!r}; delete it to do without") from error
+    if not 0 < found < 1:
+        raise ValueError(f"{file}: alpha is {found}; it must be between 0 and 1")
+    return found

@@ -1,0 +1,114 @@
+"""Where and how a model computes: device, precision, runtime, threads; and what a pass costs there."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+import torch
+
+from chemspec.importers import hf
+from chemspec.model import checkpoint
+from chemspec.model.cost import Curve, cached, measure
+from chemspec.model.hf_runner import HfBackend, Shape
+from chemspec.model.session import Backend
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.settings import ModelConfig
+
+RUNTIMES = ("auto", "native", "onnx", "torch")
+DTYPES = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp64": torch.float64,
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Device, precision, runtime and CPU threads."""
+
+    device: str
+    dtype: str
+    runtime: str
+    threads: int
+
+    @classmethod
+    def find(cls, *, device: str, dtype: str, runtime: str, threads: int) -> Place:
+        """What `Engine.load` was asked for, with "auto" and 0 replaced, except for the runtime: a model decides that.
+
+        Raises:
+            ValueError: for a device, precision or runtime that cannot be had.
+        """
+        if threads < 0:
+            raise ValueError(f"{threads} threads; give at least 1, or 0 for all cores")
+        if dtype not in ("auto", *DTYPES):
+            raise ValueError(f"no precision {dtype!r}; there are {', '.join(DTYPES)}")
+        if runtime not in RUNTIMES:
+            raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
+        dtype = "fp32" if dtype == "auto" else dtype
+        return cls(_device(device), dtype, runtime, threads or os.cpu_count() or 1)
+
+    @property
+    def precision(self) -> torch.dtype:
+        return DTYPES[self.dtype]
+
+    def backend(self, loaded: checkpoint.Checkpoint) -> tuple[Backend, str]:
+        """What computes a model here, and its runtime; imports what it needs only.
+
+        Raises:
+            ValueError: if the runtime asked for cannot be had.
+        """
+        runtime = self.runtime
+        cpu = self.device == "cpu" and self.dtype == "fp32"
+        if runtime in ("native", "onnx") and not cpu:
+            raise ValueError(
+                f"the {runtime} runtime computes in fp32 on a CPU, not in {self.dtype} on {self.device}"
+            )
+        if runtime == "native" or (runtime == "auto" and cpu):
+            from chemspec.model.native.runner import NativeBackend, NoKernel
+
+            try:
+                return NativeBackend(loaded.model, threads=self.threads), "native"
+            except NoKernel as why:
+                if runtime == "native":
+                    raise ValueError(f"the native runtime cannot be had here: {why}") from why
+        if runtime == "onnx" or (runtime == "auto" and cpu):
+            from chemspec.model.onnx_runner import OnnxBackend  # spares GPU boxes the import
+
+            return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
+        torch.set_num_threads(self.threads)
+        return TorchBackend(loaded.model.to(device=self.device, dtype=self.precision)), "torch"
+
+    def foreign_backend(self, loaded: hf.HfCheckpoint) -> tuple[Backend, str]:
+        """What computes a Hugging Face model: torch."""
+        if self.runtime not in ("auto", "torch"):
+            raise ValueError(
+                f"a Hugging Face model runs in torch, not in the {self.runtime} runtime"
+            )
+        if self.dtype == "fp16" and loaded.model.family == "t5":
+            raise ValueError("T5 overflows in fp16; use bf16 or fp32")
+        torch.set_num_threads(self.threads)
+        loaded.model.to(self.device, self.precision)
+        return HfBackend(loaded.model), "torch"
+
+    def curve(self, digest: str, backend: Backend, config: ModelConfig | Shape) -> Curve:
+        """What a pass of a model costs on this machine, from disk if it was measured before; asks for the real runtime."""
+        key = f"{digest}-{self.runtime}-{self.device}-{self.dtype}-{self.threads}"
+        sizes = config.vocab_size, config.max_positions
+        return cached(key, lambda: measure(backend, *sizes, time.perf_counter))
+
+
+def _device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(name).type
+    except RuntimeError:
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"no device {name!r}; use auto, cpu or cuda")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError("there is no usable GPU on this machine; use --device cpu")
+    return name
