@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from chemspec.draft import COMPANIONS
@@ -69,6 +71,21 @@ def _gamma(settings: DecodeSettings) -> str:
     if settings.drafter not in COMPANIONS:
         return ""
     return str(settings.draft_length or "adaptive")
+
+
+def alpha(engine: Engine, queries: Sequence[str], drafter: str, *, length: int = 8) -> float:
+    """The share of a small model's tokens that the target accepts, greedily (alpha of Leviathan et al. 2023), between 0 and 1."""
+    settings = DecodeSettings(decoder="greedy", n=1, drafter=drafter, draft_length=length)
+    results = engine.predict(queries, replace(settings, batch_size=1))
+    found = numbers([one.trace for one in results]).alpha
+    return min(max(round(found, 3), 0.001), 0.999)  # a rate of one would draft without end
+
+
+def keep_alpha(folder: Path, drafter: str, found: float, *, counted: str) -> Path:
+    """Write a rate into the folder of the small model whose drafts the target judges; returns the file."""
+    file = folder / "drafters" / COMPANIONS[drafter][-1] / "alpha.json"
+    file.write_text(json.dumps({"alpha": found, "counted": counted}), encoding="utf-8")
+    return file
 
 
 def price(small: Companion, engine: Engine, nodes: int = 1) -> float:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 from small import QUERIES, tiny_folder
+from typer.testing import CliRunner
 
 from chemspec import gammas
+from chemspec.cli import app
 from chemspec.engine import Engine, usable
 from chemspec.settings import DRAFTER_NAMES, DecodeSettings
 from chemspec.ui import serve
@@ -36,6 +41,25 @@ def test_passes_and_runs_of_the_small_model_are_counted(folder: Path) -> None:
         assert length * 0.7 < row["calls_per_pass"] <= length + 1
         assert length < row["tokens_per_pass"] <= length + 1
     assert gammas.price(engine.companion("ar"), engine) > 0
+
+
+def test_the_rate_of_a_small_model_is_counted_on_validation_data_and_read_again(
+    folder: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "retro"
+    shutil.copytree(folder, home)
+    rows = [f"{smiles},{smiles},1" for smiles in QUERIES[:4]]
+    with gzip.open(tmp_path / "retro_val.csv.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(["product,reactants,reaction_class", *rows]))
+    words = ["alpha", "--task", "retro", "--model", str(home), "--source", str(tmp_path), "--threads", "1", "--json"]  # fmt: skip
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.stderr
+    # It drafts for itself: all is accepted, and a rate of one would draft without end.
+    assert json.loads(done.stdout.splitlines()[-1]) == {"ar": 0.999}
+    assert Engine.load(home, threads=1).companion("ar").alpha == 0.999
+    alone = CliRunner().invoke(app, [*words[:4], str(tiny_folder(tmp_path / "alone")), *words[5:]])
+    assert alone.exit_code == 2
+    assert "no small model" in alone.stderr
 
 
 def test_a_model_is_offered_the_drafters_that_it_can_use(

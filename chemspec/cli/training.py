@@ -245,3 +245,36 @@ def calibrate(
     show.note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts, heads {report.heads}")
     if as_json:
         print(json.dumps(asdict(report)))
+
+
+@command()
+def alpha(
+    task: TaskOption,
+    model: ModelOption = "",
+    source: SourceOption = DATA,
+    queries: Annotated[int, option("Validation queries, drawn at random; 0: all.")] = 60,
+    seed: Annotated[int, option("Of the random choice.")] = 0,
+    length: Annotated[int, option("Tokens drafted at once.")] = 8,
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Count how much of a model's small drafters (ar, medium) it accepts; their adaptive draft length starts from there."""
+    from chemspec import gammas
+    from chemspec.evaluate import questions
+    from chemspec.home import usable
+
+    file = source / f"{as_task(task)}_val.csv.gz"
+    asked = questions(file, as_task(task), limit=queries, seed=seed, leave_out=("overlaps_test",))
+    engine = load(task, model, threads=threads)
+    found = {}
+    for name in ("ar", "hierarchy"):
+        if name in usable(engine.folder):
+            found[name] = gammas.alpha(engine, [item.query for item in asked], name, length=length)
+            told = f"chemspec alpha --task {engine.task} --queries {queries} --seed {seed} --length {length}"
+            show.note(str(gammas.keep_alpha(engine.folder, name, found[name], counted=told)))
+    if not found:
+        raise ValueError(f"{engine.folder} has no small model to count; train one first")
+    if as_json:
+        print(json.dumps(found))
+    else:
+        show.line(", ".join(f"{name} {rate:.3f}" for name, rate in found.items()))

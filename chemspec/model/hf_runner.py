@@ -330,25 +330,21 @@ class HfRunner(TorchRunner):
     def run(
         self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
     ) -> tuple[Ints, Floats]:
-        def move(array: NDArray[Any]) -> Tensor:
-            return torch.from_numpy(array).to(self.backend.device)
-
-        width = tokens.shape[1]
-        used = sees.shape[2] - width
-        deep = move(depths)
+        used = sees.shape[2] - tokens.shape[1]
+        deep = self.move(depths)
         apart = deep[:, :, None] - torch.cat([self.depths[:, :used], deep], dim=1)[:, None, :]
         logits, fresh = self.backend.step(
-            move(tokens),
+            self.move(tokens),
             deep,
-            move(sees),
+            self.move(sees),
             apart,
             self.cache[:, :, :, :, :used],
             self.memory,
             self.real,
         )
-        for row, start in enumerate(starts.tolist()):
-            self.cache[:, :, row, :, start : start + width] = fresh[:, :, row]
-            self.depths[row, start : start + width] = deep[row]
+        rows, slots = self.places(starts, tokens.shape[1])
+        self.cache[:, :, rows, :, slots] = fresh.permute(2, 4, 0, 1, 3, 5)
+        self.depths[rows, slots] = deep
         places, log_probs = best(logits, self.top_k)
         return self.backend.name(places), log_probs
 
@@ -360,7 +356,7 @@ class HfRunner(TorchRunner):
     @torch.inference_mode()
     def keep_slots(self, row: int, slots: Ints) -> None:
         super().keep_slots(row, slots)
-        index = torch.from_numpy(slots).to(self.depths.device)
+        index = self.move(slots)
         self.depths[row, : len(slots)] = self.depths[row, index]
 
 

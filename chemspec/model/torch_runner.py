@@ -80,16 +80,13 @@ class TorchRunner:
     def run(
         self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
     ) -> tuple[Ints, Floats]:
-        def move(array: NDArray[Any]) -> Tensor:
-            return torch.from_numpy(array).to(self.backend.device)
-
-        used, width = sees.shape[2] - tokens.shape[1], tokens.shape[1]
+        used = sees.shape[2] - tokens.shape[1]
         looks: list[Tensor] = []
         states: list[Tensor] | None = [] if self.keeps_states else None
         logits, fresh = self.backend.model.step(
-            move(tokens),
-            move(depths),
-            move(sees)[:, None],
+            self.move(tokens),
+            self.move(depths),
+            self.move(sees)[:, None],
             self.cache[:, :, :, :, :used],
             self.memory,
             self.real,
@@ -102,9 +99,18 @@ class TorchRunner:
         if looks:
             bos = self.backend.model.config.source_specials  # and eos, which nobody copies
             self.looks = torch.stack(looks, dim=2).float().cpu().numpy()[..., int(bos) :]
-        for row, start in enumerate(starts.tolist()):
-            self.cache[:, :, row, :, start : start + width] = fresh[:, :, row]
+        rows, slots = self.places(starts, tokens.shape[1])
+        self.cache[:, :, rows, :, slots] = fresh.permute(2, 4, 0, 1, 3, 5)
         return best(logits, self.top_k)
+
+    def move(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self.backend.device)
+
+    def places(self, starts: Ints, width: int) -> tuple[Tensor, Tensor]:
+        """Rows (B, 1) and slots (B, width) of new nodes; as indices they write all queries in one operation."""
+        ahead = torch.arange(width, device=self.backend.device)
+        rows = torch.arange(len(starts), device=self.backend.device)
+        return rows[:, None], self.move(starts)[:, None] + ahead
 
     @torch.inference_mode()
     def keep_queries(self, rows: Sequence[int]) -> None:
@@ -115,7 +121,7 @@ class TorchRunner:
 
     @torch.inference_mode()  # the cache may have been made in that mode, outside of which it cannot be written to
     def keep_slots(self, row: int, slots: Ints) -> None:
-        index = torch.from_numpy(slots).to(self.backend.device)
+        index = self.move(slots)
         self.cache[:, :, row, :, : len(slots)] = self.cache[:, :, row].index_select(3, index)
 
 
@@ -128,7 +134,9 @@ def best(logits: Tensor, count: int) -> tuple[Ints, Floats]:
         # A stable sort, because topk leaves the order of equal values open.
         ordered, ids = torch.sort(log_probs, dim=-1, descending=True, stable=True)
         found = ids[..., :count], ordered[..., :count]
-    return found[0].cpu().numpy(), found[1].cpu().numpy()
+    # One copy to the host: every id is a whole number that a float holds exactly (up to 2 ** 24).
+    ids, values = torch.stack((found[0].to(found[1].dtype), found[1])).cpu().numpy()
+    return ids.astype(np.int64), values
 
 
 LARGE = 50  # times the tokens wanted: from so many on, to sort them all costs more than the pass
