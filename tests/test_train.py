@@ -213,6 +213,28 @@ def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
     assert (out / "model" / "model.safetensors").exists()
 
 
+def test_a_crash_between_two_validations_costs_little(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit(data, tmp_path / "whole")
+    out, step = tmp_path / "broken", module.Training.training_step
+
+    def crash(self: Any, batch: Any, index: int) -> Any:
+        if self.trainer.global_step == 13:
+            raise MemoryError("the machine is gone")
+        return step(self, batch, index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.Training, "training_step", crash)
+        patch.setattr(watch.SaveNow, "SECONDS", 0.0)
+        with pytest.raises(MemoryError, match="gone"):
+            fit(data, out)
+    last = out / "checkpoints" / "last.ckpt"
+    assert torch.load(last, weights_only=True)["global_step"] == 13
+    fit(data, out, resume=last)
+    assert equal(weights(tmp_path / "whole"), weights(out))
+
+
 def test_a_second_ctrl_c_ends_it_at_once(data: Path, tmp_path: Path) -> None:
     def interrupt(*_: Any) -> float:
         os.kill(os.getpid(), signal.SIGINT)

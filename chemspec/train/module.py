@@ -30,6 +30,7 @@ from chemspec.train.average import average, export, read_checkpoint
 from chemspec.train.watch import (
     ExactMatch,
     Log,
+    SaveNow,
     StopOnSignal,
     StopOnTime,
     Stopped,
@@ -236,7 +237,7 @@ def fit(
     every = min(50, settings.validate_every)
     log = Log(out / "log.csv", done=done, every=every, bar=not quiet)
     with _quiet(), _threads(settings.threads):
-        trainer = _trainer(out, settings, [*callbacks, StopOnTime(), log, stop])
+        trainer = _trainer(out, settings, [*callbacks, StopOnTime(), log, SaveNow(stop.last), stop])
         try:
             trainer.fit(module, *data_loaders, ckpt_path=resume, weights_only=True)
             trainer.save_checkpoint(stop.last)
