@@ -6,15 +6,12 @@ import _thread
 import io
 import sys
 import threading
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from chemspec import __version__, show
-
-if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
-    pass
 
 
 class Guarded(TyperGroup):

@@ -184,5 +184,5 @@ def app_(
     script = inside if inside.is_file() else here.parent / "app.py"
     options = ["--server.port", str(port), "--server.headless", str(headless).lower()]
     options += ["--browser.gatherUsageStats", "false"]  # wherever the settings file is
-    command = [sys.executable, "-m", "streamlit", "run", str(script), *options]
-    raise typer.Exit(subprocess.call(command, cwd=script.parent))
+    words = [sys.executable, "-m", "streamlit", "run", str(script), *options]
+    raise typer.Exit(subprocess.call(words, cwd=script.parent))
