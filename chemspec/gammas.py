@@ -75,9 +75,10 @@ def _gamma(settings: DecodeSettings) -> str:
 
 def alpha(engine: Engine, queries: Sequence[str], drafter: str, *, length: int = 8) -> float:
     """The share of a small model's tokens that the target accepts, greedily (alpha of Leviathan et al. 2023), between 0 and 1."""
-    settings = DecodeSettings(decoder="greedy", n=1, drafter=drafter, draft_length=length)
-    results = engine.predict(queries, replace(settings, batch_size=1))
-    found = numbers([one.trace for one in results]).alpha
+    settings = DecodeSettings(
+        decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length
+    )
+    found = numbers([one.trace for one in engine.predict(queries, settings)]).alpha
     return min(max(round(found, 3), 0.001), 0.999)  # a rate of one would draft without end
 
 

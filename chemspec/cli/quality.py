@@ -38,6 +38,7 @@ from chemspec.cli.options import (
     load,
     numbers,
     option,
+    questions,
     words,
 )
 from chemspec.settings import DecodeSettings
@@ -60,13 +61,9 @@ def reliability(
     as_json: JsonOption = False,
 ) -> None:
     """Measure on validation data how often answers of a probability are right, and keep what turns one into the other."""
-    from chemspec import evaluate as measuring
     from chemspec import reliability as judging
 
-    file = source / f"{as_task(task)}_val.csv.gz"
-    asked = measuring.questions(
-        file, as_task(task), limit=queries, seed=seed, leave_out=("overlaps_test",)
-    )
+    asked = questions(source, task, "val", limit=queries, seed=seed)
     engine = load(task, model, threads=threads)
     made = f"chemspec reliability --task {engine.task} --queries {queries} --seed {seed} -n {n}"
     what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}"
@@ -164,10 +161,9 @@ def relaxed(
     as_json: JsonOption = False,
 ) -> None:
     """Spec-Verification (Xia et al.) against exact verification: tokens per pass, agreement and accuracy."""
-    from chemspec import evaluate as measure
     from chemspec import relaxed as verification
 
-    asked = measure.questions(source / f"{as_task(task)}_test.csv.gz", as_task(task), limit=limit)
+    asked = questions(source, task, limit=limit)
     engine = load(task, model, threads=threads, device=device)
     with show.progress("answering") as report:
         rows = verification.grid(

@@ -28,6 +28,7 @@ from chemspec.cli.options import (
     load,
     numbers,
     option,
+    questions,
     words,
 )
 
@@ -48,10 +49,9 @@ def tally(
     as_json: JsonOption = False,
 ) -> None:
     """Count what each drafter saves on test queries: passes, tokens, nodes, memory; no times."""
-    from chemspec import evaluate as measure
     from chemspec import tally as counting
 
-    asked = measure.questions(source / f"{as_task(task)}_test.csv.gz", as_task(task), limit=limit)
+    asked = questions(source, task, limit=limit)
     engine = load(task, model, threads=threads, device=device)
     with show.progress("counting") as report:
         rows = counting.tally(
@@ -82,10 +82,9 @@ def gammas(
 ) -> None:
     """Count passes, runs of small models and tokens a pass by draft length, on test reactions."""
     from chemspec import gammas as counting
-    from chemspec.evaluate import questions
 
     engine = load(task, model, threads=threads)
-    asked = questions(source / f"{engine.task}_test.csv.gz", engine.task, limit=limit)
+    asked = questions(source, engine.task, limit=limit)
     settings = decode_settings(decoder, n, exact=False, batch_size=batch_size)
     with show.progress("counting") as report:
         rows = counting.count(

@@ -1,4 +1,4 @@
-"""From reaction tables to models: `data`, `leaks`, `train`, `distil`, `calibrate`."""
+"""From reaction tables to models: `data`, `leaks`, `train`, `distil`, `calibrate`, `alpha`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from chemspec.cli.options import (
     as_task,
     load,
     option,
+    questions,
 )
 from chemspec.settings import DecodeSettings
 
@@ -260,20 +261,20 @@ def alpha(
 ) -> None:
     """Count how much of a model's small drafters (ar, medium) it accepts; their adaptive draft length starts from there."""
     from chemspec import gammas
-    from chemspec.evaluate import questions
     from chemspec.home import usable
 
-    file = source / f"{as_task(task)}_val.csv.gz"
-    asked = questions(file, as_task(task), limit=queries, seed=seed, leave_out=("overlaps_test",))
+    asked = questions(source, task, "val", limit=queries, seed=seed)
     engine = load(task, model, threads=threads)
-    found = {}
-    for name in ("ar", "hierarchy"):
-        if name in usable(engine.folder):
-            found[name] = gammas.alpha(engine, [item.query for item in asked], name, length=length)
-            told = f"chemspec alpha --task {engine.task} --queries {queries} --seed {seed} --length {length}"
-            show.note(str(gammas.keep_alpha(engine.folder, name, found[name], counted=told)))
-    if not found:
+    made = (
+        f"chemspec alpha --task {engine.task} --queries {queries} --seed {seed} --length {length}"
+    )
+    names = [name for name in usable(engine.folder) if name in ("ar", "hierarchy")]
+    if not names:
         raise ValueError(f"{engine.folder} has no small model to count; train one first")
+    found = {}
+    for name in names:
+        found[name] = gammas.alpha(engine, [item.query for item in asked], name, length=length)
+        show.note(str(gammas.keep_alpha(engine.folder, name, found[name], counted=made)))
     if as_json:
         print(json.dumps(found))
     else:

@@ -342,9 +342,7 @@ class HfRunner(TorchRunner):
             self.memory,
             self.real,
         )
-        rows, slots = self.places(starts, tokens.shape[1])
-        self.cache[:, :, rows, :, slots] = fresh.permute(2, 4, 0, 1, 3, 5)
-        self.depths[rows, slots] = deep
+        self.depths[self.write(fresh, starts)] = deep
         places, log_probs = best(logits, self.top_k)
         return self.backend.name(places), log_probs
 

@@ -99,18 +99,19 @@ class TorchRunner:
         if looks:
             bos = self.backend.model.config.source_specials  # and eos, which nobody copies
             self.looks = torch.stack(looks, dim=2).float().cpu().numpy()[..., int(bos) :]
-        rows, slots = self.places(starts, tokens.shape[1])
-        self.cache[:, :, rows, :, slots] = fresh.permute(2, 4, 0, 1, 3, 5)
+        self.write(fresh, starts)
         return best(logits, self.top_k)
 
     def move(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.backend.device)
 
-    def places(self, starts: Ints, width: int) -> tuple[Tensor, Tensor]:
-        """Rows (B, 1) and slots (B, width) of new nodes; as indices they write all queries in one operation."""
-        ahead = torch.arange(width, device=self.backend.device)
-        rows = torch.arange(len(starts), device=self.backend.device)
-        return rows[:, None], self.move(starts)[:, None] + ahead
+    def write(self, fresh: Tensor, starts: Ints) -> tuple[Tensor, Tensor]:
+        """Keep keys and values of new nodes (L, 2, B, H, N, d), all queries at once; returns rows (B, 1) and slots (B, N)."""
+        ahead = torch.arange(fresh.shape[4], device=self.backend.device)
+        rows = torch.arange(len(starts), device=self.backend.device)[:, None]
+        slots = self.move(starts)[:, None] + ahead
+        self.cache[:, :, rows, :, slots] = fresh.permute(2, 4, 0, 1, 3, 5)
+        return rows, slots
 
     @torch.inference_mode()
     def keep_queries(self, rows: Sequence[int]) -> None:

@@ -35,7 +35,7 @@ class SaveNow(Callback):  # type: ignore[misc]
     SECONDS = 600.0
 
     def __init__(self, last: Path) -> None:
-        self.last, self.saved = last, time.monotonic()
+        self.last = last
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
         self.saved = time.monotonic()
