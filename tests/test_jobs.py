@@ -371,10 +371,17 @@ def test_another_model_may_not_go_on_with_a_job(at_work: Worker) -> None:
 
 def test_two_servers_do_not_work_at_one_job(at_work: Worker) -> None:
     job, model, other = make(["C", "N"]), Fake(), Worker(Turns())
+    begun: list[str] = []
     going: list[int] = []
-    model.before = lambda _: wait_for(lambda: bool(going))
+
+    def hold(query: str) -> None:
+        begun.append(query)
+        wait_for(lambda: bool(going))
+
+    model.before = hold
     at_work.submit(job, model)
-    wait(at_work, job, "running")
+    # A job counts as running from when it is first in the queue; the lock is taken a moment later.
+    wait_for(lambda: bool(begun))
     other.submit(job, Fake())
     assert "another server" in wait(other, job, "failed").job.message
     going.append(1)
