@@ -52,6 +52,7 @@ class Plan:
     threads: int = 0
     device: str = "auto"
     dtype: str = "auto"
+    runtime: str = "auto"
 
     def __post_init__(self) -> None:
         for name in self.engines:
@@ -242,7 +243,7 @@ def _agreement(answers: Answers, standard: Answers) -> Row:
 def _engine(task: Task, plan: Plan) -> Iterator[Engine]:
     """The task's model, or random weights of the preset architecture."""
     options: dict[str, Any] = {
-        "device": plan.device, "dtype": plan.dtype, "threads": plan.threads,
+        "device": plan.device, "dtype": plan.dtype, "threads": plan.threads, "runtime": plan.runtime,
     }  # fmt: skip
     if not plan.preset:
         yield Engine.load(task, **options)

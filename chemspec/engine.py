@@ -91,7 +91,7 @@ class Engine:
             dtype: "auto" (fp32: models of this size are bound by latency, not by arithmetic), "fp32", "bf16", "fp16".
             threads: CPU threads of the model; 0 takes all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
-                torch), "native", "onnx" or "torch".
+                torch), "native", "onnx", "torch", or "graphs" (torch with recorded CUDA graphs).
             task, template: of a Hugging Face model, see `importers.hf.load`; our own folders say what they are for.
 
         Raises:

@@ -51,6 +51,7 @@ class Suite:
     threads: int = 0
     device: str = "auto"
     dtype: str = "auto"
+    runtime: str = "auto"
 
     def __post_init__(self) -> None:
         if min((self.limit, *self.widths, *self.batches)) < 1 or self.seconds <= 0:
@@ -248,7 +249,13 @@ def run(
         "retro": [("retro", way) for way in retro_ways(suite.widths)],
     }
     engines = {
-        task: Engine.load(task, device=suite.device, dtype=suite.dtype, threads=suite.threads)
+        task: Engine.load(
+            task,
+            device=suite.device,
+            dtype=suite.dtype,
+            threads=suite.threads,
+            runtime=suite.runtime,
+        )
         for task in works
     }
     for task, ways in works.items():
@@ -276,7 +283,9 @@ def run(
             progress(done, total)
         if not truth and notes[-1:] != [NO_TRUTH]:
             notes.append(NO_TRUTH)
-    plan = Plan(threads=suite.threads, device=suite.device, dtype=suite.dtype)
+    plan = Plan(
+        threads=suite.threads, device=suite.device, dtype=suite.dtype, runtime=suite.runtime
+    )
     kept = {name: value for name, value in machine(plan).items() if name not in ("plan", "warm_up")}
     suited = {**asdict(suite), "source": str(suite.source) if suite.source else None}
     return {"machine": kept, "suite": suited, "notes": notes, **report}

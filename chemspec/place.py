@@ -16,7 +16,7 @@ from chemspec.model.session import Backend
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.settings import ModelConfig
 
-RUNTIMES = ("auto", "native", "onnx", "torch")
+RUNTIMES = ("auto", "native", "onnx", "torch", "graphs")
 DTYPES = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
@@ -66,6 +66,8 @@ class Place:
             raise ValueError(
                 f"the {runtime} runtime computes in fp32 on a CPU, not in {self.dtype} on {self.device}"
             )
+        if runtime == "graphs" and self.device == "cpu":
+            raise ValueError("the graphs runtime records CUDA graphs; it needs a GPU")
         if runtime == "native" or (runtime == "auto" and cpu):
             from chemspec.model.native.runner import NativeBackend, NoKernel
 
@@ -79,7 +81,12 @@ class Place:
 
             return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
         torch.set_num_threads(self.threads)
-        return TorchBackend(loaded.model.to(device=self.device, dtype=self.precision)), "torch"
+        model = loaded.model.to(device=self.device, dtype=self.precision)
+        if runtime == "graphs":
+            from chemspec.model.graph_runner import GraphBackend
+
+            return GraphBackend(model), "graphs"
+        return TorchBackend(model), "torch"
 
     def foreign_backend(self, loaded: hf.HfCheckpoint) -> tuple[Backend, str]:
         """What computes a Hugging Face model: torch."""

@@ -206,6 +206,12 @@ def test_a_plan_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -
         Plan(**options)
 
 
+def test_the_runtime_asked_for_is_the_one_timed() -> None:
+    ours = ("chemspec",)  # the naive decoder is always torch
+    plan = Plan(tasks=("forward",), limit=1, batches=(1,), engines=ours, threads=1, runtime="onnx")
+    assert {row["runtime"] for row in bench.run(plan)["rows"]} == {"onnx"}
+
+
 def test_cases_are_greedy_forward_and_beams_back() -> None:
     plan = Plan(widths=(5,), batches=(1, 32))
     assert plan.cases("forward") == [

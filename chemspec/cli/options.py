@@ -44,7 +44,7 @@ LengthOption = Annotated[int, option("Most tokens of an answer.")]
 DtypeOption = Annotated[str, option("auto, fp32, bf16 or fp16.")]
 DeviceOption = Annotated[str, option("auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[int, option("CPU threads; 0: all cores.")]
-RuntimeOption = Annotated[str, option("auto, native, onnx or torch.")]
+RuntimeOption = Annotated[str, option("auto, native, onnx, torch or graphs.")]
 TemplateOption = Annotated[
     str, option("What a Hugging Face model reads, {query} being the SMILES.")
 ]

@@ -20,6 +20,7 @@ from chemspec.cli.options import (
     JsonOption,
     ModelOption,
     NOption,
+    RuntimeOption,
     SourceOption,
     TaskOption,
     ThreadsOption,
@@ -125,6 +126,7 @@ def bench_(
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     dtype: DtypeOption = "auto",
+    runtime: RuntimeOption = "auto",
     markdown: Annotated[
         Path | None,
         option("Append the table to this document, with command and machine.", "--markdown"),
@@ -140,14 +142,14 @@ def bench_(
 ) -> None:
     """Time decoding against the naive decoder and CTranslate2 on the same weights, queries and machine."""
     if suite:
-        _suite(suite, out, source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype)  # fmt: skip
+        _suite(suite, out, source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype, runtime=runtime)  # fmt: skip
         return
     from chemspec import bench
 
     plan = bench.Plan(
         tasks=("forward", "retro") if task == "both" else (as_task(task),), source=source, limit=limit,
         widths=numbers("widths", widths), batches=numbers("batches", batches), engines=words(engines),
-        drafters=words(drafters), preset=preset, threads=threads, device=device, dtype=dtype,
+        drafters=words(drafters), preset=preset, threads=threads, device=device, dtype=dtype, runtime=runtime,
     )  # fmt: skip
     with show.progress("measuring") as report:
         found = bench.run(plan, progress=report)

@@ -128,16 +128,34 @@ class TorchRunner:
 
 def best(logits: Tensor, count: int) -> tuple[Ints, Floats]:
     """The `count` best tokens and log-probs of logits (..., V), best first, ties by id; as arrays on the host."""
-    precise = logits if logits.dtype == torch.float64 else logits.float()
-    log_probs = torch.log_softmax(precise, dim=-1)
-    found = _few(log_probs, count) if LARGE * count < log_probs.shape[-1] else None
-    if found is None:
-        # A stable sort, because topk leaves the order of equal values open.
-        ordered, ids = torch.sort(log_probs, dim=-1, descending=True, stable=True)
-        found = ids[..., :count], ordered[..., :count]
-    # One copy to the host: every id is a whole number that a float holds exactly (up to 2 ** 24).
-    ids, values = torch.stack((found[0].to(found[1].dtype), found[1])).cpu().numpy()
+    if LARGE * count < logits.shape[-1]:
+        found = _few(_log_probs(logits), count)
+        if found is not None:
+            return split_host(_one(*found))
+    return split_host(ranked(logits, count))
+
+
+def ranked(logits: Tensor, count: int) -> Tensor:
+    """The same by sorting them all, on the device and without waiting for it: ids and log-probs, (2, ..., count)."""
+    # A stable sort, because topk leaves the order of equal values open.
+    ordered, ids = torch.sort(_log_probs(logits), dim=-1, descending=True, stable=True)
+    return _one(ids[..., :count], ordered[..., :count])
+
+
+def split_host(found: Tensor) -> tuple[Ints, Floats]:
+    """Ids and log-probs (2, ...) as arrays, after one copy to the host."""
+    ids, values = found.cpu().numpy()
     return ids.astype(np.int64), values
+
+
+def _one(ids: Tensor, values: Tensor) -> Tensor:
+    """One tensor for one copy: every id is a whole number that a float holds exactly (up to 2 ** 24)."""
+    return torch.stack((ids.to(values.dtype), values))
+
+
+def _log_probs(logits: Tensor) -> Tensor:
+    precise = logits if logits.dtype == torch.float64 else logits.float()
+    return torch.log_softmax(precise, dim=-1)
 
 
 LARGE = 50  # times the tokens wanted: from so many on, to sort them all costs more than the pass

@@ -74,7 +74,12 @@ PRECISION = {
     "BF16, F32": "bfloat16 (vectors in fp32)",
     "F32": "single precision (fp32)",
 }
-RUNTIME = {"native": "chemspec's own CPU code", "onnx": "ONNX Runtime", "torch": "PyTorch"}
+RUNTIME = {
+    "native": "chemspec's own CPU code",
+    "onnx": "ONNX Runtime",
+    "torch": "PyTorch",
+    "graphs": "PyTorch, CUDA graphs",
+}
 
 
 def facts(card: Card, engine: Engine | None) -> str:

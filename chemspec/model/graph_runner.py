@@ -1,0 +1,279 @@
+"""The pass in torch as recorded CUDA graphs: one launch for some two hundred small kernels, and one copy to the host.
+
+A graph computes on fixed addresses and fixed shapes. So cache and memory of a session lie in an `Arena`, which later sessions use again,
+and a pass is padded to the next of a few sizes; for each size that comes twice, the arena keeps a recording.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from threading import Lock, RLock
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from chemspec.model.session import Floats, Ints
+from chemspec.model.torch_runner import TorchBackend, TorchRunner, ranked, source_batch, split_host
+from chemspec.model.transformer import Transformer
+
+Function = Callable[[], None]
+Recorder = Callable[[Function, torch.device], Function]
+
+# Rows and nodes are padded to powers of two up to so many, and to multiples of it beyond; sources and slots to multiples.
+ROWS, NODES, SOURCE, SLOTS = 32, 64, 32, 64
+FIRST_SLOTS = 256  # of an arena, which doubles when a session outgrows it
+IDLE = 8  # arenas kept for later sessions
+
+
+def padded(count: int, step: int) -> int:
+    """The next power of two, or beyond `step` the next multiple of it; at least 1."""
+    return -(-count // step) * step if count > step else 1 << max(0, count - 1).bit_length()
+
+
+def multiple(count: int, step: int) -> int:
+    return -(-count // step) * step
+
+
+def cuda_graph(function: Function, device: torch.device) -> Function:
+    """Record what a function does on a CUDA device, after it has run twice aside; returns what does it again."""
+    with torch.cuda.device(device):
+        here = torch.cuda.current_stream()
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(here)
+        with torch.cuda.stream(aside):
+            for _ in range(2):
+                function()
+        here.wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may allocate meanwhile: only what this one does must be fit for a graph.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            function()
+    replay: Function = graph.replay
+    return replay
+
+
+class Arena:
+    """Tensors that stay where they are, for sessions of up to `rows` queries, and the passes recorded on them."""
+
+    def __init__(self, model: Transformer, rows: int, source: int, slots: int) -> None:
+        config, weight = model.config, model.embedding.weight
+        self.shape = rows, source, slots
+        heads, width = config.heads, config.d_model // config.heads
+        self.cache = weight.new_zeros(config.decoder_layers, 2, rows, heads, slots, width)
+        self.memory = weight.new_zeros(config.decoder_layers, 2, rows, heads, source, width)
+        self.real = weight.new_zeros(rows, 1, 1, source, dtype=torch.bool)
+        self.passes: dict[Any, RecordedPass] = {}
+
+    def clear(self) -> None:
+        """Make all rows padding: of one source token, or a softmax would divide by 0; and nothing of an earlier session's."""
+        self.cache.zero_()
+        self.memory.zero_()
+        self.real.zero_()
+        self.real[..., 0] = True
+
+
+class RecordedPass:
+    """One size of a pass on an arena: its inputs, the computation, and its outputs, all at fixed places."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        arena: Arena,
+        nodes: int,
+        used: int,
+        top_k: int,
+        heads: Sequence[tuple[int, int]],
+        states: bool,
+    ) -> None:
+        self.model, self.arena = model, arena
+        self.used, self.top_k, self.heads, self.keeps_states = used, top_k, heads, states
+        rows, device = arena.shape[0], arena.cache.device
+        self.numbers = torch.zeros(3, rows, nodes, dtype=torch.int64, device=device)
+        self.sees = torch.zeros(rows, nodes, used + nodes, dtype=torch.bool, device=device)
+        self.rows = torch.arange(rows, device=device)[:, None]
+        self.outputs: tuple[Tensor, ...] = ()  # those of `best`, then `looks`, then `states`
+        self.again: Function | None = None
+        self.times = 0
+
+    def compute(self) -> None:
+        tokens, depths, slots = self.numbers
+        arena = self.arena
+        looks: list[Tensor] = []
+        states: list[Tensor] | None = [] if self.keeps_states else None
+        logits, fresh = self.model.step(
+            tokens,
+            depths,
+            self.sees[:, None],
+            arena.cache[:, :, :, :, : self.used],
+            arena.memory,
+            arena.real,
+            self.heads,
+            looks,
+            states,
+        )
+        arena.cache[:, :, self.rows, :, slots] = fresh.permute(2, 4, 0, 1, 3, 5)
+        seen = (torch.stack(looks, dim=2).float(),) if looks else ()
+        found = ranked(logits, self.top_k), *seen, *(states or ())
+        if not self.outputs:
+            self.outputs = tuple(map(torch.empty_like, found))
+        for place, one in zip(self.outputs, found, strict=True):
+            place.copy_(one)
+
+    @property
+    def best(self) -> Tensor:
+        """Ids and log-probs (2, B, N, k)."""
+        return self.outputs[0]
+
+    @property
+    def looks(self) -> Tensor | None:
+        return self.outputs[1] if self.heads else None
+
+    @property
+    def states(self) -> Tensor | None:
+        return self.outputs[-1] if self.keeps_states else None
+
+    def run(
+        self,
+        tokens: Ints,
+        depths: Ints,
+        sees: NDArray[np.bool_],
+        starts: Ints,
+        record: Recorder,
+    ) -> None:
+        """Fill in the inputs of a pass (`session.Runner.run`), whose sizes are no larger, and compute."""
+        _, rows, nodes = self.numbers.shape
+        count, width = tokens.shape
+        cached = sees.shape[2] - width
+        numbers = np.zeros((3, rows, nodes), dtype=np.int64)
+        numbers[0, :count, :width], numbers[1, :count, :width] = tokens, depths
+        # Padding writes to slots that the next nodes will take.
+        numbers[2, :count] = starts[:, None]
+        numbers[2] += np.arange(nodes)
+        mask = np.zeros((rows, nodes, self.used + nodes), dtype=np.bool_)
+        mask[:, np.arange(nodes), self.used + np.arange(nodes)] = True
+        mask[:count, :width, :cached] = sees[:, :, :cached]
+        mask[:count, :width, self.used : self.used + width] = sees[:, :, cached:]
+        self.numbers.copy_(torch.from_numpy(numbers))
+        self.sees.copy_(torch.from_numpy(mask))
+        self.times += 1
+        if self.again is None and self.times > 1:
+            self.again = record(self.compute, self.numbers.device)
+        (self.again or self.compute)()
+
+
+class GraphBackend(TorchBackend):
+    """A model on a CUDA device whose passes are recorded.
+
+    Args:
+        record: turns a function into one that does the same again; for tests.
+    """
+
+    def __init__(self, model: Transformer, *, record: Recorder = cuda_graph) -> None:
+        super().__init__(model)
+        self.record = record
+        self.computing = RLock()  # recordings of a model share memory, so that one runs at a time
+        self._idle: list[Arena] = []
+        self._lending = Lock()
+
+    @torch.inference_mode()
+    def open(
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        top_k: int,
+        heads: Sequence[tuple[int, int]] = (),
+        states: bool = False,
+    ) -> GraphRunner:
+        memory, real = self.model.encode(source_batch(self.model, sources).to(self.device))
+        kept = min(top_k, self.model.config.vocab_size)
+        return GraphRunner(self, self.model.memory_cache(memory), real, kept, heads, states)
+
+    def lend(self, rows: int, source: int, slots: int) -> Arena:
+        """A cleared arena of this shape, one used before if there is one."""
+        with self._lending:
+            for place, arena in enumerate(self._idle):
+                if arena.shape == (rows, source, slots):
+                    del self._idle[place]
+                    break
+            else:
+                arena = Arena(self.model, rows, source, slots)
+        arena.clear()
+        return arena
+
+    def take_back(self, arenas: list[Arena]) -> None:
+        with self._lending:
+            self._idle += arenas
+            del self._idle[:-IDLE]
+
+
+class GraphRunner(TorchRunner):
+    """One session in an arena; of the arena's rows the first `count` are its queries, the others padding."""
+
+    def __init__(
+        self,
+        backend: GraphBackend,
+        memory: Tensor,
+        real: Tensor,
+        top_k: int,
+        heads: Sequence[tuple[int, int]],
+        states: bool,
+    ) -> None:
+        super().__init__(backend, memory, real, top_k, heads, states)
+        self.graphs, self.count, self.source = backend, memory.shape[2], memory.shape[4]
+        arena = backend.lend(padded(self.count, ROWS), multiple(self.source, SOURCE), FIRST_SLOTS)
+        arena.memory[:, :, : self.count, :, : self.source] = memory
+        arena.real[: self.count, :, :, : self.source] = real
+        self._held = [arena]
+        self._use(arena)
+        weakref.finalize(self, backend.take_back, self._held).atexit = False
+
+    def _use(self, arena: Arena) -> None:
+        self._held[0] = arena
+        self.cache, self.memory, self.real = arena.cache, arena.memory, arena.real
+
+    @torch.inference_mode()
+    def _move(self, rows: Ints, slots: int) -> None:
+        """Go on in another arena with these rows and room for so many slots."""
+        old, have = self._held[0], self._held[0].shape[2]
+        new = self.graphs.lend(padded(len(rows), ROWS), old.shape[1], max(slots, have))
+        index = self.move(rows)
+        new.cache[:, :, : len(rows), :, :have] = old.cache.index_select(2, index)
+        new.memory[:, :, : len(rows)] = old.memory.index_select(2, index)
+        new.real[: len(rows)] = old.real.index_select(0, index)
+        self.count = len(rows)
+        self._use(new)
+        self.graphs.take_back([old])
+
+    def reserve(self, slots: int) -> None:
+        have = self._held[0].shape[2]
+        if slots > have:
+            self._move(np.arange(self.count), max(multiple(slots, SLOTS), 2 * have))
+
+    @torch.inference_mode()
+    def run(
+        self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
+    ) -> tuple[Ints, Floats]:
+        count, width = tokens.shape
+        nodes, used = padded(width, NODES), multiple(sees.shape[2] - width, SLOTS)
+        self.reserve(max(used, int(starts.max()) + nodes))
+        arena = self._held[0]
+        key = nodes, used, self.top_k, tuple(self.heads), self.keeps_states
+        with self.graphs.computing:
+            if key not in arena.passes:
+                arena.passes[key] = RecordedPass(self.graphs.model, arena, *key)
+            one = arena.passes[key]
+            one.run(tokens, depths, sees, starts, self.graphs.record)
+            if one.states is not None:
+                self.states = one.states[:count, :width].clone()  # the next pass writes there
+            if one.looks is not None:
+                bos = int(self.graphs.model.config.source_specials)  # and eos, which nobody copies
+                looks = one.looks[:count, :width, :, bos : self.source]
+                self.looks = looks.cpu().numpy().copy()
+            return split_host(one.best[:, :count, :width])
+
+    def keep_queries(self, rows: Sequence[int]) -> None:
+        self._move(np.array(rows, dtype=np.int64), 0)

@@ -1,0 +1,181 @@
+"""Recorded passes: fixed places, padded sizes, and the scores of the plain torch runner.
+
+There may be no GPU here, so a recording is traced instead: like a CUDA graph it repeats tensor operations on the tensors it has seen and
+knows nothing of the Python around them.
+"""
+
+from __future__ import annotations
+
+import gc
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from test_session import VARIANTS, VOCAB, Round, check, model_of, scripts
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from chemspec.model import graph_runner
+from chemspec.model.graph_runner import Function, GraphBackend, multiple, padded
+from chemspec.model.session import Session
+from chemspec.model.torch_runner import TorchBackend
+from chemspec.place import Place
+from chemspec.testing import tiny_model
+from chemspec.tokenizer import BOS
+
+
+class Tracer:
+    """Stands in for CUDA graphs."""
+
+    def __init__(self) -> None:
+        self.recorded = self.replayed = 0
+
+    def __call__(self, function: Function, device: torch.device) -> Function:
+        self.recorded += 1
+        traced = make_fx(lambda: function())()
+
+        def again() -> None:
+            self.replayed += 1
+            traced()
+
+        return again
+
+
+@cache
+def backend_of(seed: int, variant: str) -> GraphBackend:
+    """One for all examples, so that sessions find what others have left in the arenas."""
+    return GraphBackend(model_of(seed, variant), record=lambda function, _: function)
+
+
+def compare(found: Session, expected: Session, asked: list[Any]) -> None:
+    for ours, theirs in zip(found.score(asked), expected.score(asked), strict=True):
+        assert list(ours) == list(theirs)
+        for prefix in ours:
+            assert ours[prefix][0] == theirs[prefix][0]
+            np.testing.assert_allclose(ours[prefix][1], theirs[prefix][1], rtol=0, atol=1e-12)
+
+
+@given(scripts(), st.integers(0, 2), st.sampled_from(sorted(VARIANTS)))
+def test_padded_passes_give_the_scores_of_a_model_without_cache(
+    script: tuple[list[list[int]], list[Round]], seed: int, variant: str
+) -> None:
+    check(backend_of(seed, variant), model_of(seed, variant), *script, within=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["pre", "source-specials"])
+def test_recordings_follow_a_session_that_grows_shrinks_and_is_compacted(variant: str) -> None:
+    model, trace = model_of(0, variant), Tracer()
+    backend, plain = GraphBackend(model, record=trace), TorchBackend(model)
+    for sources in ([[4, 5, 6], [7], [8, 9, 4, 5]], [[9] * 40, [4], [5, 6]]):
+        rng = np.random.default_rng(len(sources[0]))
+        sessions = [Session(one, sources, top_k=VOCAB) for one in (backend, plain)]
+        for session in sessions:
+            session.SLACK = -(10**6)  # type: ignore[misc]
+        for step in range(14):
+            rows = sessions[0].rows
+            width = (1, 2, 70)[step % 3] if step < 9 else 1
+            asked = [
+                [(BOS, step + 3, *rng.integers(2, VOCAB, 5).tolist()) for _ in range(width)]
+                for _ in rows
+            ]
+            asked = [[tuple(min(t, VOCAB - 1) for t in one) for one in own] for own in asked]
+            known = [set(sessions[0].trees[row].slots) for row in rows]
+            if all(set(own) <= held for own, held in zip(asked, known, strict=True)):
+                continue
+            compare(*sessions, asked)
+            for session in sessions:
+                if step % 4 == 3:
+                    session.prune({row: own[:1] for row, own in zip(rows, asked, strict=True)})
+                if step == 10:
+                    session.drop([1])
+    assert trace.replayed > trace.recorded > 4
+
+
+def test_a_size_is_recorded_when_it_comes_again() -> None:
+    trace = Tracer()
+    backend = GraphBackend(model_of(0, "pre"), record=trace)
+    for count in range(1, 5):
+        Session(backend, [[4, 5]], top_k=3).score([[(BOS, 4, 5)]])
+        assert (trace.recorded, trace.replayed) == (int(count > 1), count - 1)
+    # Three nodes and four, two source tokens and twenty: the same size.
+    Session(backend, [[4] * 20], top_k=3).score([[(BOS, 4, 5, 6)]])
+    assert (trace.recorded, trace.replayed) == (1, 4)
+    Session(backend, [[4, 5]], top_k=2).score([[(BOS, 4, 5)]])
+    assert (trace.recorded, trace.replayed) == (1, 4)
+
+
+def test_sessions_one_after_the_other_share_an_arena_and_others_do_not() -> None:
+    backend = GraphBackend(model_of(0, "pre"), record=lambda function, _: function)
+    first, second = (Session(backend, [[4, 5]], top_k=3) for _ in range(2))
+    assert first.runner.cache is not second.runner.cache  # type: ignore[union-attr]
+    used = second.runner.cache.data_ptr()  # type: ignore[union-attr]
+    del second
+    gc.collect()
+    third = Session(backend, [[6]], top_k=3)
+    assert third.runner.cache.data_ptr() == used  # type: ignore[union-attr]
+    many = [Session(backend, [[4]] * 2**k, top_k=3) for k in range(6) for _ in range(3)]
+    del many
+    gc.collect()
+    assert len(backend._idle) == graph_runner.IDLE
+
+
+def test_what_an_earlier_session_left_does_not_matter() -> None:
+    """Half precision overflows; what is masked would still turn a sum into NaN."""
+    backend = GraphBackend(model_of(0, "pre"), record=lambda function, _: function)
+    session = Session(backend, [[4, 5]], top_k=3)
+    with torch.inference_mode():
+        session.runner.cache.fill_(float("nan"))  # type: ignore[union-attr]
+        session.runner.memory.fill_(float("nan"))  # type: ignore[union-attr]
+    del session
+    sessions = [Session(one, [[6]], top_k=3) for one in (backend, TorchBackend(model_of(0, "pre")))]
+    compare(*sessions, [[(BOS, 4)]])
+
+
+@pytest.mark.parametrize("variant", ["pre", "source-specials"])
+def test_looks_and_states_are_those_of_the_plain_runner(variant: str) -> None:
+    model, trace = model_of(0, variant), Tracer()
+    sources = [[4, 5, 6], [7]]
+    found, expected = (
+        Session(one, sources, top_k=4, heads=[(0, 1), (0, 0)], states=True)
+        for one in (GraphBackend(model, record=trace), TorchBackend(model))
+    )
+    prefixes = [(BOS, 4)[:end] for end in (1, 2)] + [(BOS, 4, 4), (BOS, 4, 4, 5)]
+    for prefix in prefixes:
+        compare(found, expected, [[prefix], [prefix]])
+    assert trace.replayed
+    for prefix in prefixes:  # also those of passes long ago
+        for source in map(tuple, sources):
+            ours, theirs = found.look(source, prefix), expected.look(source, prefix)
+            np.testing.assert_allclose(np.array(ours), np.array(theirs), rtol=0, atol=1e-6)
+            torch.testing.assert_close(
+                found.state(source, prefix), expected.state(source, prefix), rtol=0, atol=1e-12
+            )
+
+
+@given(st.integers(0, 300), st.sampled_from([32, 64]))
+def test_sizes_are_padded_to_few(count: int, step: int) -> None:
+    size = padded(count, step)
+    assert max(1, count) <= size < 2 * max(1, count) or size - count < step
+    assert padded(size, step) == size
+    assert count <= multiple(count, step) < count + step
+
+
+def test_graphs_are_refused_without_a_gpu() -> None:
+    place = Place.find(device="cpu", dtype="fp32", runtime="graphs", threads=1)
+    with pytest.raises(ValueError, match="needs a GPU"):
+        place.backend(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_graphs_give_the_scores_of_the_plain_runner() -> None:
+    model = tiny_model(0, VOCAB).cuda()
+    backend, plain = GraphBackend(model), TorchBackend(model)
+    for _ in range(3):
+        sessions = [Session(one, [[4, 5, 6], [7]], top_k=VOCAB) for one in (backend, plain)]
+        for end in range(1, 9):
+            prefix = (BOS, 4, 5, 6, 7, 8, 4, 5, 6)[:end]
+            compare(*sessions, [[prefix], [prefix, (*prefix, 9, 10)]])
