@@ -7,8 +7,9 @@ and a pass is padded to the next of a few sizes; for each size that comes twice,
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
-from threading import Lock, RLock
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -176,8 +177,8 @@ class GraphBackend(TorchBackend):
         super().__init__(model)
         self.record = record
         self.computing = RLock()  # recordings of a model share memory, so that one runs at a time
-        self._idle: list[Arena] = []
-        self._lending = Lock()
+        # No lock: sessions give back when they are collected, which may happen anywhere, also in `lend`.
+        self._idle: deque[Arena] = deque(maxlen=IDLE)
 
     @torch.inference_mode()
     def open(
@@ -194,20 +195,23 @@ class GraphBackend(TorchBackend):
 
     def lend(self, rows: int, source: int, slots: int) -> Arena:
         """A cleared arena of this shape, one used before if there is one."""
-        with self._lending:
-            for place, arena in enumerate(self._idle):
-                if arena.shape == (rows, source, slots):
-                    del self._idle[place]
-                    break
-            else:
-                arena = Arena(self.model, rows, source, slots)
+        arena = self._find((rows, source, slots)) or Arena(self.model, rows, source, slots)
         arena.clear()
         return arena
 
+    def _find(self, shape: tuple[int, int, int]) -> Arena | None:
+        for _ in range(len(self._idle)):
+            try:
+                arena = self._idle.popleft()
+            except IndexError:  # another thread was quicker
+                return None
+            if arena.shape == shape:
+                return arena
+            self._idle.append(arena)
+        return None
+
     def take_back(self, arenas: list[Arena]) -> None:
-        with self._lending:
-            self._idle += arenas
-            del self._idle[:-IDLE]
+        self._idle.extend(arenas)
 
 
 class GraphRunner(TorchRunner):
