@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from threading import RLock
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -39,22 +39,29 @@ def multiple(count: int, step: int) -> int:
     return -(-count // step) * step
 
 
-def cuda_graph(function: Function, device: torch.device) -> Function:
-    """Record what a function does on a CUDA device, after it has run twice aside; returns what does it again."""
-    with torch.cuda.device(device):
-        here = torch.cuda.current_stream()
-        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(here)
-        with torch.cuda.stream(aside):
-            for _ in range(2):
+class CudaGraphs:
+    """Records on a CUDA device. What its recordings allocate lies in the same memory, so that they must run one at a time."""
+
+    def __init__(self) -> None:
+        self.pool: Any = None
+
+    def __call__(self, function: Function, device: torch.device) -> Function:
+        """Run a function twice aside and then record it; returns what does the same again."""
+        with torch.cuda.device(device):
+            here = torch.cuda.current_stream()
+            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            aside.wait_stream(here)
+            with torch.cuda.stream(aside):
+                for _ in range(2):
+                    function()
+            here.wait_stream(aside)
+            self.pool = self.pool or torch.cuda.graph_pool_handle()
+            graph = torch.cuda.CUDAGraph()
+            # Other threads may allocate meanwhile: only what this one does must be fit for a graph.
+            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
                 function()
-        here.wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        # Other threads may allocate meanwhile: only what this one does must be fit for a graph.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            function()
-    replay: Function = graph.replay
-    return replay
+        replay: Function = graph.replay
+        return replay
 
 
 class Arena:
@@ -119,6 +126,7 @@ class RecordedPass:
         arena.cache[:, :, self.rows, :, slots] = fresh.permute(2, 4, 0, 1, 3, 5)
         seen = (torch.stack(looks, dim=2).float(),) if looks else ()
         found = ranked(logits, self.top_k), *seen, *(states or ())
+        # Made by the first run, which is not recorded; so nothing that a recording allocates is read later.
         if not self.outputs:
             self.outputs = tuple(map(torch.empty_like, found))
         for place, one in zip(self.outputs, found, strict=True):
@@ -170,13 +178,13 @@ class GraphBackend(TorchBackend):
     """A model on a CUDA device whose passes are recorded.
 
     Args:
-        record: turns a function into one that does the same again; for tests.
+        record: turns a function into one that does the same again; default: CUDA graphs.
     """
 
-    def __init__(self, model: Transformer, *, record: Recorder = cuda_graph) -> None:
+    def __init__(self, model: Transformer, *, record: Recorder | None = None) -> None:
         super().__init__(model)
-        self.record = record
-        self.computing = RLock()  # recordings of a model share memory, so that one runs at a time
+        self.record = record or CudaGraphs()
+        self.computing = Lock()
         # No lock: sessions give back when they are collected, which may happen anywhere, also in `lend`.
         self._idle: deque[Arena] = deque(maxlen=IDLE)
 
