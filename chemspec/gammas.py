@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from chemspec.draft import COMPANIONS
-from chemspec.draft.small import Companion
+from chemspec.draft.small import Companion, write_alpha
 from chemspec.engine import Engine
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings
@@ -84,9 +83,7 @@ def alpha(engine: Engine, queries: Sequence[str], drafter: str, *, length: int =
 
 def keep_alpha(folder: Path, drafter: str, found: float, *, counted: str) -> Path:
     """Write a rate into the folder of the small model whose drafts the target judges; returns the file."""
-    file = folder / "drafters" / COMPANIONS[drafter][-1] / "alpha.json"
-    file.write_text(json.dumps({"alpha": found, "counted": counted}), encoding="utf-8")
-    return file
+    return write_alpha(folder / "drafters" / COMPANIONS[drafter][-1], found, counted=counted)
 
 
 def price(small: Companion, engine: Engine, nodes: int = 1) -> float:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import torch
 
 from chemspec.draft import Knowledge
-from chemspec.draft.small import Companion
+from chemspec.draft.small import Companion, read_alpha
 from chemspec.importers import hf
 from chemspec.model import checkpoint, companions
 from chemspec.model.cost import Curve
@@ -130,22 +128,4 @@ class Kit:
         backend, runtime = self.place.backend(loaded)
         own = Kit(loaded, backend, replace(self.place, runtime=runtime))
         sizes = own.config.max_positions, own.config.vocab_size
-        return Companion(backend, *sizes, own.cost, _alpha(folder))
-
-
-def _alpha(folder: Path) -> float:
-    """The acceptance rate counted for a small model, from `alpha.json` in its folder.
-
-    Raises:
-        ValueError: naming the file, if it does not hold a rate.
-    """
-    file = folder / "alpha.json"
-    if not file.is_file():
-        return Companion.alpha
-    try:
-        found = float(json.loads(file.read_text(encoding="utf-8"))["alpha"])
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{file} is damaged: {error!r}; delete it to do without") from error
-    if not 0 < found < 1:
-        raise ValueError(f"{file}: alpha is {found}; it must be between 0 and 1")
-    return found
+        return Companion(backend, *sizes, own.cost, read_alpha(folder))

@@ -6,12 +6,15 @@ that drafting goes on where the last draft was confirmed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from chemspec.model.session import Backend, Session
 from chemspec.types import Prefix, Scores
 
+ALPHA = "alpha.json"  # in the folder of a small model
 Source = tuple[int, ...]
 Place = tuple[Source, Prefix]  # a query, and what has been written
 
@@ -32,6 +35,31 @@ class Companion:
     vocab_size: int
     cost: Callable[[], Callable[[float], float]]
     alpha: float = 0.8
+
+
+def read_alpha(folder: Path) -> float:
+    """The acceptance rate counted for the small model of a folder, or the default where nobody has counted.
+
+    Raises:
+        ValueError: naming the file, if it does not hold a rate.
+    """
+    file = folder / ALPHA
+    if not file.is_file():
+        return Companion.alpha
+    try:
+        found = float(json.loads(file.read_text(encoding="utf-8"))["alpha"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{file} is damaged: {error!r}; delete it to do without") from error
+    if not 0 < found < 1:
+        raise ValueError(f"{file}: alpha is {found}; it must be between 0 and 1")
+    return found
+
+
+def write_alpha(folder: Path, found: float, *, counted: str) -> Path:
+    """Keep a rate and the command that counted it; returns the file."""
+    file = folder / ALPHA
+    file.write_text(json.dumps({"alpha": found, "counted": counted}), encoding="utf-8")
+    return file
 
 
 @dataclass
