@@ -98,6 +98,11 @@ def test_an_older_model_survives_a_failed_save(
     assert not list(folder.glob("*.partial"))
 
 
+def test_who_may_read_the_config_may_read_the_weights(folder: Path) -> None:
+    modes = {(folder / name).stat().st_mode for name in ("config.json", "model.safetensors")}
+    assert len(modes) == 1
+
+
 @pytest.mark.parametrize("name", ["config.json", "vocab.json", "model.safetensors"])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -61,10 +62,16 @@ def save(
     config = {"task": task, **model.config.to_json()}
     (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
     tokenizer.save(folder / "vocab.json")
-    # The old weights stay until the new ones are whole.
+    write_weights(state, folder)
+
+
+def write_weights(state: dict[str, Tensor], folder: Path) -> None:
+    """Write `model.safetensors` beside a written `config.json`; the old weights stay until the new ones are whole."""
     partial = folder / "model.safetensors.partial"
     try:
         save_file(state, partial)
+        # `save_file` makes files that their owner alone can read; who may read the config may read the weights.
+        shutil.copymode(folder / "config.json", partial)
         partial.replace(_weights(folder))
     finally:
         partial.unlink(missing_ok=True)

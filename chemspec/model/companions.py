@@ -19,10 +19,16 @@ from typing import Any, Protocol, get_args
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from chemspec.model.checkpoint import CheckpointError, check_tensors, own_tensors, read_config
+from chemspec.model.checkpoint import (
+    CheckpointError,
+    check_tensors,
+    own_tensors,
+    read_config,
+    write_weights,
+)
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.session import Backend
 from chemspec.model.spec_drafter import Filler
@@ -143,12 +149,7 @@ def save(
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    partial = folder / "model.safetensors.partial"
-    try:
-        save_file(state, partial)
-        partial.replace(folder / "model.safetensors")
-    finally:
-        partial.unlink(missing_ok=True)
+    write_weights(state, folder)
 
 
 def load(folder: Path, *, tokenizer: Vocabulary, target: str = "") -> Companion:
