@@ -102,8 +102,7 @@ _RETRO = Recipe(
         "minutes of data preparation and 138 minutes of training. It is limited by time, so the result depends on the "
         "machine. On two cores without bf16 it was 4,775 steps, 36 M tokens, validation loss 0.0510 nats per token, 43 % exact by "
         "greedy decoding of 200 validation products (assets/docs/curves/retro-50k.csv): top-1 45.4 % on 1,000 test reactions. "
-        "The shipped retro weights are older: they come from one core, 5,000 tokens a batch and data with those 23 products "
-        "(their card). Accuracy stays below published ones, which take days of GPU training."
+        "These are the shipped weights. Accuracy stays below published ones, which take days of GPU training."
     ),
 )
 
@@ -191,7 +190,8 @@ _ALL = (
         (
             "by steps and not by time: 5,000 steps, about 80 minutes on one CPU core. When it was run, it went on from an earlier "
             "retro-50k (112 minutes of one core, validation loss 0.0564): validation loss 0.0492 nats per token and 46.5 % exact by "
-            "greedy decoding of 200 validation products at the end (assets/docs/curves/retro-50k-2.csv)."
+            "greedy decoding of 200 validation products at the end (assets/docs/curves/retro-50k-2.csv). Its model is no longer "
+            "shipped: its data had the products that the test part shares."
         ),
     ),
     _FORWARD_2,
