@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chemspec.model.session import Floats, Ints
-from chemspec.model.torch_runner import TorchBackend, TorchRunner, ranked, source_batch, split_host
+from chemspec.model.torch_runner import TorchBackend, TorchRunner, put, ranked, split_host
 from chemspec.model.transformer import Transformer
 
 Function = Callable[[], None]
@@ -123,7 +123,7 @@ class RecordedPass:
             looks,
             states,
         )
-        arena.cache[:, :, self.rows, :, slots] = fresh.permute(2, 4, 0, 1, 3, 5)
+        put(arena.cache, fresh, self.rows, slots)
         seen = (torch.stack(looks, dim=2).float(),) if looks else ()
         found = ranked(logits, self.top_k), *seen, *(states or ())
         # Made by the first run, which is not recorded; so nothing that a recording allocates is read later.
@@ -188,18 +188,15 @@ class GraphBackend(TorchBackend):
         # No lock: sessions give back when they are collected, which may happen anywhere, also in `lend`.
         self._idle: deque[Arena] = deque(maxlen=IDLE)
 
-    @torch.inference_mode()
-    def open(
+    def runner(
         self,
-        sources: Sequence[Sequence[int]],
-        *,
+        memory: Tensor,
+        real: Tensor,
         top_k: int,
-        heads: Sequence[tuple[int, int]] = (),
-        states: bool = False,
+        heads: Sequence[tuple[int, int]],
+        states: bool,
     ) -> GraphRunner:
-        memory, real = self.model.encode(source_batch(self.model, sources).to(self.device))
-        kept = min(top_k, self.model.config.vocab_size)
-        return GraphRunner(self, self.model.memory_cache(memory), real, kept, heads, states)
+        return GraphRunner(self, memory, real, top_k, heads, states)
 
     def lend(self, rows: int, source: int, slots: int) -> Arena:
         """A cleared arena of this shape, one used before if there is one."""

@@ -42,7 +42,18 @@ class TorchBackend:
     ) -> TorchRunner:
         memory, real = self.model.encode(source_batch(self.model, sources).to(self.device))
         kept = min(top_k, self.model.config.vocab_size)
-        return TorchRunner(self, self.model.memory_cache(memory), real, kept, heads, states)
+        return self.runner(self.model.memory_cache(memory), real, kept, heads, states)
+
+    def runner(
+        self,
+        memory: Tensor,
+        real: Tensor,
+        top_k: int,
+        heads: Sequence[tuple[int, int]],
+        states: bool,
+    ) -> TorchRunner:
+        """What keeps a session whose sources are encoded; a backend with another kind of runner has another one here."""
+        return TorchRunner(self, memory, real, top_k, heads, states)
 
 
 class TorchRunner:
@@ -110,7 +121,7 @@ class TorchRunner:
         ahead = torch.arange(fresh.shape[4], device=self.backend.device)
         rows = torch.arange(len(starts), device=self.backend.device)[:, None]
         slots = self.move(starts)[:, None] + ahead
-        self.cache[:, :, rows, :, slots] = fresh.permute(2, 4, 0, 1, 3, 5)
+        put(self.cache, fresh, rows, slots)
         return rows, slots
 
     @torch.inference_mode()
@@ -124,6 +135,11 @@ class TorchRunner:
     def keep_slots(self, row: int, slots: Ints) -> None:
         index = self.move(slots)
         self.cache[:, :, row, :, : len(slots)] = self.cache[:, :, row].index_select(3, index)
+
+
+def put(cache: Tensor, fresh: Tensor, rows: Tensor, slots: Tensor) -> None:
+    """Write keys and values of new nodes (L, 2, B, H, N, d) to rows (B, 1) and slots (B, N) of a cache, in one operation."""
+    cache[:, :, rows, :, slots] = fresh.permute(2, 4, 0, 1, 3, 5)
 
 
 def best(logits: Tensor, count: int) -> tuple[Ints, Floats]:
