@@ -313,11 +313,19 @@ def test_the_version_is_one_line() -> None:
     assert call("--version").stdout.count("\n") == 1
 
 
+def heed_ctrl_c() -> None:
+    """A shell starts what it sends to the background with Ctrl-C ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_ends_with_130_and_the_run_can_go_on(tmp_path: Path) -> None:
     Path("q.smi").write_text("\n".join(QUERIES * 4000))
     words = [*CLI, "predict", "q.smi", "-t", "retro", "--out", "o.csv", "--batch-size", "1", *FAST]
     with subprocess.Popen(
-        words, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        words,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=heed_ctrl_c,
     ) as run:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and run.poll() is None:
@@ -349,6 +357,11 @@ app(sys.argv[1:])
 """
     Path("q.smi").write_text("\n".join(QUERIES * 4000))
     words = ["predict", "q.smi", "-t", "retro", "--out", "o.csv", "--batch-size", "1", *FAST]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        timeout=60,
+        preexec_fn=heed_ctrl_c,
+    )
     assert done.returncode == 130, done.stderr
     assert b"interrupted" in done.stderr and b"Traceback" not in done.stderr
