@@ -188,15 +188,9 @@ class GraphBackend(TorchBackend):
         # No lock: sessions give back when they are collected, which may happen anywhere, also in `lend`.
         self._idle: deque[Arena] = deque(maxlen=IDLE)
 
-    def runner(
-        self,
-        memory: Tensor,
-        real: Tensor,
-        top_k: int,
-        heads: Sequence[tuple[int, int]],
-        states: bool,
-    ) -> GraphRunner:
-        return GraphRunner(self, memory, real, top_k, heads, states)
+    @property
+    def runner(self) -> type[TorchRunner]:
+        return GraphRunner
 
     def lend(self, rows: int, source: int, slots: int) -> Arena:
         """A cleared arena of this shape, one used before if there is one."""

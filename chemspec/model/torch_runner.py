@@ -42,18 +42,12 @@ class TorchBackend:
     ) -> TorchRunner:
         memory, real = self.model.encode(source_batch(self.model, sources).to(self.device))
         kept = min(top_k, self.model.config.vocab_size)
-        return self.runner(self.model.memory_cache(memory), real, kept, heads, states)
+        return self.runner(self, self.model.memory_cache(memory), real, kept, heads, states)
 
-    def runner(
-        self,
-        memory: Tensor,
-        real: Tensor,
-        top_k: int,
-        heads: Sequence[tuple[int, int]],
-        states: bool,
-    ) -> TorchRunner:
-        """What keeps a session whose sources are encoded; a backend with another kind of runner has another one here."""
-        return TorchRunner(self, memory, real, top_k, heads, states)
+    @property
+    def runner(self) -> type[TorchRunner]:
+        """What keeps a session whose sources are encoded."""
+        return TorchRunner
 
 
 class TorchRunner:

@@ -186,9 +186,7 @@ _ALL = (
         _RETRO,
         name="retro-50k-2",
         data=replace(_RETRO.data, seed=1),
-        validation_data=DataSettings(
-            task="retro", variants=1, leave_out=RETRO_TEST_PRODUCTS, seed=1
-        ),
+        validation_data=replace(_RETRO.data, seed=1, variants=1),
         train=replace(_RETRO.train, lr=1e-3, warmup=200, validate_every=1500, minutes=70, seed=11),
         starts_from="retro-50k",
         expectation=(

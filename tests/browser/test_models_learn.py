@@ -33,9 +33,11 @@ def test_the_lessons_are_illustrated(
     settled(page)
     page.get_by_role("heading", name="What the figures mean").wait_for()
     # Figures come one after another, and a busy machine shows the text before them.
-    page.locator(".cl[role=img]").nth(len(lessons.sections("idea")) - 1).wait_for()
-    drawings = page.locator("img.cl-img")
+    figures, drawings = page.locator(".cl[role=img]"), page.locator("img.cl-img")
+    figures.nth(len(lessons.sections("idea")) - 1).wait_for()
     drawings.nth(7).wait_for()
+    assert figures.count() >= len(lessons.sections("idea"))
+    assert drawings.count() >= 8
     sizes = drawings.evaluate_all("all => all.map(one => one.naturalWidth * one.clientWidth)")
     assert all(size > 0 for size in sizes)
     assert inside(page)
