@@ -15,8 +15,8 @@ from torch import Tensor
 
 from chemspec.data.arrays import Pairs
 from chemspec.draft.copy import Copy, Marks
-from chemspec.draft.knowledge import EDGES, REACH, Head, Knowledge, Reading, chance_class
-from chemspec.draft.phrases import COPY, Phrases, learn
+from chemspec.draft.knowledge import REACH, Head, Knowledge, Reading
+from chemspec.draft.phrases import COPY, EDGES, Phrases, chance_class, learn
 from chemspec.draft.trail import Reader
 from chemspec.engine import Engine
 from chemspec.model import checkpoint

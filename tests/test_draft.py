@@ -210,8 +210,10 @@ def test_the_settings_reach_the_drafter(name: str) -> None:
     drafter = made(name, length=7, count=2, dilation=1)
     if isinstance(drafter, Windows):
         assert (drafter.length, drafter.count, drafter.dilation) == (7, 2, 1)
-    elif isinstance(drafter, Smart | Copy | Mixed):
+    elif isinstance(drafter, Smart | Copy):
         assert (drafter.length, drafter.count) == (7, 2)
+    elif isinstance(drafter, Mixed):
+        assert (drafter.limits.length, drafter.limits.paths) == (7, 2)
     elif isinstance(drafter, Auto | Attention):
         assert (drafter.copy.length, drafter.copy.count) == (7, 2)
     else:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 import os
 import re
-import shutil
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 
+from chemspec import compiled
 from chemspec.engine import Engine, installed
 from chemspec.model import checkpoint
 from chemspec.model.native import build, runner
@@ -117,11 +116,9 @@ def test_the_kernel_is_right_on_other_processors_too(
     flags = re.search(r"^flags\s*:(.*)$", info.read_text() if info.exists() else "", re.MULTILINE)
     if flags is None or not KINDS[kind] <= set(flags[1].split()):
         pytest.skip(f"this processor does not run {kind}")
-    marched = tuple(flag.replace("=native", f"={kind}") for flag in build.FLAGS)
-    monkeypatch.setattr(build, "FLAGS", marched)
-    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))))
-    build._compile(compiler, tmp_path / "kernel.so")
-    library = ctypes.CDLL(str(tmp_path / "kernel.so"))
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path))
+    marched = (flag.replace("=native", f"={kind}") for flag in build.FLAGS)
+    library = compiled.load(build.SOURCE, *marched)
     monkeypatch.setattr(runner, "kernel", lambda: library)
     for exact in FORMATS:
         test_a_score_is_the_same_to_the_last_bit_in_any_company(exact)
@@ -229,9 +226,9 @@ def test_on_real_weights_drafts_and_batches_change_no_bit(decoder: str) -> None:
 @pytest.fixture
 def fresh() -> object:
     """Forget the kernel that is loaded, before and after."""
-    build.kernel.cache_clear()
+    compiled.load.cache_clear()
     yield
-    build.kernel.cache_clear()
+    compiled.load.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh")
@@ -242,12 +239,12 @@ def test_without_a_compiler_the_engine_takes_onnx(
     model = tiny_model(0, len(tokenizer)).float()
     checkpoint.save(tmp_path / "m", model, tokenizer, task="retro")
     assert Engine.load(tmp_path / "m").runtime == "native"
-    build.kernel.cache_clear()
+    compiled.load.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert Engine.load(tmp_path / "m").runtime == "onnx"
     with pytest.raises(ValueError, match="no C\\+\\+ compiler"):
         Engine.load(tmp_path / "m", runtime="native")
-    build.kernel.cache_clear()
+    compiled.load.cache_clear()
     monkeypatch.undo()
     monkeypatch.setenv("CHEMSPEC_NATIVE", "0")
     with pytest.raises(ValueError, match="CHEMSPEC_NATIVE"):
@@ -275,7 +272,7 @@ def test_a_library_that_others_may_write_is_not_loaded(
     (library,) = tmp_path.glob("kernel-*.so")
     library.write_bytes(b"not a library")
     library.chmod(0o666)
-    build.kernel.cache_clear()
+    compiled.load.cache_clear()
     build.kernel()  # compiled anew instead of loaded
     assert library.stat().st_mode & 0o022 == 0
     assert library.stat().st_size > 1000

@@ -8,18 +8,30 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import TOKENIZER
 
+from chemspec import checks
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.draft import Auto, Copy, Drafter, Knowledge, Mixed, NoDrafts
+from chemspec.draft import Auto, Copy, Drafter, Knowledge, Mixed, NoDrafts, tree, tree_native
+from chemspec.draft.auto import HOST
 from chemspec.draft.copy import Marks, follow
-from chemspec.draft.knowledge import BY_CHANCE, EDGES, FILE, Head, Reading, chance_class
-from chemspec.draft.mixed import LEAST
-from chemspec.draft.phrases import COPY, JUST_COPYING, Phrases, context, learn
+from chemspec.draft.knowledge import BY_CHANCE, FILE, Head, Reading
+from chemspec.draft.phrases import (
+    COPY,
+    EDGES,
+    JUST_COPYING,
+    Phrases,
+    chance_class,
+    context,
+    learn,
+)
 from chemspec.draft.trail import CONTEXT, Reader
+from chemspec.draft.tree import LEAST, STEPS, Limits
+from chemspec.engine import Engine, installed
+from chemspec.settings import Task
 from chemspec.testing import Table, run
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix
@@ -226,6 +238,74 @@ def test_a_tree_has_no_more_paths_and_no_longer_ones_than_it_may() -> None:
         Mixed(TABLE, nodes=0)
 
 
+# Compiled ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(tree_native.library() is None, reason="no compiled code here")
+@settings(max_examples=400)
+@given(st.integers(0, 10**6))
+def test_compiled_code_grows_the_same_trees(seed: int) -> None:
+    """The same nodes and the same numbers to the last bit, for tables and limits of all kinds, ring labels among the tokens."""
+    random = Random(seed)
+    library = tree_native.library()
+    assert library is not None
+    phrases = random.choice((tables(random), JUST_COPYING))
+    marks = random.choice((Marks(), Marks(4, (5, 6, 7), random.randrange(3))))
+    few = random.randrange(4, VOCAB + 1)  # fewer tokens make longer matches
+    source = random.choices(
+        range(3, few), k=random.choice((1, 5, 30, 70, 200, tree_native.LONGEST))
+    )
+    place = random.randrange(len(source))
+    texts = random.choices(range(3, few), k=random.randrange(9)), source[place : place + 80]
+    prefix = (BOS, *random.choice(texts), *random.choice(texts))
+    curve = sorted(random.random() + 0.01 for _ in range(64 + STEPS[-1] + 1))
+    limits = Limits(
+        nodes=random.choice((1, 2, 20, 64)),
+        paths=random.choice((1, 2, 16)),
+        length=random.choice((1, 3, 32)),
+        least=random.choice((0.0001, LEAST, 0.3)),
+        rates=random.choice(((), [random.random() for _ in range(len(EDGES) + 1)], BY_CHANCE)),
+        seconds=random.choice(((), curve, [1 + node / 50 for node in range(len(curve))])),
+    )
+    reader = Reader(source, marks)
+    expected = tree.grower(phrases, reader)(prefix, limits)
+    assert tree_native.Grower(library, phrases, reader)(prefix, limits) == expected
+
+
+@pytest.mark.weights
+@pytest.mark.skipif(tree_native.library() is None, reason="no compiled code here")
+@pytest.mark.parametrize("task", ["forward", "retro"])
+def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
+    if task not in {folder.name for folder in installed()}:
+        pytest.skip(f"no {task} model in assets/models")
+    engine = Engine.load(task, threads=1)
+    phrases, marks = engine.knowledge().phrases, Marks.of(engine.tokenizer.alphabet)
+    library = tree_native.library()
+    assert phrases is not None
+    assert library is not None
+    limits = Limits(40, 16, 24, rates=engine.knowledge().by_chance, seconds=[1 + node / 20 for node in range(72)])  # fmt: skip
+    nodes = 0
+    for text in checks.bench_queries(task)[:40]:
+        source, reader = engine.tokenizer.encode(text), Reader(engine.tokenizer.encode(text), marks)
+        for written in (0, 1, 7, len(source) // 2, len(source)):
+            prefix = (BOS, *source[:written])
+            expected = tree.grower(phrases, reader)(prefix, limits)
+            assert tree_native.Grower(library, phrases, reader)(prefix, limits) == expected
+            nodes += len(expected.tokens)
+    assert nodes > 1000
+
+
+def test_where_nothing_was_compiled_and_of_long_queries_python_grows_the_trees(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled = {
+        length: Mixed(TABLE).propose([3, 4, 6, 5] * length, (BOS, 3, 4), 99) for length in (5, 200)
+    }
+    monkeypatch.setattr(tree_native, "library", lambda: None)
+    for length, drafts in compiled.items():
+        assert Mixed(TABLE).propose([3, 4, 6, 5] * length, (BOS, 3, 4), 99) == drafts
+
+
 # Auto --------------------------------------------------------------------------------------------
 
 KNOWN = Knowledge(phrases=TABLE)
@@ -258,11 +338,11 @@ def test_auto_grows_no_further_than_the_best_rate() -> None:
     auto = Auto(lambda nodes: 1 + 0.15 * nodes, knowledge=KNOWN)
     auto.begin(1, 1, waiting=1)
     assert auto.mixed is not None
-    grown = auto.mixed.grow(SOURCE, (BOS, 3), 99, lambda nodes, _: nodes < 40)
+    grown = auto.mixed.grow(SOURCE, (BOS, 3), 99, Limits(40, 16, 24))
     rates, tokens = [1 / 1.15], 1.0
-    for count, node in enumerate(grown, 1):
-        tokens += node.chance
-        rates.append(tokens / (1.15 + (0.15 + auto.HOST) * count))
+    for count, chance in enumerate(grown.chances, 1):
+        tokens += chance
+        rates.append(tokens / (1.15 + (0.15 + HOST) * count))
     assert drafted(auto, [3]) == rates.index(max(rates)) > 0
 
 

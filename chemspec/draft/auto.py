@@ -7,14 +7,21 @@ node i is accepted. Nodes are added in order of p_i, as many as make (1 + sum p_
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from chemspec.draft.base import Pays
 from chemspec.draft.copy import Copy, Marks
-from chemspec.draft.knowledge import BY_MATCH, Knowledge, chance_class
-from chemspec.draft.mixed import LEAST, Mixed
+from chemspec.draft.knowledge import BY_MATCH, Knowledge
+from chemspec.draft.mixed import Mixed
+from chemspec.draft.phrases import chance_class
+from chemspec.draft.tree import LEAST, STEPS, Limits, Worth
 from chemspec.types import Draft, Prefix
+
+NODES = 64  # of one query in one pass, at most
+HOST = 1e-5  # seconds to think of one more node of a tree, and to keep account of it
 
 
 class Record:
@@ -23,6 +30,11 @@ class Record:
     def __init__(self, rates: Sequence[float] = BY_MATCH, weight: float = 30.0) -> None:
         self.hits = [rate * weight for rate in rates]
         self.tries = [weight] * len(self.hits)
+
+    @property
+    def chances(self) -> tuple[float, ...]:
+        """The share of hits of every class."""
+        return tuple(hits / tries for hits, tries in zip(self.hits, self.tries, strict=True))
 
     def chance(self, kind: int) -> float:
         """The share of hits of a class; classes beyond the last count as the last."""
@@ -46,14 +58,10 @@ class Auto:
     AHEAD, SAVES = 12, 2.5
     STRIDE = 4  # tokens of a draft between two questions of a look-ahead
     WORTH = 1.1  # what drafts must promise before they are thought about
-    NODES = 64  # of one query in one pass, at most
     # Nodes a query that are tried whether they would pay: two numbers, for a curve may be steep at first.
     CERTAIN = (1, 3)
-    # Seconds to think of one more node of a tree, and of a tree at all.
-    HOST, HOST_EACH = 1e-5, 3e-5
+    EACH = 3e-5  # seconds to think of a tree
     HOST_AHEAD = 3e-5  # and of one more node in a look-ahead, which plays the search on
-    # Past a node that does not pay, so far ahead it is asked whether others would.
-    STEPS = (1, 3, 7, 15, 31)
 
     def __init__(
         self,
@@ -71,17 +79,20 @@ class Auto:
         self.mixed = (
             None
             if knowledge.phrases is None
-            else Mixed(knowledge.phrases, length=length, marks=marks, rate=self._rate)
+            else Mixed(knowledge.phrases, length=length, marks=marks)
         )
         self.asked, self.queries, self.beams = 1, 1, False
-        self.pays = Pays.DRAFTS
         self._heard: set[tuple[int, ...]] = set()
-        self._floors: dict[tuple[int, int], float] = {}
+        self._loads: dict[tuple[int, int, int], tuple[Pays, Limits]] = {}
+        self.pays, self._limits = Pays.DRAFTS, self._grown()
 
     def begin(self, asked: int, queries: int, *, waiting: int) -> Pays:
         self.asked, self.queries, self.beams = asked, queries, waiting > queries
         self._heard.clear()
-        self.pays = self._what_pays(asked, waiting)
+        load = asked, queries, waiting
+        if load not in self._loads:
+            self._loads[load] = self._what_pays(asked, waiting), self._grown()
+        self.pays, self._limits = self._loads[load]
         return self.pays
 
     def _what_pays(self, asked: int, waiting: int) -> Pays:
@@ -97,60 +108,38 @@ class Auto:
 
     def _would_pay(self, nodes: int) -> bool:
         """Whether so many nodes a query would pay if all were accepted."""
-        seconds = self._seconds(nodes) + self.HOST_EACH * self.queries
+        seconds = self._seconds[nodes] + self.EACH * self.queries
         return (1 + nodes) * self.cost(self.asked) > self.WORTH * seconds
 
-    def _seconds(self, nodes: int) -> float:
-        """What a pass takes to which every query adds so many nodes, thinking of them included."""
-        added = self.queries * nodes
-        return self.cost(self.asked + added) + self.HOST * added
+    @property
+    def _seconds(self) -> Sequence[float]:
+        return _seconds(self.cost, self.asked, self.queries)
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         if self.pays is Pays.NOTHING:
             return ()
+        # A look-ahead asks again where a draft ends.
+        room = min(room, self.STRIDE) if self.beams else room
+        if self.mixed is None:
+            if self.beams:
+                return self.copy.propose(source, prefix, room)[:1]
+            return self._places(source, prefix, room)
+        limits = self._limits._replace(rates=self.likely.chances)
+        drafts = self.mixed.drafts(source, prefix, room, limits)
+        return drafts[:1] if self.beams else drafts
+
+    def _grown(self) -> Limits:
+        """How far trees may grow at the load of this pass, if all its queries add as many nodes."""
+        paths, length = Mixed.PATHS, self.copy.length
         if self.beams:
-            # A look-ahead asks again where a draft ends.
-            reach = min(room, self.STRIDE)
-            if self.mixed is not None:
-                grown = self.mixed.grow(source, prefix, reach, lambda nodes, _: nodes < reach)
-                return self.mixed.paths(grown, source, prefix)[:1]
-            return self.copy.propose(source, prefix, reach)[:1]
-        if self.mixed is not None:
-            return self._tree(self.mixed, source, prefix, room)
-        return self._places(source, prefix, room)
-
-    def _tree(
-        self, mixed: Mixed, source: Sequence[int], prefix: Prefix, room: int
-    ) -> Sequence[Draft]:
-        """As many nodes of the tree as make tokens per second largest, if all queries of the pass add as many."""
-        seconds = self._seconds
-        best, best_rate, tokens = 0, 1 / seconds(0), 1.0
-
-        def more(nodes: int, chance: float) -> bool:
-            nonlocal best, best_rate, tokens
-            tokens += chance
-            rate = tokens / seconds(nodes + 1)
-            if rate > best_rate:
-                best, best_rate = nodes + 1, rate
-                return nodes < self.NODES
-            for step in self.STEPS:
-                # No later node is likelier than this one, so that better rates than these are out of reach.
-                if tokens + step * chance > best_rate * seconds(nodes + 1 + step):
-                    return nodes < self.NODES
-            return False
-
-        grown = mixed.grow(source, prefix, room, more, least=self._least())
-        return mixed.paths(grown[:best], source, prefix)
+            return Limits(self.STRIDE, paths, length)
+        return Limits(NODES, paths, length, self._least(), seconds=self._seconds)
 
     def _least(self) -> float:
         """The chance below which no node pays: it must exceed the node's seconds over those of a token without drafts."""
-        load = self.asked, self.queries
-        if load not in self._floors:
-            cost, (asked, queries) = self.cost, load
-            sizes = [asked + queries * nodes for nodes in self.STEPS]
-            slopes = [(cost(b) - cost(a)) / (b - a) for a, b in pairwise((asked, *sizes))]
-            self._floors[load] = max(LEAST, queries * (min(slopes) + self.HOST) / cost(asked))
-        return self._floors[load]
+        seconds = self._seconds
+        slopes = [(seconds[b] - seconds[a]) / (b - a) for a, b in pairwise((0, *STEPS))]
+        return max(LEAST, min(slopes) / seconds[0])
 
     def _places(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         found = self.copy.ranked(source, prefix)[: self.copy.count]
@@ -176,16 +165,11 @@ class Auto:
 
     def _most(self, chances: Sequence[float]) -> int:
         """How many nodes make tokens per second largest, if all queries of the pass add as many."""
-        best, best_rate, tokens = 0, 1 / self._seconds(0), 1.0
-        for count, chance in enumerate(chances, 1):
-            tokens += chance
-            rate = tokens / self._seconds(count)
-            if rate > best_rate:
-                best, best_rate = count, rate
-        return best
-
-    def _rate(self, chance: float) -> float:
-        return self.likely.chance(chance_class(chance))
+        worth = Worth(self._seconds)
+        for count, chance in enumerate(chances[:NODES]):
+            if not worth.more(count, chance):
+                break
+        return worth.best
 
     def learn(self, draft: Draft, accepted: int) -> None:
         for place in range(min(accepted + 1, len(draft.tokens))):
@@ -196,3 +180,10 @@ class Auto:
             if path not in self._heard:  # paths of a tree have beginnings in common
                 self._heard.add(path)
                 self.likely.add(chance_class(draft.chances[place]), place < accepted)
+
+
+@lru_cache(maxsize=512)
+def _seconds(cost: Callable[[float], float], asked: int, queries: int) -> Sequence[float]:
+    """What a pass takes in which each of so many queries computes 0, 1, 2, ... more nodes, thinking of them included."""
+    added = [queries * nodes for nodes in range(NODES + STEPS[-1] + 1)]
+    return array("d", [cost(asked + nodes) + HOST * nodes for nodes in added])

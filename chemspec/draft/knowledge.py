@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from chemspec.draft.phrases import Phrases
+from chemspec.draft.phrases import EDGES, Phrases
 
 FILE = "drafting.json"
 REACH = 8  # matches of this length or longer are counted as one class
 # Without measurements: after no match one copied token in three is right, after one token two in three, and so on.
 BY_MATCH = (1 / 3, 0.62, 0.75, 0.82, 0.86, 0.9, 0.93, 0.93, 0.93)
-# Chances that a table of phrases gives fall into classes between these.
-EDGES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
+# Of chances that a table of phrases gives, by their class: see `phrases.chance_class`.
 BY_CHANCE = (0.03, 0.07, 0.15, 0.27, 0.42, 0.57, 0.72, 0.85, 0.92, 0.965, 0.99)
-
-
-@lru_cache(maxsize=1024)  # a table knows thousandths
-def chance_class(chance: float) -> int:
-    """The class of a table's chance, from 0 to len(EDGES)."""
-    return bisect_right(EDGES, chance)
 
 
 @dataclass(frozen=True)

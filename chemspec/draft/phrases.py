@@ -9,9 +9,14 @@ copying" is one of the steps, so the table also knows where copying is likely to
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from struct import Struct
+from typing import Any, NamedTuple
 
 from chemspec.draft.copy import Marks
 from chemspec.draft.trail import Reader, Trail
@@ -21,6 +26,38 @@ from chemspec.types import Prefix
 COPY = -1  # the step that writes what the query has at the place of the trail
 BASE = 1 << 20  # a child is found under parent * BASE + entry
 Steps = tuple[tuple[int, float], ...]  # steps with their chances, likeliest first
+# The chances that a table gives fall into classes between these.
+EDGES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
+
+
+@lru_cache(maxsize=1024)  # a table knows thousandths
+def chance_class(chance: float) -> int:
+    """The class of a table's chance, from 0 to len(EDGES)."""
+    return bisect_right(EDGES, chance)
+
+
+class Packed(NamedTuple):
+    """A table in few pieces of memory, for compiled code: what is read together lies together.
+
+    Attributes:
+        slots: key, node, key, node, ... of the children, each in the first free slot from `hashed(key, bits)` on; -1 where none is.
+        bits: there are two to the power of so many slots.
+        starts: of each node where its steps begin; one more than there are nodes.
+        steps: of each step its chance, token and class as `STEP`.
+    """
+
+    slots: array[int]
+    bits: int
+    starts: array[int]
+    steps: bytes
+
+
+STEP = Struct("=dii")
+
+
+def hashed(key: int, bits: int) -> int:
+    """Where to look for a key among so many slots: the upper bits of its product with 2^64 over the golden ratio."""
+    return (key * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> (64 - bits)
 
 
 def _kind(match: int) -> int:
@@ -59,6 +96,20 @@ class Phrases:
                 break
             node = child
         return self.steps[node]
+
+    @cached_property
+    def packed(self) -> Packed:
+        """The same for compiled code; made at first use."""
+        bits = len(self.children).bit_length() + 1  # at most half are taken
+        slots = array("q", [-1]) * (2 << bits)
+        for key, node in self.children.items():
+            slot = hashed(key, bits)
+            while slots[2 * slot] >= 0:
+                slot = (slot + 1) % (1 << bits)
+            slots[2 * slot], slots[2 * slot + 1] = key, node
+        starts = array("i", accumulate(map(len, self.steps), initial=0))
+        steps = (STEP.pack(share, token, chance_class(share)) for own in self.steps for token, share in own)  # fmt: skip
+        return Packed(slots, bits, starts, b"".join(steps))
 
     def to_json(self) -> dict[str, Any]:
         """Nodes in order, each with parent, entry, and its steps as token, chance in thousandths, and so on."""

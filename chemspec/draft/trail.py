@@ -50,7 +50,12 @@ class Trail(NamedTuple):
 
 
 class Reader:
-    """One query, and the trails of the prefixes met so far."""
+    """One query, and the trails of the prefixes met so far.
+
+    Attributes:
+        text: the query's tokens, and eos.
+        start: the trail of the prefix that is bos alone.
+    """
 
     ROOM = 4096  # trails kept; they can always be made again
 
@@ -64,8 +69,8 @@ class Reader:
             kind = ANY_RING if token in self._rings else token
             self._places[kind] = self._places.get(kind, 0) | 1 << place
             self._open.append(self._turn(self._open[-1], token))
-        self._start = Trail(marks.beginnings(source)[0], 0, marks.start(source), (), ())
-        self._trails: dict[Prefix, Trail] = {(BOS,): self._start}
+        self.start = Trail(marks.beginnings(source)[0], 0, marks.start(source), (), ())
+        self._trails: dict[Prefix, Trail] = {(BOS,): self.start}
 
     def trail(self, prefix: Prefix) -> Trail:
         """The trail of a prefix, by way of its longest known beginning."""
@@ -73,7 +78,7 @@ class Reader:
         known = len(prefix)
         while known > 1 and prefix[:known] not in trails:
             known -= 1
-        trail = trails.get(prefix[:known], self._start)
+        trail = trails.get(prefix[:known], self.start)
         for length in range(known + 1, len(prefix) + 1):
             trail = self.step(trail, prefix[:length])
         return trail
@@ -106,7 +111,7 @@ class Reader:
         found = Trail(best, len(levels), pointer, tuple(levels), rings)
         if len(self._trails) >= self.ROOM:
             self._trails.clear()
-            self._trails[(BOS,)] = self._start
+            self._trails[(BOS,)] = self.start
         self._trails[prefix] = found
         return found
 
