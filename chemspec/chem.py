@@ -258,6 +258,7 @@ _ALIKE = {
     **dict(zip(_GREEK, "ABEZHIKNOPTo", strict=True)),
 }
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a\u2032\u2033"
+_CLEAN = re.compile(r"[!#-&(-_a-~]+")  # ASCII without blanks and quotation marks: nothing to tidy
 _ARROW = re.compile(r"(?<!-)>")  # "->" is a dative bond
 # The first word, and further ones as long as only blanks around a reaction arrow part them.
 _FIRST_WORD = re.compile(r"\S+(?:\s+>\S*|(?<=>)\s+\S*)*")
@@ -308,6 +309,8 @@ def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) ->
 
 def _tidy(text: str) -> tuple[_Typed, list[str]]:
     """The part of the text that is meant as SMILES, in ASCII where that is possible."""
+    if _CLEAN.fullmatch(text):
+        return _Typed(text, tuple(range(len(text)))), []
     plain = [_plain(char) for char in text]
     places = tuple(place for place, new in enumerate(plain) for _ in new)
     whole = _Typed("".join(plain), places)

@@ -40,18 +40,17 @@ def split(smiles: str) -> list[str]:
     Raises:
         TokenError: at the first character that starts no token (other programs drop it silently).
     """
-    tokens, position = [], 0
-    while position < len(smiles):
-        match = _ATOM_WISE.match(smiles, position)
-        if match is None:
-            raise TokenError(
-                f"character {smiles[position]!r} at position {position + 1} is not SMILES",
-                position,
-                position + 1,
-            )
-        tokens.append(match.group())
+    tokens = _ATOM_WISE.findall(smiles)
+    if sum(map(len, tokens)) == len(smiles):
+        return tokens
+    position = 0  # something was skipped: where?
+    while match := _ATOM_WISE.match(smiles, position):
         position = match.end()
-    return tokens
+    raise TokenError(
+        f"character {smiles[position]!r} at position {position + 1} is not SMILES",
+        position,
+        position + 1,
+    )
 
 
 @dataclass(frozen=True)

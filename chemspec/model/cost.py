@@ -68,8 +68,13 @@ def measure(
         return clock() - began
 
     once(sizes[-1])
-    # The fastest, because whatever else the machine does can only slow a pass down.
-    seconds = [min(once(size) for _ in range(REPEATS[size > SMALL])) for size in sizes]
+    # The fastest, because whatever else the machine does can only slow a pass down; all sizes in turn, because it
+    # may do so for longer than it takes to time one of them.
+    seconds = [float("inf")] * len(sizes)
+    for turn in range(max(REPEATS)):
+        for index, size in enumerate(sizes):
+            if turn < REPEATS[size > SMALL]:
+                seconds[index] = min(seconds[index], once(size))
     # Noise must not make a larger pass look cheaper than a smaller one.
     for index in range(1, len(seconds)):
         seconds[index] = max(seconds[index], seconds[index - 1] * 1.0001)
