@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -129,6 +129,7 @@ def _race(
     limit: dict[str, Any] = {"max_len": TYPICAL} if plan.preset else {}
     plain = DecodeSettings(decoder=case.decoder, n=case.n, batch_size=case.batch, **limit)
     racers = [racer for racer in racers if case.batch == 1 or racer.batches]
+    racers = [racer for racer in racers if case.n == 1 or racer.beams]
     ours = [racer for racer in racers if racer.watch]
     heats = [heat for heat in (ours, *([racer] for racer in racers if not racer.watch)) if heat]
     measured = [found for heat in heats for found in _measure(heat, queries, plain)]
@@ -166,20 +167,24 @@ def _measure(heat: Sequence[Racer], queries: Sequence[str], plain: DecodeSetting
     rounds = 1 if few else -(-BATCHES // len(starts))
     done = []
     for racer in heat:
+        first = by_length[-max(WARM_UP, batch) :]
+        racer.prepare(first, plain)
         reset_peak()
-        racer.answer(by_length[-max(WARM_UP, batch) :], replace(plain, drafter=racer.drafter))
+        racer.answer(first, plain)
         racer.traces.clear()
         if racer.watch:
             racer.watch.encoder = racer.watch.passes = 0.0
         done.append(Run([], [], [], rounds, peak_mb()))
     for number, start in enumerate(starts):
         part = ordered[start : start + batch]
+        for racer in heat:
+            racer.prepare(part, plain)
         spent: list[list[float]] = [[] for _ in heat]
         for turn in range(rounds * len(heat)):
             which = (number + turn) % len(heat)
             racer = heat[which]
             began = time.perf_counter()
-            answers = racer.answer(part, replace(plain, drafter=racer.drafter))
+            answers = racer.answer(part, plain)
             spent[which].append(time.perf_counter() - began)
             if len(spent[which]) == 1:
                 done[which].answers.extend(answers)

@@ -67,6 +67,7 @@ class Engine:
         self.backend = backend
         self.device, self.dtype, self.runtime, self.threads = astuple(place)
         self.kit = Kit(loaded, backend, place)
+        self.build = build  # makes the drafter of a run
         # Two places are for bos and eos, where a model wants them in the source.
         self.longest_query = min(MAX_TOKENS, self.config.max_positions - 2)
         self.confidence, self.confidence_problem = _confidence(loaded)
@@ -179,7 +180,7 @@ class Engine:
         for start in range(0, len(order), settings.batch_size):
             chosen = order[start : start + settings.batch_size]
             ready = [Ready("", sources[index]) for index in chosen]
-            run = self._drive(ready, settings, build(settings, self._means()))
+            run = self._drive(ready, settings, self.build(settings, self._means()))
             while True:
                 try:
                     next(run)
@@ -280,7 +281,7 @@ class Engine:
 
         A query's seconds run from the batch's start to the query's last pass.
         """
-        drafter = build(settings, self._means())  # may measure the machine first
+        drafter = self.build(settings, self._means())  # may measure the machine first
         alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
         began = time.perf_counter()
         passes: list[list[Pass]] = [[] for _ in ready]

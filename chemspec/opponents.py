@@ -1,4 +1,4 @@
-"""Who races in the benchmark: this engine, the decoder without a cache, and CTranslate2; all on the same weights.
+"""Who races in the benchmark: this engine, alone and told the answers, the decoder without a cache, and CTranslate2; all on the same weights.
 
 A racer answers queries with token ids. It is made once per task and used for every row of it.
 """
@@ -9,9 +9,9 @@ import copy
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,13 @@ from chemspec.model import checkpoint
 from chemspec.model.session import Backend, FlatRunner, Runner
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import UNK
-from chemspec.types import Trace
+from chemspec.types import Draft, Prefix, Trace
 
 Answer = tuple[int, ...]  # token ids without bos and eos
 Answers = list[list[Answer]]  # of each query, best first
 
 EARLY = "CTranslate2 stops once an ended candidate has led a step and n have ended: lower places may differ from ours"
+TOLD = "oracle: a drafter that was told the answer, which no drafter can surpass on this machine"
 
 
 @dataclass
@@ -38,7 +39,9 @@ class Racer:
     Attributes:
         runtime: what does the arithmetic.
         answer: from the queries of one batch and how to decode, the answers.
+        prepare: what it may do with a batch before the clock starts.
         batches: whether it can answer several queries at once.
+        beams: whether it can do more than greedy decoding.
         most: how many queries suffice to tell its speed, by decoder; all where it is not named.
         note: what one has to know to read its rows.
         watch, traces: where the time went, if the racer can tell; both grow with every answer.
@@ -51,7 +54,9 @@ class Racer:
     device: str
     answer: Callable[[Sequence[str], DecodeSettings], Answers]
     drafter: str = "none"
+    prepare: Callable[[Sequence[str], DecodeSettings], None] = lambda *_: None
     batches: bool = True
+    beams: bool = True
     most: dict[str, int] = field(default_factory=dict)
     note: str = ""
     watch: Stopwatch | None = None
@@ -60,30 +65,53 @@ class Racer:
 
 def chemspec(engine: Engine, drafters: Sequence[str]) -> list[Racer]:
     """This engine, first without drafts: the standard that all rows are compared with."""
-    ids = {token: index for index, token in enumerate(engine.tokenizer.tokens)}
-    racers = []
-    for drafter in dict.fromkeys(("none", *drafters)):
-        timed, watch = _timed(engine)
-        traces: list[Trace] = []
+    return [_ours(*_timed(engine), drafter) for drafter in dict.fromkeys(("none", *drafters))]
 
-        def answer(
-            queries: Sequence[str],
-            settings: DecodeSettings,
-            timed: Engine = timed,
-            traces: list[Trace] = traces,
-        ) -> Answers:
-            results = timed.predict(queries, settings)
-            traces += [result.trace for result in results]
-            return [
-                [tuple(ids[token] for token in item.tokens) for item in result.hypotheses]
-                for result in results
-            ]
 
-        runs = engine.runtime, engine.dtype, engine.device
-        racers.append(
-            Racer("chemspec", __version__, *runs, answer, drafter, watch=watch, traces=traces)
-        )
-    return racers
+def oracle(engine: Engine) -> list[Racer]:
+    """This engine with a drafter that was told the answer: what no drafter can surpass on this machine. Greedy only.
+
+    It needs one pass a query, of as many nodes as the answer has tokens, and no time to think.
+    """
+    known: dict[tuple[int, ...], tuple[int, ...]] = {}
+    timed, watch = _timed(engine)
+    timed.build = lambda *_: _Told(known)
+
+    def prepare(queries: Sequence[str], settings: DecodeSettings) -> None:
+        sources = [engine.prepare(text).ids for text in queries]
+        for source, (best, *_) in zip(sources, engine.write(sources, settings), strict=True):
+            known[source] = best.tokens
+
+    # "copy" stands for any drafter: `build` makes another.
+    racer = _ours(timed, watch, "copy")
+    return [replace(racer, drafter="oracle", prepare=prepare, beams=False, note=TOLD)]
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Drafts the rest of the answer, by source."""
+
+    answers: Mapping[tuple[int, ...], tuple[int, ...]]
+
+    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        rest = self.answers[tuple(source)][len(prefix) - 1 :]
+        return [Draft(rest[:room], "oracle")] if rest else []
+
+
+def _ours(timed: Engine, watch: Stopwatch, drafter: str) -> Racer:
+    ids = {token: index for index, token in enumerate(timed.tokenizer.tokens)}
+    traces: list[Trace] = []
+
+    def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
+        results = timed.predict(queries, replace(settings, drafter=drafter))
+        traces.extend(result.trace for result in results)
+        return [
+            [tuple(ids[token] for token in item.tokens) for item in result.hypotheses]
+            for result in results
+        ]
+
+    runs = timed.runtime, timed.dtype, timed.device
+    return Racer("chemspec", __version__, *runs, answer, drafter, watch=watch, traces=traces)
 
 
 def naive(engine: Engine, threads: int) -> list[Racer]:
@@ -136,6 +164,7 @@ def ctranslate2(engine: Engine, cores: int) -> list[Racer]:
 # By name, in the order in which they run.
 ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Racer]]] = {
     "chemspec": lambda engine, _, drafters: chemspec(engine, drafters),
+    "oracle": lambda engine, *_: oracle(engine),
     "naive": lambda engine, threads, _: naive(engine, threads),
     "ctranslate2": lambda engine, *_: ctranslate2(engine, 1),
     "ctranslate2-all": lambda engine, threads, _: ctranslate2(

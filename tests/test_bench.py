@@ -83,6 +83,24 @@ def test_the_standard_decoder_is_the_yardstick_and_tells_where_its_time_goes() -
     assert naive["passes_per_query"] is None
 
 
+def test_a_drafter_that_knows_the_answer_needs_one_pass() -> None:
+    plan = Plan(
+        tasks=("retro",), limit=6, widths=(1, 2), batches=(1, 4), engines=("chemspec", "oracle"),
+        drafters=("copy",), threads=1,
+    )  # fmt: skip
+    rows = bench.run(plan)["rows"]
+    assert all(row["identical"] for row in rows)
+    told = [row for row in rows if row["drafter"] == "oracle"]
+    assert [(row["decoder"], row["batch"]) for row in told] == [("greedy", 1), ("greedy", 4)]
+    for row in told:
+        assert row["passes_per_query"] == 1
+        (standard,) = (
+            other for other in rows
+            if other["drafter"] == "none" and (other["n"], other["batch"]) == (1, row["batch"])
+        )  # fmt: skip
+        assert row["nodes_per_pass"] == row["tokens_per_pass"] == standard["passes_per_query"]
+
+
 def test_ctranslate2_runs_on_the_same_weights() -> None:
     pytest.importorskip("ctranslate2")
     plan = Plan(
@@ -127,7 +145,6 @@ def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
 
     def racer(drafter: str) -> Any:
         def answer(queries: Sequence[str], settings: DecodeSettings) -> list[list[tuple[int, ...]]]:
-            assert settings.drafter == drafter
             seen.extend((drafter, query) for query in queries)
             return [[(len(query),)] for query in queries]
 
@@ -136,7 +153,10 @@ def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
 
     queries = [f"C{'C' * number}" for number in range(40)]
     plain = DecodeSettings(decoder="greedy", n=1, batch_size=4)
-    one, other = bench._measure([racer("none"), racer("copy")], queries, plain)
+    told: list[str] = []
+    last = replace(racer("copy"), prepare=lambda part, _: told.extend(part))
+    one, other = bench._measure([racer("none"), last], queries, plain)
+    assert told == [*queries[-bench.WARM_UP :], *queries]  # before the clock starts
     assert one.rounds == other.rounds == 2  # ten batches
     assert one.answers == other.answers == [[(len(query),)] for query in queries]
     timed = seen[2 * bench.WARM_UP :]  # a warm-up of the longest comes first

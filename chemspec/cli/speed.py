@@ -115,7 +115,9 @@ def bench_(
     batches: Annotated[str, option("Batch sizes.")] = "1,32",
     engines: Annotated[
         str,
-        option("Of chemspec, naive, ctranslate2 (on one core), ctranslate2-all (on all cores)."),
+        option(
+            "Of chemspec, oracle (chemspec told the answer), naive, ctranslate2 (on one core), ctranslate2-all (on all cores)."
+        ),
     ] = "chemspec,naive,ctranslate2,ctranslate2-all",
     drafters: Annotated[
         str, option("Drafters of chemspec's rows, besides none.")

@@ -1,4 +1,4 @@
-// `tree.grow`, compiled: the same nodes, the same numbers to the last bit, in a tenth of the time.
+// `tree.grow`, compiled: the same nodes, the same numbers to the last bit, in a fraction of the time.
 //
 // What it computes, and why, is told in `tree.py`, `trail.py` and `phrases.py`; names here are those of there. Compiled at
 // first use without contraction to fused multiply-adds, which would round otherwise than Python does.
@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <queue>
 #include <vector>
 
@@ -31,16 +30,16 @@ struct Trail {
 extern "C" {
 
 // Arrays belong to the caller and outlive the call.
-struct Table {  // `phrases.Packed`
-  const int64_t* slots;
-  const int32_t* starts;
-  const struct Step* steps;
-  int32_t bits;
-};
-
 struct Step {
   double share;
   int32_t token, kind;  // see `phrases.chance_class`
+};
+
+struct Table {  // `phrases.Packed`
+  const int64_t* slots;
+  const int32_t* starts;
+  const Step* steps;
+  int32_t bits;
 };
 
 struct Query {

@@ -1,4 +1,4 @@
-"""`tree.grower`, compiled: the same trees in a tenth of the time."""
+"""`tree.grower`, compiled: the same trees in a fraction of the time."""
 
 from __future__ import annotations
 
