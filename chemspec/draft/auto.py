@@ -84,14 +84,14 @@ class Auto:
         self.asked, self.queries, self.beams = 1, 1, False
         self._heard: set[tuple[int, ...]] = set()
         self._loads: dict[tuple[int, int, int], tuple[Pays, Limits]] = {}
-        self.pays, self._limits = Pays.DRAFTS, self._grown()
+        self.pays, self._limits = Pays.DRAFTS, self._growth()
 
     def begin(self, asked: int, queries: int, *, waiting: int) -> Pays:
         self.asked, self.queries, self.beams = asked, queries, waiting > queries
         self._heard.clear()
         load = asked, queries, waiting
         if load not in self._loads:
-            self._loads[load] = self._what_pays(asked, waiting), self._grown()
+            self._loads[load] = self._what_pays(asked, waiting), self._growth()
         self.pays, self._limits = self._loads[load]
         return self.pays
 
@@ -128,7 +128,7 @@ class Auto:
         drafts = self.mixed.drafts(source, prefix, room, limits)
         return drafts[:1] if self.beams else drafts
 
-    def _grown(self) -> Limits:
+    def _growth(self) -> Limits:
         """How far trees may grow at the load of this pass, if all its queries add as many nodes."""
         paths, length = Mixed.PATHS, self.copy.length
         if self.beams:

@@ -20,7 +20,6 @@ class Mixed:
 
     Attributes:
         limits: how far a tree grows; its `length` holds for all, however much room there is.
-        compiled: whether trees are grown by compiled code.
     """
 
     PATHS = 16  # most leaves of a tree

@@ -17,13 +17,8 @@ from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
 
 LEAST = 0.02  # what is less likely is not drafted, however cheap
-STEPS = (
-    1,
-    3,
-    7,
-    15,
-    31,
-)  # past a node that does not pay, so far ahead it is asked whether others would
+# Past a node that does not pay, so far ahead it is asked whether others would.
+STEPS = (1, 3, 7, 15, 31)
 
 
 class Tree(NamedTuple):
