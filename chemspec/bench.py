@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -142,7 +142,7 @@ def _race(
             "version": racer.version,
             "runtime": racer.runtime,
             "model": engine.name,
-            "drafter": racer.drafter,
+            "drafter": racer.label or racer.drafter,
             "dtype": racer.dtype,
             "device": racer.device,
             **_times(own, base),
@@ -170,7 +170,7 @@ def _measure(heat: Sequence[Racer], queries: Sequence[str], plain: DecodeSetting
         first = by_length[-max(WARM_UP, batch) :]
         racer.prepare(first, plain)
         reset_peak()
-        racer.answer(first, plain)
+        racer.answer(first, replace(plain, drafter=racer.drafter))
         racer.traces.clear()
         if racer.watch:
             racer.watch.encoder = racer.watch.passes = 0.0
@@ -184,7 +184,7 @@ def _measure(heat: Sequence[Racer], queries: Sequence[str], plain: DecodeSetting
             which = (number + turn) % len(heat)
             racer = heat[which]
             began = time.perf_counter()
-            answers = racer.answer(part, plain)
+            answers = racer.answer(part, replace(plain, drafter=racer.drafter))
             spent[which].append(time.perf_counter() - began)
             if len(spent[which]) == 1:
                 done[which].answers.extend(answers)

@@ -39,6 +39,7 @@ class Racer:
     Attributes:
         runtime: what does the arithmetic.
         answer: from the queries of one batch and how to decode, the answers.
+        drafter, label: what the settings ask for, and what tables call it where that is something else.
         prepare: what it may do with a batch before the clock starts.
         batches: whether it can answer several queries at once.
         beams: whether it can do more than greedy decoding.
@@ -54,6 +55,7 @@ class Racer:
     device: str
     answer: Callable[[Sequence[str], DecodeSettings], Answers]
     drafter: str = "none"
+    label: str = ""
     prepare: Callable[[Sequence[str], DecodeSettings], None] = lambda *_: None
     batches: bool = True
     beams: bool = True
@@ -84,7 +86,7 @@ def oracle(engine: Engine) -> list[Racer]:
 
     # "copy" stands for any drafter: `build` makes another.
     racer = _ours(timed, watch, "copy")
-    return [replace(racer, drafter="oracle", prepare=prepare, beams=False, note=TOLD)]
+    return [replace(racer, label="oracle", prepare=prepare, beams=False, note=TOLD)]
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def _ours(timed: Engine, watch: Stopwatch, drafter: str) -> Racer:
     traces: list[Trace] = []
 
     def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
-        results = timed.predict(queries, replace(settings, drafter=drafter))
+        results = timed.predict(queries, settings)
         traces.extend(result.trace for result in results)
         return [
             [tuple(ids[token] for token in item.tokens) for item in result.hypotheses]

@@ -145,6 +145,7 @@ def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
 
     def racer(drafter: str) -> Any:
         def answer(queries: Sequence[str], settings: DecodeSettings) -> list[list[tuple[int, ...]]]:
+            assert settings.drafter == drafter
             seen.extend((drafter, query) for query in queries)
             return [[(len(query),)] for query in queries]
 

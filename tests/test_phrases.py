@@ -269,7 +269,7 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     )
     reader = Reader(source, marks)
     expected = tree.grower(phrases, reader)(prefix, limits)
-    assert tree_native.Grower(library, phrases, reader)(prefix, limits) == expected
+    assert tree_native.Grower(library, phrases, source, marks)(prefix, limits) == expected
 
 
 @pytest.mark.weights
@@ -290,7 +290,7 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
         for written in (0, 1, 7, len(source) // 2, len(source)):
             prefix = (BOS, *source[:written])
             expected = tree.grower(phrases, reader)(prefix, limits)
-            assert tree_native.Grower(library, phrases, reader)(prefix, limits) == expected
+            assert tree_native.Grower(library, phrases, source, marks)(prefix, limits) == expected
             nodes += len(expected.tokens)
     assert nodes > 1000
 

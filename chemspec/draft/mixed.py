@@ -74,11 +74,10 @@ class Mixed:
         key = tuple(source)
         found = self._growers.get(key)
         if found is None:
-            reader = Reader(key, self.marks)
             if self._library is not None and len(key) <= tree_native.LONGEST:
-                found = tree_native.Grower(self._library, self.phrases, reader)
+                found = tree_native.Grower(self._library, self.phrases, key, self.marks)
             else:
-                found = grower(self.phrases, reader)
+                found = grower(self.phrases, Reader(key, self.marks))
             self._growers[key] = found
         return found
 

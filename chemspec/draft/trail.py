@@ -49,12 +49,16 @@ class Trail(NamedTuple):
         return found
 
 
+def beginning(source: Sequence[int], marks: Marks) -> Trail:
+    """The trail of the prefix that is bos alone."""
+    return Trail(marks.beginnings(source)[0], 0, marks.start(source), (), ())
+
+
 class Reader:
     """One query, and the trails of the prefixes met so far.
 
     Attributes:
         text: the query's tokens, and eos.
-        start: the trail of the prefix that is bos alone.
     """
 
     ROOM = 4096  # trails kept; they can always be made again
@@ -69,8 +73,8 @@ class Reader:
             kind = ANY_RING if token in self._rings else token
             self._places[kind] = self._places.get(kind, 0) | 1 << place
             self._open.append(self._turn(self._open[-1], token))
-        self.start = Trail(marks.beginnings(source)[0], 0, marks.start(source), (), ())
-        self._trails: dict[Prefix, Trail] = {(BOS,): self.start}
+        self._start = beginning(source, marks)
+        self._trails: dict[Prefix, Trail] = {(BOS,): self._start}
 
     def trail(self, prefix: Prefix) -> Trail:
         """The trail of a prefix, by way of its longest known beginning."""
@@ -78,7 +82,7 @@ class Reader:
         known = len(prefix)
         while known > 1 and prefix[:known] not in trails:
             known -= 1
-        trail = trails.get(prefix[:known], self.start)
+        trail = trails.get(prefix[:known], self._start)
         for length in range(known + 1, len(prefix) + 1):
             trail = self.step(trail, prefix[:length])
         return trail
@@ -111,7 +115,7 @@ class Reader:
         found = Trail(best, len(levels), pointer, tuple(levels), rings)
         if len(self._trails) >= self.ROOM:
             self._trails.clear()
-            self._trails[(BOS,)] = self.start
+            self._trails[(BOS,)] = self._start
         self._trails[prefix] = found
         return found
 

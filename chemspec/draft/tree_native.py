@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from array import array
+from collections.abc import Sequence
 from ctypes import c_char_p, c_double, c_int32, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
 from chemspec import compiled
+from chemspec.draft.copy import Marks
 from chemspec.draft.phrases import Phrases
-from chemspec.draft.trail import Reader
+from chemspec.draft.trail import beginning
 from chemspec.draft.tree import Limits, Tree
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
@@ -62,10 +64,12 @@ def library() -> ctypes.CDLL | None:
 class Grower:
     """Trees of one query. Not for queries of more than `LONGEST` tokens."""
 
-    def __init__(self, library: ctypes.CDLL, phrases: Phrases, reader: Reader) -> None:
+    def __init__(
+        self, library: ctypes.CDLL, phrases: Phrases, source: Sequence[int], marks: Marks
+    ) -> None:
         self._run = library.chemspec_grow
-        packed, start = phrases.packed, reader.start
-        text, rings = array("i", reader.text), array("i", reader.marks.rings)
+        packed, start = phrases.packed, beginning(source, marks)
+        text, rings = array("i", (*source, EOS)), array("i", marks.rings)
         self._table = _Table(_at(packed.slots), _at(packed.starts), packed.steps, packed.bits)
         self._query = _Query(_at(text), _at(rings), len(text), len(rings), start.place, start.pointer)  # fmt: skip
         self._kept = (packed, text, rings)  # the structures hold no more than addresses
