@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
 import torch
 
+from chemspec.asset_files import assets
 from chemspec.data.arrays import pad
 from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
@@ -21,10 +21,8 @@ from chemspec.types import Prefix, Scores, Written
 @cache
 def bench_queries(task: Task) -> tuple[str, ...]:
     """200 test queries that come with the program."""
-    here = Path(__file__).parent
-    inside = here / "assets" / "examples"  # of an installation; else of the source tree
-    folder = inside if inside.is_dir() else here.parent / "assets" / "examples"
-    return tuple((folder / f"bench_{task}.smi").read_text(encoding="utf-8").split())
+    path = assets() / "examples" / f"bench_{task}.smi"
+    return tuple(path.read_text(encoding="utf-8").split())
 
 
 @torch.inference_mode()

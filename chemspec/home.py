@@ -8,6 +8,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
+from chemspec.asset_files import assets
 from chemspec.draft import COMPANIONS
 from chemspec.importers import hf
 from chemspec.model import checkpoint
@@ -40,8 +41,7 @@ def models_home() -> Path:
     """Where models lie: `CHEMSPEC_MODELS`, else `assets/models` of the installation or of the source tree."""
     if chosen := os.environ.get("CHEMSPEC_MODELS"):
         return Path(chosen)
-    inside = Path(__file__).parent / "assets" / "models"
-    return inside if inside.is_dir() else Path(__file__).parent.parent / "assets" / "models"
+    return assets() / "models"
 
 
 def installed() -> list[Path]:

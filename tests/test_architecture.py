@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (
-    ("types", "settings", "tokenizer", "cache", "compiled", "host"),
+    ("types", "settings", "tokenizer", "asset_files", "cache", "compiled", "host"),
     (
         "syntax",
         "metrics",

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from chemspec import show
+from chemspec.asset_files import app_script
 from chemspec.cli.base import app
 from chemspec.cli.options import (
     DEFAULT,
@@ -179,9 +180,7 @@ def app_(
     """Open the app in a browser."""
     import subprocess
 
-    here = Path(__file__).parent.parent
-    inside = here / "assets" / "app" / "app.py"  # of an installation; else of the source tree
-    script = inside if inside.is_file() else here.parent / "app.py"
+    script = app_script()
     options = ["--server.port", str(port), "--server.headless", str(headless).lower()]
     options += ["--browser.gatherUsageStats", "false"]  # wherever the settings file is
     words = [sys.executable, "-m", "streamlit", "run", str(script), *options]

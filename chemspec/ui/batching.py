@@ -9,6 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from chemspec import chem
+from chemspec.asset_files import assets
 from chemspec.engine import MAX_CHARS, MAX_TOKENS
 from chemspec.inputs import FileError
 from chemspec.settings import DecodeSettings, Task
@@ -25,9 +26,7 @@ SAMPLE = "batch_sample.csv"
 
 def examples() -> Path:
     """Where the example files lie, in an installation or in the source tree."""
-    package = Path(__file__).parent.parent
-    inside = package / "assets" / "examples"
-    return inside if inside.is_dir() else package.parent / "assets" / "examples"
+    return assets() / "examples"
 
 
 def upload() -> tuple[str, bytes] | None:

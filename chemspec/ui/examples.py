@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import streamlit as st
 
 from chemspec import chem
+from chemspec.asset_files import assets
 from chemspec.settings import Task
 from chemspec.ui import ask, look, scheme
 
@@ -33,10 +33,7 @@ class Example:
 @cache
 def load() -> tuple[Example, ...]:
     """The examples that come with the program."""
-    package = Path(__file__).parent.parent
-    inside = package / "assets" / "examples"  # of an installation; else of the source tree
-    folder = inside if inside.is_dir() else package.parent / "assets" / "examples"
-    items = json.loads((folder / "gallery.json").read_text(encoding="utf-8"))
+    items = json.loads((assets() / "examples" / "gallery.json").read_text(encoding="utf-8"))
     return tuple(Example(**item) for item in items)
 
 

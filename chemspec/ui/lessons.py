@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from chemspec.asset_files import assets
 from chemspec.metrics import Numbers, numbers
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui import walltime
@@ -56,9 +57,7 @@ class Piece:
 @cache
 def folder(name: str) -> Path:
     """A folder of assets, as installed or in the source tree."""
-    package = Path(__file__).parent.parent
-    inside = package / "assets" / name
-    return inside if inside.is_dir() else package.parent / "assets" / name
+    return assets() / name
 
 
 @cache

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from chemspec.asset_files import assets
+
 # What each part cannot do without.
 PARTS = {"ketcher": "index.html", "3dmol": "3Dmol-min.js"}
 REMEDY = "with Node.js 18 or newer and a network, install chemspec again"
@@ -14,9 +16,7 @@ def home() -> Path:
     """The folder of all parts: `CHEMSPEC_VENDOR`, else `assets/vendor` of the installation or of the source tree."""
     if chosen := os.environ.get("CHEMSPEC_VENDOR"):
         return Path(chosen).absolute()
-    package = Path(__file__).parent.parent
-    inside = package / "assets"
-    return (inside if inside.is_dir() else package.parent / "assets") / "vendor"
+    return assets() / "vendor"
 
 
 def folder(part: str) -> Path | None:
