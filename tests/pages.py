@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+from paths import ROOT
 from streamlit.testing.v1 import AppTest
 
-PAGES = Path(__file__).parent.parent / "pages"
+PAGES = ROOT / "pages"
 
 
 def opened(

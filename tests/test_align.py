@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 from difflib import SequenceMatcher
 from itertools import islice
-from pathlib import Path
 from random import Random
 
 import pytest
+from paths import SHARED
 from rdkit import Chem
 
 from chemspec.align import align_forward, align_retro
 from chemspec.chem import canonical, canonical_parts, drop_stereo
 from chemspec.tokenizer import split
-
-SHARED = Path(os.environ.get("CHEMSPEC_SHARED", Path(__file__).parents[1] / ".." / "shared"))
 
 RETRO = (
     "[O:1]=[CH:2][c:3]1[cH:4][cH:5][c:6]([F:7])[n:8][cH:9]1>>[OH:1][CH2:2][c:3]1[cH:4][cH:5][c:6]([F:7])[n:8][cH:9]1",

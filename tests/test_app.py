@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from paths import ROOT
 
 pytest.importorskip("streamlit")
 
@@ -12,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from chemspec.engine import installed
 
-APP = Path(__file__).parent.parent / "app.py"
+APP = ROOT / "app.py"
 
 
 @pytest.mark.ui

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent
+from paths import ROOT
 
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import ROOT
 from small import QUERIES, tiny_folder
 
 from chemspec import card, confidence
@@ -137,7 +138,7 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["forward", "retro"])
 def test_shipped_cards_are_what_the_command_writes(name: str, tmp_path: Path) -> None:
-    folder = Path(__file__).parent.parent / "assets" / "models" / name
+    folder = ROOT / "assets" / "models" / name
     if not (folder / card.FILE).is_file():
         pytest.skip(f"{folder} holds no measurements")
     for file in ("card.md", card.FILE):

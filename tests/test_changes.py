@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 import random
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import DATA
 from rdkit import Chem
 
 from chemspec.changes import Changes, changes, missing
-
-DATA = Path(os.environ.get("CHEMSPEC_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 
 # Reactants, product, atoms that change in both. Counted by hand.
 TEXTBOOK = {

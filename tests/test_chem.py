@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 import random
 import time
 from collections import Counter
 from itertools import islice
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import DATA
 from rdkit import Chem, rdBase
 
 from chemspec.chem import (
@@ -32,8 +31,6 @@ from chemspec.chem import (
     read_query,
     same_molecules,
 )
-
-DATA = Path(os.environ.get("CHEMSPEC_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 
 # Drugs, dyes, salts, reagents: what people type.
 REAL = (

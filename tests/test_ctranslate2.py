@@ -6,7 +6,6 @@ import copy
 import csv
 import gzip
 import json
-import os
 import random
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from paths import SHARED
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
@@ -240,7 +240,6 @@ def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 # Real weights. The folder lies outside the repository; its config is older than checkpoint.py.
 
-SHARED = Path(os.environ.get("CHEMSPEC_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 CONFIG_KEYS = (
     "d_model", "heads", "feedforward", "encoder_layers", "decoder_layers", "activation",
     "norm_first", "final_norms", "layer_norm_eps", "scale_embedding", "tied_output", "output_bias",

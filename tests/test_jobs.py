@@ -20,6 +20,7 @@ import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import TESTS
 from pyarrow import parquet
 
 from chemspec import files
@@ -349,7 +350,7 @@ import time; time.sleep(60)
 
 
 def test_a_killed_server_loses_at_most_the_part_under_way(at_work: Worker) -> None:
-    code = KILLED.format(tests=str(Path(__file__).parent))
+    code = KILLED.format(tests=str(TESTS))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == -9, done.stderr
     job = jobs.load(done.stdout.strip())

@@ -6,18 +6,16 @@ All rows are compared by `chemspec leaks`; here a part of them, so that the test
 from __future__ import annotations
 
 import csv
-import os
 from pathlib import Path
 
 import pytest
+from paths import DATA
 
 from chemspec.data.leaks import LeakError, check_arrays, check_rows, others_key, product_key, refuse
 from chemspec.data.prepare import prepare
 from chemspec.data.settings import DataSettings
 from chemspec.settings import Task
 from chemspec.train.recipes import RECIPES
-
-DATA = Path(os.environ.get("CHEMSPEC_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 
 
 @pytest.mark.parametrize("name", list(RECIPES))

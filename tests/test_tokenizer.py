@@ -5,17 +5,15 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import os
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import SHARED
 
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, TokenError, Tokenizer, split
-
-SHARED = Path(os.environ.get("CHEMSPEC_SHARED", Path(__file__).parents[1] / ".." / "shared"))
 
 # text -> number of tokens
 HARD = {

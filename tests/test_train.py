@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from paths import ROOT
 from torch import nn
 
 from chemspec.data.arrays import Pairs, Ragged
@@ -531,7 +532,7 @@ def test_training_needs_no_rdkit() -> None:
     modules = ("train.module", "train.validate", "train.recipes", "train.run", "data.arrays")
     code = "import sys\n" + "".join(f"import chemspec.{name}\n" for name in modules)
     code += "sys.exit('rdkit' in sys.modules)"
-    root = Path(__file__).parents[1]
+    root = ROOT
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
 
 
@@ -654,7 +655,7 @@ def test_a_recipe_that_goes_on_wants_a_start(data: Path, tmp_path: Path) -> None
 
 
 def test_curves_belong_to_recipes() -> None:
-    folder = Path(__file__).parent.parent / "assets" / "docs" / "curves"
+    folder = ROOT / "assets" / "docs" / "curves"
     for file in folder.glob("*.csv"):
         with file.open() as lines:
             rows = list(csv.DictReader(lines))

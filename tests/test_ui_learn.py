@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import ROOT
 
 pytest.importorskip("streamlit")
 
@@ -16,7 +16,6 @@ from streamlit.testing.v1 import AppTest
 from chemspec.metrics import Numbers, numbers
 from chemspec.ui import chips, lesson_figures, lessons, walltime
 
-ROOT = Path(__file__).parent.parent
 EXAMPLES = ("boc-copy", "boc-none", "amide-beam-copy", "amide-beam-none", "amide-sbs")
 
 

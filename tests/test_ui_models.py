@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 pytest.importorskip("streamlit")
 
@@ -21,7 +22,6 @@ from chemspec.settings import ModelConfig
 from chemspec.tokenizer import SPECIALS, Tokenizer
 from chemspec.ui import cards, machine, safe
 
-ROOT = Path(__file__).parent.parent
 TOKENS = Tokenizer((*SPECIALS, "C", "O", "N", "(", ")", "=", "1", "."))
 CARD = """# tiny: a test
 

@@ -22,7 +22,6 @@ from chemspec.settings import DECODERS, DRAFTER_NAMES, DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui import answers, ask, examples, options, scheme, short_names, strip, verdicts
 
-ROOT = Path(__file__).parent.parent
 MODELS = {folder.name for folder in installed()}
 weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
 

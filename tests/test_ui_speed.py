@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import pytest
+from paths import ROOT
 
 import pages
 
@@ -24,7 +24,7 @@ from chemspec.ui import serve, tables, timing, trials
 from chemspec.ui.turns import Turns
 
 pytestmark = pytest.mark.ui
-PAGE = Path(__file__).parent.parent / "pages" / "speed.py"
+PAGE = ROOT / "pages" / "speed.py"
 GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="none")
 AUTO = replace(GREEDY, drafter="auto")
 

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from paths import ROOT
 
 pytest.importorskip("streamlit")
 
@@ -24,7 +25,6 @@ from streamlit.testing.v1 import AppTest
 from chemspec.syntax import Fault
 from chemspec.ui import sketcher, vendor, view3d
 
-ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "assets" / "frontend"
 
 

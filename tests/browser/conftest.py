@@ -15,8 +15,8 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
     "--no-sandbox",

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import ROOT
 
 from chemspec.engine import installed
 
 pytestmark = pytest.mark.skipif(not installed(), reason="no model in assets/models")
-EXAMPLES = Path(__file__).parent.parent.parent / "assets" / "examples"
+EXAMPLES = ROOT / "assets" / "examples"
 SCRIPT = "<script>alert(1)</script>"
 ROWS = 100
 BAD = 3  # the number of a row that cannot be read

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import ROOT
 
 from chemspec.ui import lessons
 
-ROOT = Path(__file__).parent.parent.parent
 Settled = Callable[[Any], None]
 
 
