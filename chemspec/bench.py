@@ -22,7 +22,7 @@ import torch
 from rich.table import Table
 
 from chemspec import __version__, checks
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.metrics import Spread, numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer

@@ -18,7 +18,7 @@ from chemspec.draft.copy import Copy, Marks
 from chemspec.draft.knowledge import REACH, Head, Knowledge, Reading
 from chemspec.draft.phrases import COPY, EDGES, Phrases, chance_class, learn
 from chemspec.draft.trail import Reader
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.model.session import Session
 from chemspec.model.torch_runner import TorchBackend

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from chemspec.data.arrays import Pairs, Ragged
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 
 PART = 1000  # queries answered between two writes

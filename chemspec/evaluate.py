@@ -14,7 +14,7 @@ from typing import Any
 from chemspec import chem
 from chemspec.data.prepare import read_rows
 from chemspec.data.reactions import canonical_pair
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.faults import faults
 from chemspec.files import predict_file
 from chemspec.settings import DecodeSettings, Task

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.inputs import FileError
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, to_json

@@ -9,7 +9,7 @@ from typing import Any
 
 from chemspec.draft import COMPANIONS
 from chemspec.draft.small import Companion, write_alpha
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings
 

@@ -16,7 +16,7 @@ import torch
 from rich.table import Table
 
 from chemspec import checks
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.metrics import Numbers, numbers
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from chemspec import __version__, checks
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.model.session import Backend, FlatRunner, Runner
 from chemspec.settings import DecodeSettings

@@ -19,13 +19,13 @@ import torch
 
 from chemspec import checks, plot
 from chemspec.bench import Plan, machine, peak_mb, reset_peak
-from chemspec.energy import Meter
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
+from chemspec.engine.registry import drafter_megabytes, usable
 from chemspec.evaluate import RANKS, Question, questions, rank_of
 from chemspec.files import brief
-from chemspec.home import drafter_megabytes, usable
 from chemspec.metrics import Spread, numbers
 from chemspec.settings import DRAWN, DecodeSettings, Task
+from chemspec.system.energy import Meter
 from chemspec.types import DecodeResult
 
 BEGIN, END = "<!-- chemspec bench --suite papers: begin -->", "<!-- end -->"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.evaluate import Question, share
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings

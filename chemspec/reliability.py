@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chemspec.confidence import Confidence, Scored, apply, ece, fit, nll
-from chemspec.engine import Engine
+from chemspec.engine.confidence import Confidence, Scored, apply, ece, fit, nll
+from chemspec.engine.engine import Engine
 from chemspec.evaluate import Question, answer_all
 from chemspec.settings import DecodeSettings
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chemspec import chem
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.evaluate import RANKS, Question, answer_all, share
 from chemspec.settings import DecodeSettings
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from chemspec.engine import Engine
-from chemspec.home import drafter_megabytes
+from chemspec.engine.engine import Engine
+from chemspec.engine.registry import drafter_megabytes
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import own_tensors

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from chemspec.engine import models_home
+from chemspec.engine.engine import models_home
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.ui import cards, curves, look, machine, model_figures, nav, safe, serve
 

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from chemspec.engine import Engine, models_home
+from chemspec.engine.engine import Engine, models_home
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import Task
 from chemspec.types import DecodeResult

@@ -4,7 +4,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from chemspec import chem
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui import nav, safe, serve, stairs, stepform, theatre

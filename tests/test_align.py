@@ -12,8 +12,8 @@ import pytest
 from paths import SHARED
 from rdkit import Chem
 
-from chemspec.align import align_forward, align_retro
 from chemspec.chem import canonical, canonical_parts, drop_stereo
+from chemspec.chem.root_align import align_forward, align_retro
 from chemspec.tokenizer import split
 
 RETRO = (

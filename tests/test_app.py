@@ -9,7 +9,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine import installed
+from chemspec.engine.engine import installed
 
 APP = ROOT / "app.py"
 

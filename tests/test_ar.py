@@ -26,7 +26,7 @@ from chemspec.draft.base import Adaptive, Batched
 from chemspec.draft.gamma import LONGEST, Adapting, Fixed, improvement
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.small import Companion, Small
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.session import Backend

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
 
-from chemspec.align import align_forward
-from chemspec.atom_maps import correspondence, guess_maps
 from chemspec.chem import canonical
+from chemspec.chem.atom_maps import correspondence, guess_maps
+from chemspec.chem.root_align import align_forward
 
 # Precursors, product, and the product as it must be written after them.
 REACTIONS = {

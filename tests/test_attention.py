@@ -17,7 +17,7 @@ from chemspec.cli import app
 from chemspec.data.arrays import Pairs, Ragged, pad
 from chemspec.draft import Attention, Copy
 from chemspec.draft.knowledge import FILE, Head, Knowledge, Reading
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.model.native.runner import NativeBackend, NoKernel
 from chemspec.model.session import Backend, Session
 from chemspec.model.torch_runner import TorchBackend

@@ -9,7 +9,7 @@ import pytest
 
 from chemspec.draft import COMPANIONS, Copy, Mixed, Smart, Windows
 from chemspec.draft.phrases import JUST_COPYING
-from chemspec.engine import Engine, installed, usable
+from chemspec.engine.engine import Engine, installed, usable
 from chemspec.lossless import judge, naive, written
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from chemspec import bench, checks, opponents
 from chemspec.bench import Case, Plan, Run
 from chemspec.cli import app
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 
 NAMED = ["task", "engine", "decoder", "drafter", "n", "batch", "dtype", "median_ms", "q1_ms", "q3_ms", "passes_per_query",

@@ -11,8 +11,8 @@ import pytest
 from paths import ROOT
 from small import QUERIES, tiny_folder
 
-from chemspec import card, confidence
-from chemspec.engine import Engine
+from chemspec import card
+from chemspec.engine.engine import Engine, confidence
 from chemspec.evaluate import Question, evaluate, score
 from chemspec.model.checkpoint import digest_of
 from chemspec.reliability import NUMBERS, examine

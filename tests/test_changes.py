@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from paths import DATA
 from rdkit import Chem
 
-from chemspec.changes import Changes, changes, missing
+from chemspec.chem.reaction_center import Changes, changes, missing
 
 # Reactants, product, atoms that change in both. Counted by hand.
 TEXTBOOK = {

@@ -12,7 +12,7 @@ from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli import app
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint, companions
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.heads import Heads, HeadsConfig

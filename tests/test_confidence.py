@@ -12,9 +12,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from small import QUERIES, tiny_folder
 
-from chemspec import confidence
-from chemspec.confidence import RIDGE, Confidence, ConfidenceError, apply, ece, fit, nll, squash
-from chemspec.engine import Engine
+from chemspec.engine.confidence import (
+    RIDGE,
+    Confidence,
+    ConfidenceError,
+    apply,
+    ece,
+    fit,
+    nll,
+    squash,
+)
+from chemspec.engine.engine import Engine, confidence
 from chemspec.evaluate import Question
 from chemspec.reliability import PLATT, RAW, TEMPERATURE, examine, measure, outcomes
 from chemspec.settings import DecodeSettings

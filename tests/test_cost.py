@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec import cache
 from chemspec.model import cost
 from chemspec.model.cost import SIZES, Curve, cached, measure
 from chemspec.model.torch_runner import TorchBackend
+from chemspec.system import cache
 from chemspec.testing import tiny_model
 
 CURVE = Curve((1, 2, 4, 8), (1.0, 1.5, 2.0, 4.0))

@@ -14,7 +14,7 @@ from small import TOKENIZER, tiny_folder
 
 from chemspec.data.arrays import Pairs, Ragged, pad
 from chemspec.distil import distil
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint, companions
 from chemspec.model.spec_drafter import drafter_config
 from chemspec.model.transformer import Transformer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chemspec.energy import Meter
+from chemspec.system.energy import Meter
 
 
 def package(home: Path, name: str, used: int, most: int = 1_000_000_000) -> Path:

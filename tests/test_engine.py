@@ -17,7 +17,7 @@ from small import BAD, QUERIES, tiny_folder
 
 from chemspec import checks, chem
 from chemspec.draft import COMPANIONS, DRAFTERS
-from chemspec.engine import MAX_CHARS, MAX_TOKENS, Engine, installed, model_folder
+from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS, Engine, installed, model_folder
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Pass, result_from_json, to_json

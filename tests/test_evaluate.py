@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import tiny_folder
 
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.evaluate import Question, evaluate, questions, rank_of, score, share
 from chemspec.settings import DecodeSettings
 

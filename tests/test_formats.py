@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions
 
-from chemspec import chem, reagents
-from chemspec.formats import (
+from chemspec import chem
+from chemspec.chem.formats import reagents
+from chemspec.chem.formats.formats import (
     LARGEST,
     Fault,
     Input,

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from chemspec import gammas
 from chemspec.cli import app
-from chemspec.engine import Engine, usable
+from chemspec.engine.engine import Engine, usable
 from chemspec.settings import DRAFTER_NAMES, DecodeSettings
 from chemspec.ui import serve
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from test_session import VARIANTS, VOCAB, Round, check, model_of, scripts
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from chemspec.engine.runtime import Place
 from chemspec.model import graph_runner
 from chemspec.model.graph_runner import Function, GraphBackend, multiple, padded
 from chemspec.model.session import Session
 from chemspec.model.torch_runner import TorchBackend
-from chemspec.place import Place
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS
 

@@ -23,7 +23,7 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.drive import drive
 from chemspec.decode.greedy import greedy
 from chemspec.draft.none import NoDrafts
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.importers import hf
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.cost import Curve

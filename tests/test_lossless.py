@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from chemspec import lossless
 from chemspec.cli import app
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.lossless import TIE, Verdict, judge, naive
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs

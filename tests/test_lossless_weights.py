@@ -15,7 +15,7 @@ import pytest
 from small import accept_too_much
 
 from chemspec import checks
-from chemspec.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer

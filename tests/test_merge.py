@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import QUERIES, tiny_folder
 
-from chemspec import chem, files, merge
-from chemspec.align import spellings
+from chemspec import chem, files
 from chemspec.checks import recompute
-from chemspec.engine import Engine
+from chemspec.chem.root_align import spellings
+from chemspec.engine.engine import Engine, augment
 from chemspec.evaluate import Question, score
 from chemspec.inputs import FileError
 from chemspec.metrics import numbers
@@ -42,7 +42,7 @@ def names(found: list[Hypothesis]) -> list[str]:
 
 
 def test_the_score_sums_one_over_one_plus_rank() -> None:
-    found = merge.vote([[answer("A"), answer("B")], [answer("B"), answer("C"), answer("A")]])
+    found = augment.vote([[answer("A"), answer("B")], [answer("B"), answer("C"), answer("A")]])
     scores = {one.canonical: one.vote for one in found}
     assert [scores[name].score for name in "ABC"] == pytest.approx([1 + 1 / 3, 1 / 2 + 1, 1 / 2])
     assert names(found) == ["B", "A", "C"]
@@ -56,12 +56,12 @@ def test_alpha_weighs_ranks_against_votes() -> None:
         [answer("C"), answer("B")],
         [answer("D"), answer("B")],
     ]
-    assert names(merge.vote(lists, alpha=1.0))[0] == "B"  # 3 / 2 against 1
-    assert names(merge.vote(lists, alpha=9.0))[-1] == "B"  # 3 / 10 against 1
+    assert names(augment.vote(lists, alpha=1.0))[0] == "B"  # 3 / 2 against 1
+    assert names(augment.vote(lists, alpha=9.0))[-1] == "B"  # 3 / 10 against 1
 
 
 def test_invalid_and_repeated_answers_take_no_place() -> None:
-    found = merge.vote([[answer("!x"), answer("A"), answer("A", -3.0), answer("B")]])
+    found = augment.vote([[answer("!x"), answer("A"), answer("A", -3.0), answer("B")]])
     assert [(one.canonical, one.vote.score) for one in found if one.vote] == [
         ("A", 1.0),
         ("B", 0.5),
@@ -74,7 +74,7 @@ def test_text_and_log_prob_are_of_the_spelling_that_ranked_it_best() -> None:
         [answer("A", -5.0, "second")],
         [answer("A", -4.0, "third")],
     ]
-    best = merge.vote(lists)[0]
+    best = augment.vote(lists)[0]
     assert (best.canonical, best.smiles, best.log_prob) == ("A", "third", -4.0)
     assert best.vote is not None and (best.vote.spelling, best.vote.best_rank) == (2, 1)
 
@@ -90,7 +90,7 @@ def test_the_order_of_spellings_does_not_change_the_order_of_answers(
 ) -> None:
     other = given_[:]
     rng.shuffle(other)
-    one, two = merge.vote(given_), merge.vote(other)
+    one, two = augment.vote(given_), augment.vote(other)
     assert {a.canonical: round(a.vote.score, 9) for a in one if a.vote} == {
         a.canonical: round(a.vote.score, 9) for a in two if a.vote
     }
@@ -104,7 +104,7 @@ def result(*answers: Hypothesis) -> DecodeResult:
 
 
 def test_invalid_answers_are_dropped_but_counted() -> None:
-    found = merge.merge(
+    found = augment.merge(
         "C",
         [result(answer("!"), answer("A")), result(answer("!"))],
         asked=2,
@@ -121,7 +121,7 @@ def test_invalid_answers_are_dropped_but_counted() -> None:
 
 
 def test_where_nothing_is_valid_the_canonical_spelling_speaks_without_votes() -> None:
-    found = merge.merge("C", [result(answer("!a")), result(answer("!b"))], asked=9, n=5, trace=Trace((), {}))  # fmt: skip
+    found = augment.merge("C", [result(answer("!a")), result(answer("!b"))], asked=9, n=5, trace=Trace((), {}))  # fmt: skip
     assert [(one.smiles, one.vote) for one in found.hypotheses] == [("!a", None)]
     assert "merged from 2 spellings of the query (9 asked for)" in found.notes[0]
 
@@ -238,7 +238,7 @@ def test_spellings_that_the_model_cannot_read_are_left_out(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = ["CCO", "C%12CC%12O", "OCC", "C" * 5000]
-    monkeypatch.setattr("chemspec.align.spellings", lambda *_: odd)
+    monkeypatch.setattr("chemspec.chem.root_align.spellings", lambda *_: odd)
     (found,) = engine.predict(["CCO"], HOW)
     assert [one.query for one in found.spellings] == ["CCO", "OCC"]
     assert found.merged is not None and (found.merged.asked, found.merged.spellings) == (4, 2)

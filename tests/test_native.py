@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 
-from chemspec import compiled
-from chemspec.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed
 from chemspec.model import checkpoint
 from chemspec.model.native import build, runner
 from chemspec.model.native.runner import NativeBackend, NativeRunner, NoKernel, supports
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
+from chemspec.system import compiled
 from chemspec.testing import naive_log_probs, tiny_model
 from chemspec.tokenizer import BOS, EOS, Tokenizer
 from chemspec.types import Scores

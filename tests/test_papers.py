@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from chemspec import checks, papers
 from chemspec.cli import app
-from chemspec.energy import Meter
 from chemspec.model import checkpoint, companions
 from chemspec.papers import BEGIN, END, Measured, Suite, Way
 from chemspec.settings import DecodeSettings
+from chemspec.system.energy import Meter
 from chemspec.testing import tiny_model
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 

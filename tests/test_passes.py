@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from chemspec import checks
-from chemspec.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult

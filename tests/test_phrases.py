@@ -30,7 +30,7 @@ from chemspec.draft.phrases import (
 )
 from chemspec.draft.trail import CONTEXT, Reader
 from chemspec.draft.tree import LEAST, STEPS, Limits
-from chemspec.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed
 from chemspec.settings import Task
 from chemspec.testing import Table, run
 from chemspec.tokenizer import BOS, EOS, PAD

@@ -9,7 +9,7 @@ import pytest
 from small import tiny_folder
 
 from chemspec import roundtrip
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.evaluate import Question, differences, read_answers
 from chemspec.faults import EMPTY, FAULTY, OTHER, fault, faults
 

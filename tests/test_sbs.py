@@ -18,7 +18,7 @@ from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.sbs import NUCLEUS, speculative_beam_search
 from chemspec.draft import Copy, Drafter, NoDrafts, Smart, Windows
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings

@@ -299,7 +299,7 @@ def test_hostile_text_stays_text() -> None:
 @pytest.mark.weights
 @pytest.mark.parametrize(("decoder", "drafter"), [("greedy", "copy"), ("beam", "copy")])
 def test_the_story_of_a_real_answer_holds_together(decoder: str, drafter: str) -> None:
-    from chemspec.engine import Engine, installed
+    from chemspec.engine.engine import Engine, installed
     from chemspec.settings import DecodeSettings
 
     if "forward" not in {folder.name for folder in installed()}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chemspec import chem
-from chemspec.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed
 from chemspec.settings import DecodeSettings
 
 # name, what is in the flask, main product

@@ -16,7 +16,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine import installed
+from chemspec.engine.engine import installed
 from chemspec.ui import jobs, jobview, safe
 from chemspec.ui.jobs import JobError
 

@@ -17,7 +17,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from chemspec import chem
-from chemspec.engine import installed, model_folder
+from chemspec.engine.engine import installed, model_folder
 from chemspec.settings import DECODERS, DRAFTER_NAMES, DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui import answers, ask, examples, options, scheme, short_names, strip, verdicts

@@ -16,7 +16,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine import installed, model_folder, usable
+from chemspec.engine.engine import installed, model_folder, usable
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace

@@ -13,7 +13,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine import installed, model_folder, usable
+from chemspec.engine.engine import installed, model_folder, usable
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
 from chemspec.ui import saved
 

@@ -22,7 +22,7 @@ pytest.importorskip("streamlit")
 from rdkit import Chem
 from streamlit.testing.v1 import AppTest
 
-from chemspec.syntax import Fault
+from chemspec.chem.smiles_syntax import Fault
 from chemspec.ui import sketcher, vendor, view3d
 
 SOURCE = ROOT / "assets" / "frontend"

@@ -18,11 +18,11 @@ from random import Random
 from rdkit import Chem
 
 from chemspec import chem
-from chemspec.align import spellings, write_from
+from chemspec.chem.root_align import spellings, write_from
 from chemspec.data.reactions import Row, canonical_pair, variants
 from chemspec.data.shards import read_rows
 from chemspec.draft.copy import Copy, Marks
-from chemspec.engine import Engine, Ready
+from chemspec.engine.engine import Engine, Ready
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tokenizer import BOS, EOS, TokenError

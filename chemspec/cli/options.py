@@ -12,7 +12,7 @@ from chemspec import show
 from chemspec.settings import DECODERS, DecodeSettings, Task
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
-    from chemspec.engine import Engine
+    from chemspec.engine.engine import Engine
     from chemspec.evaluate import Question
 
 
@@ -86,7 +86,7 @@ def decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> DecodeS
 
 def load(task: str, model: str, **options: Any) -> Engine:
     """The model asked for, or the task's; refused if it answers the other question."""
-    from chemspec.engine import Engine
+    from chemspec.engine.engine import Engine
 
     wanted = as_task(task) if task else None
     engine = Engine.load(model or as_task(task), task=wanted, **options)

@@ -152,7 +152,7 @@ def _queries(given: list[str] | None, column: str) -> tuple[list[str], bool]:
 @command()
 def models(as_json: JsonOption = False) -> None:
     """List the installed models."""
-    from chemspec.home import installed, models_home
+    from chemspec.engine.registry import installed, models_home
 
     rows = []
     for folder in installed():

@@ -263,7 +263,7 @@ def roundtrip(
     """How many proposed reactant sets does the forward model turn into the target again? (fixed settings, see the docs)"""
     from chemspec import evaluate as measuring
     from chemspec import roundtrip as back
-    from chemspec.home import model_folder
+    from chemspec.engine.registry import model_folder
     from chemspec.model.checkpoint import digest_of
 
     asked = measuring.questions(
@@ -287,7 +287,7 @@ def roundtrip(
 def card_(task: TaskOption, model: ModelOption = "") -> None:
     """Write the tables of a model's card anew, from what `evaluate`, `roundtrip` and `reliability` kept with --keep."""
     from chemspec import card
-    from chemspec.home import model_folder
+    from chemspec.engine.registry import model_folder
     from chemspec.model.checkpoint import digest_of
 
     folder = model_folder(model or as_task(task))

@@ -168,7 +168,7 @@ def _suite(name: str, out: Path, **options: Any) -> None:
     if name != "papers":
         raise ValueError(f"no suite {name!r}; there is papers")
     from chemspec import papers
-    from chemspec.energy import Meter
+    from chemspec.system.energy import Meter
 
     with show.progress("measuring") as report:
         found = papers.run(papers.Suite(**options), progress=report, meter=Meter.find())

@@ -166,7 +166,7 @@ def train(
     }  # fmt: skip
     if recipe in DRAFTER_RECIPES:
         teaching = DRAFTER_RECIPES[recipe]
-        from chemspec.home import model_folder
+        from chemspec.engine.registry import model_folder
 
         target = start or model_folder(teaching.task)
         taught = data_dir or Path("data") / f"{teaching.task}-distilled"
@@ -261,7 +261,7 @@ def alpha(
 ) -> None:
     """Count how much of a model's small drafters (ar, medium) it accepts; their adaptive draft length starts from there."""
     from chemspec import gammas
-    from chemspec.home import usable
+    from chemspec.engine.registry import usable
 
     asked = questions(source, task, "val", limit=queries, seed=seed)
     engine = load(task, model, threads=threads)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from chemspec.align import align_forward, align_retro
-from chemspec.atom_maps import guess_maps
+from chemspec.chem.atom_maps import guess_maps
+from chemspec.chem.root_align import align_forward, align_retro
 from chemspec.settings import Task
 
 Row = Mapping[str, str]

@@ -9,11 +9,11 @@ from ctypes import c_char_p, c_double, c_int32, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
-from chemspec import compiled
 from chemspec.draft.copy import Marks
 from chemspec.draft.phrases import Phrases
 from chemspec.draft.trail import beginning
 from chemspec.draft.tree import Limits, Tree
+from chemspec.system import compiled
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
 

@@ -19,7 +19,7 @@ from chemspec.decode.drive import drive
 from chemspec.decode.greedy import greedy
 from chemspec.draft.base import Drafter
 from chemspec.draft.none import NoDrafts
-from chemspec.home import model_folder
+from chemspec.engine.registry import model_folder
 from chemspec.importers import hf
 from chemspec.model.hf_runner import HfBackend
 from chemspec.model.session import Session

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from chemspec import cache, host
 from chemspec.model.session import Backend, Session
+from chemspec.system import cache, host
 from chemspec.tokenizer import BOS, SPECIALS
 from chemspec.types import Prefix
 

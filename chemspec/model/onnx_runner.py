@@ -9,11 +9,11 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from chemspec import cache
 from chemspec.model import onnx_graph
 from chemspec.model.session import Floats, Ints
 from chemspec.model.torch_runner import source_batch
 from chemspec.model.transformer import Transformer
+from chemspec.system import cache
 from chemspec.tokenizer import PAD
 
 GRAPHS = {"encoder": onnx_graph.encoder, "pass": onnx_graph.node_pass}

@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from chemspec import formats
-from chemspec.changes import Changes, changes
-from chemspec.engine import Engine
+from chemspec.chem.formats import formats
+from chemspec.chem.reaction_center import Changes, changes
+from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui import ask, draw, look, nav, scheme, serve, view3d

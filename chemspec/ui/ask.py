@@ -9,8 +9,9 @@ from typing import Any, get_args
 
 import streamlit as st
 
-from chemspec import chem, formats
-from chemspec.engine import MAX_CHARS
+from chemspec import chem
+from chemspec.chem.formats import formats
+from chemspec.engine.engine import MAX_CHARS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui import history, safe, serve, sketcher
 from chemspec.ui.options import options

@@ -10,7 +10,7 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.asset_files import assets
-from chemspec.engine import MAX_CHARS, MAX_TOKENS
+from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
 from chemspec.inputs import FileError
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui import jobs, safe, serve, uploads

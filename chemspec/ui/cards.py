@@ -10,7 +10,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from chemspec.home import models_home
+from chemspec.engine.registry import models_home
 from chemspec.model import checkpoint
 from chemspec.settings import ModelConfig, Task
 from chemspec.tokenizer import Tokenizer

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import streamlit as st
 
 from chemspec import chem
-from chemspec.engine import MAX_CHARS
+from chemspec.engine.engine import MAX_CHARS
 from chemspec.settings import Task
 from chemspec.ui import draw, jobs, look, nav, rows, safe, serve
 from chemspec.ui.jobs import Job, JobError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.model.cost import Curve
 from chemspec.ui.cards import Card, architecture, size
 from chemspec.ui.machine import Machine

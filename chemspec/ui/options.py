@@ -6,7 +6,7 @@ from collections.abc import Container
 
 import streamlit as st
 
-from chemspec.engine import MAX_CHARS, MAX_TOKENS
+from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
 from chemspec.settings import DRAWERS, DRAWN, DecodeSettings, Task
 from chemspec.ui import serve
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui import serve

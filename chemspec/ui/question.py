@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from chemspec import chem, formats
-from chemspec.engine import Engine
+from chemspec import chem
+from chemspec.chem.formats import formats
+from chemspec.engine.engine import Engine
 from chemspec.ui import ask, examples, serve
 from chemspec.ui.querybox import MOST_CHARS, Shown, querybox
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from chemspec.engine import Engine
-from chemspec.home import installed, model_folder, usable
+from chemspec.engine.engine import Engine
+from chemspec.engine.registry import installed, model_folder, usable
 from chemspec.model.checkpoint import CheckpointError, task_of
 from chemspec.settings import DRAFTER_NAMES, DecodeSettings, Task
 from chemspec.types import DecodeResult

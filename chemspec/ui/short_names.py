@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cache
 
-from chemspec import chem, reagents
+from chemspec import chem
+from chemspec.chem.formats import reagents
 
 # Out of the table of reagents; what is often a reactant itself (Boc2O, Ac2O, MeI, amines ...) is left out: it gets drawn.
 NAMES = """

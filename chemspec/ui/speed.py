@@ -8,10 +8,10 @@ from typing import Any
 
 import streamlit as st
 
-from chemspec import host
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
+from chemspec.system import host
 from chemspec.ui import charts, draw, lanes, look, race, safe, serve, tables, timing, trials
 
 # For `copy` more than a few places, and for `windows` fewer than a few, make no sense. Learned drafters write one draft.

@@ -9,7 +9,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
 from chemspec.ui import look, serve

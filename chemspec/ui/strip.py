@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from chemspec.engine import Engine
+from chemspec.engine.engine import Engine
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from chemspec import checks, host
-from chemspec.engine import Engine
+from chemspec import checks
+from chemspec.engine.engine import Engine
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
+from chemspec.system import host
 from chemspec.types import DecodeResult
 from chemspec.ui import serve, timing
 

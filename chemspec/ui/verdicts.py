@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chemspec import chem
-from chemspec.changes import missing
+from chemspec.chem.reaction_center import missing
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
 

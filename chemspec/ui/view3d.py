@@ -15,7 +15,7 @@ from rdkit.Chem import rdDistGeom, rdForceFieldHelpers
 from rdkit.Geometry import Point3D
 
 from chemspec import chem
-from chemspec.syntax import Fault
+from chemspec.chem.smiles_syntax import Fault
 from chemspec.ui import look, vendor
 
 MOST_ATOMS = 200  # not counting hydrogen

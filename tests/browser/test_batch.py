@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from paths import ROOT
 
-from chemspec.engine import installed
+from chemspec.engine.engine import installed
 
 pytestmark = pytest.mark.skipif(not installed(), reason="no model in assets/models")
 EXAMPLES = ROOT / "assets" / "examples"

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from chemspec.engine import installed
+from chemspec.engine.engine import installed
 
 
 @pytest.mark.weights

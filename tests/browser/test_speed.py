@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from chemspec import chem
-from chemspec.engine import installed
+from chemspec.engine.engine import installed
 
 pytestmark = pytest.mark.skipif(
     {"forward", "retro"} - {folder.name for folder in installed()} != set(),

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from chemspec.engine import installed
+from chemspec.engine.engine import installed
 
 QUERY = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from chemspec.engine import Engine, installed
+from chemspec.engine.engine import Engine, installed
 from chemspec.settings import DecodeSettings
 
 # Amides of benzylamine with ten acids: each answer names its own acid and nobody else's.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from chemspec import compiled
+from chemspec.system import compiled
 
 SOURCE = Path(__file__).with_name("kernel.cpp")
 # Contraction to fused multiply-adds is the same in every variant of a loop, so rows stay independent of each other.

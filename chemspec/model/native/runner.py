@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec.compiled import NoKernel as NoKernel
 from chemspec.model.native.build import kernel
 from chemspec.model.session import Floats, Ints
 from chemspec.model.transformer import Attention, Transformer
 from chemspec.settings import ModelConfig
+from chemspec.system.compiled import NoKernel as NoKernel
 from chemspec.tokenizer import BOS, EOS
 
 QKV, OUT, CROSS, CROSS_OUT, WIDE, NARROW, MEMORY, OUTPUT = range(8)

@@ -13,7 +13,7 @@ from rdkit.Chem import rdChemReactions, rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 
 from chemspec import chem
-from chemspec.molfile import RDKIT_ERRORS
+from chemspec.chem.formats.molfile import RDKIT_ERRORS
 from chemspec.types import DecodeResult
 
 MOST_ATOMS = 999  # what a V2000 table can hold, and more than a drawing can show

@@ -12,7 +12,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from chemspec.cache import cache_dir
+from chemspec.system.cache import cache_dir
 
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC")
 SECONDS = 120  # a compilation takes about three

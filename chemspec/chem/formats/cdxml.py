@@ -8,7 +8,7 @@ from typing import Any
 from xml.parsers import expat
 
 from chemspec.chem import LONGEST
-from chemspec.syntax import Fault
+from chemspec.chem.smiles_syntax import Fault
 
 _DEEPEST = 50  # elements within elements; ChemDraw needs about ten
 _MOST = 20_000  # elements

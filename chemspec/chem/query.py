@@ -13,9 +13,9 @@ from typing import Any, Literal
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdqueries
 
-from chemspec import syntax
-from chemspec.syntax import Fault as Fault
-from chemspec.syntax import show
+from chemspec.chem import smiles_syntax
+from chemspec.chem.smiles_syntax import Fault as Fault
+from chemspec.chem.smiles_syntax import show
 
 # RDKit walks a molecule recursively: a chain of 20,000 atoms overflows an 8 MB stack and kills the
 # process (2,000 atoms are too many for 512 KB). Nothing longer than this is ever handed to it.
@@ -105,7 +105,7 @@ def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
         # Before sanitizing, as RDKit does it: C=[H] is valid only without its [H].
         folded = Chem.RemoveHs(mol, sanitize=False)
     index = {atom.GetIntProp("written"): atom.GetIdx() for atom in folded.GetAtoms()}
-    starts = {start: index.get(k) for k, (start, _) in enumerate(syntax.read(smiles).atoms)}
+    starts = {start: index.get(k) for k, (start, _) in enumerate(smiles_syntax.read(smiles).atoms)}
     ends = list(accumulate(len(token) for token in tokens))
     spans = (range(end - len(token), end) for token, end in zip(tokens, ends, strict=True))
     return tuple(next((starts[at] for at in span if at in starts), None) for span in spans)
@@ -152,7 +152,7 @@ def explain(smiles: str) -> Fault | None:
     if is_valid(smiles):
         return None
     unsure = Fault("RDKit cannot make a molecule of this", 0, len(smiles), "other")
-    scan = syntax.read(smiles)
+    scan = smiles_syntax.read(smiles)
     return scan.fault or _chemistry(smiles, scan.atoms) or unsure
 
 
@@ -393,7 +393,9 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
     if "~" not in smiles and not len(mol.GetAtomsMatchingQuery(_ANY)):
         return None
     mol = _parse(smiles, sanitize=False)
-    atoms = zip(() if mol is None else mol.GetAtoms(), syntax.read(smiles).atoms, strict=False)
+    atoms = zip(
+        () if mol is None else mol.GetAtoms(), smiles_syntax.read(smiles).atoms, strict=False
+    )
     for start, end in (span for atom, span in atoms if atom.GetAtomicNum() == 0):
         message = f"{smiles[start:end]} stands for any atom; write the one that is meant"
         return Fault(message, start, end, "atom")

@@ -14,7 +14,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions
 
 from chemspec.chem import LONGEST
-from chemspec.syntax import Fault, show
+from chemspec.chem.smiles_syntax import Fault, show
 
 # What C++ throws, as Python sees it: broken invariants, bad values, std::out_of_range, std::bad_alloc and so on.
 RDKIT_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, MemoryError, OverflowError)

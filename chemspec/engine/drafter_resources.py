@@ -11,13 +11,13 @@ import torch
 
 from chemspec.draft import Knowledge
 from chemspec.draft.small import Companion, read_alpha
+from chemspec.engine.runtime import Place
 from chemspec.importers import hf
 from chemspec.model import checkpoint, companions
 from chemspec.model.cost import Curve
 from chemspec.model.session import Backend
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
-from chemspec.place import Place
 from chemspec.tokenizer import Tokenizer
 
 

@@ -14,18 +14,20 @@ from typing import Any
 
 import torch
 
-from chemspec import align, chem, confidence, merge
+from chemspec import chem
+from chemspec.chem import root_align
 from chemspec.decode.choose import decoder, top_k
 from chemspec.decode.drive import Event, drive
 from chemspec.draft import Attention, Drafter, HeadDrafts, Knowledge, Means, NoDrafts, build
-from chemspec.home import installed, model_folder, models_home, usable
+from chemspec.engine.drafter_resources import Kit
+from chemspec.engine import augment, confidence
+from chemspec.engine.registry import installed, model_folder, models_home, usable
+from chemspec.engine.runtime import Place
 from chemspec.importers import hf
-from chemspec.kit import Kit
 from chemspec.model import checkpoint
 from chemspec.model.cost import Curve
 from chemspec.model.hf_runner import Shape
 from chemspec.model.session import Backend, Session
-from chemspec.place import Place
 from chemspec.settings import DecodeSettings, ModelConfig, Task
 from chemspec.tokenizer import TokenError, Tokenizer
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, Written
@@ -169,7 +171,7 @@ class Engine:
                 yield DecodeResult(query, "failed", OUT_OF_MEMORY)
                 return
             passes = [event for _, event in events]
-            yield merge.together(passes, 1) if settings.augment > 1 else passes[0]
+            yield augment.together(passes, 1) if settings.augment > 1 else passes[0]
 
     def write(
         self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings
@@ -241,7 +243,7 @@ class Engine:
         smiles = "".join(ready.tokens)
         rng = Random(f"{settings.seed}/{smiles}")  # what else is asked changes nothing
         rows = [replace(ready, text=smiles, notes=())]
-        for text in align.spellings(smiles, settings.augment, rng)[1:]:
+        for text in root_align.spellings(smiles, settings.augment, rng)[1:]:
             try:
                 ids = self.tokenizer.encode(text)
             except TokenError:  # more ring labels, say, than the vocabulary has
@@ -259,9 +261,9 @@ class Engine:
         """Of every query one result, made of the results of its spellings."""
         if settings.augment == 1:
             return [results[0] for results in spelled]
-        called = merge.calls([[one.trace for one in results] for results in spelled])
+        called = augment.calls([[one.trace for one in results] for results in spelled])
         return [
-            merge.merge(
+            augment.merge(
                 item.text,
                 results,
                 asked=settings.augment,

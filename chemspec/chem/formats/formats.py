@@ -11,15 +11,16 @@ from typing import Any
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdinchi
 
-from chemspec import cdxml, chem, molfile, reagents
-from chemspec.chem import Task
-from chemspec.exports import to_cdxml as to_cdxml
-from chemspec.exports import to_csv as to_csv
-from chemspec.exports import to_png as to_png
-from chemspec.exports import to_rxn as to_rxn
-from chemspec.exports import to_sdf as to_sdf
-from chemspec.molfile import Line
-from chemspec.syntax import Fault
+from chemspec import chem
+from chemspec.chem.formats import cdxml, molfile, reagents
+from chemspec.chem.formats.exports import to_cdxml as to_cdxml
+from chemspec.chem.formats.exports import to_csv as to_csv
+from chemspec.chem.formats.exports import to_png as to_png
+from chemspec.chem.formats.exports import to_rxn as to_rxn
+from chemspec.chem.formats.exports import to_sdf as to_sdf
+from chemspec.chem.formats.molfile import Line
+from chemspec.chem.smiles_syntax import Fault
+from chemspec.settings import Task
 
 LARGEST = 200_000  # characters or bytes; no single reaction is longer
 

@@ -1,0 +1,1 @@
+"""Chemical file formats in and out."""

@@ -1,0 +1,1 @@
+"""Load a model and answer queries: the engine and what it is made of."""
