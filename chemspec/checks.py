@@ -9,9 +9,9 @@ import torch
 
 from chemspec.asset_files import assets
 from chemspec.data.arrays import pad
-from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
+from chemspec.decode.protocol import Decoder
 from chemspec.model.torch_runner import best, source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, Task

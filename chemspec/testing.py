@@ -27,8 +27,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from chemspec.decode.ask import Decoder
-from chemspec.decode.drive import drive
+from chemspec.decode.loop import drive
+from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter
 from chemspec.draft.heads import HeadDrafts
 from chemspec.model.session import Backend, Floats, Ints, Session

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chemspec.decode.drive import Flight
+from chemspec.decode.loop import Flight
 from chemspec.model import checkpoint
 from chemspec.settings import Task
 from chemspec.testing import tiny_model

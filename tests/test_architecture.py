@@ -138,7 +138,7 @@ def test_pages_use_only_chemspec_and_streamlit(page: Path) -> None:
             "for x in pkgutil.iter_modules(m.__path__): importlib.import_module('chemspec.model.' + x.name)",
             ["rdkit", "streamlit"],
         ),
-        ("import chemspec.decode.drive, chemspec.draft", ["rdkit", "torch", "streamlit"]),
+        ("import chemspec.decode.loop, chemspec.draft", ["rdkit", "torch", "streamlit"]),
         ("import chemspec.train.run", ["rdkit", "streamlit"]),
         ("import chemspec.cli", ["torch", "rdkit", "numpy", "streamlit"]),
     ],

@@ -21,10 +21,10 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from chemspec.data.arrays import pad
-from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
-from chemspec.decode.drive import drive
 from chemspec.decode.greedy import greedy
+from chemspec.decode.loop import drive
+from chemspec.decode.protocol import Decoder
 from chemspec.draft.none import NoDrafts
 from chemspec.importers import ctranslate2 as importer
 from chemspec.importers.ctranslate2 import Answer, Opponent, convert

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
+from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
 from chemspec.draft.none import NoDrafts
 from chemspec.model.onnx_runner import OnnxBackend

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import TOKENIZER
 
-from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.decode.prefetch import Prefetch
+from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
 from chemspec.draft import (
     COMPANIONS,

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.decode import drive as drive_module
-from chemspec.decode.ask import START, Ask, Decoder
+from chemspec.decode import loop as drive_module
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
+from chemspec.decode.protocol import START, Ask, Decoder
 from chemspec.decode.sample import sample
 from chemspec.draft.base import Drafter, Pays
 from chemspec.draft.none import NoDrafts

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from chemspec import cli
 from chemspec.decode.beam import beam_search
-from chemspec.decode.drive import drive
 from chemspec.decode.greedy import greedy
+from chemspec.decode.loop import drive
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.importers import hf

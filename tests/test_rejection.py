@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec import rejection
-from chemspec.decode.speculative import sampled_beam, speculative_sample
+from chemspec.decode.speculative_sampling import sampled_beam, speculative_sample
 from chemspec.draft.gamma import Adapting, Fixed, Gamma
 from chemspec.draft.sampled import Desk, Drawer, Sampled
 from chemspec.draft.small import Companion, Small

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from chemspec import relaxed, tally
 from chemspec.cli import app
-from chemspec.decode.relaxed import relaxed_greedy
+from chemspec.decode.relaxed.acceptance import EXACT, Exact, Rule, TopBeta
+from chemspec.decode.relaxed.spec_verification import relaxed_greedy
 from chemspec.draft import Copy
 from chemspec.engine.engine import Engine
 from chemspec.evaluate import Question
@@ -23,7 +24,6 @@ from chemspec.settings import DecodeSettings
 from chemspec.testing import RandomDrafts, Table, naive_greedy, naive_log_probs, run, tiny_model
 from chemspec.tokenizer import BOS
 from chemspec.types import Prefix, Scores, Written
-from chemspec.verify import EXACT, Exact, Rule, TopBeta
 
 SCORES = Scores([7, 5, 9, 4], [-0.5, -1.0, -1.6, -3.0])
 SOURCES = [(4, 5, 6, 7, 8), (9, 4, 8), (5, 5, 9, 8, 7, 6, 5)]

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import BAD, QUERIES, tiny_folder
 
-from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
-from chemspec.decode.sbs import NUCLEUS, speculative_beam_search
+from chemspec.decode.protocol import Decoder
+from chemspec.decode.relaxed.sbs import NUCLEUS, speculative_beam_search
 from chemspec.draft import Copy, Drafter, NoDrafts, Smart, Windows
 from chemspec.engine.engine import Engine
 from chemspec.model.torch_runner import TorchBackend

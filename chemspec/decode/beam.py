@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heapreplace
 from math import inf
 from typing import NamedTuple
 
-from chemspec.decode.ask import START, Ask, Decoder, Guess, written
+from chemspec.decode.protocol import START, Ask, Decoder, Guess, written
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Scores
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chemspec.decode.ask import START, Decoder, written
+from chemspec.decode.protocol import START, Decoder, written
 from chemspec.tokenizer import EOS
 
 

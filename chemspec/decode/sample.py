@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec.decode.ask import START, Decoder, written
+from chemspec.decode.protocol import START, Decoder, written
 from chemspec.rejection import distribution
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Written

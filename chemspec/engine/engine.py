@@ -16,11 +16,11 @@ import torch
 
 from chemspec import chem
 from chemspec.chem import root_align
-from chemspec.decode.choose import decoder, top_k
-from chemspec.decode.drive import Event, drive
+from chemspec.decode.factory import decoder, top_k
+from chemspec.decode.loop import Event, drive
 from chemspec.draft import Attention, Drafter, HeadDrafts, Knowledge, Means, NoDrafts, build
-from chemspec.engine.drafter_resources import Kit
 from chemspec.engine import augment, confidence
+from chemspec.engine.drafter_resources import Kit
 from chemspec.engine.registry import installed, model_folder, models_home, usable
 from chemspec.engine.runtime import Place
 from chemspec.importers import hf

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from chemspec.decode.drive import drive
 from chemspec.decode.greedy import greedy
+from chemspec.decode.loop import drive
 from chemspec.draft.base import Drafter
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.registry import model_folder

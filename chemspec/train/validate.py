@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 from chemspec.data.arrays import Pairs
-from chemspec.decode.drive import drive
 from chemspec.decode.greedy import greedy
+from chemspec.decode.loop import drive
 from chemspec.draft.none import NoDrafts
 from chemspec.model.session import Session
 from chemspec.model.torch_runner import TorchBackend

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chemspec.decode.ask import START, Decoder, written
+from chemspec.decode.protocol import START, Decoder, written
+from chemspec.decode.relaxed.acceptance import Rule
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
-from chemspec.verify import Rule
 
 Drafts = Callable[[Prefix], Sequence[tuple[int, ...]]]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from chemspec.decode.ask import Ask, Decoder
 from chemspec.decode.prefetch import Prefetch
+from chemspec.decode.protocol import Ask, Decoder
 from chemspec.draft.base import Adaptive, Batched, Counting, Drafter, Pays
 from chemspec.model.session import Session
 from chemspec.tokenizer import BOS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from math import log
 
-from chemspec.decode.ask import Decoder, written
+from chemspec.decode.protocol import Decoder, written
 from chemspec.draft.sampled import Desk, Draw
 from chemspec.rejection import Dice, Nucleus, settle
 from chemspec.tokenizer import EOS

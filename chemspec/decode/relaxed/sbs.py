@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import exp
 
-from chemspec.decode.ask import START, Decoder, written
 from chemspec.decode.beam import Hyp
+from chemspec.decode.protocol import START, Decoder, written
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Scores
 

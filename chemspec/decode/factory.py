@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
-from chemspec.decode.ask import Decoder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.decode.relaxed import relaxed_greedy
+from chemspec.decode.protocol import Decoder
+from chemspec.decode.relaxed.acceptance import TopBeta
+from chemspec.decode.relaxed.sbs import speculative_beam_search
+from chemspec.decode.relaxed.spec_verification import relaxed_greedy
 from chemspec.decode.sample import sample
-from chemspec.decode.sbs import speculative_beam_search
-from chemspec.decode.speculative import sampled_beam, speculative_sample
+from chemspec.decode.speculative_sampling import sampled_beam, speculative_sample
 from chemspec.draft import Drafter
 from chemspec.draft.base import Batched
 from chemspec.draft.gamma import Fixed
@@ -18,7 +19,6 @@ from chemspec.draft.sampled import Desk, Sampled
 from chemspec.rejection import Nucleus, Seeded
 from chemspec.settings import DRAWN, DecodeSettings
 from chemspec.types import Prefix
-from chemspec.verify import TopBeta
 
 
 def top_k(settings: DecodeSettings, vocab_size: int) -> int:
