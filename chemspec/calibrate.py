@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from chemspec.data.arrays import Pairs
+from chemspec.draft.calibration import REACH, Head, Knowledge, Reading
 from chemspec.draft.copy import Copy, Marks
-from chemspec.draft.knowledge import REACH, Head, Knowledge, Reading
-from chemspec.draft.phrases import COPY, EDGES, Phrases, chance_class, learn
-from chemspec.draft.trail import Reader
+from chemspec.draft.tree.copy_state import Reader
+from chemspec.draft.tree.edit_ngrams import COPY, EDGES, Phrases, chance_class, learn
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.model.session import Session

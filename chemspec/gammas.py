@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from chemspec.draft import COMPANIONS
-from chemspec.draft.small import Companion, write_alpha
+from chemspec.draft.learned.small import Companion, write_alpha
+from chemspec.draft.registry import COMPANIONS
 from chemspec.engine.engine import Engine
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings

@@ -30,7 +30,7 @@ from torch import Tensor
 from chemspec.decode.loop import drive
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter
-from chemspec.draft.heads import HeadDrafts
+from chemspec.draft.learned.heads import HeadDrafts
 from chemspec.model.session import Backend, Floats, Ints, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig

@@ -20,12 +20,12 @@ from chemspec.decode.greedy import greedy
 from chemspec.decode.prefetch import Prefetch
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
-from chemspec.draft import Means, build
-from chemspec.draft.ar import Autoregressive, Writer, ratio
 from chemspec.draft.base import Adaptive, Batched
-from chemspec.draft.gamma import LONGEST, Adapting, Fixed, improvement
+from chemspec.draft.learned.ar import Autoregressive, Writer, ratio
+from chemspec.draft.learned.gamma import LONGEST, Adapting, Fixed, improvement
+from chemspec.draft.learned.small import Companion, Small
 from chemspec.draft.none import NoDrafts
-from chemspec.draft.small import Companion, Small
+from chemspec.draft.registry import Means, build
 from chemspec.engine.engine import Engine
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from chemspec.calibrate import calibrate
 from chemspec.cli import app
 from chemspec.data.arrays import Pairs, Ragged, pad
-from chemspec.draft import Attention, Copy
-from chemspec.draft.knowledge import FILE, Head, Knowledge, Reading
+from chemspec.draft.calibration import FILE, Head, Knowledge, Reading
+from chemspec.draft.registry import Attention, Copy
 from chemspec.engine.engine import Engine
 from chemspec.model.native.runner import NativeBackend, NoKernel
 from chemspec.model.session import Backend, Session

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chemspec.draft import COMPANIONS, Copy, Mixed, Smart, Windows
-from chemspec.draft.phrases import JUST_COPYING
+from chemspec.draft.registry import COMPANIONS, Copy, Mixed, Smart, Windows
+from chemspec.draft.tree.edit_ngrams import JUST_COPYING
 from chemspec.engine.engine import Engine, installed, usable
 from chemspec.lossless import judge, naive, written
 from chemspec.model import checkpoint

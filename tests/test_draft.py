@@ -19,7 +19,11 @@ from chemspec.decode.greedy import greedy
 from chemspec.decode.prefetch import Prefetch
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
-from chemspec.draft import (
+from chemspec.draft.auto import Record
+from chemspec.draft.base import Pays
+from chemspec.draft.calibration import REACH
+from chemspec.draft.copy import Marks, follow
+from chemspec.draft.registry import (
     COMPANIONS,
     DRAFTERS,
     Adaptive,
@@ -34,11 +38,7 @@ from chemspec.draft import (
     Windows,
     build,
 )
-from chemspec.draft.auto import Record
-from chemspec.draft.base import Pays
-from chemspec.draft.copy import Marks, follow
-from chemspec.draft.knowledge import REACH
-from chemspec.draft.phrases import JUST_COPYING
+from chemspec.draft.tree.edit_ngrams import JUST_COPYING
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DRAFTER_NAMES, DecodeSettings

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from small import BAD, QUERIES, tiny_folder
 
 from chemspec import checks, chem
-from chemspec.draft import COMPANIONS, DRAFTERS
+from chemspec.draft.registry import COMPANIONS, DRAFTERS
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS, Engine, installed, model_folder
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import DecodeSettings

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.draft.gamma import (
+from chemspec.draft.learned.gamma import (
     LONGEST,
     PROBE,
     Adapting,

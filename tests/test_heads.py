@@ -10,7 +10,7 @@ import torch
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.draft.heads import Blockwise, HeadDrafts, Medusa
+from chemspec.draft.learned.heads import Blockwise, HeadDrafts, Medusa
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.session import Session
 from chemspec.model.torch_runner import TorchBackend

@@ -15,11 +15,14 @@ from small import TOKENIZER
 from chemspec import checks
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.draft import Auto, Copy, Drafter, Knowledge, Mixed, NoDrafts, tree, tree_native
 from chemspec.draft.auto import HOST
+from chemspec.draft.calibration import BY_CHANCE, FILE, Head, Reading
 from chemspec.draft.copy import Marks, follow
-from chemspec.draft.knowledge import BY_CHANCE, FILE, Head, Reading
-from chemspec.draft.phrases import (
+from chemspec.draft.registry import Auto, Copy, Drafter, Knowledge, Mixed, NoDrafts
+from chemspec.draft.tree import builder, native
+from chemspec.draft.tree.builder import LEAST, STEPS, Limits
+from chemspec.draft.tree.copy_state import CONTEXT, Reader
+from chemspec.draft.tree.edit_ngrams import (
     COPY,
     EDGES,
     JUST_COPYING,
@@ -28,8 +31,6 @@ from chemspec.draft.phrases import (
     context,
     learn,
 )
-from chemspec.draft.trail import CONTEXT, Reader
-from chemspec.draft.tree import LEAST, STEPS, Limits
 from chemspec.engine.engine import Engine, installed
 from chemspec.settings import Task
 from chemspec.testing import Table, run
@@ -241,20 +242,18 @@ def test_a_tree_has_no_more_paths_and_no_longer_ones_than_it_may() -> None:
 # Compiled ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(tree_native.library() is None, reason="no compiled code here")
+@pytest.mark.skipif(native.library() is None, reason="no compiled code here")
 @settings(max_examples=400)
 @given(st.integers(0, 10**6))
 def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     """The same nodes and the same numbers to the last bit, for tables and limits of all kinds, ring labels among the tokens."""
     random = Random(seed)
-    library = tree_native.library()
+    library = native.library()
     assert library is not None
     phrases = random.choice((tables(random), JUST_COPYING))
     marks = random.choice((Marks(), Marks(4, (5, 6, 7), random.randrange(3))))
     few = random.randrange(4, VOCAB + 1)  # fewer tokens make longer matches
-    source = random.choices(
-        range(3, few), k=random.choice((1, 5, 30, 70, 200, tree_native.LONGEST))
-    )
+    source = random.choices(range(3, few), k=random.choice((1, 5, 30, 70, 200, native.LONGEST)))
     place = random.randrange(len(source))
     texts = random.choices(range(3, few), k=random.randrange(9)), source[place : place + 80]
     prefix = (BOS, *random.choice(texts), *random.choice(texts))
@@ -268,19 +267,19 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
         seconds=random.choice(((), curve, [1 + node / 50 for node in range(len(curve))])),
     )
     reader = Reader(source, marks)
-    expected = tree.grower(phrases, reader)(prefix, limits)
-    assert tree_native.Grower(library, phrases, source, marks)(prefix, limits) == expected
+    expected = builder.grower(phrases, reader)(prefix, limits)
+    assert native.Grower(library, phrases, source, marks)(prefix, limits) == expected
 
 
 @pytest.mark.weights
-@pytest.mark.skipif(tree_native.library() is None, reason="no compiled code here")
+@pytest.mark.skipif(native.library() is None, reason="no compiled code here")
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
     if task not in {folder.name for folder in installed()}:
         pytest.skip(f"no {task} model in assets/models")
     engine = Engine.load(task, threads=1)
     phrases, marks = engine.knowledge().phrases, Marks.of(engine.tokenizer.alphabet)
-    library = tree_native.library()
+    library = native.library()
     assert phrases is not None
     assert library is not None
     limits = Limits(40, 16, 24, rates=engine.knowledge().by_chance, seconds=[1 + node / 20 for node in range(72)])  # fmt: skip
@@ -289,8 +288,8 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
         source, reader = engine.tokenizer.encode(text), Reader(engine.tokenizer.encode(text), marks)
         for written in (0, 1, 7, len(source) // 2, len(source)):
             prefix = (BOS, *source[:written])
-            expected = tree.grower(phrases, reader)(prefix, limits)
-            assert tree_native.Grower(library, phrases, source, marks)(prefix, limits) == expected
+            expected = builder.grower(phrases, reader)(prefix, limits)
+            assert native.Grower(library, phrases, source, marks)(prefix, limits) == expected
             nodes += len(expected.tokens)
     assert nodes > 1000
 
@@ -301,7 +300,7 @@ def test_where_nothing_was_compiled_and_of_long_queries_python_grows_the_trees(
     compiled = {
         length: Mixed(TABLE).propose([3, 4, 6, 5] * length, (BOS, 3, 4), 99) for length in (5, 200)
     }
-    monkeypatch.setattr(tree_native, "library", lambda: None)
+    monkeypatch.setattr(native, "library", lambda: None)
     for length, drafts in compiled.items():
         assert Mixed(TABLE).propose([3, 4, 6, 5] * length, (BOS, 3, 4), 99) == drafts
 

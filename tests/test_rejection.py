@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec import rejection
 from chemspec.decode.speculative_sampling import sampled_beam, speculative_sample
-from chemspec.draft.gamma import Adapting, Fixed, Gamma
-from chemspec.draft.sampled import Desk, Drawer, Sampled
-from chemspec.draft.small import Companion, Small
-from chemspec.rejection import (
+from chemspec.draft import rejection
+from chemspec.draft.learned.gamma import Adapting, Fixed, Gamma
+from chemspec.draft.learned.sampled import Desk, Drawer, Sampled
+from chemspec.draft.learned.small import Companion, Small
+from chemspec.draft.rejection import (
     Chances,
     Dice,
     Guess,

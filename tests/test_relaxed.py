@@ -16,7 +16,7 @@ from chemspec import relaxed, tally
 from chemspec.cli import app
 from chemspec.decode.relaxed.acceptance import EXACT, Exact, Rule, TopBeta
 from chemspec.decode.relaxed.spec_verification import relaxed_greedy
-from chemspec.draft import Copy
+from chemspec.draft.registry import Copy
 from chemspec.engine.engine import Engine
 from chemspec.evaluate import Question
 from chemspec.model.torch_runner import TorchBackend

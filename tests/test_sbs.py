@@ -17,7 +17,7 @@ from small import BAD, QUERIES, tiny_folder
 from chemspec.decode.beam import beam_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.relaxed.sbs import NUCLEUS, speculative_beam_search
-from chemspec.draft import Copy, Drafter, NoDrafts, Smart, Windows
+from chemspec.draft.registry import Copy, Drafter, NoDrafts, Smart, Windows
 from chemspec.engine.engine import Engine
 from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer

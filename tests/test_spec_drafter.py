@@ -13,8 +13,8 @@ import torch
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.draft import NoDrafts, SpecDrafter
-from chemspec.draft.spec_drafter import line
+from chemspec.draft.learned.spec_drafter import line
+from chemspec.draft.registry import NoDrafts, SpecDrafter
 from chemspec.model.session import Session, Tree
 from chemspec.model.spec_drafter import Filler, answers, begin_with, drafter_config, fill
 from chemspec.model.torch_runner import TorchBackend

@@ -12,11 +12,11 @@ from chemspec.decode.relaxed.sbs import speculative_beam_search
 from chemspec.decode.relaxed.spec_verification import relaxed_greedy
 from chemspec.decode.sample import sample
 from chemspec.decode.speculative_sampling import sampled_beam, speculative_sample
-from chemspec.draft import Drafter
 from chemspec.draft.base import Batched
-from chemspec.draft.gamma import Fixed
-from chemspec.draft.sampled import Desk, Sampled
-from chemspec.rejection import Nucleus, Seeded
+from chemspec.draft.learned.gamma import Fixed
+from chemspec.draft.learned.sampled import Desk, Sampled
+from chemspec.draft.registry import Drafter
+from chemspec.draft.rejection import Nucleus, Seeded
 from chemspec.settings import DRAWN, DecodeSettings
 from chemspec.types import Prefix
 

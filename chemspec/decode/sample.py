@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chemspec.decode.protocol import START, Decoder, written
-from chemspec.rejection import distribution
+from chemspec.draft.rejection import distribution
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Written
 

@@ -10,8 +10,8 @@ from collections.abc import Generator, Sequence
 from math import log
 
 from chemspec.decode.protocol import Decoder, written
-from chemspec.draft.sampled import Desk, Draw
-from chemspec.rejection import Dice, Nucleus, settle
+from chemspec.draft.learned.sampled import Desk, Draw
+from chemspec.draft.rejection import Dice, Nucleus, settle
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Scores, Written
 

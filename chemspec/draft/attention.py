@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from math import log, log1p
 
 from chemspec.draft.base import check_size
+from chemspec.draft.calibration import Reading
 from chemspec.draft.copy import Copy, Marks
-from chemspec.draft.knowledge import Reading
-from chemspec.draft.trail import Reader
+from chemspec.draft.tree.copy_state import Reader
 from chemspec.types import Draft, Prefix
 
 # Of a query's prefix that has been computed, the attention of each head wanted to each of the query's tokens.

@@ -13,11 +13,11 @@ from functools import lru_cache
 from itertools import pairwise
 
 from chemspec.draft.base import Pays
+from chemspec.draft.calibration import BY_MATCH, Knowledge
 from chemspec.draft.copy import Copy, Marks
-from chemspec.draft.knowledge import BY_MATCH, Knowledge
 from chemspec.draft.mixed import Mixed
-from chemspec.draft.phrases import chance_class
-from chemspec.draft.tree import LEAST, STEPS, Limits, Worth
+from chemspec.draft.tree.builder import LEAST, STEPS, Limits, Worth
+from chemspec.draft.tree.edit_ngrams import chance_class
 from chemspec.types import Draft, Prefix
 
 NODES = 64  # of one query in one pass, at most

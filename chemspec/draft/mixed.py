@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chemspec.draft import tree_native
 from chemspec.draft.base import check_size
 from chemspec.draft.copy import Marks
-from chemspec.draft.phrases import Phrases
-from chemspec.draft.trail import Reader
-from chemspec.draft.tree import Grow, Limits, Tree, grower
+from chemspec.draft.tree import native
+from chemspec.draft.tree.builder import Grow, Limits, Tree, grower
+from chemspec.draft.tree.copy_state import Reader
+from chemspec.draft.tree.edit_ngrams import Phrases
 from chemspec.types import Draft, Prefix
 
 
@@ -38,7 +38,7 @@ class Mixed:
             raise ValueError(f"{nodes} nodes; there must be at least 1")
         self.phrases, self.marks = phrases, marks
         self.limits = Limits(nodes, count, length)
-        self._library = tree_native.library()
+        self._library = native.library()
         self._growers: dict[tuple[int, ...], Grow] = {}
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
@@ -74,8 +74,8 @@ class Mixed:
         key = tuple(source)
         found = self._growers.get(key)
         if found is None:
-            if self._library is not None and len(key) <= tree_native.LONGEST:
-                found = tree_native.Grower(self._library, self.phrases, key, self.marks)
+            if self._library is not None and len(key) <= native.LONGEST:
+                found = native.Grower(self._library, self.phrases, key, self.marks)
             else:
                 found = grower(self.phrases, Reader(key, self.marks))
             self._growers[key] = found

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from chemspec.draft import Knowledge
-from chemspec.draft.small import Companion, read_alpha
+from chemspec.draft.learned.small import Companion, read_alpha
+from chemspec.draft.registry import Knowledge
 from chemspec.engine.runtime import Place
 from chemspec.importers import hf
 from chemspec.model import checkpoint, companions

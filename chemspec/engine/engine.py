@@ -18,7 +18,15 @@ from chemspec import chem
 from chemspec.chem import root_align
 from chemspec.decode.factory import decoder, top_k
 from chemspec.decode.loop import Event, drive
-from chemspec.draft import Attention, Drafter, HeadDrafts, Knowledge, Means, NoDrafts, build
+from chemspec.draft.registry import (
+    Attention,
+    Drafter,
+    HeadDrafts,
+    Knowledge,
+    Means,
+    NoDrafts,
+    build,
+)
 from chemspec.engine import augment, confidence
 from chemspec.engine.drafter_resources import Kit
 from chemspec.engine.registry import installed, model_folder, models_home, usable

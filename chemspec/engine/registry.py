@@ -9,7 +9,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from chemspec.asset_files import assets
-from chemspec.draft import COMPANIONS
+from chemspec.draft.registry import COMPANIONS
 from chemspec.importers import hf
 from chemspec.model import checkpoint
 from chemspec.settings import DRAFTER_NAMES

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from chemspec.draft.gamma import Gamma
-from chemspec.draft.small import Place, Small, Source
-from chemspec.rejection import Dice, Guess, Nucleus, settle
+from chemspec.draft.learned.gamma import Gamma
+from chemspec.draft.learned.small import Place, Small, Source
+from chemspec.draft.rejection import Dice, Guess, Nucleus, settle
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix
 

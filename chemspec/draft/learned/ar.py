@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import exp
 
 from chemspec.draft.base import Pays
-from chemspec.draft.gamma import Adapting, Gamma
-from chemspec.draft.small import Place, Small, Source
+from chemspec.draft.learned.gamma import Adapting, Gamma
+from chemspec.draft.learned.small import Place, Small, Source
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix, Scores
 

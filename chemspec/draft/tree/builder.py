@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from chemspec.draft.phrases import COPY, Phrases, chance_class
-from chemspec.draft.trail import Reader, Trail
+from chemspec.draft.tree.copy_state import Reader, Trail
+from chemspec.draft.tree.edit_ngrams import COPY, Phrases, chance_class
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
 

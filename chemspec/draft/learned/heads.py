@@ -13,7 +13,7 @@ from math import exp
 from typing import Any
 
 from chemspec.draft.base import check_size
-from chemspec.draft.spec_drafter import line
+from chemspec.draft.learned.spec_drafter import line
 from chemspec.tokenizer import BOS, EOS, PAD, UNK
 from chemspec.types import Draft, Prefix
 

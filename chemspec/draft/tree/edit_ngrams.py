@@ -19,7 +19,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from chemspec.draft.copy import Marks
-from chemspec.draft.trail import Reader, Trail
+from chemspec.draft.tree.copy_state import Reader, Trail
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Prefix
 

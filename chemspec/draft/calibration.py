@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chemspec.draft.phrases import EDGES, Phrases
+from chemspec.draft.tree.edit_ngrams import EDGES, Phrases
 
 FILE = "drafting.json"
 REACH = 8  # matches of this length or longer are counted as one class

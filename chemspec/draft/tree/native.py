@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from chemspec.draft.copy import Marks
-from chemspec.draft.phrases import Phrases
-from chemspec.draft.trail import beginning
-from chemspec.draft.tree import Limits, Tree
+from chemspec.draft.tree.builder import Limits, Tree
+from chemspec.draft.tree.copy_state import beginning
+from chemspec.draft.tree.edit_ngrams import Phrases
 from chemspec.system import compiled
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix

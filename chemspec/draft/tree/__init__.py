@@ -1,0 +1,1 @@
+"""Trees of likely continuations: copies of the query and edits learned from training answers."""
