@@ -20,8 +20,8 @@ from chemspec.draft.tree.copy_state import Reader
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, Phrases, chance_class, learn
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Prefix

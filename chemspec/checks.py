@@ -12,7 +12,7 @@ from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.decode.protocol import Decoder
-from chemspec.model.torch_runner import best, source_batch
+from chemspec.model.runners.torch_runner import best, source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import Prefix, Scores, Written

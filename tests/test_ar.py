@@ -29,8 +29,8 @@ from chemspec.draft.registry import Means, build
 from chemspec.engine.engine import Engine
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.settings import DRAWN, DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer

@@ -18,9 +18,9 @@ from chemspec.data.arrays import Pairs, Ragged, pad
 from chemspec.draft.calibration import FILE, Head, Knowledge, Reading
 from chemspec.draft.registry import Attention, Copy
 from chemspec.engine.engine import Engine
-from chemspec.model.native.runner import NativeBackend, NoKernel
+from chemspec.model.runners.native.runner import NativeBackend, NoKernel
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend, Session
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import tiny_model

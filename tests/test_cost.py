@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from chemspec.model import cost
 from chemspec.model.cost import SIZES, Curve, cached, measure
-from chemspec.model.torch_runner import TorchBackend
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.system import cache
 from chemspec.testing import tiny_model
 

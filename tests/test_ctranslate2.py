@@ -29,8 +29,8 @@ from chemspec.draft.none import NoDrafts
 from chemspec.importers import ctranslate2 as importer
 from chemspec.importers.ctranslate2 import Answer, Opponent, convert
 from chemspec.model.checkpoint import fill
+from chemspec.model.runners.torch_runner import TorchBackend, best, source_batch
 from chemspec.model.session import Session
-from chemspec.model.torch_runner import TorchBackend, best, source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, TokenError, Tokenizer

@@ -18,9 +18,9 @@ from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.rejection import distribution
-from chemspec.model.onnx_runner import OnnxBackend
+from chemspec.model.runners.onnx_runner import OnnxBackend
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.testing import (
     RandomDrafts,

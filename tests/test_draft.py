@@ -39,7 +39,7 @@ from chemspec.draft.registry import (
     build,
 )
 from chemspec.draft.tree.edit_ngrams import JUST_COPYING
-from chemspec.model.torch_runner import TorchBackend
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DRAFTER_NAMES, DecodeSettings
 from chemspec.testing import Oracle, Table, naive_beam, naive_greedy, run, tiny_model

@@ -19,9 +19,9 @@ from chemspec.decode.protocol import START, Ask, Decoder
 from chemspec.decode.sample import sample
 from chemspec.draft.base import Drafter, Pays
 from chemspec.draft.none import NoDrafts
-from chemspec.model.onnx_runner import OnnxBackend
+from chemspec.model.runners.onnx_runner import OnnxBackend
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend, Session
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.testing import (
     AlwaysWrong,

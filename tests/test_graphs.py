@@ -19,10 +19,10 @@ from test_session import VARIANTS, VOCAB, Round, check, model_of, scripts
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from chemspec.engine.runtime import Place
-from chemspec.model import graph_runner
-from chemspec.model.graph_runner import Function, GraphBackend, multiple, padded
+from chemspec.model.runners import cuda_graphs
+from chemspec.model.runners.cuda_graphs import Function, GraphBackend, multiple, padded
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS
 
@@ -119,7 +119,7 @@ def test_sessions_one_after_the_other_share_an_arena_and_others_do_not() -> None
     many = [Session(backend, [[4]] * 2**k, top_k=3) for k in range(6) for _ in range(3)]
     del many
     gc.collect()
-    assert len(backend._idle) == graph_runner.IDLE
+    assert len(backend._idle) == cuda_graphs.IDLE
 
 
 def test_what_an_earlier_session_left_does_not_matter() -> None:

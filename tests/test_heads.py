@@ -12,8 +12,8 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.draft.learned.heads import Blockwise, HeadDrafts, Medusa
 from chemspec.model.heads import Heads, HeadsConfig
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.testing import naive_beam, naive_greedy, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD
 

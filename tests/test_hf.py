@@ -27,9 +27,9 @@ from chemspec.engine.engine import Engine
 from chemspec.importers import hf
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.cost import Curve
-from chemspec.model.hf_runner import HfBackend, HfRunner, Numbers
+from chemspec.model.runners.hf_runner import HfBackend, HfRunner, Numbers
+from chemspec.model.runners.torch_runner import best
 from chemspec.model.session import Session
-from chemspec.model.torch_runner import best
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS, TokenError
 from chemspec.types import DecodeResult, Prefix, Written
@@ -219,7 +219,7 @@ def test_positions_by_slot_would_be_noticed(kind: str, monkeypatch: pytest.Monke
 
 def test_forgotten_depths_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """After slots have moved, their depths must have moved as well."""
-    from chemspec.model.torch_runner import TorchRunner
+    from chemspec.model.runners.torch_runner import TorchRunner
 
     monkeypatch.setattr(HfRunner, "keep_slots", TorchRunner.keep_slots)
     assert worst_difference(loaded("t5 v1.1")) > 1e-3

@@ -17,8 +17,8 @@ from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.engine.engine import Engine, installed
 from chemspec.model import checkpoint
-from chemspec.model.native import build, runner
-from chemspec.model.native.runner import NativeBackend, NativeRunner, NoKernel, supports
+from chemspec.model.runners.native import build, runner
+from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernel, supports
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig

@@ -19,7 +19,7 @@ from chemspec.decode.protocol import Decoder
 from chemspec.decode.relaxed.sbs import NUCLEUS, speculative_beam_search
 from chemspec.draft.registry import Copy, Drafter, NoDrafts, Smart, Windows
 from chemspec.engine.engine import Engine
-from chemspec.model.torch_runner import TorchBackend
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import (

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.model.onnx_runner import OnnxBackend
+from chemspec.model.runners.onnx_runner import OnnxBackend
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend, Session, Tree
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.system.cache import cache_dir
 from chemspec.testing import Table, Target, naive_log_probs, tiny_model

@@ -15,9 +15,9 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.draft.learned.spec_drafter import line
 from chemspec.draft.registry import NoDrafts, SpecDrafter
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session, Tree
 from chemspec.model.spec_drafter import Filler, answers, begin_with, drafter_config, fill
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.testing import naive_beam, naive_greedy, run, tiny_model
@@ -54,7 +54,7 @@ def naive_fill(model: Transformer, source: Sequence[int], prefix: Prefix, k: int
 
 def native(model: Transformer) -> Any:
     """The compiled kernel for a model."""
-    from chemspec.model.native.runner import NativeBackend, NoKernel
+    from chemspec.model.runners.native.runner import NativeBackend, NoKernel
 
     try:
         return NativeBackend(model, threads=2)

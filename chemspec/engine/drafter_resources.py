@@ -15,8 +15,8 @@ from chemspec.engine.runtime import Place
 from chemspec.importers import hf
 from chemspec.model import checkpoint, companions
 from chemspec.model.cost import Curve
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import Tokenizer
 
@@ -105,7 +105,7 @@ class Kit:
         # What torch still computes is too small to share, and threads that wait for work would steal the kernel's time.
         torch.set_num_threads(1)
         if isinstance(found.model, Transformer):
-            from chemspec.model.native.runner import NativeBackend, NoKernel
+            from chemspec.model.runners.native.runner import NativeBackend, NoKernel
 
             with suppress(NoKernel):  # of a shape that it does not compute: torch does
                 backend = NativeBackend(found.model, threads=self.place.threads)

@@ -34,7 +34,7 @@ from chemspec.engine.runtime import Place
 from chemspec.importers import hf
 from chemspec.model import checkpoint
 from chemspec.model.cost import Curve
-from chemspec.model.hf_runner import Shape
+from chemspec.model.runners.hf_runner import Shape
 from chemspec.model.session import Backend, Session
 from chemspec.settings import DecodeSettings, ModelConfig, Task
 from chemspec.tokenizer import TokenError, Tokenizer

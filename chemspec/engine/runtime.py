@@ -11,9 +11,9 @@ import torch
 from chemspec.importers import hf
 from chemspec.model import checkpoint
 from chemspec.model.cost import Curve, cached, measure
-from chemspec.model.hf_runner import HfBackend, Shape
+from chemspec.model.runners.hf_runner import HfBackend, Shape
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.settings import ModelConfig
 
 RUNTIMES = ("auto", "native", "onnx", "torch", "graphs")
@@ -69,7 +69,7 @@ class Place:
         if runtime == "graphs" and self.device == "cpu":
             raise ValueError("the graphs runtime records CUDA graphs; it needs a GPU")
         if runtime == "native" or (runtime == "auto" and cpu):
-            from chemspec.model.native.runner import NativeBackend, NoKernel
+            from chemspec.model.runners.native.runner import NativeBackend, NoKernel
 
             try:
                 return NativeBackend(loaded.model, threads=self.threads), "native"
@@ -77,13 +77,15 @@ class Place:
                 if runtime == "native":
                     raise ValueError(f"the native runtime cannot be had here: {why}") from why
         if runtime == "onnx" or (runtime == "auto" and cpu):
-            from chemspec.model.onnx_runner import OnnxBackend  # spares GPU boxes the import
+            from chemspec.model.runners.onnx_runner import (
+                OnnxBackend,  # spares GPU boxes the import
+            )
 
             return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
         torch.set_num_threads(self.threads)
         model = loaded.model.to(device=self.device, dtype=self.precision)
         if runtime == "graphs":
-            from chemspec.model.graph_runner import GraphBackend
+            from chemspec.model.runners.cuda_graphs import GraphBackend
 
             return GraphBackend(model), "graphs"
         return TorchBackend(model), "torch"

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import torch
 
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.model.hf_runner import FAMILIES, HfModel, Numbers
+from chemspec.model.runners.hf_runner import FAMILIES, HfModel, Numbers
 from chemspec.settings import Task
 from chemspec.tokenizer import BOS, EOS, PAD, TokenError
 

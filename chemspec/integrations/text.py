@@ -21,7 +21,7 @@ from chemspec.draft.base import Drafter
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.registry import model_folder
 from chemspec.importers import hf
-from chemspec.model.hf_runner import HfBackend
+from chemspec.model.runners.hf_runner import HfBackend
 from chemspec.model.session import Session
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Pass, Prefix, Written

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend, FlatRunner, Ints, Runner, Session, Tree
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Layer, Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, PAD, UNK

@@ -9,8 +9,8 @@ from chemspec.data.arrays import Pairs
 from chemspec.decode.greedy import greedy
 from chemspec.decode.loop import drive
 from chemspec.draft.none import NoDrafts
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
-from chemspec.model.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import EOS
 from chemspec.types import Written

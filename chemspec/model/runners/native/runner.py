@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec.model.native.build import kernel
+from chemspec.model.runners.native.build import kernel
 from chemspec.model.session import Floats, Ints
 from chemspec.model.transformer import Attention, Transformer
 from chemspec.settings import ModelConfig

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner, put, ranked, split_host
 from chemspec.model.session import Floats, Ints
-from chemspec.model.torch_runner import TorchBackend, TorchRunner, put, ranked, split_host
 from chemspec.model.transformer import Transformer
 
 Function = Callable[[], None]

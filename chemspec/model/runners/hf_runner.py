@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad as widen
 from torch.nn.functional import scaled_dot_product_attention
 
+from chemspec.model.runners.torch_runner import TorchRunner, best
 from chemspec.model.session import Floats, Ints
-from chemspec.model.torch_runner import TorchRunner, best
 from chemspec.tokenizer import EOS, PAD, SPECIALS, UNK
 
 FAMILIES = {"t5": "t5", "mt5": "t5", "bart": "bart", "mbart": "bart"}  # by config.model_type

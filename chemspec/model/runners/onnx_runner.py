@@ -9,9 +9,9 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from chemspec.model import onnx_graph
+from chemspec.model.runners import onnx_graph
+from chemspec.model.runners.torch_runner import source_batch
 from chemspec.model.session import Floats, Ints
-from chemspec.model.torch_runner import source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.system import cache
 from chemspec.tokenizer import PAD
