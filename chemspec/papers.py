@@ -22,7 +22,7 @@ from chemspec.bench import Plan, machine, peak_mb, reset_peak
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable
 from chemspec.evaluate import RANKS, Question, questions, rank_of
-from chemspec.files import brief
+from chemspec.io.write_answers import brief
 from chemspec.metrics import Spread, numbers
 from chemspec.settings import DRAWN, DecodeSettings, Task
 from chemspec.system.energy import Meter

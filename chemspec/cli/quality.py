@@ -206,10 +206,10 @@ def lossless(
     """Compare exact decoding with a naive decoder without cache or drafts, in fp32; exit code 1 if any answer differs
     that is no tie in the arithmetic. Ctrl-C ends it early and reports what was compared."""
     settings = decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
-    from chemspec import inputs
     from chemspec import lossless as compare
+    from chemspec.io import read_queries
 
-    given = None if file is None else inputs.read_queries(file, column)
+    given = None if file is None else read_queries.read_queries(file, column)
     engine = load(task, model, device=device, dtype="fp32", threads=threads, runtime=runtime)
     queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)
     chunks, interrupted = [], False

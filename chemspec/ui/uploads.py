@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chemspec import chem
-from chemspec.inputs import (
+from chemspec.io.read_queries import (
     TABLES,
     TEXTS,
     FileError,

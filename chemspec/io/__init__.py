@@ -1,0 +1,1 @@
+"""Many queries in, many answers out: files."""
