@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import torch
 from rich.table import Table
 
-from chemspec import __version__, checks
+from chemspec import __version__
 from chemspec.engine.engine import Engine
+from chemspec.evaluation import reference
 from chemspec.metrics import Spread, numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
@@ -253,7 +254,7 @@ def _engine(task: Task, plan: Plan) -> Iterator[Engine]:
     if not plan.preset:
         yield Engine.load(task, **options)
         return
-    tokenizer = Tokenizer.build(checks.bench_queries(task))
+    tokenizer = Tokenizer.build(reference.bench_queries(task))
     with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as scratch:
         torch.manual_seed(0)
         model = Transformer(preset(plan.preset, vocab_size=len(tokenizer)))
@@ -265,9 +266,9 @@ def _engine(task: Task, plan: Plan) -> Iterator[Engine]:
 def _queries(engine: Engine, plan: Plan) -> list[str]:
     texts: Sequence[str]
     if plan.source is None:
-        texts = checks.bench_queries(engine.task)
+        texts = reference.bench_queries(engine.task)
     else:
-        from chemspec.evaluate import questions
+        from chemspec.evaluation.accuracy import questions
 
         file = plan.source / f"{engine.task}_test.csv.gz"
         texts = [item.query for item in questions(file, engine.task, limit=plan.limit)]

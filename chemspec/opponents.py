@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
-from chemspec import __version__, checks
+from chemspec import __version__
 from chemspec.engine.engine import Engine
+from chemspec.evaluation import reference
 from chemspec.model import checkpoint
 from chemspec.model.session import Backend, FlatRunner, Runner
 from chemspec.settings import DecodeSettings
@@ -124,7 +125,7 @@ def naive(engine: Engine, threads: int) -> list[Racer]:
 
     def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
         sources = [engine.prepare(text).ids for text in queries]
-        found = [checks.recompute(model, source, settings) for source in sources]
+        found = [reference.recompute(model, source, settings) for source in sources]
         return [[_bare(item.tokens) for item in answers] for answers in found]
 
     version = f"torch {torch.__version__}"

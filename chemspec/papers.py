@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from chemspec import checks, plot
+from chemspec import plot
 from chemspec.bench import Plan, machine, peak_mb, reset_peak
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable
-from chemspec.evaluate import RANKS, Question, questions, rank_of
+from chemspec.evaluation import reference
+from chemspec.evaluation.accuracy import RANKS, Question, questions, rank_of
 from chemspec.io.write_answers import brief
 from chemspec.metrics import Spread, numbers
 from chemspec.settings import DRAWN, DecodeSettings, Task
@@ -297,7 +298,7 @@ NO_TRUTH = "Accuracy (table 4) is left out: the built-in queries have no answers
 def _asked(engine: Engine, suite: Suite) -> list[Question]:
     """The queries that the model can read, with their true answers where they are known."""
     if suite.source is None:
-        found = [Question(text, "") for text in checks.bench_queries(engine.task)]
+        found = [Question(text, "") for text in reference.bench_queries(engine.task)]
     else:
         file = suite.source / f"{engine.task}_test.csv.gz"
         found = questions(file, engine.task, limit=suite.limit)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from chemspec.engine.engine import Engine
-from chemspec.evaluate import Question, share
+from chemspec.evaluation.accuracy import Question, share
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult

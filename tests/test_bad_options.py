@@ -10,7 +10,7 @@ import pytest
 from chemspec.draft.registry import COMPANIONS, Copy, Mixed, Smart, Windows
 from chemspec.draft.tree.edit_ngrams import JUST_COPYING
 from chemspec.engine.engine import Engine, installed, usable
-from chemspec.lossless import judge, naive, written
+from chemspec.evaluation.lossless import judge, naive, written
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DRAFTER_NAMES, DecodeSettings

@@ -14,10 +14,11 @@ from rich.console import Console
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec import bench, checks, opponents
+from chemspec import bench, opponents
 from chemspec.bench import Case, Plan, Run
 from chemspec.cli import app
 from chemspec.engine.engine import Engine
+from chemspec.evaluation import reference
 from chemspec.settings import DecodeSettings
 
 NAMED = ["task", "engine", "decoder", "drafter", "n", "batch", "dtype", "median_ms", "q1_ms", "q3_ms", "passes_per_query",
@@ -38,7 +39,7 @@ def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
     monkeypatch.setattr(bench, "TYPICAL", 8)
     short = tuple(sorted(QUERIES, key=len))
-    monkeypatch.setattr(checks, "bench_queries", lambda _: short)
+    monkeypatch.setattr(reference, "bench_queries", lambda _: short)
     answer = DecodeSettings(max_len=8)
     monkeypatch.setattr(bench, "DecodeSettings", lambda **options: replace(answer, **options))
 

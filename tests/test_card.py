@@ -13,9 +13,9 @@ from small import QUERIES, tiny_folder
 
 from chemspec import card
 from chemspec.engine.engine import Engine, confidence
-from chemspec.evaluate import Question, evaluate, score
+from chemspec.evaluation.accuracy import Question, evaluate, score
+from chemspec.evaluation.calibration import NUMBERS, examine
 from chemspec.model.checkpoint import digest_of
-from chemspec.reliability import NUMBERS, examine
 from chemspec.settings import DecodeSettings
 from chemspec.ui import cards
 

@@ -23,8 +23,8 @@ from chemspec.engine.confidence import (
     squash,
 )
 from chemspec.engine.engine import Engine, confidence
-from chemspec.evaluate import Question
-from chemspec.reliability import PLATT, RAW, TEMPERATURE, examine, measure, outcomes
+from chemspec.evaluation.accuracy import Question
+from chemspec.evaluation.calibration import PLATT, RAW, TEMPERATURE, examine, measure, outcomes
 from chemspec.settings import DecodeSettings
 from chemspec.types import Hypothesis
 

@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small import BAD, QUERIES, tiny_folder
 
-from chemspec import checks, chem
+from chemspec import chem
 from chemspec.draft.registry import COMPANIONS, DRAFTERS
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS, Engine, installed, model_folder
+from chemspec.evaluation import reference
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Pass, result_from_json, to_json
@@ -357,7 +358,7 @@ def test_a_home_without_models_is_no_error(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_the_built_in_queries_can_be_read(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", "/nowhere")  # they do not belong to the models
-    queries = checks.bench_queries.__wrapped__(task)
+    queries = reference.bench_queries.__wrapped__(task)
     assert len(set(queries)) == 200
     assert all(map(chem.is_valid, queries))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from small import tiny_folder
 
 from chemspec.engine.engine import Engine
-from chemspec.evaluate import Question, evaluate, questions, rank_of, score, share
+from chemspec.evaluation.accuracy import Question, evaluate, questions, rank_of, score, share
 from chemspec.settings import DecodeSettings
 
 HOW = DecodeSettings(n=3, max_len=20, drafter="none")

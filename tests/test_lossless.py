@@ -14,10 +14,10 @@ from click.testing import Result
 from small import BAD, QUERIES, accept_too_much, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec import lossless
 from chemspec.cli import app
 from chemspec.engine.engine import Engine
-from chemspec.lossless import TIE, Verdict, judge, naive
+from chemspec.evaluation import lossless
+from chemspec.evaluation.lossless import TIE, Verdict, judge, naive
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs
 from chemspec.tokenizer import BOS, EOS

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from small import QUERIES, tiny_folder
 
 from chemspec import chem
-from chemspec.checks import recompute
 from chemspec.chem.root_align import spellings
 from chemspec.engine.engine import Engine, augment
-from chemspec.evaluate import Question, score
+from chemspec.evaluation.accuracy import Question, score
+from chemspec.evaluation.reference import recompute
 from chemspec.io import write_answers
 from chemspec.io.read_queries import FileError
 from chemspec.metrics import numbers

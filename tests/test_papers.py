@@ -13,8 +13,9 @@ import pytest
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec import checks, papers
+from chemspec import papers
 from chemspec.cli import app
+from chemspec.evaluation import reference
 from chemspec.model import checkpoint, companions
 from chemspec.papers import BEGIN, END, Measured, Suite, Way
 from chemspec.settings import DecodeSettings
@@ -41,7 +42,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
-    monkeypatch.setattr(checks, "bench_queries", lambda _: tuple(QUERIES))
+    monkeypatch.setattr(reference, "bench_queries", lambda _: tuple(QUERIES))
     short = DecodeSettings
 
     def settings(**options: Any) -> DecodeSettings:

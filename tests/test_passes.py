@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import pytest
 
-from chemspec import checks
 from chemspec.engine.engine import Engine, installed
+from chemspec.evaluation import reference
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -42,7 +42,7 @@ def answers() -> Answers:
 
     @cache
     def predict(task: str, count: int, settings: DecodeSettings) -> list[DecodeResult]:
-        texts = checks.bench_queries(task)  # type: ignore[arg-type]
+        texts = reference.bench_queries(task)  # type: ignore[arg-type]
         assert len(texts) == ALL
         return engine(task).predict(texts[:: ALL // count][:count], settings)
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import TOKENIZER
 
-from chemspec import checks
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.draft.auto import HOST
@@ -32,6 +31,7 @@ from chemspec.draft.tree.edit_ngrams import (
     learn,
 )
 from chemspec.engine.engine import Engine, installed
+from chemspec.evaluation import reference
 from chemspec.settings import Task
 from chemspec.testing import Table, run
 from chemspec.tokenizer import BOS, EOS, PAD
@@ -284,7 +284,7 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
     assert library is not None
     limits = Limits(40, 16, 24, rates=engine.knowledge().by_chance, seconds=[1 + node / 20 for node in range(72)])  # fmt: skip
     nodes = 0
-    for text in checks.bench_queries(task)[:40]:
+    for text in reference.bench_queries(task)[:40]:
         source, reader = engine.tokenizer.encode(text), Reader(engine.tokenizer.encode(text), marks)
         for written in (0, 1, 7, len(source) // 2, len(source)):
             prefix = (BOS, *source[:written])

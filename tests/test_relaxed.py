@@ -18,7 +18,7 @@ from chemspec.decode.relaxed.acceptance import EXACT, Exact, Rule, TopBeta
 from chemspec.decode.relaxed.spec_verification import relaxed_greedy
 from chemspec.draft.registry import Copy
 from chemspec.engine.engine import Engine
-from chemspec.evaluate import Question
+from chemspec.evaluation.accuracy import Question
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
 from chemspec.testing import RandomDrafts, Table, naive_greedy, naive_log_probs, run, tiny_model

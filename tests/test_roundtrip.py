@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from small import tiny_folder
 
-from chemspec import roundtrip
 from chemspec.engine.engine import Engine
-from chemspec.evaluate import Question, differences, read_answers
-from chemspec.faults import EMPTY, FAULTY, OTHER, fault, faults
+from chemspec.evaluation import roundtrip
+from chemspec.evaluation.accuracy import Question, differences, read_answers
+from chemspec.evaluation.error_analysis import EMPTY, FAULTY, OTHER, fault, faults
 
 
 def hypothesis(text: str, probability: float = 0.5, *, valid: bool = True) -> dict[str, Any]:

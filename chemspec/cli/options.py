@@ -13,7 +13,7 @@ from chemspec.settings import DECODERS, DecodeSettings, Task
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
-    from chemspec.evaluate import Question
+    from chemspec.evaluation.accuracy import Question
 
 
 def option(text: str, *names: str) -> Any:
@@ -100,10 +100,10 @@ def load(task: str, model: str, **options: Any) -> Engine:
 
 def questions(source: Path, task: str, part: str = "test", **which: Any) -> list[Question]:
     """Reactions of the task's test or validation part ("val"), see `evaluate.questions`; of the latter none that a test has too."""
-    from chemspec import evaluate
+    from chemspec.evaluation import accuracy
 
     file, twins = source / f"{as_task(task)}_{part}.csv.gz", ("overlaps_test",)
-    return evaluate.questions(
+    return accuracy.questions(
         file, as_task(task), leave_out=twins if part == "val" else (), **which
     )
 

@@ -61,7 +61,7 @@ def reliability(
     as_json: JsonOption = False,
 ) -> None:
     """Measure on validation data how often answers of a probability are right, and keep what turns one into the other."""
-    from chemspec import reliability as judging
+    from chemspec.evaluation import calibration as judging
 
     asked = questions(source, task, "val", limit=queries, seed=seed)
     engine = load(task, model, threads=threads)
@@ -119,7 +119,7 @@ def evaluate(
     settings = decode_settings(
         decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, augment=augment
     )
-    from chemspec import evaluate as measure
+    from chemspec.evaluation import accuracy as measure
 
     tests = file or source / f"{as_task(task)}_test.csv.gz"
     asked = measure.questions(tests, as_task(task), limit=limit, seed=seed)
@@ -206,7 +206,7 @@ def lossless(
     """Compare exact decoding with a naive decoder without cache or drafts, in fp32; exit code 1 if any answer differs
     that is no tie in the arithmetic. Ctrl-C ends it early and reports what was compared."""
     settings = decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
-    from chemspec import lossless as compare
+    from chemspec.evaluation import lossless as compare
     from chemspec.io import read_queries
 
     given = None if file is None else read_queries.read_queries(file, column)
@@ -261,9 +261,9 @@ def roundtrip(
     as_json: JsonOption = False,
 ) -> None:
     """How many proposed reactant sets does the forward model turn into the target again? (fixed settings, see the docs)"""
-    from chemspec import evaluate as measuring
-    from chemspec import roundtrip as back
     from chemspec.engine.registry import model_folder
+    from chemspec.evaluation import accuracy as measuring
+    from chemspec.evaluation import roundtrip as back
     from chemspec.model.checkpoint import digest_of
 
     asked = measuring.questions(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from chemspec import checks
 from chemspec.engine.engine import Engine
+from chemspec.evaluation import reference
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
@@ -128,7 +128,7 @@ def bench(kept: Bench, model: Engine, say: Say) -> None:
 
 
 def _bench(kept: Bench, model: Engine, say: Say) -> None:
-    queries = checks.bench_queries(model.task)
+    queries = reference.bench_queries(model.task)
     usable = [query for query in queries if not model.prepare(query).refusal]
     kept.unread = len(queries) - len(usable)
     pair = (timing.standard(kept.settings), kept.settings)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from rich.table import Table
 
-from chemspec import checks
 from chemspec.engine.engine import Engine
+from chemspec.evaluation import reference
 from chemspec.metrics import Numbers, numbers
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
@@ -364,7 +364,7 @@ def queries_for(
     """
     from random import Random
 
-    texts = list(given) if given is not None else list(checks.bench_queries(engine.task))
+    texts = list(given) if given is not None else list(reference.bench_queries(engine.task))
     texts = [text for text in texts if text.strip()]
     chosen = texts if not limit or limit >= len(texts) else Random(seed).sample(texts, limit)
     if 0 < len(chosen) <= skip:

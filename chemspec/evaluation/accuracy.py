@@ -15,7 +15,7 @@ from chemspec import chem
 from chemspec.data.prepare import read_rows
 from chemspec.data.reactions import canonical_pair
 from chemspec.engine.engine import Engine
-from chemspec.faults import faults
+from chemspec.evaluation.error_analysis import faults
 from chemspec.io.write_answers import predict_file
 from chemspec.settings import DecodeSettings, Task
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from chemspec import chem
 from chemspec.engine.engine import Engine
-from chemspec.evaluate import RANKS, Question, answer_all, share
+from chemspec.evaluation.accuracy import RANKS, Question, answer_all, share
 from chemspec.settings import DecodeSettings
 
 HOW = DecodeSettings(decoder="greedy", n=1, max_len=200, batch_size=32)

@@ -14,7 +14,7 @@ from typing import Any
 
 from chemspec.engine.confidence import Confidence, Scored, apply, ece, fit, nll
 from chemspec.engine.engine import Engine
-from chemspec.evaluate import Question, answer_all
+from chemspec.evaluation.accuracy import Question, answer_all
 from chemspec.settings import DecodeSettings
 
 WORTH = 0.01  # an offset is kept if it lowers the held-out loss by so large a part of it

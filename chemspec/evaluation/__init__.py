@@ -1,0 +1,1 @@
+"""Are the answers right, and the same as the reference's?"""
