@@ -12,7 +12,6 @@ import torch
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.calibrate import calibrate
 from chemspec.cli import app
 from chemspec.data.arrays import Pairs, Ragged, pad
 from chemspec.draft.calibration import FILE, Head, Knowledge, Reading
@@ -25,6 +24,7 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS, EOS
+from chemspec.train.fit_drafters import calibrate
 from chemspec.types import Prefix
 
 HEADS = ((0, 1), (1, 0), (1, 3))

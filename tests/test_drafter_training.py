@@ -13,7 +13,6 @@ import torch
 from small import TOKENIZER, tiny_folder
 
 from chemspec.data.arrays import Pairs, Ragged, pad
-from chemspec.distil import distil
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint, companions
 from chemspec.model.spec_drafter import drafter_config
@@ -22,6 +21,7 @@ from chemspec.settings import DecodeSettings, TrainSettings
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import SPECIALS
 from chemspec.train.average import read_checkpoint
+from chemspec.train.distil import distil
 from chemspec.train.drafter_recipes import DRAFTER_RECIPES
 from chemspec.train.drafters import MaskTraining, glanced, train_drafter
 
@@ -75,7 +75,7 @@ def test_the_target_s_own_answers_are_written(folder: Path, taught: Path) -> Non
 def test_distillation_goes_on_where_it_was_stopped(
     folder: Path, data: Path, taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chemspec.distil.PART", 20)
+    monkeypatch.setattr("chemspec.train.distil.PART", 20)
     engine = Engine.load(folder, threads=1, device="cpu", runtime="torch")
 
     def stop(done: int, total: int) -> None:

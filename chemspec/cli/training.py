@@ -204,7 +204,7 @@ def distil(
     as_json: JsonOption = False,
 ) -> None:
     """Answer training queries with the target, greedily: what learned drafters are trained on; resumable."""
-    from chemspec import distil as teaching
+    from chemspec.train import distil as teaching
 
     folder = data_dir or Path("data") / as_task(task)
     target = out or Path("data") / f"{task}-distilled"
@@ -234,7 +234,7 @@ def calibrate(
     as_json: JsonOption = False,
 ) -> None:
     """Teach a model's drafters from its training and validation data; answers stay the same, passes get fewer."""
-    from chemspec import calibrate as learning
+    from chemspec.train import fit_drafters as learning
 
     folder = data_dir or Path("data") / as_task(task)
     engine = load(task, model, threads=threads)

@@ -1,0 +1,1 @@
+"""From reaction tables to arrays of token ids."""

@@ -1,0 +1,1 @@
+"""Training: models, learned drafters, and what drafters learn by counting."""
