@@ -14,8 +14,8 @@ from rich.console import Console
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec import bench, opponents
-from chemspec.bench import Case, Plan, Run
+from chemspec.bench import baselines, speed
+from chemspec.bench.speed import Case, Plan, Run
 from chemspec.cli import app
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
@@ -37,11 +37,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
-    monkeypatch.setattr(bench, "TYPICAL", 8)
+    monkeypatch.setattr(speed, "TYPICAL", 8)
     short = tuple(sorted(QUERIES, key=len))
     monkeypatch.setattr(reference, "bench_queries", lambda _: short)
     answer = DecodeSettings(max_len=8)
-    monkeypatch.setattr(bench, "DecodeSettings", lambda **options: replace(answer, **options))
+    monkeypatch.setattr(speed, "DecodeSettings", lambda **options: replace(answer, **options))
 
 
 def test_json_ends_with_one_document_with_the_named_fields() -> None:
@@ -74,7 +74,7 @@ def test_json_ends_with_one_document_with_the_named_fields() -> None:
 
 def test_the_standard_decoder_is_the_yardstick_and_tells_where_its_time_goes() -> None:
     plan = Plan(tasks=("retro",), limit=4, widths=(2,), batches=(1,), engines=OURS, threads=1)
-    first, naive = bench.run(plan)["rows"]
+    first, naive = speed.run(plan)["rows"]
     assert (first["speedup"], first["identical"], first["tokens_per_pass"]) == (1.0, True, 1.0)
     shares = [first[name] for name in ("encoder_share", "model_share", "host_share")]
     assert sum(shares) == pytest.approx(1)
@@ -89,7 +89,7 @@ def test_a_drafter_that_knows_the_answer_needs_one_pass() -> None:
         tasks=("retro",), limit=6, widths=(1, 2), batches=(1, 4), engines=("chemspec", "oracle"),
         drafters=("copy",), threads=1,
     )  # fmt: skip
-    rows = bench.run(plan)["rows"]
+    rows = speed.run(plan)["rows"]
     assert all(row["identical"] for row in rows)
     told = [row for row in rows if row["drafter"] == "oracle"]
     assert [(row["decoder"], row["batch"]) for row in told] == [("greedy", 1), ("greedy", 4)]
@@ -107,20 +107,20 @@ def test_ctranslate2_runs_on_the_same_weights() -> None:
     plan = Plan(
         tasks=("forward",), limit=4, batches=(1, 3), engines=("ctranslate2", "chemspec"), threads=1
     )
-    rows = bench.run(plan)["rows"]
+    rows = speed.run(plan)["rows"]
     exact = [row for row in rows if row["dtype"] == "float32"]
     assert len(exact) == 2
     assert all(row["identical"] for row in exact)
-    assert {row["note"] for row in exact} == {opponents.EARLY}
+    assert {row["note"] for row in exact} == {baselines.EARLY}
     assert sum(row["dtype"] == "int8" for row in rows) == 2
 
 
 def test_what_cannot_run_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: Any) -> list[opponents.Racer]:
+    def missing(*_: Any) -> list[baselines.Racer]:
         raise ModuleNotFoundError("CTranslate2 is not installed")
 
-    monkeypatch.setitem(opponents.ENGINES, "ctranslate2", missing)
-    report = bench.run(Plan(tasks=("forward",), limit=1, batches=(1,), threads=1))
+    monkeypatch.setitem(baselines.ENGINES, "ctranslate2", missing)
+    report = speed.run(Plan(tasks=("forward",), limit=1, batches=(1,), threads=1))
     assert report["notes"] == ["ctranslate2 left out: CTranslate2 is not installed"]
     assert [row["engine"] for row in report["rows"]] == ["chemspec", "naive"]
 
@@ -129,7 +129,7 @@ def test_speedups_compare_the_same_queries() -> None:
     """The slow racer ran two easy queries only: the standard counts on these two, not on all."""
     standard = Run([1.0, 1.0, 9.0, 9.0, 9.0], [1] * 5, [[]] * 5)
     slow = Run([4.0, 4.0], [1, 1], [[(5, 6)], [(5,)]])
-    row = bench._times(slow, standard)
+    row = speed._times(slow, standard)
     assert row["speedup"] == 0.25
     assert (row["median_ms"], row["queries"]) == (4000, 2)
     assert row["tokens_per_second"] == 5 / 8
@@ -137,7 +137,7 @@ def test_speedups_compare_the_same_queries() -> None:
 
 def test_a_speedup_is_the_median_of_paired_ratios() -> None:
     standard = Run([1.0, 4.0, 9.0], [1] * 3, [[]] * 3)
-    row = bench._times(Run([0.5, 4.0, 1.0], [1] * 3, [[]] * 3), standard)
+    row = speed._times(Run([0.5, 4.0, 1.0], [1] * 3, [[]] * 3), standard)
     assert row["speedup"] == 2.0  # of 2, 1 and 9; the ratio of the medians would be 4
 
 
@@ -151,18 +151,18 @@ def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
             return [[(len(query),)] for query in queries]
 
         runs = "runtime", "fp32", "cpu"
-        return opponents.Racer("x", "1", *runs, answer, drafter, watch=opponents.Stopwatch(None))  # type: ignore[arg-type]
+        return baselines.Racer("x", "1", *runs, answer, drafter, watch=baselines.Stopwatch(None))  # type: ignore[arg-type]
 
     queries = [f"C{'C' * number}" for number in range(40)]
     plain = DecodeSettings(decoder="greedy", n=1, batch_size=4)
     told: list[str] = []
     last = replace(racer("copy"), prepare=lambda part, _: told.extend(part))
-    one, other = bench._measure([racer("none"), last], queries, plain)
-    assert told == [*queries[-bench.WARM_UP :], *queries]  # before the clock starts
+    one, other = speed._measure([racer("none"), last], queries, plain)
+    assert told == [*queries[-speed.WARM_UP :], *queries]  # before the clock starts
     assert one.rounds == other.rounds == 2  # ten batches
     assert one.answers == other.answers == [[(len(query),)] for query in queries]
-    timed = seen[2 * bench.WARM_UP :]  # a warm-up of the longest comes first
-    assert {query for _, query in seen[: 2 * bench.WARM_UP]} == set(queries[-bench.WARM_UP :])
+    timed = seen[2 * speed.WARM_UP :]  # a warm-up of the longest comes first
+    assert {query for _, query in seen[: 2 * speed.WARM_UP]} == set(queries[-speed.WARM_UP :])
     assert [who for who, _ in timed[:32:4]] == ["none", "copy"] * 2 + ["copy", "none"] * 2
     assert sorted(timed) == sorted(
         (who, query) for who in ("none", "copy") for query in queries * 2
@@ -170,13 +170,13 @@ def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
 
 
 def test_times_of_batches_are_per_query() -> None:
-    row = bench._times(Run([4.0, 1.0], [4, 1], [[(5,)]] * 5), None)
+    row = speed._times(Run([4.0, 1.0], [4, 1], [[(5,)]] * 5), None)
     assert (row["median_ms"], row["mean_ms"], row["speedup"]) == (1000, 1000, None)
 
 
 def test_agreement_counts_lists_and_first_answers() -> None:
     standard = [[(1,), (2,)], [(3,), (4,)], [(5,), (6,)]]
-    assert bench._agreement([[(1,), (2,)], [(3,), (9,)]], standard) == {
+    assert speed._agreement([[(1,), (2,)], [(3,), (9,)]], standard) == {
         "identical": False, "same_list": 0.5, "same_first": 1.0,
     }  # fmt: skip
 
@@ -186,7 +186,7 @@ def test_random_weights_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path:
     plan = Plan(
         tasks=("retro",), limit=2, widths=(2,), batches=(1,), engines=OURS, preset="tiny", threads=1
     )
-    one, other = (bench.run(plan)["rows"] for _ in range(2))
+    one, other = (speed.run(plan)["rows"] for _ in range(2))
     assert one[0]["model"] == "tiny-random"
     assert all(row["identical"] for row in one)
     assert one[0]["passes_per_query"] == other[0]["passes_per_query"]
@@ -195,14 +195,14 @@ def test_random_weights_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_progress_ends_at_the_total() -> None:
     seen: list[tuple[int, int]] = []
     plan = Plan(limit=1, widths=(2, 3), batches=(1,), engines=("chemspec",), threads=1)
-    bench.run(plan, progress=lambda done, total: seen.append((done, total)))
+    speed.run(plan, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_the_table_tells_what_the_rows_do() -> None:
-    report = bench.run(Plan(tasks=("forward",), limit=1, batches=(1,), engines=OURS, threads=1))
+    report = speed.run(Plan(tasks=("forward",), limit=1, batches=(1,), engines=OURS, threads=1))
     console = Console(width=300, file=io.StringIO())
-    console.print(bench.table({**report, "notes": ["ctranslate2 left out"]}))
+    console.print(speed.table({**report, "notes": ["ctranslate2 left out"]}))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert all(word in shown for word in ("ctranslate2 left out", "naive torch", "speed-up"))
 
@@ -210,7 +210,7 @@ def test_the_table_tells_what_the_rows_do() -> None:
 def test_the_stopwatch_changes_no_answer(home: Path) -> None:
     engine = Engine.load("retro", threads=1)
     settings = DecodeSettings(n=3, max_len=10, drafter="none")
-    timed, watch = opponents._timed(engine)
+    timed, watch = baselines._timed(engine)
     one, other = (made.predict(QUERIES, settings) for made in (engine, timed))
     assert [[h.tokens for h in r.hypotheses] for r in one] == [
         [h.tokens for h in r.hypotheses] for r in other
@@ -231,7 +231,7 @@ def test_a_plan_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -
 def test_the_runtime_asked_for_is_the_one_timed() -> None:
     ours = ("chemspec",)  # the naive decoder is always torch
     plan = Plan(tasks=("forward",), limit=1, batches=(1,), engines=ours, threads=1, runtime="onnx")
-    assert {row["runtime"] for row in bench.run(plan)["rows"]} == {"onnx"}
+    assert {row["runtime"] for row in speed.run(plan)["rows"]} == {"onnx"}
 
 
 def test_cases_are_greedy_forward_and_beams_back() -> None:

@@ -11,7 +11,7 @@ import pytest
 from paths import ROOT
 from small import QUERIES, tiny_folder
 
-from chemspec import card
+from chemspec.bench import model_card
 from chemspec.engine.engine import Engine, confidence
 from chemspec.evaluation.accuracy import Question, evaluate, score
 from chemspec.evaluation.calibration import NUMBERS, examine
@@ -37,28 +37,30 @@ def folder(tmp_path: Path) -> Path:
 
 
 def put(folder: Path, name: str = "accuracy", digest: str = "d", **more: Any) -> None:
-    card.keep(folder, name, measured(**more), digest=digest, command="chemspec it", today=TODAY)
+    model_card.keep(
+        folder, name, measured(**more), digest=digest, command="chemspec it", today=TODAY
+    )
 
 
 def test_a_section_is_filled_and_the_rest_stays(folder: Path) -> None:
     put(folder)
-    assert card.fill(folder, "d") == [f"{name} has not been measured" for name in ()]
+    assert model_card.fill(folder, "d") == [f"{name} has not been measured" for name in ()]
     text = (folder / "card.md").read_text()
     assert text.startswith("# m\n\nOwn words.\n") and text.endswith("## More\n\nKept.\n")
     assert "old" not in text
     assert "2026-11-21 by `chemspec it`" in text and "USPTO-50K test part" in text
     assert cards.accuracy(text)[0][:2] == ("top-1", 50.0)  # the page Models reads it
     before = text
-    assert not card.fill(folder, "d") and (folder / "card.md").read_text() == before
+    assert not model_card.fill(folder, "d") and (folder / "card.md").read_text() == before
     put(folder)  # the same numbers again
-    card.fill(folder, "d")
+    model_card.fill(folder, "d")
     assert (folder / "card.md").read_text() == before
 
 
 def test_both_ways_of_decoding_stand_side_by_side(folder: Path) -> None:
     slow = {**measured(), "differing": 0, "answers": 4, "gap": 1e-6}
     put(folder, standard=slow)
-    card.fill(folder, "d")
+    model_card.fill(folder, "d")
     text = (folder / "card.md").read_text()
     assert "| top-1 | 50.0% (9.5% to 90.5%) | 50.0% (9.5% to 90.5%) |" in text
     assert "differ between the two: 0 of 4" in text
@@ -67,37 +69,37 @@ def test_both_ways_of_decoding_stand_side_by_side(folder: Path) -> None:
 
 def test_numbers_of_other_weights_are_taken_out(folder: Path) -> None:
     put(folder, digest="old")
-    (problem,) = card.fill(folder, "new")
+    (problem,) = model_card.fill(folder, "new")
     assert "accuracy was measured with other weights" in problem
     assert "50.0%" not in (folder / "card.md").read_text()
 
 
 def test_several_spellings_are_not_taken_for_one_pass(folder: Path) -> None:
     put(folder, "augmented", settings={"decoder": "beam", "n": 2, "augment": 5})
-    problems = card.fill(folder, "d")
+    problems = model_card.fill(folder, "d")
     assert problems == [
         "accuracy has not been measured",
         "the card has no place for augmented: <!-- augmented --> ... <!-- end augmented -->",
     ]
     (folder / "card.md").write_text(CARD + "\n<!-- augmented -->\n<!-- end augmented -->\n")
-    card.fill(folder, "d")
+    model_card.fill(folder, "d")
     text = (folder / "card.md").read_text()
     assert "| 5 spellings, top-1 | 50.0%" in text and cards.accuracy(text) == ()
 
 
 def test_what_is_broken_is_named(folder: Path) -> None:
-    (folder / card.FILE).write_text("[")
+    (folder / model_card.FILE).write_text("[")
     with pytest.raises(ValueError, match=r"evaluation\.json cannot be read"):
-        card.fill(folder, "d")
-    (folder / card.FILE).write_text(json.dumps({"accuracy": {"digest": "d", "top": {}}}))
+        model_card.fill(folder, "d")
+    (folder / model_card.FILE).write_text(json.dumps({"accuracy": {"digest": "d", "top": {}}}))
     with pytest.raises(ValueError, match="accuracy lacks"):
-        card.fill(folder, "d")
+        model_card.fill(folder, "d")
     (folder / "card.md").write_text("<!-- accuracy -->\n")
     with pytest.raises(ValueError, match="has no <!-- end accuracy -->"):
-        card.fill(folder, "d")
+        model_card.fill(folder, "d")
     (folder / "card.md").unlink()
     with pytest.raises(ValueError, match=r"card\.md is missing"):
-        card.fill(folder, "d")
+        model_card.fill(folder, "d")
 
 
 def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> None:
@@ -123,14 +125,14 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
     }  # fmt: skip
     sections = dict.fromkeys(("accuracy", "augmented", "classes", "failures"), found)
     sections |= {"roundtrip": trip, "reliability": told}
-    assert set(sections) == set(card.SECTIONS)
+    assert set(sections) == set(model_card.SECTIONS)
     digest = digest_of(folder)
     assert digest == engine.digest
     for name, section in sections.items():
-        card.keep(folder, name, section, digest=digest, command="c", today=TODAY)
+        model_card.keep(folder, name, section, digest=digest, command="c", today=TODAY)
     places = "".join(f"<!-- {name} -->\n<!-- end {name} -->\n" for name in sections)
     (folder / "card.md").write_text(f"# m\n{places}")
-    assert card.fill(folder, digest) == []
+    assert model_card.fill(folder, digest) == []
     text = (folder / "card.md").read_text()
     assert "no valid SMILES" in text and "Not measured" not in text
     assert confidence.FILE not in text
@@ -139,11 +141,11 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["forward", "retro"])
 def test_shipped_cards_are_what_the_command_writes(name: str, tmp_path: Path) -> None:
     folder = ROOT / "assets" / "models" / name
-    if not (folder / card.FILE).is_file():
+    if not (folder / model_card.FILE).is_file():
         pytest.skip(f"{folder} holds no measurements")
-    for file in ("card.md", card.FILE):
+    for file in ("card.md", model_card.FILE):
         (tmp_path / file).write_bytes((folder / file).read_bytes())
-    card.fill(tmp_path, digest_of(folder))
+    model_card.fill(tmp_path, digest_of(folder))
     assert (tmp_path / "card.md").read_text() == (folder / "card.md").read_text()
 
 

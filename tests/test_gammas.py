@@ -11,7 +11,7 @@ import pytest
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec import gammas
+from chemspec.bench import draft_length
 from chemspec.cli import app
 from chemspec.engine.engine import Engine, usable
 from chemspec.settings import DRAFTER_NAMES, DecodeSettings
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_passes_and_runs_of_the_small_model_are_counted(folder: Path) -> None:
     engine = Engine.load(folder, device="cpu", threads=1, runtime="torch", dtype="fp64")
     settings = DecodeSettings(decoder="greedy", n=1, max_len=20, batch_size=1)
-    copied, two, four = gammas.count(
+    copied, two, four = draft_length.count(
         engine, QUERIES[:4], settings, drafters=("copy", "ar"), lengths=(2, 4)
     )
     assert (copied["gamma"], two["gamma"], four["gamma"]) == ("", "2", "4")
@@ -40,7 +40,7 @@ def test_passes_and_runs_of_the_small_model_are_counted(folder: Path) -> None:
         assert row["alpha"] == 1
         assert length * 0.7 < row["calls_per_pass"] <= length + 1
         assert length < row["tokens_per_pass"] <= length + 1
-    assert gammas.price(engine.companion("ar"), engine) > 0
+    assert draft_length.price(engine.companion("ar"), engine) > 0
 
 
 def test_the_rate_of_a_small_model_is_counted_on_validation_data_and_read_again(

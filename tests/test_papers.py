@@ -13,11 +13,11 @@ import pytest
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec import papers
+from chemspec.bench import papers
+from chemspec.bench.papers import BEGIN, END, Measured, Suite, Way
 from chemspec.cli import app
 from chemspec.evaluation import reference
 from chemspec.model import checkpoint, companions
-from chemspec.papers import BEGIN, END, Measured, Suite, Way
 from chemspec.settings import DecodeSettings
 from chemspec.system.energy import Meter
 from chemspec.testing import tiny_model

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from chemspec import plot
-from chemspec.plot import COLORS, INK, Dot, Labels
+from chemspec.bench import plot
+from chemspec.bench.plot import COLORS, INK, Dot, Labels
 
 SVG = "{http://www.w3.org/2000/svg}"
 LABELS = Labels("A & B", "x <ms>", "y")

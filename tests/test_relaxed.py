@@ -12,7 +12,7 @@ import pytest
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec import relaxed, tally
+from chemspec.bench import drafters, spec_verification
 from chemspec.cli import app
 from chemspec.decode.relaxed.acceptance import EXACT, Exact, Rule, TopBeta
 from chemspec.decode.relaxed.spec_verification import relaxed_greedy
@@ -178,18 +178,18 @@ def test_the_grid_counts_against_the_exact_answers(engine: Engine) -> None:
         Question(query, result.hypotheses[0].canonical if number % 2 else "C")
         for number, (query, result) in enumerate(zip(QUERIES, plain, strict=True))
     ]
-    rows = relaxed.grid(engine, asked, ["copy"], betas=[1, 20], taus=[0.5, 9.0])
+    rows = spec_verification.grid(engine, asked, ["copy"], betas=[1, 20], taus=[0.5, 9.0])
     assert [(row["beta"], row["tau"], row["exact"]) for row in rows] == [
         (1, 0.0, True), (20, 0.5, False), (20, 9.0, False)
     ]  # fmt: skip
     assert rows[0]["agreement"]["value"] == 1
     assert rows[2]["agreement"]["value"] < 1
     assert rows[2]["agreement"]["value"] <= rows[1]["agreement"]["value"]
-    assert "| copy | 20 | 0.5 | relaxed |" in relaxed.markdown(rows)
+    assert "| copy | 20 | 0.5 | relaxed |" in spec_verification.markdown(rows)
 
 
 def test_the_tally_counts_passes_and_compares_answers(engine: Engine) -> None:
-    rows = tally.tally(engine, QUERIES, ["none", "copy"], widths=[1, 2])
+    rows = drafters.tally(engine, QUERIES, ["none", "copy"], widths=[1, 2])
     assert [(row["n"], row["drafter"]) for row in rows] == [
         (1, "none"),
         (1, "copy"),
@@ -199,8 +199,8 @@ def test_the_tally_counts_passes_and_compares_answers(engine: Engine) -> None:
     assert all(row["same"] for row in rows)
     assert rows[0]["tokens_per_pass"] == pytest.approx(1)
     assert rows[1]["tokens_per_pass"] >= 1
-    assert "| retro | beam2 | copy |" in tally.markdown(rows, 2.0)
-    assert tally.target_megabytes(engine) > 0
+    assert "| retro | beam2 | copy |" in drafters.markdown(rows, 2.0)
+    assert drafters.target_megabytes(engine) > 0
 
 
 def test_the_command_asks_for_relaxed(engine: Engine, tmp_path: Path) -> None:

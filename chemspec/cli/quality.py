@@ -161,7 +161,7 @@ def relaxed(
     as_json: JsonOption = False,
 ) -> None:
     """Spec-Verification (Xia et al.) against exact verification: tokens per pass, agreement and accuracy."""
-    from chemspec import relaxed as verification
+    from chemspec.bench import spec_verification as verification
 
     asked = questions(source, task, limit=limit)
     engine = load(task, model, threads=threads, device=device)
@@ -235,11 +235,11 @@ def lossless(
 def _keep(folder: Path, names: list[str], digest: str, found: dict[str, Any]) -> None:
     from datetime import date
 
-    from chemspec import card
+    from chemspec.bench import model_card
 
     command = " ".join(["chemspec", *sys.argv[1:]])
     for name in names:
-        card.keep(folder, name, found, digest=digest, command=command, today=date.today())
+        model_card.keep(folder, name, found, digest=digest, command=command, today=date.today())
     show.note(f"{folder / card.FILE}: {', '.join(names)}; `chemspec card` puts them on the card")
 
 
@@ -286,11 +286,11 @@ def roundtrip(
 @command(name="card")
 def card_(task: TaskOption, model: ModelOption = "") -> None:
     """Write the tables of a model's card anew, from what `evaluate`, `roundtrip` and `reliability` kept with --keep."""
-    from chemspec import card
+    from chemspec.bench import model_card
     from chemspec.engine.registry import model_folder
     from chemspec.model.checkpoint import digest_of
 
     folder = model_folder(model or as_task(task))
-    for problem in card.fill(folder, digest_of(folder)):
+    for problem in model_card.fill(folder, digest_of(folder)):
         show.note(problem)
     show.line(str(folder / "card.md"))

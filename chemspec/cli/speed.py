@@ -50,7 +50,7 @@ def tally(
     as_json: JsonOption = False,
 ) -> None:
     """Count what each drafter saves on test queries: passes, tokens, nodes, memory; no times."""
-    from chemspec import tally as counting
+    from chemspec.bench import drafters as counting
 
     asked = questions(source, task, limit=limit)
     engine = load(task, model, threads=threads, device=device)
@@ -82,7 +82,7 @@ def gammas(
     as_json: JsonOption = False,
 ) -> None:
     """Count passes, runs of small models and tokens a pass by draft length, on test reactions."""
-    from chemspec import gammas as counting
+    from chemspec.bench import draft_length as counting
 
     engine = load(task, model, threads=threads)
     asked = questions(source, engine.task, limit=limit)
@@ -146,20 +146,20 @@ def bench_(
     if suite:
         _suite(suite, out, source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype, runtime=runtime)  # fmt: skip
         return
-    from chemspec import bench
+    from chemspec.bench import speed
 
-    plan = bench.Plan(
+    plan = speed.Plan(
         tasks=("forward", "retro") if task == "both" else (as_task(task),), source=source, limit=limit,
         widths=numbers("widths", widths), batches=numbers("batches", batches), engines=words(engines),
         drafters=words(drafters), preset=preset, threads=threads, device=device, dtype=dtype, runtime=runtime,
     )  # fmt: skip
     with show.progress("measuring") as report:
-        found = bench.run(plan, progress=report)
+        found = speed.run(plan, progress=report)
     if markdown is not None:
         with markdown.open("a", encoding="utf-8") as file:
-            file.write("\n" + bench.markdown(found, "chemspec " + " ".join(sys.argv[1:])))
+            file.write("\n" + speed.markdown(found, "chemspec " + " ".join(sys.argv[1:])))
     if not as_json:
-        show.table(bench.table(found))
+        show.table(speed.table(found))
     print(json.dumps(found))
 
 
@@ -167,7 +167,7 @@ def _suite(name: str, out: Path, **options: Any) -> None:
     """The benchmark `--suite`; the last line is its report as JSON."""
     if name != "papers":
         raise ValueError(f"no suite {name!r}; there is papers")
-    from chemspec import papers
+    from chemspec.bench import papers
     from chemspec.system.energy import Meter
 
     with show.progress("measuring") as report:

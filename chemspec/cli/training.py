@@ -260,7 +260,7 @@ def alpha(
     as_json: JsonOption = False,
 ) -> None:
     """Count how much of a model's small drafters (ar, medium) it accepts; their adaptive draft length starts from there."""
-    from chemspec import gammas
+    from chemspec.bench import draft_length
     from chemspec.engine.registry import usable
 
     asked = questions(source, task, "val", limit=queries, seed=seed)
@@ -273,8 +273,10 @@ def alpha(
         raise ValueError(f"{engine.folder} has no small model to count; train one first")
     found = {}
     for name in names:
-        found[name] = gammas.alpha(engine, [item.query for item in asked], name, length=length)
-        show.note(str(gammas.keep_alpha(engine.folder, name, found[name], counted=made)))
+        found[name] = draft_length.alpha(
+            engine, [item.query for item in asked], name, length=length
+        )
+        show.note(str(draft_length.keep_alpha(engine.folder, name, found[name], counted=made)))
     if as_json:
         print(json.dumps(found))
     else:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from chemspec import plot
-from chemspec.bench import Plan, machine, peak_mb, reset_peak
+from chemspec.bench import plot
+from chemspec.bench.speed import Plan, machine, peak_mb, reset_peak
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable
 from chemspec.evaluation import reference

@@ -22,12 +22,12 @@ import torch
 from rich.table import Table
 
 from chemspec import __version__
+from chemspec.bench.baselines import ENGINES, Answers, Racer
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
 from chemspec.metrics import Spread, numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
-from chemspec.opponents import ENGINES, Answers, Racer
 from chemspec.settings import DecodeSettings, Task, preset
 from chemspec.tokenizer import Tokenizer
 

@@ -1,6 +1,6 @@
 """A small Hugging Face model drafts for a large one, on any text: the experiment of Tulsian's report, greedily.
 
-`python -m chemspec.integrations.text --help` tells how to run it; assets/docs/huggingface.md, where the weights come from.
+`python -m chemspec.bench.text_models --help` tells how to run it; assets/docs/huggingface.md, where the weights come from.
 """
 
 from __future__ import annotations

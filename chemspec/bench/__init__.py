@@ -1,0 +1,1 @@
+"""Measurements of speed and of drafts: what the tables in the documentation are made with."""
