@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from chemspec import __version__, show
+from chemspec import __version__
+from chemspec.cli import show
 
 
 class Guarded(TyperGroup):

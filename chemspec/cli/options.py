@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chemspec import show
+from chemspec.cli import show
 from chemspec.settings import DECODERS, DecodeSettings, Task
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not

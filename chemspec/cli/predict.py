@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from chemspec import show
 from chemspec.asset_files import app_script
+from chemspec.cli import show
 from chemspec.cli.base import app
 from chemspec.cli.options import (
     DEFAULT,

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from chemspec import show
+from chemspec.cli import show
 from chemspec.cli.base import app
 from chemspec.cli.options import (
     DATA,

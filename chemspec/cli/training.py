@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from chemspec import show
+from chemspec.cli import show
 from chemspec.cli.base import app
 from chemspec.cli.options import (
     DATA,
