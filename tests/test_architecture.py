@@ -132,7 +132,7 @@ def test_pages_use_only_chemspec_and_streamlit(page: Path) -> None:
     ("code", "forbidden"),
     [
         ("import chemspec", ["streamlit", "torch", "rdkit", "pandas"]),
-        ("import chemspec.engine.engine, chemspec.io.write_answers", ["streamlit", "pandas", "lightning", "ctranslate2", "transformers"]),
+        ("import chemspec.engine.engine, chemspec.io.writers", ["streamlit", "pandas", "lightning", "ctranslate2", "transformers"]),
         (
             "import pkgutil, importlib, chemspec.model as m\n"
             "for x in pkgutil.iter_modules(m.__path__): importlib.import_module('chemspec.model.' + x.name)",

@@ -19,7 +19,7 @@ from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli import app
-from chemspec.io import write_answers
+from chemspec.io import writers
 from chemspec.settings import RELAXED
 from chemspec.types import result_from_json
 
@@ -155,7 +155,7 @@ def test_answers_go_to_a_file_and_totals_to_the_screen(ending: str) -> None:
 
 
 def test_a_run_is_resumed_and_another_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_answers, "BATCHES", 1)
+    monkeypatch.setattr(writers, "BATCHES", 1)
     Path("q.smi").write_text("\n".join(QUERIES))
     words = ("q.smi", "--n", 2, "--batch-size", 2)
     assert predict(*words, "--out", "whole.csv").exit_code == 0

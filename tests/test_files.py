@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from small import QUERIES
 
-from chemspec.io import read_queries, write_answers
-from chemspec.io.read_queries import FileError, decode_text, read_queries, split_lines
-from chemspec.io.write_answers import predict_file
+from chemspec.io import readers, writers
+from chemspec.io.readers import FileError, decode_text, read_queries, split_lines
+from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json
 
@@ -135,14 +135,14 @@ def test_what_is_wrong_with_a_file_is_said(
     ],
 )
 def test_the_rows_of_a_table_are_as_long_as_its_header(text: str, rows: list[list[str]]) -> None:
-    assert list(read_queries.records(text, ".csv", "it")) == rows
+    assert list(readers.records(text, ".csv", "it")) == rows
 
 
 @pytest.mark.parametrize(
     ("names", "place"), [(["id", "Smiles "], 1), (["product", "smiles"], 1), (["a", "b"], None)]
 )
 def test_a_column_is_known_by_its_name(names: list[str], place: int | None) -> None:
-    assert read_queries.usual_column(names) == place
+    assert readers.usual_column(names) == place
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_smiles_is_no_file_even_if_a_file_has_its_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("CCO").touch()
-    assert not read_queries.looks_like_file(text)
+    assert not readers.looks_like_file(text)
 
 
 @pytest.mark.parametrize("text", ["a.csv", "b/a.smi", "a.csv.gz", "a.parquet", "names"])
@@ -191,7 +191,7 @@ def test_a_file_is_known_by_its_ending_or_by_being_there(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("names").touch()
-    assert read_queries.looks_like_file(text)
+    assert readers.looks_like_file(text)
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -217,13 +217,13 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("suffix", write_answers.WRITERS)
+@pytest.mark.parametrize("suffix", writers.WRITERS)
 def test_one_row_a_query_in_their_order(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"out{suffix}"
     assert run(ODD, out) == {"ok": len(ODD) - 1, "invalid": 1}
     rows = rows_of(out)
     assert [row["query"] for row in rows] == (
-        list(map(write_answers.flat, ODD)) if suffix == ".csv" else ODD
+        list(map(writers.flat, ODD)) if suffix == ".csv" else ODD
     )
     assert [row["status"] for row in rows] == ["invalid" if query == "x" else "ok" for query in ODD]
     assert rows[0]["message"] == "a note"
@@ -232,7 +232,7 @@ def test_one_row_a_query_in_their_order(tmp_path: Path, suffix: str) -> None:
 def test_a_csv_has_a_column_for_every_answer_asked_for(tmp_path: Path) -> None:
     run(["CCO", "x"], tmp_path / "o.csv")
     first, second = rows_of(tmp_path / "o.csv")
-    assert list(first) == write_answers.columns(2)
+    assert list(first) == writers.columns(2)
     assert (first["smiles_1"], first["log_prob_1"], first["smiles_2"]) == ("C", "-0.750000", "")
     assert (second["smiles_1"], second["message"]) == ("", 'x is no atom, but a "letter"')
 
@@ -243,7 +243,7 @@ def test_cells_are_not_altered_for_spreadsheets(tmp_path: Path) -> None:
     assert [row["query"] for row in rows_of(tmp_path / "o.csv")] == ["=1+1", "@x", "-C", "+C"]
 
 
-@pytest.mark.parametrize("suffix", write_answers.WRITERS)
+@pytest.mark.parametrize("suffix", writers.WRITERS)
 @pytest.mark.parametrize("queries", [[], ["x", "x"]])
 def test_a_file_without_an_answer_is_valid_too(
     tmp_path: Path, suffix: str, queries: list[str]
@@ -258,7 +258,7 @@ def test_a_file_without_an_answer_is_valid_too(
 
 @pytest.fixture(autouse=True)
 def _one_query_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_answers, "BATCHES", 1)
+    monkeypatch.setattr(writers, "BATCHES", 1)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
@@ -285,7 +285,7 @@ def test_a_header_cut_anywhere_is_redone(tmp_path: Path) -> None:
         assert out.read_bytes() == whole
 
 
-@pytest.mark.parametrize("suffix", write_answers.WRITERS)
+@pytest.mark.parametrize("suffix", writers.WRITERS)
 @pytest.mark.parametrize("calls", [0, 1, 4, len(ODD) - 1])
 def test_an_interrupted_run_goes_on_to_the_same_file(
     tmp_path: Path, suffix: str, calls: int
@@ -402,13 +402,13 @@ def test_a_full_disk_is_told_and_what_is_there_stays_valid(
             raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(write_answers, "_append", append)
+        patch.setattr(writers, "_append", append)
         with pytest.raises(FileError, match="No space left on device"):
             run(ODD, out)
     engine = Fake()
     run(ODD, out, engine)
     assert engine.asked == ODD[2:]
-    assert [row["query"] for row in rows_of(out)] == list(map(write_answers.flat, ODD))
+    assert [row["query"] for row in rows_of(out)] == list(map(writers.flat, ODD))
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -446,7 +446,7 @@ def test_what_is_kept_in_a_trace_is_no_other_way(tmp_path: Path) -> None:
 
 
 def test_the_fields_of_a_result_are_those_of_the_contract() -> None:
-    found = write_answers.brief(Fake().answer("CCO"))
+    found = writers.brief(Fake().answer("CCO"))
     assert list(found) == [
         "query",
         "status",
@@ -474,4 +474,4 @@ def test_the_fields_of_a_result_are_those_of_the_contract() -> None:
 def test_answers_cut_at_the_limit_are_told() -> None:
     cut = Hypothesis("CC", "", False, ("C", "C"), (-1.0, -1.0), -2.0, 0.1, "length")
     result = DecodeResult("C", "ok", "", (cut, cut))
-    assert write_answers.brief(result)["message"] == "2 of 2 answers cut at the length limit"
+    assert writers.brief(result)["message"] == "2 of 2 answers cut at the length limit"

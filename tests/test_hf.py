@@ -169,7 +169,7 @@ def their_log_probs(
 def worst_difference(found: hf.HfCheckpoint) -> float:
     """Score random trees of two queries in several passes, with pruning and a query that leaves; compare everything."""
     rng, top_k, worst = random.Random(1), 99, 0.0
-    sources = [found.tokenizer.encode(text_models) for text in (QUERIES[0], QUERIES[1], QUERIES[4])]
+    sources = [found.tokenizer.encode(text) for text in (QUERIES[0], QUERIES[1], QUERIES[4])]
     session = Session(HfBackend(found.model), sources, top_k=top_k)
     session.SLACK, session.SLACK_EACH = 0, 0  # prune at once
     texts: dict[int, list[Prefix]] = {query: [(BOS,)] for query in range(3)}
@@ -227,7 +227,7 @@ def test_forgotten_depths_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 
 def generate(found: hf.HfCheckpoint, text: str, **options: Any) -> list[tuple[list[int], float]]:
     """What `generate` writes after its first token, cut at eos, with the sum of the log-probs."""
-    read = found.tokenizer.inner(text_models, return_tensors="pt")
+    read = found.tokenizer.inner(text, return_tensors="pt")
     out = found.model.model.generate(
         input_ids=read["input_ids"], attention_mask=read["attention_mask"], do_sample=False, max_new_tokens=MAX_LEN,
         return_dict_in_generate=True, output_scores=True, **options,
@@ -242,7 +242,7 @@ def generate(found: hf.HfCheckpoint, text: str, **options: Any) -> list[tuple[li
 
 
 def ours(found: hf.HfCheckpoint, text: str, decoder: Any, top_k: int) -> list[Written]:
-    source = found.tokenizer.encode(text_models)
+    source = found.tokenizer.encode(text)
     session = Session(HfBackend(found.model), [source], top_k=top_k)
     run = drive(
         [source], [decoder], session, NoDrafts(), max_len=MAX_LEN, budget=0, clock=lambda: 0.0
@@ -263,8 +263,8 @@ def in_theirs(found: hf.HfCheckpoint, answer: Written) -> list[int]:
 def test_greedy_is_that_of_generate(kind: str) -> None:
     found, lengths = loaded(kind), set()
     for text in QUERIES:
-        (answer,) = ours(found, text_models, greedy(max_len=MAX_LEN), 2)
-        assert [in_theirs(found, answer)] == [tokens for tokens, _ in generate(found, text_models)]
+        (answer,) = ours(found, text, greedy(max_len=MAX_LEN), 2)
+        assert [in_theirs(found, answer)] == [tokens for tokens, _ in generate(found, text)]
         lengths.add(len(answer.tokens))
     assert len(lengths) > 2  # the models do look at what they read
 
@@ -276,7 +276,7 @@ def test_beams_are_those_of_generate(kind: str) -> None:
     cut; so only searches in which every answer has ended, here and there, can be compared."""
     found, compared = loaded(kind), 0
     for text in QUERIES:
-        answers = ours(found, text_models, beam_search(width=3, max_len=MAX_LEN), 4)
+        answers = ours(found, text, beam_search(width=3, max_len=MAX_LEN), 4)
         theirs = generate(
             found,
             text,
@@ -303,10 +303,10 @@ def test_a_forced_first_token_comes_first(tmp_path: Path) -> None:
     (folder / "generation_config.json").write_text(json.dumps({**rules, "forced_bos_token_id": 9}))
     found = hf.load(folder, task="retro")
     for text in QUERIES[:3]:
-        (answer,) = ours(found, text_models, greedy(max_len=MAX_LEN), 2)
+        (answer,) = ours(found, text, greedy(max_len=MAX_LEN), 2)
         tokens = in_theirs(found, answer)
         assert tokens[0] == 9 and answer.log_probs[0] == 0.0
-        assert [tokens] == [one for one, _ in generate(found, text_models)]
+        assert [tokens] == [one for one, _ in generate(found, text)]
 
 
 # --- drafts, batches -------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ def test_a_tokenizer_keeps_text_and_fills_the_template() -> None:
     found = loaded("t5 v1.0")
     plain = hf.HfTokenizer(found.tokenizer.inner, found.model.numbers)
     for text in QUERIES:
-        ids = plain.encode(text_models)
+        ids = plain.encode(text)
         assert plain.decode((*ids, EOS, 7)) == text == "".join(plain.pieces(ids))
     assert plain.pieces(plain.encode("CC(=O)O")) == ["CC", "(", "=", "O", ")", "O"]
     filled = hf.HfTokenizer(found.tokenizer.inner, found.model.numbers, "REACTANT:{query}REAGENT:")

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from paths import TESTS
 from pyarrow import parquet
 
-from chemspec.io import write_answers
-from chemspec.io.read_queries import FileError
+from chemspec.io import writers
+from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
 from chemspec.ui import home, jobs, rows, uploads, worker
@@ -394,7 +394,7 @@ def test_two_servers_do_not_work_at_one_job(at_work: Worker) -> None:
 def test_a_disk_that_gets_full_is_told_and_the_job_goes_on_later(
     at_work: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, append, left = make([f"q{k}" for k in range(50)]), write_answers._append, [3]
+    job, append, left = make([f"q{k}" for k in range(50)]), writers._append, [3]
 
     def full(file: Any, lines: Any) -> None:
         left[0] -= 1
@@ -405,7 +405,7 @@ def test_a_disk_that_gets_full_is_told_and_the_job_goes_on_later(
         append(file, lines)
 
     with monkeypatch.context() as patch:
-        patch.setattr(write_answers, "_append", full)
+        patch.setattr(writers, "_append", full)
         at_work.submit(job, Fake())
         view = wait(at_work, job, "failed")
     assert "No space left on device" in view.job.message

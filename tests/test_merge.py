@@ -18,8 +18,8 @@ from chemspec.chem.root_align import spellings
 from chemspec.engine.engine import Engine, augment
 from chemspec.evaluation.accuracy import Question, score
 from chemspec.evaluation.reference import recompute
-from chemspec.io import write_answers
-from chemspec.io.read_queries import FileError
+from chemspec.io import writers
+from chemspec.io.readers import FileError
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
@@ -117,7 +117,7 @@ def test_invalid_answers_are_dropped_but_counted() -> None:
     assert found.notes == (
         "merged from 2 spellings of the query; 2 of their 3 answers are no valid SMILES",
     )
-    told = score([Question("C", "A")], [write_answers.brief(found)])
+    told = score([Question("C", "A")], [writers.brief(found)])
     assert (told["invalid"]["value"], told["top"]["1"]["value"]) == (2 / 3, 1)
 
 
@@ -270,7 +270,7 @@ def test_files_hold_votes_and_belong_to_their_number_of_spellings(
     engine: Engine, tmp_path: Path, ending: str
 ) -> None:
     out = tmp_path / f"a.{ending}"
-    write_answers.predict_file(engine, QUERIES, out, HOW)
+    writers.predict_file(engine, QUERIES, out, HOW)
     if ending == "parquet":
         parquet = pytest.importorskip("pyarrow.parquet")
         rows = parquet.read_table(out).to_pylist()
@@ -287,9 +287,9 @@ def test_files_hold_votes_and_belong_to_their_number_of_spellings(
         assert [one["votes"] for one in row["hypotheses"]] == votes
     if ending != "parquet":
         with pytest.raises(FileError, match="augment 4 instead of 5"):
-            write_answers.predict_file(engine, QUERIES, out, replace(HOW, augment=5))
+            writers.predict_file(engine, QUERIES, out, replace(HOW, augment=5))
         with pytest.raises(FileError, match="augment"):
-            write_answers.predict_file(engine, QUERIES, out, replace(HOW, augment=1))
+            writers.predict_file(engine, QUERIES, out, replace(HOW, augment=1))
 
 
 def test_nobody_can_ask_for_no_spelling() -> None:

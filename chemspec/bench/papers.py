@@ -23,7 +23,7 @@ from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable
 from chemspec.evaluation import reference
 from chemspec.evaluation.accuracy import RANKS, Question, questions, rank_of
-from chemspec.io.write_answers import brief
+from chemspec.io.writers import brief
 from chemspec.metrics import Spread, numbers
 from chemspec.settings import DRAWN, DecodeSettings, Task
 from chemspec.system.energy import Meter

@@ -96,7 +96,7 @@ def predict(
         raise ValueError(
             "say which question: --task forward (what forms?) or --task retro (what from?)"
         )
-    from chemspec.io import write_answers
+    from chemspec.io import writers
 
     queries, many = _queries(smiles, column)
     if trace is not None:
@@ -107,7 +107,7 @@ def predict(
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
     if out is not None:
         with show.progress("predicting") as report:
-            counts = write_answers.predict_file(
+            counts = writers.predict_file(
                 engine, queries, out, settings, trace=trace, progress=report
             )
         told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
@@ -120,10 +120,10 @@ def predict(
                 queries, settings, progress=lambda done: report(done, len(queries))
             )
         if trace is not None:
-            write_answers.write_traces(results, trace)
+            writers.write_traces(results, trace)
         for result in () if as_json else results:
             show.result(result)
-        document["results"] = [write_answers.brief(result) for result in results]
+        document["results"] = [writers.brief(result) for result in results]
         fine = all(result.status == "ok" for result in results)
     if as_json:
         print(json.dumps(document))
@@ -132,16 +132,16 @@ def predict(
 
 def _queries(given: list[str] | None, column: str) -> tuple[list[str], bool]:
     """The query texts, and whether they are many (then a progress bar is shown)."""
-    from chemspec.io import read_queries
+    from chemspec.io import readers
 
     if not given or given == ["-"]:
         if not given and sys.stdin.isatty():
             raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
-        where, queries = "standard input", read_queries.lines_of(sys.stdin)
-    elif len(given) == 1 and read_queries.looks_like_file(given[0]):
-        where, queries = given[0], read_queries.read_queries(Path(given[0]), column)
+        where, queries = "standard input", readers.lines_of(sys.stdin)
+    elif len(given) == 1 and readers.looks_like_file(given[0]):
+        where, queries = given[0], readers.read_queries(Path(given[0]), column)
     else:
-        for text in filter(read_queries.looks_like_file, given):
+        for text in filter(readers.looks_like_file, given):
             raise ValueError(f"{text} is a file; give one file, or SMILES, but not both")
         return given, len(given) > 8
     if not queries:

@@ -207,9 +207,9 @@ def lossless(
     that is no tie in the arithmetic. Ctrl-C ends it early and reports what was compared."""
     settings = decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
     from chemspec.evaluation import lossless as compare
-    from chemspec.io import read_queries
+    from chemspec.io import readers
 
-    given = None if file is None else read_queries.read_queries(file, column)
+    given = None if file is None else readers.read_queries(file, column)
     engine = load(task, model, device=device, dtype="fp32", threads=threads, runtime=runtime)
     queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)
     chunks, interrupted = [], False
@@ -240,7 +240,9 @@ def _keep(folder: Path, names: list[str], digest: str, found: dict[str, Any]) ->
     command = " ".join(["chemspec", *sys.argv[1:]])
     for name in names:
         model_card.keep(folder, name, found, digest=digest, command=command, today=date.today())
-    show.note(f"{folder / card.FILE}: {', '.join(names)}; `chemspec card` puts them on the card")
+    show.note(
+        f"{folder / model_card.FILE}: {', '.join(names)}; `chemspec card` puts them on the card"
+    )
 
 
 @command()

@@ -16,7 +16,7 @@ from chemspec.data.prepare import read_rows
 from chemspec.data.reactions import canonical_pair
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.error_analysis import faults
-from chemspec.io.write_answers import predict_file
+from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
 
 RANKS = (1, 2, 3, 5, 10)

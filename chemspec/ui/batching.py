@@ -11,7 +11,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.asset_files import assets
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
-from chemspec.io.read_queries import FileError
+from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui import jobs, safe, serve, uploads
 from chemspec.ui.home import HomeError

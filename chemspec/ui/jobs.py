@@ -1,7 +1,7 @@
 """A job on disk: a folder with what was asked, which a restarted server finds again.
 
     jobs/<id>/input.jsonl   the rows as uploaded, one JSON list a line
-    jobs/<id>/rows.jsonl    the answers so far, written and resumed by `chemspec.io.write_answers`
+    jobs/<id>/rows.jsonl    the answers so far, written and resumed by `chemspec.io.writers`
     jobs/<id>/job.json      everything else; written last and in one step, so that a folder with it is complete
 
 The id is a secret: who knows it may see, stop and delete the job. Texts of visitors are content, never part of a path.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from chemspec.io.write_answers import csv_row, flat
+from chemspec.io.writers import csv_row, flat
 from chemspec.ui import jobs
 from chemspec.ui.jobs import Job
 
@@ -112,7 +112,7 @@ def _answer(item: dict[str, Any]) -> list[Any]:
 
 
 def as_jsonl(job: Job) -> bytes:
-    """The answers so far for programs: one JSON a line, `chemspec.io.write_answers.brief` with `row` and the uploaded cells as `input`.
+    """The answers so far for programs: one JSON a line, `chemspec.io.writers.brief` with `row` and the uploaded cells as `input`.
 
     Texts are exactly as uploaded.
     """

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chemspec import chem
-from chemspec.io.read_queries import (
+from chemspec.io.readers import (
     TABLES,
     TEXTS,
     FileError,

@@ -15,8 +15,8 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, Protocol
 
-from chemspec.io import write_answers
-from chemspec.io.read_queries import FileError
+from chemspec.io import writers
+from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui import jobs
@@ -252,7 +252,7 @@ class Worker:
 
         guest: Any = Guest(model, self._turns, check)
         queries = [row[job.column] for row in jobs.inputs(job)]
-        write_answers.predict_file(
+        writers.predict_file(
             guest, queries, jobs.answers(job), job.settings,
             every=lambda: guest.size(job.settings.batch_size), progress=progress,
         )  # fmt: skip

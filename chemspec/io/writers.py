@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from chemspec.engine.engine import Engine
-from chemspec.io.read_queries import FileError
+from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, to_json
 
