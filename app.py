@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from chemspec.ui.nav import shell
+from chemspec.ui.common.nav import shell
 
 shell(Path(__file__).parent)

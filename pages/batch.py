@@ -2,15 +2,16 @@
 
 import streamlit as st
 
-from chemspec.ui import batching, jobview, nav, safe
-from chemspec.ui.home import HomeError, home
+from chemspec.ui.batch import job_view, new_job
+from chemspec.ui.common import nav, safe
+from chemspec.ui.common.app_dir import HomeError, home
 
 
 def body() -> None:
     st.title("Batch", anchor=False)
-    st.html(jobview.STYLE)
+    st.html(job_view.STYLE)
     if name := st.query_params.get("job"):
-        jobview.show_job(name)
+        job_view.show_job(name)
         return
     st.markdown(
         "Predict for a whole file. The job runs on the server and is kept there: close the page, come back by its link, "
@@ -22,29 +23,29 @@ def body() -> None:
         st.error(f"Jobs cannot be kept: {safe.plain(str(error))}.")
         return
     new_job()
-    batching.own_jobs()
+    new_job.own_jobs()
 
 
 def new_job() -> None:
-    given = batching.upload()
-    sheet = batching.read(*given) if given else None
+    given = new_job.upload()
+    sheet = new_job.read(*given) if given else None
     if given is None or sheet is None:
         return
     left, right = st.columns([2, 3], gap="large")
     with left:
         st.subheader("Settings", anchor=False)
-        column = batching.choose_column(given[0], sheet)
-        chosen = batching.choose_model(sheet.columns[column])
+        column = new_job.choose_column(given[0], sheet)
+        chosen = new_job.choose_model(sheet.columns[column])
         if chosen and st.button(
             f"Predict {len(sheet.rows):,} rows",
             type="primary",
             width="stretch",
             key="batch_start",
         ):
-            batching.start(given[0], sheet, column, *chosen)
+            new_job.start(given[0], sheet, column, *chosen)
     with right:
         st.subheader("Preview", anchor=False)
-        batching.preview(sheet, column, chosen[1] if chosen else "forward")
+        new_job.preview(sheet, column, chosen[1] if chosen else "forward")
 
 
 nav.page(body)

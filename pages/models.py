@@ -4,7 +4,9 @@ import streamlit as st
 
 from chemspec.engine.engine import models_home
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.ui import cards, curves, look, machine, model_figures, nav, safe, serve
+from chemspec.ui.common import look, machine, nav, queued_engine, safe
+from chemspec.ui.learn import curves
+from chemspec.ui.models import cards, model_figures
 
 
 def body() -> None:
@@ -14,7 +16,7 @@ def body() -> None:
     usables = sum(not card.problem for card in found)
     st.html(
         model_figures.summary(
-            here, usables, sum(card.folder in serve.in_memory() for card in found)
+            here, usables, sum(card.folder in queued_engine.in_memory() for card in found)
         )
     )
     if not found:
@@ -40,7 +42,7 @@ def broken(card: cards.Card) -> None:
 
 
 def usable(card: cards.Card) -> None:
-    engine = serve.in_memory().get(card.folder)
+    engine = queued_engine.in_memory().get(card.folder)
     engine = engine if engine and engine.digest == card.digest else None
     st.html(model_figures.heading(card, "in memory" if engine else "not loaded"))
     facts, chart = st.columns([6, 5], gap="large")
@@ -61,7 +63,7 @@ def usable(card: cards.Card) -> None:
         speed(engine)
 
 
-def speed(engine: serve.Engine | None) -> None:
+def speed(engine: queued_engine.Engine | None) -> None:
     if engine is None:
         st.markdown("What a pass costs on this machine is measured when the model is loaded.")
         return
@@ -74,7 +76,7 @@ def speed(engine: serve.Engine | None) -> None:
 def load(name: str) -> None:
     with st.status("Reading weights, building the runtime, measuring a pass …") as status:
         try:
-            serve.engine(name)
+            queued_engine.engine(name)
         except (CheckpointError, ValueError, RuntimeError, MemoryError) as error:
             status.update(label="It could not be loaded", state="error", expanded=True)
             st.code(str(error), language=None, wrap_lines=True)

@@ -6,8 +6,9 @@ from chemspec.engine.engine import Engine, models_home
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
-from chemspec.ui import answers, ask, examples, history, nav, progress, scheme, serve, stage, strip
-from chemspec.ui.safe import plain
+from chemspec.ui.common import examples, history, nav, placeholder, progress, queued_engine, scheme
+from chemspec.ui.common.safe import plain
+from chemspec.ui.predict import answers, ask, speed_summary
 
 NO_MODEL = (
     "No model for this question is installed. Put a model folder into `{home}`, or train one with "
@@ -20,7 +21,7 @@ def body() -> None:
     st.title("Predict a reaction")
     asked, row = ask.ask()
     task = st.session_state.predict_task
-    with stage.stage(asked or task, key="predict_stage"):
+    with placeholder.stage(asked or task, key="predict_stage"):
         if asked is None:
             welcome(task)
         model = load(asked.model) if asked else None
@@ -35,7 +36,7 @@ def body() -> None:
 
 def welcome(task: Task) -> None:
     """What one sees before the first question."""
-    if serve.models(task):
+    if queued_engine.models(task):
         st.subheader("Examples")
         examples.gallery(task)
     else:
@@ -45,7 +46,7 @@ def welcome(task: Task) -> None:
 def load(name: str) -> Engine | None:
     """The engine, or a message that says what is wrong with the model."""
     try:
-        return serve.engine(name)
+        return queued_engine.engine(name)
     except (CheckpointError, ValueError) as error:
         st.error(f"The model {plain(name)} cannot be used: {plain(str(error))}")
         return None
@@ -57,14 +58,14 @@ def show(asked: ask.Asked, model: Engine, result: DecodeResult) -> None:
         st.error(f"The model cannot answer this: {plain(result.message)}.")
         return
     left, right = st.columns([3, 1.4], vertical_alignment="center")
-    line = strip.Strip(left.empty(), model, asked.smiles, asked.settings, result)
+    line = speed_summary.Strip(left.empty(), model, asked.smiles, asked.settings, result)
     with right:
         answers.toolbar(asked, result)
     slots = answers.show(asked, result)
     with st.expander("Examples"):
         examples.gallery(asked.task)
     answers.highlight(slots)
-    if asked.task == "retro" and (names := serve.models("forward")):
+    if asked.task == "retro" and (names := queued_engine.models("forward")):
         forward = load(names[0])
         if forward:
             answers.check(slots, forward)

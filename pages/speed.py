@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from chemspec.ui import nav, question, serve, speed, tables
+from chemspec.ui.common import nav, queued_engine
+from chemspec.ui.speed import measurements, question, tables
 
 
 def body() -> None:
@@ -11,8 +12,8 @@ def body() -> None:
     with st.container(horizontal=True, horizontal_alignment="distribute"):
         part = st.segmented_control(
             "What to measure",
-            list(speed.PARTS),
-            default=next(iter(speed.PARTS)),
+            list(measurements.PARTS),
+            default=next(iter(measurements.PARTS)),
             key="speed_part",
             required=True,
             label_visibility="collapsed",
@@ -22,11 +23,11 @@ def body() -> None:
     if not name:
         st.info("No model is installed yet. The page Models says how to add one.")
         return
-    model = serve.engine(name)
+    model = queued_engine.engine(name)
     st.html(f"<style>{tables.CSS}</style>")
-    query = question.query(model) if part in speed.ON_A_QUERY else ""
-    if query or part not in speed.ON_A_QUERY:
-        speed.PARTS[part](model, query)
+    query = question.query(model) if part in measurements.ON_A_QUERY else ""
+    if query or part not in measurements.ON_A_QUERY:
+        measurements.PARTS[part](model, query)
 
 
 nav.page(body)

@@ -7,36 +7,37 @@ from chemspec import chem
 from chemspec.engine.engine import Engine
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.types import DecodeResult, to_json
-from chemspec.ui import nav, safe, serve, stairs, stepform, theatre
-from chemspec.ui.story import story
+from chemspec.ui.common import nav, queued_engine, safe
+from chemspec.ui.step import progress_charts, question_form, trace_player
+from chemspec.ui.step.trace_view import story
 
 
 def body() -> None:
     title, saving, opening = st.columns([5, 1.2, 1.6], vertical_alignment="bottom")
     title.title("Step through")
     with opening:
-        stepform.upload()
-    names = serve.models()
-    shown = stepform.current(names)
+        question_form.upload()
+    names = queued_engine.models()
+    shown = question_form.current(names)
     if shown is None:
-        stepform.welcome(names)
+        question_form.welcome(names)
     elif isinstance(shown, DecodeResult):
         tell(shown, saving)
     else:
         answer(shown, saving)
 
 
-def answer(asked: stepform.Question, saving: DeltaGenerator) -> None:
+def answer(asked: question_form.Question, saving: DeltaGenerator) -> None:
     """Ask the model and show what it did, or what is wrong with the query."""
     try:
-        engine = serve.engine(asked.model)
+        engine = queued_engine.engine(asked.model)
     except CheckpointError as error:
         st.error("The model cannot be loaded.")
         st.code(str(error), language=None, wrap_lines=True)
         return
     line = st.empty()
     try:
-        result = serve.answer(engine, asked.query, asked.settings, report=line.caption)
+        result = queued_engine.answer(engine, asked.query, asked.settings, report=line.caption)
     except ValueError as error:  # as for drafts that are longer than the drafter can write
         line.empty()
         st.error(f"It cannot be written so: {safe.plain(str(error))}")
@@ -55,7 +56,7 @@ def tell(
     result: DecodeResult,
     saving: DeltaGenerator,
     engine: Engine | None = None,
-    asked: stepform.Question | None = None,
+    asked: question_form.Question | None = None,
 ) -> None:
     """The theatre, the file to save, the charts."""
     try:
@@ -69,22 +70,24 @@ def tell(
         st.caption(
             "Opened from a file. Its model, settings and times are those of the machine that saved it."
         )
-    theatre.theatre(result, told)
+    trace_player.theatre(result, told)
     passes, time, places = st.columns(3)
     with passes:
         st.markdown("##### Against passes")
-        stairs.against_passes(told)
+        progress_charts.against_passes(told)
     with places:
         st.markdown("##### How far drafts hold")
-        stairs.by_place(told)
+        progress_charts.by_place(told)
     with time:
         st.markdown("##### Against time")
         slow = None
         if engine and asked:
             line = st.empty()
-            result, slow = stairs.measured(engine, asked.query, asked.settings, report=line.caption)
+            result, slow = progress_charts.measured(
+                engine, asked.query, asked.settings, report=line.caption
+            )
             line.empty()
-        stairs.against_time(told, result, slow)
+        progress_charts.against_time(told, result, slow)
 
 
 nav.page(body)

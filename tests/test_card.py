@@ -17,7 +17,7 @@ from chemspec.evaluation.accuracy import Question, evaluate, score
 from chemspec.evaluation.calibration import NUMBERS, examine
 from chemspec.model.checkpoint import digest_of
 from chemspec.settings import DecodeSettings
-from chemspec.ui import cards
+from chemspec.ui.models import cards
 
 TODAY = date(2026, 11, 21)
 CARD = "# m\n\nOwn words.\n\n## Accuracy\n\n<!-- accuracy -->\nold\n<!-- end accuracy -->\n\n## More\n\nKept.\n"

@@ -15,7 +15,7 @@ from chemspec.bench import draft_length
 from chemspec.cli import app
 from chemspec.engine.engine import Engine, usable
 from chemspec.settings import DRAFTER_NAMES, DecodeSettings
-from chemspec.ui import serve
+from chemspec.ui.common import queued_engine
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +72,12 @@ def test_a_model_is_offered_the_drafters_that_it_can_use(
         "blockwise",
         "medusa",
     }
-    names, missing = serve.drafters("retro")
+    names, missing = queued_engine.drafters("retro")
     assert names == usable(folder)
     assert "hierarchy, spec_drafter, blockwise and medusa need small models" in missing
     alone = tiny_folder(tmp_path / "alone")
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
-    names, missing = serve.drafters("alone")
+    names, missing = queued_engine.drafters("alone")
     assert not {"ar", "hierarchy", "spec_drafter"} & set(names)
     assert "ar, hierarchy, spec_drafter, blockwise and medusa need" in missing
     assert usable(alone) == names

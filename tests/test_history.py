@@ -11,8 +11,8 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.ui import history
-from chemspec.ui.history import Entry
+from chemspec.ui.common import history
+from chemspec.ui.common.history import Entry
 
 
 def test_the_newest_of_each_query_counts() -> None:
@@ -56,7 +56,7 @@ def script() -> None:
     import streamlit as st
 
     from chemspec.types import DecodeResult, Hypothesis
-    from chemspec.ui import history
+    from chemspec.ui.common import history
 
     answer = Hypothesis("CCO", "CCO", True, ("C",), (0.0,), 0.0, 1.0)
     if name := st.text_input("ask"):

@@ -27,11 +27,12 @@ from chemspec.io import writers
 from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
-from chemspec.ui import home, jobs, rows, uploads, worker
-from chemspec.ui.jobs import Job, JobError
-from chemspec.ui.turns import Turns
-from chemspec.ui.uploads import Sheet
-from chemspec.ui.worker import Worker
+from chemspec.ui.batch import jobs, rows, worker
+from chemspec.ui.batch.jobs import Job, JobError
+from chemspec.ui.batch.worker import Worker
+from chemspec.ui.common import app_dir, uploads
+from chemspec.ui.common.turns import Turns
+from chemspec.ui.common.uploads import Sheet
 
 HOW = DecodeSettings(decoder="greedy", n=1)
 
@@ -106,7 +107,7 @@ def answered(job: Job) -> list[str]:
 
 
 def test_the_home_is_made_for_its_owner_only(place: Path) -> None:
-    assert home.home() == place
+    assert app_dir.home() == place
     assert place.stat().st_mode & 0o077 == 0
     assert list(place.iterdir()) == []
 
@@ -116,9 +117,9 @@ def test_a_home_that_cannot_be_written_is_told(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "file" / "inside"))
-    with pytest.raises(home.HomeError, match="CHEMSPEC_HOME"):
-        home.home()
-    with pytest.raises(home.HomeError):
+    with pytest.raises(app_dir.HomeError, match="CHEMSPEC_HOME"):
+        app_dir.home()
+    with pytest.raises(app_dir.HomeError):
         make(["C"])
 
 

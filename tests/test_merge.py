@@ -24,8 +24,8 @@ from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json, to_json
-from chemspec.ui import saved
-from chemspec.ui.story import story
+from chemspec.ui.common import saved
+from chemspec.ui.step.trace_view import story
 
 HOW = DecodeSettings(n=3, max_len=20, augment=4)
 

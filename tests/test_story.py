@@ -26,9 +26,10 @@ from chemspec.types import (
 
 pytest.importorskip("streamlit")
 
-from chemspec.ui import saved, theatre
-from chemspec.ui.beamtree import NEVER, drawing, tree
-from chemspec.ui.story import by_offset, story
+from chemspec.ui.common import saved
+from chemspec.ui.step import trace_player
+from chemspec.ui.step.prefix_tree import NEVER, drawing, tree
+from chemspec.ui.step.trace_view import by_offset, story
 
 WORDS = ("<pad>", "<bos>", "<eos>", "<unk>", "C", "N", "O", "c", "1", "2", "(", ")")
 ID = {word: number for number, word in enumerate(WORDS)}
@@ -287,7 +288,7 @@ def test_hostile_text_stays_text() -> None:
             trace__query=[bad, "C", "O"], hypotheses__0__tokens=[bad], hypotheses__0__smiles=bad
         )
     )
-    scene = theatre.scene(result, story(result), dark=False)
+    scene = trace_player.scene(result, story(result), dark=False)
     assert scene["query"]["svg"] == scene["answers"][0]["svg"] == ""
     assert scene["query"]["tokens"][0] == bad
     json.dumps(scene)

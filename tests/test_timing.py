@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.types import Accepted, DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui import timing
+from chemspec.ui.speed import timing
 
 GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="none")
 AUTO = DecodeSettings(decoder="greedy", n=1, drafter="auto")

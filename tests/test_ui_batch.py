@@ -17,8 +17,9 @@ pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
 from chemspec.engine.engine import installed
-from chemspec.ui import jobs, jobview, safe
-from chemspec.ui.jobs import JobError
+from chemspec.ui.batch import job_view, jobs
+from chemspec.ui.batch.jobs import JobError
+from chemspec.ui.common import safe
 
 pytestmark = pytest.mark.ui
 needs_models = pytest.mark.skipif(not installed(), reason="no model in assets/models")
@@ -73,13 +74,13 @@ def test_the_sample_with_its_bad_row_is_predicted() -> None:
     until(app, lambda: "batch_cancel" not in [item.key for item in app.button])
     assert any("**1** with an error" in item.value for item in app.markdown)
     first = shown(app)
-    assert len(first) == jobview.PAGE
+    assert len(first) == job_view.PAGE
     assert first[0]["status"] == "✓ answered" and first[0]["best"].startswith("data:image/svg")
     assert first[4]["status"].startswith("✗ not readable: ring 1")
     app.toggle[0].set_value(True).run()
     assert [row["row"] for row in shown(app)] == [5]
     (job,) = (path.name for path in jobs.root().iterdir())
-    assert len(shown(opened(job=job))) == jobview.PAGE
+    assert len(shown(opened(job=job))) == job_view.PAGE
     app.button(key="batch_delete").click().run()
     assert not app.exception
     assert list(jobs.root().iterdir()) == []
@@ -162,7 +163,7 @@ def test_a_job_that_cannot_be_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     [(0.2, "about 1 s"), (42.4, "about 42 s"), (100, "about 2 min"), (7200, "about 2.0 h")],
 )
 def test_the_time_left_is_told_in_words(seconds: float, words: str) -> None:
-    assert jobview.duration(seconds) == words
+    assert job_view.duration(seconds) == words
 
 
 def test_text_in_markdown_stays_text() -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
 from chemspec.metrics import Numbers, numbers
-from chemspec.ui import chips, lesson_figures, lessons, walltime
+from chemspec.ui.learn import chips, lesson_figures, lessons, walltime
 
 EXAMPLES = ("boc-copy", "boc-none", "amide-beam-copy", "amide-beam-none", "amide-sbs")
 

@@ -20,7 +20,8 @@ from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import SPECIALS, Tokenizer
-from chemspec.ui import cards, machine, safe
+from chemspec.ui.common import machine, safe
+from chemspec.ui.models import cards
 
 TOKENS = Tokenizer((*SPECIALS, "C", "O", "N", "(", ")", "=", "1", "."))
 CARD = """# tiny: a test

@@ -20,7 +20,8 @@ from chemspec import chem
 from chemspec.engine.engine import installed, model_folder
 from chemspec.settings import DECODERS, DRAFTER_NAMES, DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui import answers, ask, examples, options, scheme, short_names, strip, verdicts
+from chemspec.ui.common import examples, options, scheme, short_names
+from chemspec.ui.predict import answers, ask, speed_summary, verdicts
 
 MODELS = {folder.name for folder in installed()}
 weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
@@ -166,7 +167,7 @@ def test_every_short_name_is_known() -> None:
 
 def test_the_strip_is_a_sentence_of_measured_numbers() -> None:
     fast, slow = result("CCO"), result("CCO", seconds=0.17, passes=41)
-    said = strip.sentence(strip.Measured(fast, slow))
+    said = speed_summary.sentence(speed_summary.Measured(fast, slow))
     assert said == (
         "41 tokens in 6 passes (6.8 per pass), 50 ms; the standard way: 170 ms; same answers: yes"
     )
@@ -174,8 +175,8 @@ def test_the_strip_is_a_sentence_of_measured_numbers() -> None:
 
 def test_the_strip_admits_a_difference() -> None:
     one, other = result("CCO", "CCN"), result("CCO", "CCC")
-    assert strip.same(one, other) == "no (answer 2 differs)"
-    assert strip.same(one, result("CCO")) == "no (2 and 1 answers)"
+    assert speed_summary.same(one, other) == "no (answer 2 differs)"
+    assert speed_summary.same(one, result("CCO")) == "no (2 and 1 answers)"
 
 
 def test_every_choice_has_a_label() -> None:
@@ -271,7 +272,7 @@ def test_a_stopped_question_stays_stopped() -> None:
         from types import SimpleNamespace
 
         from chemspec.settings import DecodeSettings
-        from chemspec.ui import progress
+        from chemspec.ui.common import progress
 
         model = SimpleNamespace(digest="d")
         progress._stop("d", "CC", DecodeSettings())
@@ -287,7 +288,7 @@ def test_long_work_shows_its_progress_and_a_stop_button() -> None:
         from types import SimpleNamespace
 
         from chemspec.settings import DecodeSettings
-        from chemspec.ui import progress, serve
+        from chemspec.ui.common import progress
 
         def spying(model, query, settings, *, report):  # type: ignore[no-untyped-def]
             report("7 tokens written in 1 passes")

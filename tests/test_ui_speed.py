@@ -20,8 +20,9 @@ from chemspec.engine.engine import installed, model_folder, usable
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui import serve, tables, timing, trials
-from chemspec.ui.turns import Turns
+from chemspec.ui.common import queued_engine
+from chemspec.ui.common.turns import Turns
+from chemspec.ui.speed import tables, timing, trials
 
 pytestmark = pytest.mark.ui
 PAGE = ROOT / "pages" / "speed.py"
@@ -116,7 +117,7 @@ def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None
 
 
 def test_draft_sizes_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chemspec.ui.speed.SIZES", {"copy": ((2, 8), (1, 2))})
+    monkeypatch.setattr("chemspec.ui.speed.measurements.SIZES", {"copy": ((2, 8), (1, 2))})
     app = opened(speed_part="Draft sizes", speed_text="CC(=O)Cl.Nc1ccccc1")
     assert app.button(key="speed_sizes_start").label == "Try 4 draft sizes"
     press(app, "speed_sizes_start")
@@ -171,7 +172,7 @@ class FakeModel:
 def line(monkeypatch: pytest.MonkeyPatch) -> Turns:
     """A queue of the test's own."""
     turns = Turns()
-    monkeypatch.setattr(serve, "turns", lambda: turns)
+    monkeypatch.setattr(queued_engine, "turns", lambda: turns)
     return turns
 
 

@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 from chemspec.engine.engine import installed, model_folder, usable
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
-from chemspec.ui import saved
+from chemspec.ui.common import saved
 
 QUERY = "CC(=O)Cl.Nc1ccccc1"
 

@@ -23,7 +23,7 @@ from rdkit import Chem
 from streamlit.testing.v1 import AppTest
 
 from chemspec.chem.smiles_syntax import Fault
-from chemspec.ui import sketcher, vendor, view3d
+from chemspec.ui.common import sketcher, vendor, view3d
 
 SOURCE = ROOT / "assets" / "frontend"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.model.cost import Curve
-from chemspec.ui.walltime import (
+from chemspec.ui.learn.walltime import (
     MOST,
     best_gamma,
     expected_tokens,

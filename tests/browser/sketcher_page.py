@@ -6,7 +6,7 @@ import time
 
 import streamlit as st
 
-from chemspec.ui import sketcher, view3d
+from chemspec.ui.common import sketcher, view3d
 
 
 def from_canvas(drawn: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from paths import ROOT
 
-from chemspec.ui import lessons
+from chemspec.ui.learn import lessons
 
 Settled = Callable[[Any], None]
 

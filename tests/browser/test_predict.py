@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from chemspec.ui import sketcher
+from chemspec.ui.common import sketcher
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 expect = playwright.expect
@@ -163,7 +163,7 @@ def test_an_example_is_one_click_also_at_night(
 
 
 def _light_ink() -> str:
-    from chemspec.ui import draw
+    from chemspec.ui.common import draw
 
     return draw.data_uri(draw.molecule("Brc1ccc(OCc2ccccc2)cc1", width=-1, height=-1))
 

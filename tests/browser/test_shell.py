@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from chemspec.ui.nav import PAGES
+from chemspec.ui.common.nav import PAGES
 
 
 @pytest.mark.parametrize("name", [name for name, _ in PAGES])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from chemspec.ui import sketcher, view3d
+from chemspec.ui.common import sketcher, view3d
 
 PAGE = "tests/browser/sketcher_page.py"
 built = pytest.mark.skipif(not sketcher.available(), reason=sketcher.why_not())

@@ -1,0 +1,349 @@
+"""The parts of the page Batch that show a job: how far it is, its answers. What visitors wrote is shown as text only."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import streamlit as st
+
+from chemspec import chem
+from chemspec.engine.engine import MAX_CHARS
+from chemspec.settings import Task
+from chemspec.ui.batch import jobs, rows
+from chemspec.ui.batch.jobs import Job, JobError
+from chemspec.ui.batch.worker import View, Worker
+from chemspec.ui.common import draw, look, nav, queued_engine, safe
+
+PAGE = 10  # rows of a page of answers
+ROW = 92  # pixels
+# The tables' own download holds pictures, and cells as they came; ours are made for reading elsewhere.
+STYLE = '<style>[class*="st-key-batch_"] [data-testid="stElementToolbarButton"]:has([aria-label^="Download"]) {display: none}</style>'
+TASKS = {"forward": "Products (forward)", "retro": "Reactants (retro)"}
+STATES = {
+    "waiting": ("Waiting", "gray"),
+    "running": ("Running", "blue"),
+    "stopped": ("Stopped", "orange"),
+    "interrupted": ("Interrupted", "orange"),
+    "done": ("Done", "green"),
+    "failed": ("Failed", "red"),
+}
+STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}  # fmt: skip
+
+
+@st.cache_resource(show_spinner=False)
+def worker() -> Worker:
+    """The thread of this server that works through jobs."""
+    with suppress(JobError):  # says that there is no room, which matters once somebody wants some
+        jobs.clean()
+    return Worker(queued_engine.turns())
+
+
+def remember(name: str) -> None:
+    kept: list[str] = st.session_state.setdefault("batch_jobs", [])
+    if name not in kept:
+        kept.insert(0, name)
+
+
+def badge(view: View) -> None:
+    """The state of a job, as a word on a coloured ground."""
+    word, color = STATES[view.state]
+    st.badge(word, color=color)  # type: ignore[arg-type]
+
+
+def show_job(name: str) -> None:
+    """A job by its id: how far it is, what can be done with it, its answers."""
+    try:
+        view = worker().view(name)
+    except JobError as error:
+        _head("No job")
+        st.error(f"This job cannot be opened: {safe.plain(str(error))}.")
+        return
+    remember(name)
+    _head(safe.plain(view.job.file))
+    st.caption(_facts(view.job))
+    st.fragment(run_every=1.0 if view.active else None)(_live)(name, view.active)
+
+
+def _head(title: str) -> None:
+    """What the job is called, and the way back."""
+    with st.container(
+        horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
+    ):
+        st.subheader(title, anchor=False, width="content")
+        if st.button("← New batch", key="batch_back"):
+            del st.query_params["job"]
+            st.rerun()
+
+
+def _facts(job: Job) -> str:
+    column = job.columns[job.column]
+    n = job.settings.n
+    how = "exact" if job.settings.exact else "relaxed"
+    facts = [
+        f"{job.total:,} row" + "s" * (job.total != 1),
+        f"column {safe.plain(column)}" if column else "",
+        TASKS[job.task] + (f", model {safe.plain(job.model)}" if job.model != job.task else ""),
+        f"{n} answer" + "s" * (n != 1) + f" a row, {how}",
+        f"started {time.strftime('%d %b %Y, %H:%M', time.gmtime(job.created))} UTC",
+    ]
+    return " · ".join(filter(None, facts))
+
+
+def _live(name: str, was_active: bool) -> None:
+    """What changes while a job is at work; drawn anew every second by itself."""
+    try:
+        view = worker().view(name)
+        lines = lines_of(jobs.answers(view.job))
+    except (JobError, OSError, ValueError) as error:
+        st.error(f"This job cannot be read: {safe.plain(str(error))}.")
+        return
+    if view.active != was_active:
+        st.rerun()
+    # Always the same containers in the same order: so nothing jumps when a job begins or ends.
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        badge(view)
+        st.markdown(progress_line(view, lines), width="content")
+    with st.container():
+        if view.state != "done":
+            st.progress(min(1.0, len(lines) / max(1, view.job.total)))
+        if view.active:
+            st.caption("You may close this page: the job goes on. Come back by its link.")
+        if view.state == "failed":
+            st.error(f"{_sentence(view.job.message)} The answers so far are safe.")
+    _buttons(view)
+    with st.container():
+        _answers(view, lines)
+
+
+def _sentence(text: str) -> str:
+    return safe.plain(text[:1].upper() + text[1:]) + "."
+
+
+def progress_line(view: View, lines: rows.Lines) -> str:
+    """How far a job is, in words."""
+    bad = len(lines.errors())
+    text = f"**{len(lines):,}** of {view.job.total:,} rows"
+    text += f", **{bad:,}** with an error" if bad else ""
+    if view.state == "waiting":
+        text += f"; {view.ahead} job{'s' * (view.ahead != 1)} before this one"
+    if view.state == "running":
+        text += (
+            f"; {duration(view.left)} left"
+            if view.left is not None
+            else "; estimating the time left …"
+        )
+    if view.state == "interrupted":
+        text += ". The server ended before the job did; the rows so far are safe"
+    return text
+
+
+def duration(seconds: float) -> str:
+    """A time to wait, as precise as an estimate can be."""
+    if seconds < 60:
+        return f"about {max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"about {round(seconds / 60)} min"
+    return f"about {seconds / 3600:.1f} h"
+
+
+def _buttons(view: View) -> None:
+    job = view.job
+    with st.container(horizontal=True, gap="small"):
+        if view.active and st.button(
+            "Cancel",
+            key="batch_cancel",
+            help="Rows that are answered stay; the job can be resumed.",
+        ):
+            _try(lambda: worker().stop(job.id))
+        if (
+            not view.active
+            and view.state != "done"
+            and st.button("Resume", key="batch_resume", type="primary")
+        ):
+            _try(lambda: worker().submit(job, queued_engine.engine(job.model)))
+        part = "" if view.state == "done" else " so far"
+        stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
+        for label, make, ending, mime in (
+            ("CSV", rows.as_csv, "csv", "text/csv"),
+            ("JSONL", rows.as_jsonl, "jsonl", "application/x-ndjson"),
+        ):
+            st.download_button(
+                f"{label}{part}", _later(make, job), f"{stem}_answers.{ending}", mime,
+                key=f"batch_{ending}", on_click="ignore", help=_WHAT[label], icon=":material/download:",
+            )  # fmt: skip
+        with st.popover("Link"):
+            st.markdown(
+                "Come back by this link; the job goes on without you. Whoever has it can see, stop and delete the job."
+            )
+            st.code(link(job), language=None, wrap_lines=True)
+            st.caption(jobs.KEEPING)
+        with st.popover("Delete"):
+            st.markdown("Delete this job with all its answers? This cannot be undone.")
+            if st.button("Delete it", key="batch_delete", type="primary"):
+                _try(lambda: _delete(job.id))
+
+
+def link(job: Job) -> str:
+    """The address of a job."""
+    where = urlsplit(st.context.url or "")
+    base = f"{where.scheme}://{where.netloc}{where.path}" if where.netloc else "/batch"
+    return f"{base}?job={job.id}"
+
+
+_WHAT = {
+    "CSV": "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it begins "
+    "with = + - @ and is no number) gets a leading apostrophe.",
+    "JSONL": "For programs: one JSON a row, every text exactly as uploaded.",
+}
+
+
+def _later(make: Callable[[Job], bytes], job: Job) -> Callable[[], bytes]:
+    return lambda: make(job)  # only once somebody clicks
+
+
+def _try(action: Callable[[], None]) -> None:
+    try:
+        action()
+    except (ValueError, OSError) as error:
+        st.error(_sentence(str(error)))
+        return
+    st.rerun()
+
+
+def _delete(name: str) -> None:
+    worker().delete(name)
+    st.session_state["batch_jobs"] = [
+        item for item in st.session_state.get("batch_jobs", []) if item != name
+    ]
+    st.query_params.pop("job", None)
+
+
+def lines_of(path: Path) -> rows.Lines:
+    """Where the lines of a job's file are, remembered for this visit."""
+    kept: dict[Path, rows.Lines] = st.session_state.setdefault("batch_lines", {})
+    return kept.setdefault(path, rows.Lines(path)).update()
+
+
+def _answers(view: View, lines: rows.Lines) -> None:
+    """The answers, a page at a time."""
+    if not len(lines):
+        if view.active:
+            st.skeleton(height=200)
+        return
+    errors = lines.errors()
+    only = bool(errors) and st.toggle("Only rows with errors", key=f"batch_errors_{view.job.id}")
+    chosen = errors if only else range(len(lines))
+    pages = -(-len(chosen) // PAGE)
+    above = st.container(key="batch_answers")
+    page = st.pagination(pages, key=f"batch_page_{view.job.id}_{only}") if pages > 1 else 1
+    numbers = [*chosen[(page - 1) * PAGE : page * PAGE]]
+    with above:
+        table(view.job, numbers, lines.read(numbers), f"batch_table_{view.job.id}_{only}_{page}")
+
+
+def table(job: Job, numbers: list[int], found: list[Any], key: str) -> None:
+    """Some rows with their best answers; a tick at one shows all of its answers."""
+    given = lines_of(jobs.uploaded(job)).read(numbers)
+    names = {f"own_{place}": job.columns[place] for place in rows.others(job)}
+    shown = [
+        {
+            "row": number + 1,
+            "query": drawing(job.task, row["query"], 185),
+            "best": drawing(job.task, row["hypotheses"][0]["smiles"], 205)
+            if row["hypotheses"]
+            else None,
+            "probability": row["hypotheses"][0]["probability"] if row["hypotheses"] else None,
+            "status": ": ".join(
+                filter(None, [STATUSES.get(row["status"], row["status"]), row["message"][:500]])
+            ),
+            **{f"own_{place}": cells[place][:200] for place in rows.others(job)},
+            "smiles": _best(row)[:1000] if row["hypotheses"] else "",
+            "text": row["query"][:1000],
+        }
+        for number, cells, row in zip(numbers, given, found, strict=True)
+    ]
+    column = st.column_config
+    event = st.dataframe(
+        shown,
+        hide_index=True,
+        row_height=ROW,
+        height=ROW * len(shown) + 38,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=key,
+        column_config={
+            "row": column.NumberColumn("Row", width=45),
+            "query": column.ImageColumn("Query", width=185),
+            "best": column.ImageColumn("Best answer", width=205),
+            "probability": column.ProgressColumn("Probability", min_value=0, max_value=1, format="percent", width=110),
+            "status": column.TextColumn("Status", width=190),
+            **{key: column.TextColumn(safe.plain(name)) for key, name in names.items()},
+            "smiles": column.TextColumn("Best answer, SMILES", width=240),
+            "text": column.TextColumn("Query, text", width=240),
+        },
+        placeholder="–",
+        alt=f"Answers of rows {numbers[0] + 1} to {numbers[-1] + 1}" if numbers else "No rows",
+    )  # fmt: skip
+    st.caption(
+        "Tick a row to see all of its answers below. Probability: model probability (uncalibrated)."
+    )
+    picked: list[int] = event.selection.rows  # type: ignore[union-attr]
+    if picked and picked[0] < len(found):
+        _details(job, numbers[picked[0]] + 1, found[picked[0]])
+
+
+def _details(job: Job, number: int, row: dict[str, Any]) -> None:
+    """All answers of one row."""
+    with st.container(border=True):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**Row {number}**")
+            if st.button("Open in Predict", key="batch_predict"):
+                nav.go("predict", task=job.task, smi=row["query"][:2000])
+        if not row["hypotheses"]:
+            st.code(row["query"][:2000], language=None)
+            st.text(row["message"])
+            return
+        st.dataframe(
+            [
+                {
+                    "rank": rank,
+                    "drawing": drawing(job.task, item["smiles"], 260),
+                    "smiles": item["canonical"] or item["smiles"],
+                    "probability": item["probability"],
+                    "confidence": item.get("confidence"),
+                    "valid": "✓ valid" if item["valid"] else "✗ no valid SMILES",
+                }
+                for rank, item in enumerate(row["hypotheses"], 1)
+            ],
+            hide_index=True,
+            row_height=ROW,
+            column_config={
+                "rank": st.column_config.NumberColumn("Rank", width=50),
+                "drawing": st.column_config.ImageColumn("Answer", width=260),
+                "smiles": st.column_config.TextColumn("SMILES", width=320),
+                "probability": st.column_config.NumberColumn("Model probability (uncalibrated)", format="percent"),
+                "confidence": st.column_config.NumberColumn("Chance to be right, as measured", format="percent"),
+                "valid": st.column_config.TextColumn("Validity"),
+            },
+            alt=f"All answers of row {number}",
+        )  # fmt: skip
+
+
+def _best(row: dict[str, Any]) -> str:
+    best = row["hypotheses"][0]
+    return str(best["canonical"] or best["smiles"])
+
+
+def drawing(task: Task, smiles: str, width: int) -> str | None:
+    """A drawing for a cell; nothing where the text cannot be read."""
+    query = chem.read_query(smiles, task, max_chars=MAX_CHARS)
+    if not isinstance(query, chem.Query):
+        return None
+    svg = draw.molecule(query.smiles, width=width - 16, height=ROW - 8, dark=look.dark())
+    return draw.data_uri(svg) if svg else None

@@ -1,0 +1,213 @@
+"""A job on disk: a folder with what was asked, which a restarted server finds again.
+
+    jobs/<id>/input.jsonl   the rows as uploaded, one JSON list a line
+    jobs/<id>/rows.jsonl    the answers so far, written and resumed by `chemspec.io.writers`
+    jobs/<id>/job.json      everything else; written last and in one step, so that a folder with it is complete
+
+The id is a secret: who knows it may see, stop and delete the job. Texts of visitors are content, never part of a path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from chemspec.settings import DecodeSettings, Task
+from chemspec.ui.common import app_dir
+from chemspec.ui.common.uploads import Sheet
+
+DAYS = 30  # a job is kept after its last change
+MOST_JOBS = 200
+MOST_BYTES = 2_000_000_000  # of all jobs together
+KEEPING = (
+    f"A job is kept for {DAYS} days after its last change. If more than {MOST_JOBS} jobs or "
+    f"{MOST_BYTES // 1_000_000_000} GB come together, jobs that have not changed for a day go first, oldest first."
+)
+State = Literal["waiting", "running", "stopped", "done", "failed"]
+_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+
+
+class JobError(ValueError):
+    """A job that cannot be found, read or kept; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a job is about and how far it is.
+
+    Attributes:
+        file: the uploaded file as its owner called it.
+        column: which of the columns holds the queries.
+        digest: of the model that answers; another one may not go on with the job.
+        created: seconds since 1970.
+        message: why it failed.
+    """
+
+    id: str
+    file: str
+    columns: tuple[str, ...]
+    column: int
+    model: str
+    digest: str
+    task: Task
+    settings: DecodeSettings
+    total: int
+    created: float
+    state: State = "waiting"
+    message: str = ""
+
+
+def root() -> Path:
+    """Where the jobs lie; it need not be there."""
+    return app_dir.folder() / "jobs"
+
+
+def folder(job: str) -> Path:
+    """The folder of a job; it need not be there.
+
+    Raises:
+        JobError: if the text is no job's id, whatever else it may be.
+    """
+    if not _ID.fullmatch(job):
+        raise JobError(
+            "the link is not complete: it names no job; copy it again from where it was kept"
+        )
+    return root() / job
+
+
+def create(
+    sheet: Sheet, *, file: str, column: int, model: str, digest: str, task: Task, settings: DecodeSettings
+) -> Job:  # fmt: skip
+    """Put a new job on disk.
+
+    Raises:
+        JobError: if there is no room for it.
+        home.HomeError: if the folder for jobs cannot be written.
+    """
+    app_dir.home()
+    clean()
+    name = secrets.token_urlsafe(16)
+    job = Job(
+        name, file[-200:], sheet.columns, column, model, digest, task, settings, len(sheet.rows), time.time()
+    )  # fmt: skip
+    place = folder(name)
+    try:
+        place.mkdir(parents=True, mode=0o700)
+        with uploaded(job).open("w", encoding="ascii") as lines:
+            for row in sheet.rows:
+                lines.write(json.dumps(row) + "\n")
+            lines.flush()
+            os.fsync(lines.fileno())
+        save(job)
+    except OSError as error:
+        shutil.rmtree(place, ignore_errors=True)
+        raise JobError(
+            f"the job cannot be kept: {error.strerror or error}; make room on the disk and start again"
+        ) from error
+    return job
+
+
+def save(job: Job) -> None:
+    """Write a job's state: wholly or not at all."""
+    place = folder(job.id)
+    new = place / f"job.json.{secrets.token_hex(4)}"  # two servers may share the folder
+    with new.open("w", encoding="ascii") as file:
+        json.dump(asdict(job), file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(place / "job.json")
+
+
+def load(name: str) -> Job:
+    """A job by its id.
+
+    Raises:
+        JobError: if there is none, or it cannot be read.
+    """
+    path = folder(name) / "job.json"
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
+        settings = DecodeSettings(**values.pop("settings"))
+        return replace(Job(**values, settings=settings), columns=tuple(values["columns"]))
+    except (FileNotFoundError, NotADirectoryError):
+        raise JobError(
+            f"there is no such job here; it was deleted, or not changed for {DAYS} days and then removed"
+        ) from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise JobError(f"the job's description cannot be read ({error}); delete the job") from error
+
+
+def inputs(job: Job) -> list[tuple[str, ...]]:
+    """The rows as uploaded."""
+    with uploaded(job).open(encoding="ascii") as lines:
+        return [tuple(json.loads(line)) for line in lines]
+
+
+def uploaded(job: Job) -> Path:
+    """The file of those rows."""
+    return folder(job.id) / "input.jsonl"
+
+
+def answers(job: Job) -> Path:
+    """The file of the answers; it is there from the first part on."""
+    return folder(job.id) / "rows.jsonl"
+
+
+def delete(name: str) -> None:
+    """Remove a job with all its files; nothing happens if it is gone.
+
+    Raises:
+        JobError: if it cannot be removed.
+    """
+    place = folder(name)
+    gone = place.with_name(f"deleted-{name}")
+    try:
+        place.replace(gone)  # in one step: half a job must not be found
+        shutil.rmtree(gone)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise JobError(f"the job cannot be deleted: {error.strerror or error}") from error
+
+
+def clean(now: float | None = None) -> None:
+    """Remove what `KEEPING` says.
+
+    Raises:
+        JobError: if there is still no room for another job.
+    """
+    now = time.time() if now is None else now
+    for half in root().glob("deleted-*"):
+        shutil.rmtree(half, ignore_errors=True)
+    kept = sorted(_found())
+    size, count = sum(size for _, size, _ in kept), len(kept)
+    for changed, bytes_, place in kept:
+        age = (now - changed) / 86_400
+        if age > DAYS or (age > 1 and (size > MOST_BYTES or count >= MOST_JOBS)):
+            with suppress(JobError):
+                delete(place.name)
+                size, count = size - bytes_, count - 1
+    if size > MOST_BYTES or count >= MOST_JOBS:
+        raise JobError(
+            "there is no room for another job; delete one that is no longer needed, or try again tomorrow"
+        )
+
+
+def _found() -> list[tuple[float, int, Path]]:
+    """(last change, bytes, folder) of every job, also of those that never became whole."""
+    found = []
+    for place in root().glob("*"):
+        with suppress(OSError):  # somebody deletes it meanwhile
+            if _ID.fullmatch(place.name):
+                facts = [file.stat() for file in (place, *place.iterdir())]
+                changed = max(item.st_mtime for item in facts)
+                found.append((changed, sum(item.st_size for item in facts), place))
+    return found

@@ -1,0 +1,223 @@
+"""The parts of the page Batch that make a job out of a file. What visitors wrote is shown as text only."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import streamlit as st
+
+from chemspec import chem
+from chemspec.asset_files import assets
+from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
+from chemspec.io.readers import FileError
+from chemspec.settings import DecodeSettings, Task
+from chemspec.ui.batch import jobs
+from chemspec.ui.batch.job_view import ROW, TASKS, badge, drawing, lines_of, remember, worker
+from chemspec.ui.batch.jobs import JobError
+from chemspec.ui.common import queued_engine, safe, uploads
+from chemspec.ui.common.app_dir import HomeError
+from chemspec.ui.common.uploads import Sheet
+
+MOST_ANSWERS = 20
+PREVIEW = 5
+SAMPLE = "batch_sample.csv"
+
+
+def examples() -> Path:
+    """Where the example files lie, in an installation or in the source tree."""
+    return assets() / "examples"
+
+
+def upload() -> tuple[str, bytes] | None:
+    """The visitor's file, or the sample: its name and what it holds."""
+    given = st.file_uploader(
+        "File with one query a row",
+        type=list(uploads.ENDINGS),
+        max_upload_size=uploads.MOST_MB,
+        key="batch_file",
+        on_change=lambda: st.session_state.pop("batch_sample", None),
+    )
+    st.caption(
+        f"{uploads.LIMITS}. A query may have {MAX_CHARS:,} characters and {MAX_TOKENS} tokens; a row that has more, or "
+        "cannot be read, gets a message and does not disturb the others."
+    )
+    if given:
+        return given.name, given.getvalue()
+    sample = (examples() / SAMPLE).read_bytes()
+    used = bool(st.session_state.get("batch_sample"))
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(
+            f"Using the sample file **{safe.plain(SAMPLE)}**" if used else "No file at hand?",
+            width="content",
+        )
+        if st.button("Remove" if used else "Use the sample file", key="batch_use_sample"):
+            st.session_state["batch_sample"] = not used
+            st.rerun()
+        st.download_button(
+            "Download the sample", sample, SAMPLE, "text/csv", on_click="ignore", type="tertiary"
+        )
+    return (SAMPLE, sample) if used else None
+
+
+def read(name: str, raw: bytes) -> Sheet | None:
+    """The rows of a file, or a message that says what is wrong with it."""
+    try:
+        with st.spinner("Reading the file …"):
+            return _read(name, raw, st.session_state.get("batch_header", True))
+    except FileError as error:
+        st.error(f"**{safe.plain(name)}** cannot be used: {safe.plain(str(error))}.")
+        return None
+
+
+@st.cache_data(max_entries=4, ttl=600, show_spinner=False)
+def _read(name: str, raw: bytes, header: bool) -> Sheet:
+    return uploads.read(raw, name, header=header)
+
+
+def choose_column(name: str, sheet: Sheet) -> int:
+    """Which column holds the queries."""
+    if sheet.columns == ("",):
+        return 0
+    guess = uploads.guess_column(sheet.columns, sheet.rows[:50])
+    column = st.selectbox(
+        "Column with the SMILES",
+        range(len(sheet.columns)),
+        index=guess,
+        format_func=lambda place: sheet.columns[place][:60] or f"(column {place + 1})",
+        key=f"batch_column_{hash(sheet.columns)}",
+    )
+    if ".parquet" in name.lower():
+        return column
+    named = st.toggle("The first line holds the names of the columns", True, key="batch_header")
+    if named and not uploads.has_header(sheet, column):
+        st.warning(
+            "The first line looks like a molecule. If it is one, say above that it is no header."
+        )
+    return column
+
+
+def choose_model(column: str) -> tuple[str, Task, DecodeSettings] | None:
+    """Which model answers, and how."""
+    names = queued_engine.models()
+    if not names:
+        st.info("No model is installed yet; the page Models says how to add one.")
+        return None
+    tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.models(task)]
+    word = st.query_params.get("task") or (
+        "retro" if re.search("product|target", column, re.I) else ""
+    )
+    task = st.segmented_control(
+        "What to predict",
+        tasks,
+        default=next((item for item in tasks if item == word), tasks[0]),
+        format_func=lambda item: TASKS[item],
+        required=True,
+        help="Products: a row holds reactants and reagents. Reactants: a row holds the product to make.",
+        key=f"batch_task_{word}",
+    )
+    able = queued_engine.models(task)
+    with st.expander("Options"):
+        model = st.selectbox("Model", able, key=f"batch_model_{task}")
+        n = int(
+            st.number_input(
+                "Answers a row",
+                1,
+                MOST_ANSWERS,
+                1 if task == "forward" else 5,
+                key=f"batch_n_{task}",
+            )
+        )
+        exact = st.segmented_control(
+            "Search",
+            [True, False],
+            default=True,
+            format_func=lambda item: "Exact" if item else "Relaxed",
+            required=True,
+            help="Exact gives the answers of standard beam search, in their order. Relaxed (speculative beam search of "
+            "Andronov et al.) can differ from it. For one answer there is only the exact one.",
+            key="batch_exact",
+        )
+    decoder = "greedy" if n == 1 else "beam" if exact else "sbs"
+    return model, task, DecodeSettings(decoder=decoder, n=n)
+
+
+def preview(sheet: Sheet, column: int, task: Task) -> None:
+    """The first rows, their queries drawn and checked."""
+    found = []
+    for number, row in enumerate(sheet.rows[:PREVIEW], 1):
+        query = chem.read_query(row[column], task, max_chars=MAX_CHARS)
+        others = {f"own_{place}": cell[:200] for place, cell in enumerate(row) if place != column}
+        found.append(
+            {
+                "row": number,
+                "check": "✓ readable" if isinstance(query, chem.Query) else f"✗ {query}",
+                "drawing": drawing(task, row[column], 210),
+                "query": row[column][:1000],
+                **others,
+            }
+        )
+    config = st.column_config
+    st.dataframe(
+        found,
+        hide_index=True,
+        row_height=ROW,
+        height=ROW * len(found) + 38,
+        key="batch_preview",
+        column_config={
+            "row": config.NumberColumn("Row", width=45),
+            "check": config.TextColumn("Check", width=125),
+            "drawing": config.ImageColumn("Query", width=210),
+            "query": config.TextColumn(safe.plain(sheet.columns[column]) or "SMILES", width=230),
+            **{
+                f"own_{place}": config.TextColumn(safe.plain(name))
+                for place, name in enumerate(sheet.columns)
+            },
+        },
+        placeholder="–",
+        alt=f"The first {len(found)} rows of the file",
+    )
+    st.caption(f"The first {len(found)} of {len(sheet.rows):,} rows.")
+
+
+def start(name: str, sheet: Sheet, column: int, model: str, task: Task, settings: DecodeSettings) -> None:  # fmt: skip
+    """Put a job on disk, hand it to the worker and open it."""
+    try:
+        engine = queued_engine.engine(model)
+        job = jobs.create(
+            sheet, file=name, column=column, model=model, digest=engine.digest, task=task, settings=settings
+        )  # fmt: skip
+        worker().submit(job, engine)
+    except (ValueError, HomeError) as error:
+        st.error(f"The job could not be started: {safe.plain(str(error))}.")
+        return
+    st.session_state.pop("batch_sample", None)
+    open_job(job.id)
+
+
+def open_job(name: str) -> None:
+    """Show a job, and remember it for this visit."""
+    remember(name)
+    st.query_params["job"] = name
+    st.rerun()
+
+
+def own_jobs() -> None:
+    """The jobs that this visit began or opened."""
+    kept: list[str] = st.session_state.get("batch_jobs", [])
+    views = []
+    for name in kept:
+        with suppress(JobError):
+            views.append(worker().view(name))
+    if not views:
+        return
+    st.subheader("Your jobs", anchor=False)
+    for view in views:
+        with st.container(border=True, horizontal=True, vertical_alignment="center"):
+            badge(view)
+            done = len(lines_of(jobs.answers(view.job)))
+            st.text(f"{view.job.file[:80]}: {done:,} of {view.job.total:,} rows, {view.job.task}")
+            if st.button("Open", key=f"batch_open_{view.job.id}"):
+                open_job(view.job.id)
+    st.caption("This list lasts as long as this browser tab. Keep a job's link to come back later.")

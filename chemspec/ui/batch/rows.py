@@ -1,0 +1,136 @@
+"""The rows of a job: found by number in files that still grow, and put together for download."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from chemspec.io.writers import csv_row, flat
+from chemspec.ui.batch import jobs
+from chemspec.ui.batch.jobs import Job
+
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+
+
+class Lines:
+    """Where the lines of a growing file of JSON begin; each line is looked at once.
+
+    Attributes:
+        kinds: the status of every line that has one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._starts = [0]
+        self.kinds: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def update(self) -> Lines:
+        """Look at what was added; half a line at the end is left for later."""
+        if not self._path.is_file():
+            return self
+        with self._path.open("rb") as file:
+            file.seek(self._starts[-1])
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                found = json.loads(line)
+                self.kinds.append(found["status"] if isinstance(found, dict) else "")
+                self._starts.append(self._starts[-1] + len(line))
+        return self
+
+    def counts(self) -> Counter[str]:
+        """How many lines have which status."""
+        return Counter(self.kinds)
+
+    def errors(self) -> list[int]:
+        """The numbers of the lines that are no answers."""
+        return [number for number, kind in enumerate(self.kinds) if kind != "ok"]
+
+    def read(self, numbers: Iterable[int]) -> list[Any]:
+        """What stands in the lines of these numbers, counted from 0."""
+        if not len(self):
+            return []
+        with self._path.open("rb") as file:
+            return [json.loads(self._line(file, number)) for number in numbers]
+
+    def _line(self, file: Any, number: int) -> bytes:
+        file.seek(self._starts[number])
+        line: bytes = file.read(self._starts[number + 1] - self._starts[number])
+        return line
+
+
+def harmless(text: str) -> str:
+    """A text as a cell that no spreadsheet takes for a formula.
+
+    A formula begins with = + - @ (or their wide forms), maybe after blanks; such a cell gets a leading ', which spreadsheets do
+    not show. Numbers stay as they are, and so does every SMILES that can be read: none begins with these signs.
+    """
+    start = text.lstrip()[:1]
+    suspicious = start in tuple("=+-@＝＋－＠|%") or text[:1] in tuple("\t\r\n")
+    return "'" + text if suspicious and start and not _NUMBER.fullmatch(text.strip()) else text
+
+
+def others(job: Job) -> list[int]:
+    """The places of the columns that do not hold the queries."""
+    return [place for place in range(len(job.columns)) if place != job.column]
+
+
+def as_csv(job: Job) -> bytes:
+    """The answers so far as a table: number, the uploaded columns, what was answered.
+
+    Every cell that visitors filled is made `harmless`. It begins with a byte order mark if it holds more than ASCII: without
+    one, Excel takes UTF-8 for something else.
+    """
+    n = job.settings.n
+    answers = [
+        f"{name}_{k}" for k in range(1, n + 1) for name in ("smiles", "probability", "log_prob")
+    ]
+    own = [job.columns[place] for place in others(job)]
+    head = ["row", *own, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
+    lines = [csv_row(harmless(flat(name)) for name in head)]
+    for number, cells, row in _together(job):
+        found: list[Any] = [number, *(harmless(flat(cells[place])) for place in others(job))]
+        found += [harmless(flat(row[name])) for name in ("query", "status", "message")]
+        for place in range(n):
+            item = row["hypotheses"][place] if place < len(row["hypotheses"]) else None
+            found += _answer(item) if item else [""] * 3
+        lines.append(csv_row([*found, row["passes"], row["tokens"], f"{row['seconds']:.4f}"]))
+    text = "".join(lines)
+    return text.encode("utf-8" if text.isascii() else "utf-8-sig")
+
+
+def _answer(item: dict[str, Any]) -> list[Any]:
+    smiles = harmless(flat(item["canonical"] or item["smiles"]))
+    return [smiles, f"{item['probability']:.6g}", f"{item['log_prob']:.6f}"]
+
+
+def as_jsonl(job: Job) -> bytes:
+    """The answers so far for programs: one JSON a line, `chemspec.io.writers.brief` with `row` and the uploaded cells as `input`.
+
+    Texts are exactly as uploaded.
+    """
+    lines = []
+    for number, cells, row in _together(job):
+        given = {job.columns[place]: cells[place] for place in others(job)}
+        lines.append(
+            json.dumps({"row": number, **({"input": given} if given else {}), **row}) + "\n"
+        )
+    return "".join(lines).encode("ascii")
+
+
+def _together(job: Job) -> Iterator[tuple[int, tuple[str, ...], dict[str, Any]]]:
+    """(number from 1, uploaded cells, answer) of every row answered so far."""
+    path = jobs.answers(job)
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        for number, (cells, line) in enumerate(zip(jobs.inputs(job), file, strict=False), 1):
+            if line.endswith(b"\n"):
+                yield number, cells, json.loads(line)

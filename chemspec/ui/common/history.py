@@ -1,0 +1,150 @@
+"""Queries asked before: of this visit, and on disk where whoever runs the app wants it.
+
+A server may have many visitors who should not read each other's queries, so nothing goes to disk unless the environment
+variable CHEMSPEC_HISTORY is set for the server; then the list is shared by all who use it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from chemspec.types import DecodeResult
+from chemspec.ui.common.app_dir import HomeError, home
+
+MOST = 20  # entries shown
+MOST_ON_DISK = 500
+_KEY = "history_entries"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A query that was answered: model, canonical SMILES, its best answer, seconds since 1970."""
+
+    model: str
+    smiles: str
+    answer: str
+    at: float
+
+
+def on_disk() -> bool:
+    """Whether whoever started the server wants the history kept."""
+    return os.environ.get("CHEMSPEC_HISTORY", "").lower() in ("1", "true", "yes", "on")
+
+
+def remember(model: str, smiles: str, result: DecodeResult) -> None:
+    """Put an answered query on top of the list; an older entry of the same goes."""
+    if not result.hypotheses:
+        return
+    answer = result.hypotheses[0].canonical or result.hypotheses[0].smiles
+    last = _visit()[:1]
+    if last and (last[0].model, last[0].smiles) == (model, smiles):
+        return  # a page is run again at every click
+    entry = Entry(model, smiles, answer, time.time())
+    st.session_state[_KEY] = newest([entry, *_visit()])[:MOST]
+    if on_disk():
+        try:
+            write(_file(), entry)
+        except (HomeError, sqlite3.Error) as error:
+            st.session_state["history_fault"] = str(error)
+
+
+def recent() -> list[Entry]:
+    """The list, newest first."""
+    entries = _visit()
+    if on_disk():
+        try:
+            entries = newest([*entries, *read(_file())])
+        except (HomeError, sqlite3.Error) as error:
+            st.session_state["history_fault"] = str(error)
+    return entries[:MOST]
+
+
+def clear() -> None:
+    """Forget everything, on disk too."""
+    st.session_state[_KEY] = []
+    if on_disk():
+        try:
+            empty(_file())
+        except (HomeError, sqlite3.Error) as error:
+            st.session_state["history_fault"] = str(error)
+
+
+def fault() -> str:
+    """Why the list on disk could not be used, once."""
+    return str(st.session_state.pop("history_fault", ""))
+
+
+def newest(entries: Sequence[Entry]) -> list[Entry]:
+    """Newest first, the newest of each query only."""
+    kept: dict[tuple[str, str], Entry] = {}
+    for entry in sorted(entries, key=lambda entry: -entry.at):
+        kept.setdefault((entry.model, entry.smiles), entry)
+    return list(kept.values())
+
+
+def _visit() -> list[Entry]:
+    entries: list[Entry] = st.session_state.get(_KEY, [])
+    return entries
+
+
+# --- on disk --------------------------------------------------------------------------------------
+
+
+def _file() -> Path:
+    return home() / "history.sqlite"
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, timeout=5)) as base, base:
+        base.execute(
+            "CREATE TABLE IF NOT EXISTS history (model TEXT, smiles TEXT, answer TEXT, at REAL,"
+            " PRIMARY KEY (model, smiles))"
+        )
+        yield base
+
+
+def write(path: Path, entry: Entry) -> None:
+    """Put an entry into a file, which is made if need be.
+
+    Raises:
+        sqlite3.Error: if it cannot be written or is no such file.
+    """
+    with _open(path) as base:
+        base.execute(
+            "INSERT OR REPLACE INTO history VALUES (?, ?, ?, ?)",
+            (entry.model, entry.smiles, entry.answer, entry.at),
+        )
+        base.execute(
+            "DELETE FROM history WHERE at < (SELECT at FROM history ORDER BY at DESC LIMIT 1 OFFSET ?)",
+            (MOST_ON_DISK - 1,),
+        )
+
+
+def read(path: Path, most: int = MOST) -> list[Entry]:
+    """The newest entries of a file, newest first.
+
+    Raises:
+        sqlite3.Error: if it cannot be read.
+    """
+    with _open(path) as base:
+        rows = base.execute(
+            "SELECT model, smiles, answer, at FROM history ORDER BY at DESC LIMIT ?", (most,)
+        ).fetchall()
+    return [
+        Entry(str(model), str(smiles), str(answer), float(at)) for model, smiles, answer, at in rows
+    ]
+
+
+def empty(path: Path) -> None:
+    """Delete all entries of a file."""
+    with _open(path) as base:
+        base.execute("DELETE FROM history")

@@ -1,0 +1,67 @@
+"""The shell around every page: title, theme, navigation.
+
+Streamlit knows two ways to have several pages: a folder `pages/`, and `st.navigation`. The first visitor of a fresh server who
+opens a deep link gets the folder way, with a bare page, because the script that calls `st.navigation` has not run yet. So
+a page file does not draw: it hands its body to `page`, which draws it inside the shell, starting the shell if needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from chemspec.ui.common import look
+
+# File in pages/, which is also the address (of the first: /); title.
+PAGES = (
+    ("predict", "Predict"),
+    ("step", "Step through"),
+    ("speed", "Speed"),
+    ("batch", "Batch"),
+    ("models", "Models"),
+    ("learn", "Learn"),
+)
+ICON = "⌬"
+_INSIDE = "_inside_the_shell"
+
+
+def shell(folder: Path) -> None:
+    """Draw navigation and the chosen page; `folder` is where app.py lies."""
+    st.set_page_config(page_title="chemspec", page_icon=ICON, layout="wide")
+    pages = [
+        st.Page(
+            folder / "pages" / f"{name}.py",
+            title=title,
+            url_path=name if number else None,
+            default=number == 0,
+        )
+        for number, (name, title) in enumerate(PAGES)
+    ]
+    chosen = st.navigation(pages, position="top")
+    st.html(f"<style>{look.CSS}{look.DARK if look.dark() else ''}</style>")
+    st.session_state[_INSIDE] = True
+    try:
+        chosen.run()
+    finally:
+        st.session_state[_INSIDE] = False
+
+
+def page(body: Callable[[], None]) -> None:
+    """Draw a page's body inside the shell; a file in pages/ ends with this call."""
+    context = get_script_run_ctx()
+    main = Path(context.main_script_path) if context else Path()
+    if st.session_state.get(_INSIDE) or main.name != "app.py":
+        body()
+    else:
+        shell(main.parent)
+
+
+def go(name: str, **query: str) -> None:
+    """Open another page with query parameters, as a link to it would."""
+    context = get_script_run_ctx()
+    main = Path(context.main_script_path) if context else Path()
+    folder = main.parent if main.name == "app.py" else main.parent.parent
+    st.switch_page(folder / "pages" / f"{name}.py", query_params=query)

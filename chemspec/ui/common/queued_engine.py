@@ -1,0 +1,164 @@
+"""The engines behind the pages: one per model for all visitors, used in turns.
+
+A page decodes in its own script thread and reports progress with a Streamlit call at every few passes. A click or a closed
+tab ends a script at its next Streamlit call, so a prediction can be stopped between any two passes, and its turn passes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import streamlit as st
+
+from chemspec.engine.engine import Engine
+from chemspec.engine.registry import installed, model_folder, usable
+from chemspec.model.checkpoint import CheckpointError, task_of
+from chemspec.settings import DRAFTER_NAMES, DecodeSettings, Task
+from chemspec.types import DecodeResult
+from chemspec.ui.common.turns import Turns
+
+MOST_ANSWERS = 50
+EVERY = 0.1  # seconds between two reports of progress
+
+Report = Callable[[str], None]  # shows one line
+
+
+@st.cache_resource(show_spinner=False)
+def turns() -> Turns:
+    """The queue that all visitors share."""
+    return Turns()
+
+
+@st.cache_resource(show_spinner=False)
+def in_memory() -> dict[Path, Engine]:
+    """The engines loaded so far, by folder."""
+    return {}
+
+
+def engine(name: str) -> Engine:
+    """The engine of an installed model, loaded and warmed up at first use.
+
+    Raises:
+        CheckpointError: if the model cannot be loaded, saying why.
+    """
+    return _engine(model_folder(name))
+
+
+@st.cache_resource(show_spinner="Loading the model …")
+def _engine(folder: Path) -> Engine:
+    loaded = Engine.load(folder)
+    with turns().turn():
+        loaded.cost()  # measured once per machine, then read from disk
+        for decoder in ("greedy", "beam"):
+            loaded.predict(["CCO"], DecodeSettings(decoder=decoder, n=2, max_len=8))
+    in_memory()[folder] = loaded
+    return loaded
+
+
+def models(task: Task | None = None) -> list[str]:
+    """Names of the installed models that do a task (any, without one), the one named like the task first."""
+    names = [folder.name for folder in installed() if task in (None, _task(folder))]
+    return sorted(names, key=lambda name: (name != task, name))
+
+
+def drafters(model: str) -> tuple[tuple[str, ...], str]:
+    """The drafters that an installed model can use, and a sentence on those for which it lacks a small model."""
+    can = usable(model_folder(model)) if model else ()
+    lacking = [name for name in DRAFTER_NAMES if model and name not in can]
+    if not lacking:
+        return can or DRAFTER_NAMES, ""
+    named = " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
+    what = f"{named} need{'s' * (len(lacking) == 1)}"
+    return can, f"{what} small models trained for it, which this model does not have."
+
+
+def _task(folder: Path) -> Task | None:
+    try:
+        return task_of(folder)
+    except CheckpointError:
+        return None  # the page Models says what is wrong with it
+
+
+def decode(
+    model: Engine,
+    query: str,
+    settings: DecodeSettings,
+    *,
+    report: Report | None = None,
+    waiting: Report | None = None,
+    patient: bool = False,
+) -> DecodeResult:
+    """Answer one query when its turn has come.
+
+    Args:
+        report: gets a line to show while waiting and while decoding; it should make one Streamlit call, which is also
+            what lets the visitor stop.
+        waiting: the same, while waiting only: what is timed must not be interrupted.
+        patient: let visitors who wait at a page go first; for one of many queries.
+    """
+    say = report or (lambda _: None)
+    queued = waiting or say
+    last = time.monotonic()
+    with turns().turn(
+        patient=patient, waiting=lambda ahead: queued(f"Waiting: {ahead} before you")
+    ):
+        written, passes = 0, 0
+        for event in model.stream(query, settings):
+            if isinstance(event, DecodeResult):
+                return event
+            written, passes = written + event.emitted, passes + 1
+            if time.monotonic() - last >= EVERY:
+                last = time.monotonic()
+                say(f"{written} tokens written in {passes} passes")
+    raise RuntimeError("the engine returned nothing")
+
+
+def answer(
+    model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None
+) -> DecodeResult:
+    """`decode`, remembered for this visitor: a page is run again at every click."""
+    kept: dict[tuple[str, str, DecodeSettings], DecodeResult] = st.session_state.setdefault(
+        "_answers", {}
+    )
+    key = (model.digest, query, settings)
+    if key not in kept:
+        kept[key] = decode(model, query, settings, report=report)
+        while len(kept) > 100:
+            kept.pop(next(iter(kept)))
+    return kept[key]
+
+
+def compare(
+    model: Engine,
+    query: str,
+    settings: Sequence[DecodeSettings],
+    *,
+    repeats: int = 1,
+    report: Report | None = None,
+    patient: bool = False,
+    into: list[list[DecodeResult]] | None = None,
+) -> list[list[DecodeResult]]:
+    """Answer one query under several settings, each `repeats` times, strictly one after the other.
+
+    Round by round, so that a disturbance of the machine hits all settings alike; one warm-up round goes first.
+
+    Args:
+        into: a list to fill, one empty list a setting: what was measured outlives a visitor's stop.
+
+    Returns:
+        for each setting, its results in order of the rounds.
+    """
+    rounds: list[list[DecodeResult]] = [[] for _ in settings] if into is None else into
+    for number in range(repeats + 1):
+        for own, item in zip(rounds, settings, strict=True):
+            label = "warming up" if number == 0 else f"round {number} of {repeats}"
+            say = partial(report or (lambda _: None), f"{item.decoder}, {item.drafts_by}: {label}")
+            say()
+            result = decode(model, query, item, waiting=report, patient=patient)
+            say()  # a stop takes effect here: the page is drawn anew during the run in which it came
+            if number:
+                own.append(result)
+    return rounds

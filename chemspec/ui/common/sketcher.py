@@ -1,0 +1,153 @@
+"""The sketcher: Ketcher in a frame of its own, in step with a text both ways.
+
+The right use, with a text box that shares the text:
+
+    def from_canvas(drawn: str) -> None:  # runs before the script does, so widgets may still be set
+        st.session_state["predict_smiles"] = drawn
+
+    st.text_input("SMILES", key="predict_smiles")
+    if sketcher.available():
+        sketcher.sketcher(st.session_state["predict_smiles"], key="predict_sketch", on_change=from_canvas)
+    else:
+        st.caption(sketcher.why_not())
+
+Text and canvas cannot chase each other, because neither side speaks unless a person acted:
+
+* Python sends a text to the canvas only when it means something else than the canvas is known to hold, and gives it a new
+  `push`. The canvas takes a text only with a push that it has not seen, so a re-run of the page changes nothing.
+* The canvas reports only what differs from what it read right after a text was put on it: an edit by hand. Each report has
+  a number, `edit`, that grows. Python sends the last one back as `seen`. A text that was sent before Python had seen the
+  last edit is out of date, and the canvas drops it: who acted last wins.
+* Texts are compared as molecules: Ketcher writes C1C=CC=CC=1 for c1ccccc1, and that is no change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import streamlit as st
+import streamlit.components.v1 as components
+
+from chemspec import chem
+from chemspec.ui.common import vendor
+
+LONGEST = 4 * chem.LONGEST  # characters; three sides of a reaction and more
+_ARROW = re.compile(r"(?<!-)>")  # "->" is a dative bond
+
+
+@dataclass
+class _Canvas:
+    """What Python knows of one visitor's canvas.
+
+    Attributes:
+        holds: what is on it: the text sent last, or the drawing reported last.
+        text: the text box's content at the last run.
+        push: names the text sent last.
+        drawn: an edit that this run has not returned yet.
+    """
+
+    holds: str = ""
+    text: str = ""
+    push: str = ""
+    drawn: str | None = None
+
+
+def available() -> bool:
+    """Whether the sketcher was built."""
+    return vendor.folder("ketcher") is not None
+
+
+def why_not() -> str:
+    """A line for the page that says why there is no sketcher; empty if there is one."""
+    reason = vendor.why_not("ketcher")
+    return f"No sketcher here, text only: {reason}." if reason else ""
+
+
+def sketcher(
+    smiles: str,
+    *,
+    key: str,
+    height: int = 480,
+    on_change: Callable[[str], None] | None = None,
+) -> str | None:
+    """A canvas that shows `smiles` and can be drawn on; one per page (Ketcher allows no more).
+
+    Args:
+        smiles: a SMILES or reaction SMILES. What cannot be read leaves the canvas as it was; "" clears it.
+        key: of the widget; also keeps the state.
+        height: in pixels.
+        on_change: gets what was drawn, before the script runs.
+
+    Returns:
+        What a person drew since the last run, as (reaction) SMILES, canonical where RDKit can read it, "" for a canvas
+        wiped clean; None where nothing was drawn or what was drawn means the same as `smiles`.
+    """
+    if not available():
+        return None
+    state: _Canvas = st.session_state.setdefault(f"_{key}_canvas", _Canvas())
+    state.text = smiles
+    if not state.push or (_readable(smiles) and not same(smiles, state.holds)):
+        state.push = token_hex(8)
+        state.holds = smiles if _readable(smiles) else ""
+
+    def drawn() -> None:
+        found = _report(st.session_state.get(key))
+        if found is None:
+            return
+        state.holds = tidy(found[0])
+        if not same(state.holds, state.text):
+            state.drawn = state.holds
+            if on_change:
+                on_change(state.holds)
+
+    report = _report(st.session_state.get(key))
+    _component(vendor.home())(
+        smiles=state.holds,
+        push=state.push,
+        seen=report[1] if report else 0,
+        height=height,
+        key=key,
+        default=None,
+        on_change=drawn,
+    )
+    new, state.drawn = state.drawn, None
+    return new
+
+
+@lru_cache
+def _component(home: Path) -> Any:
+    # Here and not in a page: Streamlit wants a component to be declared by an imported module.
+    return components.declare_component("sketcher", path=home / "ketcher")
+
+
+def _report(value: Any) -> tuple[str, int] | None:
+    """What a browser says was drawn, and the number of the edit; None for anything else."""
+    match value:
+        case {"smiles": str(drawn), "edit": int(edit)} if len(drawn) <= LONGEST:
+            return drawn.partition(" ")[0], edit  # what follows a blank is an extension: CXSMILES
+    return None
+
+
+def same(a: str, b: str) -> bool:
+    """Whether two (reaction) SMILES mean the same; what cannot be read equals only itself."""
+    return a == b or tidy(a) == tidy(b)
+
+
+@lru_cache(maxsize=1000)
+def tidy(text: str) -> str:
+    """The (reaction) SMILES with every readable side canonical."""
+    sides = _ARROW.split(text.strip())
+    return ">".join(chem.canonical(side) or side for side in sides)
+
+
+@lru_cache(maxsize=1000)
+def _readable(text: str) -> bool:
+    """Whether there is anything the canvas could show; nothing at all is an empty canvas."""
+    sides = _ARROW.split(text.strip())
+    return len(sides) in (1, 3) and all(not side or chem.is_valid(side) for side in sides)

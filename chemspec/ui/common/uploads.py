@@ -1,0 +1,166 @@
+"""An uploaded file as rows of text; nothing in it can take more memory or time than is set here.
+
+The name of a file says how it is to be read and is shown; it is never opened.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import subprocess
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chemspec import chem
+from chemspec.io.readers import (
+    TABLES,
+    TEXTS,
+    FileError,
+    decode_text,
+    records,
+    split_lines,
+    usual_column,
+)
+from chemspec.ui.common import unparquet
+
+MOST_MB = 10  # of a file
+MOST_TEXT = 20_000_000  # bytes of a file once it is unpacked
+MOST_ROWS = 10_000
+MOST_COLUMNS = 50
+ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, ".parquet", ".gz"))
+LIMITS = (
+    f"CSV, TSV, SMI, TXT or Parquet, also as .gz; up to {MOST_MB} MB ({MOST_TEXT // 1_000_000} MB unpacked), "
+    f"{MOST_ROWS:,} rows, {MOST_COLUMNS} columns"
+)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What a file holds; a plain list of SMILES has one column, without a name."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def texts(self, column: int) -> list[str]:
+        return [row[column] for row in self.rows]
+
+
+def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
+    """The rows of a file.
+
+    Args:
+        name: tells by its ending how to read it.
+        header: whether the first line of a table holds the names of its columns; those of a parquet file have theirs anyway.
+
+    Raises:
+        FileError: if it cannot be read or is beyond a limit, saying which.
+    """
+    if len(raw) > MOST_MB * 1_000_000:
+        raise FileError(
+            f"the file has {len(raw) / 1e6:.0f} MB; {MOST_MB} are the limit, so split it"
+        )
+    stem, ending = _ending(name)
+    if ending == ".gz":
+        raw = _unzip(raw)
+        ending = _ending(stem)[1]
+    if ending == ".parquet":
+        return _table(_unparquet(raw), ".csv", header=True)
+    if ending not in (*TABLES, *TEXTS):
+        raise FileError(
+            f"files that end in {ending or 'nothing'} cannot be read here; take {', '.join((*TABLES, *TEXTS, '.parquet'))}"
+        )
+    text = decode_text(raw)
+    if "\0" in text:
+        raise FileError("the file holds no text; a spreadsheet must be saved as CSV first")
+    return _table(text, ending, header=header) if ending in TABLES else _list(text)
+
+
+def has_header(sheet: Sheet, column: int) -> bool:
+    """Whether the first line of a table, read as its header, looks like one: a molecule there is rather a row."""
+    name = sheet.columns[column]
+    return len(name) < 3 or not chem.is_valid(name)
+
+
+def guess_column(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """The place of the column that holds the queries, by its name or else by the most SMILES in these rows."""
+    named = usual_column(columns)
+    if named is not None:
+        return named
+
+    def molecules(place: int) -> int:
+        words = [row[place].split() for row in rows]
+        # A number such as 1 is no SMILES, but a name such as I or CO may be one: longer ones count more.
+        return sum(len(word[0]) for word in words if word and chem.is_valid(word[0]))
+
+    return max(range(len(columns)), key=molecules)
+
+
+def _ending(name: str) -> tuple[str, str]:
+    stem, point, ending = name.lower().rpartition(".")
+    return stem, point + ending if point else ""
+
+
+def _unzip(raw: bytes) -> bytes:
+    try:
+        with gzip.open(io.BytesIO(raw)) as file:
+            text = file.read(MOST_TEXT + 1)  # and not one byte more, whatever the file promises
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileError(f"the file cannot be unpacked: {error}") from error
+    if len(text) > MOST_TEXT:
+        raise FileError(
+            f"the file unpacks to more than {MOST_TEXT // 1_000_000} MB, the limit; split it"
+        )
+    return text
+
+
+def _unparquet(raw: bytes) -> str:
+    limits = map(str, (MOST_TEXT, MOST_ROWS, MOST_COLUMNS))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", unparquet.__name__, *limits],
+            input=raw,
+            capture_output=True,
+            timeout=3 * unparquet.SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise FileError("the file takes too long to read; save it as CSV") from None
+    if done.returncode == 3:
+        raise FileError(f"the file cannot be used: {done.stderr.decode(errors='replace')}")
+    if done.returncode:
+        raise FileError("the file is damaged, or unfolds to more than there is memory for")
+    return done.stdout.decode("utf-8")
+
+
+def _table(text: str, ending: str, *, header: bool) -> Sheet:
+    lines = records(text, ending, "the file")
+    names = next(lines)
+    if len(names) > MOST_COLUMNS:
+        raise FileError(f"the file has {len(names):,} columns; {MOST_COLUMNS} are the limit")
+    rows: list[tuple[str, ...]] = []
+    if not header:
+        rows.append(tuple(names))
+        names = [f"column {k}" for k in range(1, len(names) + 1)]
+    for line in lines:
+        rows.append(tuple(line))
+        if len(rows) > MOST_ROWS:
+            raise _too_many()
+    return Sheet(tuple(names), _some(rows))
+
+
+def _list(text: str) -> Sheet:
+    text = text.rstrip()
+    if max(text.count("\n"), text.count("\r")) >= MOST_ROWS:
+        raise _too_many()
+    return Sheet(("",), _some([(line,) for line in split_lines(text)]))
+
+
+def _some(rows: list[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    if not rows:
+        raise FileError("the file holds no rows")
+    return tuple(rows)
+
+
+def _too_many() -> FileError:
+    return FileError(f"the file has more than {MOST_ROWS:,} rows, the limit; split it")

@@ -1,0 +1,217 @@
+"""What the page Learn tells: its texts, its worked examples, and the definitions of all figures.
+
+The examples are traces recorded from the shipped models, never made up; assets/learn/README.md has the commands.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import pandas as pd
+
+from chemspec.asset_files import assets
+from chemspec.metrics import Numbers, numbers
+from chemspec.types import DecodeResult, result_from_json
+from chemspec.ui.learn import walltime
+
+END = "end"  # how the end-of-sequence token is shown
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass of a greedy decoder.
+
+    Attributes:
+        start: tokens that stood before.
+        draft: the tokens offered.
+        span: the piece [from, to) of the query they were copied from.
+        kept: how many of them the model confirmed.
+        own: the token that the model wrote itself after those; empty where it wrote none.
+    """
+
+    start: int
+    draft: tuple[str, ...]
+    span: tuple[int, int] | None
+    kept: int
+    own: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`length` tokens of the answer from `start` on, copied from the query's `source` on; part of a numbered fragment."""
+
+    start: int
+    source: int
+    length: int
+    fragment: int
+
+
+@cache
+def folder(name: str) -> Path:
+    """A folder of assets, as installed or in the source tree."""
+    return assets() / name
+
+
+@cache
+def example(name: str) -> DecodeResult:
+    """A recorded answer from assets/examples/learn."""
+    text = (folder("examples") / "learn" / f"{name}.json").read_text(encoding="utf-8")
+    return result_from_json(text)
+
+
+def written(result: DecodeResult) -> tuple[str, ...]:
+    """The tokens of the best answer, its end included."""
+    best = result.hypotheses[0]
+    return (*best.tokens, END) if best.ended == "eos" else best.tokens
+
+
+def steps(result: DecodeResult) -> tuple[Step, ...]:
+    """What happened pass by pass, from the trace of a greedy answer."""
+    answer, query = written(result), result.trace.query
+    found, start = [], 0
+    for item in result.trace.passes:
+        draft: tuple[str, ...] = ()
+        span = None
+        if item.drafts:
+            first = item.drafts[0]
+            span = first.span
+            text = query[slice(*span)] if span else ()
+            draft = text[: len(first.tokens)]
+        after = start + item.accepted
+        own = answer[after] if item.emitted > item.accepted else ""
+        found.append(Step(start, draft, span, item.accepted, own))
+        start += item.emitted
+    return tuple(found)
+
+
+def copied(result: DecodeResult) -> tuple[Piece, ...]:
+    """Where the accepted tokens of the best answer came from.
+
+    What goes on, here and there, a token after the piece before it (the model wrote that token itself) belongs to the same fragment.
+    """
+    found: list[Piece] = []
+    for item in result.trace.passes:
+        for one in item.spans:
+            if one.span is None:
+                continue
+            length = min(one.length, one.span[1] - one.span[0])
+            fragment = found[-1].fragment if found else -1
+            if not found or one.start - found[-1].start != one.span[0] - found[-1].source:
+                fragment += 1
+            found.append(Piece(one.start, one.span[0], length, fragment))
+    return tuple(found)
+
+
+@cache
+def sections(name: str) -> tuple[tuple[str, str], ...]:
+    """The sections of a text in assets/learn as (title, Markdown)."""
+    text = (folder("learn") / f"{name}.md").read_text(encoding="utf-8")
+    parts = re.split(r"^## +(.+)$", text, flags=re.MULTILINE)[1:]
+    return tuple(zip(parts[::2], (body.strip() for body in parts[1::2]), strict=True))
+
+
+@cache
+def page(name: str) -> str:
+    """A text in assets/learn that has no sections."""
+    return (folder("learn") / f"{name}.md").read_text(encoding="utf-8")
+
+
+@cache
+def measured() -> dict[str, Any]:
+    """The last `chemspec bench --suite papers`, with `learned` rows of all drafters; empty where it was not run."""
+    file = folder("docs") / "charts" / "papers.json"
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return found if found.get("learned") else {}
+
+
+def compared(task: str, kind: str) -> list[dict[str, Any]]:
+    """Rows of `measured` for a task and a kind of decoding, as in "greedy B=1"; the drafter's name is `drafter`."""
+    start = f"{task}, {kind}, "
+    return [
+        {**row, "drafter": row["name"].removeprefix(start)}
+        for row in measured().get("learned", ())
+        if row["name"].startswith(start)
+    ]
+
+
+COLUMNS = {
+    "drafter": "drafter", "median_ms": "ms a query", "speedup": "times as fast", "passes_per_query": "passes", "calls_per_query": "own runs",
+    "tokens_per_pass": "tokens a pass", "nodes_per_pass": "nodes a pass", "weights_mb": "own weights, MB",
+}  # fmt: skip
+
+
+def table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """What `compared` gave, as a table for readers; the standard decoder is once as fast as itself."""
+    found = pd.DataFrame([{title: row[name] for name, title in COLUMNS.items()} for row in rows])
+    return found.fillna({COLUMNS["speedup"]: 1.0}).round(2)
+
+
+@cache
+def facts() -> dict[str, str]:
+    """The numbers that the texts name, counted in the examples."""
+    drafted, standard = numbers([example("boc-copy").trace]), numbers([example("boc-none").trace])
+    ahead, beam = (
+        numbers([example("amide-beam-copy").trace]),
+        numbers([example("amide-beam-none").trace]),
+    )
+    exact, relaxed = example("amide-beam-none").hypotheses, example("amide-sbs").hypotheses
+    agree = sum(one.smiles == other.smiles for one, other in zip(exact, relaxed, strict=False))
+    return {
+        "tokens": str(drafted.emitted),
+        "copied": str(drafted.accepted),
+        "passes": str(drafted.passes),
+        "standard": str(standard.passes),
+        "beam_passes": str(ahead.passes),
+        "beam_standard": str(beam.passes),
+        "beam_nodes": f"{ahead.nodes_per_pass:.0f}",
+        "beam_standard_nodes": f"{beam.nodes_per_pass:.0f}",
+        "agree": str(agree),
+        "answers": str(len(exact)),
+    }
+
+
+def filled(text: str) -> str:
+    """A text with its numbers put in."""
+    return Template(text).substitute(facts())
+
+
+def verdict(alpha: float, gamma: int, c: float, cost: walltime.Cost) -> str:
+    """One setting of the wall-time model in words."""
+    now = walltime.improvement(alpha, gamma, c, cost)
+    best = walltime.best_gamma(alpha, c, cost)
+    if best == 0:
+        return "Here **no draft pays**: what it saves in passes it costs in time."
+    top = walltime.improvement(alpha, best, c, cost)
+    text = (
+        "no gain"
+        if gamma == 0
+        else f"{now:.2f} times as fast as standard decoding"
+        if now >= 1
+        else f"slower than standard decoding ({now:.2f} times as fast)"
+    )
+    text = (
+        f"With drafts of {gamma} tokens: {text}. The best is {best} tokens, {top:.2f} times as fast"
+    )
+    text += " (the longest considered)." if best == walltime.MOST else "."
+    end = walltime.slower_from(alpha, c, cost)
+    return text + (f" From {end} tokens on, drafting is slower than not drafting." if end else "")
+
+
+@cache
+def definitions() -> dict[str, str]:
+    """What every figure of `metrics.Numbers` means, in the words of its docstrings; counts first, then rates."""
+    _, _, attributes = (inspect.getdoc(Numbers) or "").partition("Attributes:\n")
+    counted = dict(re.findall(r"^\s+(\w+): (.+)$", attributes, flags=re.MULTILINE))
+    found = {field.name: counted.get(field.name, "") for field in fields(Numbers)}
+    for name, member in vars(Numbers).items():
+        if isinstance(member, property):
+            found[name] = " ".join((inspect.getdoc(member) or "").split())
+    return found

@@ -1,0 +1,313 @@
+"""Answers as cards: a scheme, what is known about the answer, and what to do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from math import exp
+from typing import Any
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from chemspec.chem.formats import formats
+from chemspec.chem.reaction_center import Changes, changes
+from chemspec.engine.engine import Engine
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Hypothesis, to_json
+from chemspec.ui.common import draw, look, nav, queued_engine, scheme, view3d
+from chemspec.ui.predict import ask
+from chemspec.ui.predict.verdicts import Card, Mark, cards, chance, marks, trip_mark
+
+CSS = """
+.cs-head {display: flex; flex-wrap: wrap; align-items: center; gap: .3rem .9rem}
+.cs-rank {font-size: 1.05rem; font-weight: 700; min-width: 1.9rem; height: 1.9rem; border-radius: 50%; display: inline-flex;
+  align-items: center; justify-content: center; border: 1.5px solid currentColor}
+.cs-odds {font-size: .9rem} .cs-odds b {font-size: 1.05rem; font-variant-numeric: tabular-nums}
+.cs-bar {display: block; width: 12rem; max-width: 100%; height: 4px; border-radius: 2px; margin-top: 3px;
+  background: color-mix(in srgb, currentColor 14%, transparent)}
+.cs-bar i {display: block; height: 100%; border-radius: 2px; background: #0f766e}
+.cs-marks {display: flex; flex-wrap: wrap; gap: .35rem; margin-top: .55rem}
+.cs-mark {font-size: .78rem; line-height: 1.35; padding: .12rem .55rem; border-radius: .8rem; overflow-wrap: anywhere;
+  border: 1px solid color-mix(in srgb, currentColor 25%, transparent)}
+.cs-mark.cs-good {border-color: #0f9f8c; background: rgba(15, 159, 140, .12)}
+.cs-mark.cs-bad {border-color: #d97706; background: rgba(217, 119, 6, .14)}
+.cs-tokens summary {cursor: pointer; font-size: .85rem; opacity: .85}
+.cs-tokens p {font-size: .8rem; opacity: .8; margin: .4rem 0 0}
+.cs-strip-tokens {display: flex; flex-wrap: wrap; gap: 2px; margin-top: .5rem}
+.cs-token {display: inline-flex; flex-direction: column; align-items: center; min-width: 1.5rem; padding: 0 .2rem; border-radius: 3px;
+  background: color-mix(in srgb, #d97706 calc(var(--doubt) * .75), color-mix(in srgb, currentColor 7%, transparent))}
+.cs-token b {font: 600 .9rem/1.5 var(--st-code-font, ui-monospace, monospace)}
+.cs-token i {font-style: normal; font-size: .66rem; line-height: 1.2; opacity: .85; font-variant-numeric: tabular-nums}
+"""
+FOOTNOTE = (
+    "Shaded: atoms that change, found by comparing structures (a heuristic). Probabilities are the model's own and not "
+    "calibrated; a chance to be right, where one is told, is how often answers of such a probability were right on validation "
+    "reactions. Hydrogen is left out of the count of atoms."
+)
+ROUND_TRIP = (
+    " Round trip: the forward model is asked what forms from the proposed reactants alone, without reagents; a failure "
+    "need not mean that the reaction does not work."
+)
+MOST_KEPT = 500  # of what a visitor's session remembers
+SMALLEST = 4  # heavy atoms of a molecule worth asking about next
+
+
+WAITING = Mark("wait", "… round trip: asking the forward model")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A card on the page, and its parts that change after it is drawn."""
+
+    asked: ask.Asked
+    card: Card
+    head: Any
+    scheme: Any
+    wide: bool
+
+    def draw_head(self, extra: Sequence[Mark] = ()) -> None:
+        """Rank, probability and badges."""
+        self.head.html(head(self.asked, self.card, extra))
+
+    def draw_scheme(self, changed: Changes | None = None) -> None:
+        """The reaction, with the atoms that change if they are known."""
+        self.scheme.html(_scheme(self, changed))
+
+    @property
+    def reaction(self) -> tuple[str, str]:
+        """Reactants and product."""
+        sides = self.asked.smiles, self.card.best.canonical
+        return sides if self.asked.task == "forward" else sides[::-1]
+
+
+# --- drawing ----------------------------------------------------------------------------------------
+
+
+def show(asked: ask.Asked, result: DecodeResult) -> list[Slot]:
+    """Draw the cards; what takes time is left to `highlight` and `check`."""
+    slots = []
+    rest = []
+    for card in cards(result):
+        if asked.task == "retro" or card.rank == 1:
+            slots.append(_card(asked, card, wide=True))
+        else:
+            rest.append(card)
+    for first in range(0, len(rest), 2):
+        for place, card in zip(st.columns(2), rest[first : first + 2], strict=False):
+            with place:
+                slots.append(_card(asked, card, wide=False))
+    st.caption(FOOTNOTE + (ROUND_TRIP if asked.task == "retro" else ""))
+    return slots
+
+
+def _card(asked: ask.Asked, card: Card, *, wide: bool) -> Slot:
+    best = card.best
+    with st.container(border=True, height="content" if wide else "stretch", gap="xsmall"):
+        slot = Slot(asked, card, st.empty(), st.empty(), wide)
+        trip = _trips().get(best.canonical)
+        slot.draw_head([trip_mark(trip, asked.smiles)] if asked.task == "retro" and trip else ())
+        slot.draw_scheme(_changes().get(slot.reaction))
+        st.code(best.canonical or best.smiles, language=None, wrap_lines=True)
+        if best.valid:
+            _actions(asked, card)
+        st.html(tokens_html(best))
+    return slot
+
+
+def _trips() -> dict[str, DecodeResult]:
+    """What the forward model said of reactants, remembered for this visitor."""
+    kept: dict[str, DecodeResult] = st.session_state.setdefault("predict_trips", {})
+    return kept
+
+
+def _changes() -> dict[tuple[str, str], Changes | None]:
+    """Atoms that change in reactions, remembered for this visitor."""
+    kept: dict[tuple[str, str], Changes | None] = st.session_state.setdefault("predict_changes", {})
+    return kept
+
+
+def head(asked: ask.Asked, card: Card, extra: Sequence[Mark] = ()) -> str:
+    """Rank, probability and badges, as safe HTML."""
+    shown = "".join(
+        f'<span class="cs-mark cs-{mark.kind}">{escape(mark.text)}</span>'
+        for mark in (*marks(asked.task, asked.smiles, card), *extra)
+    )
+    odds, sure = card.best.probability, card.best.confidence
+    text = f"<b>{chance(odds)}</b> model probability (uncalibrated)"
+    if sure is not None:
+        text = f"<b>{chance(sure)}</b> chance to be right, as measured; {chance(odds)} model probability (uncalibrated)"
+    bar = 100 * min(1.0, odds if sure is None else sure)
+    return (
+        f'<div class="cs-head"><span class="cs-rank" aria-label="answer {card.rank}">{card.rank}</span>'
+        f'<span class="cs-odds">{text}'
+        f'<span class="cs-bar" aria-hidden="true"><i style="width:{bar:.1f}%"></i></span></span></div>'
+        f'<div class="cs-marks">{shown}</div>'
+    )
+
+
+def _scheme(slot: Slot, changed: Changes | None) -> str:
+    """The reaction, or for further forward answers the product alone."""
+    asked, best, dark = slot.asked, slot.card.best, look.dark()
+    if not best.valid:
+        return '<p class="cs-hint">There is nothing to draw.</p>'
+    reactants, product = slot.reaction
+    left = scheme.Side(reactants, changed.reactant_atoms if changed else ())
+    right = scheme.Side(product, changed.product_atoms if changed else ())
+    if asked.task == "retro":
+        parts = range(reactants.count(".") + 1)
+        labels = tuple(_label(slot.card, number) for number in parts) if len(parts) > 1 else ()
+        return scheme.reaction(replace(left, labels=labels), right, dark=dark)
+    if slot.wide:
+        return scheme.reaction(left, right, dark=dark, apart=True)
+    return f'<div class="cs-scheme">{scheme.side(right, dark=dark)}</div>'
+
+
+def _label(card: Card, number: int) -> str:
+    return f"{card.rank}{chr(ord('a') + number % 26)}"
+
+
+def tokens_html(answer: Hypothesis) -> str:
+    """The answer token by token, each with the probability the model gave it; safe HTML, closed until clicked."""
+    cells = []
+    for token, log_prob in zip((*answer.tokens, "end"), answer.token_log_probs, strict=False):
+        odds = exp(log_prob)
+        cells.append(
+            f'<span class="cs-token" style="--doubt:{100 * (1 - odds):.0f}%"><b>{escape(token)}</b>'
+            f"<i>{100 * odds:.0f}</i></span>"
+        )
+    return (
+        '<details class="cs-tokens"><summary>Confidence, token by token</summary>'
+        f'<div class="cs-strip-tokens">{"".join(cells)}</div>'
+        "<p>Percent: the probability of each token after those before it, as the model sees it (uncalibrated). "
+        "The darker, the less sure.</p></details>"
+    )
+
+
+# --- what to do with an answer ------------------------------------------------------------------------
+
+
+def _actions(asked: ask.Asked, card: Card) -> None:
+    smiles, name = card.best.canonical, f"predict_{card.rank}"
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        for number, part in enumerate(smiles.split(".")):
+            if len(part) < SMALLEST or (asked.task == "retro" and part == asked.smiles):
+                continue
+            what = _label(card, number) if asked.task == "retro" and "." in smiles else "this"
+            st.button(
+                f"What is {what} made from?",
+                key=f"{name}_next_{number}",
+                on_click=ask.put,
+                args=(part, "retro"),
+                type="tertiary",
+            )
+        if st.button("3-D view", key=f"{name}_3d", type="tertiary"):
+            _three_d(smiles)
+        files = st.popover("Save", on_change="rerun", key=f"{name}_save", type="tertiary")
+    if files.open:
+        with files:
+            _save(asked, card)
+
+
+@st.dialog("3-D view", width="medium")
+def _three_d(smiles: str) -> None:
+    parts = sorted(set(smiles.split(".")), key=lambda part: -len(part))
+    part = parts[0]
+    if len(parts) > 1:
+        part = st.selectbox("Molecule", parts)
+    view3d.show(part, height=360, key="predict_3d")
+    st.caption("One conformer from RDKit's force field, not a prediction of the model.")
+
+
+def _save(asked: ask.Asked, card: Card) -> None:
+    smiles, name = card.best.canonical, f"answer-{card.rank}"
+    left, right = (asked.smiles, smiles) if asked.task == "forward" else (smiles, asked.smiles)
+    _file("SVG", draw.molecule(smiles, width=-1, height=-1), f"{name}.svg", "image/svg+xml")
+    _file("PNG", formats.to_png(smiles), f"{name}.png", "image/png")
+    _file("SDF", formats.to_sdf([row(card)]), f"{name}.sdf", "chemical/x-mdl-sdfile")
+    _file("RXN, the reaction", formats.to_rxn(left, right), f"{name}.rxn", "chemical/x-mdl-rxnfile")
+    _file("CDXML, for ChemDraw", formats.to_cdxml(smiles), f"{name}.cdxml", "chemical/x-cdxml")
+
+
+def _save_all(asked: ask.Asked, result: DecodeResult) -> None:
+    base = (st.context.url or "").split("?")[0]
+    st.caption("A link to this question")
+    st.code(f"{base}?{urlencode({'task': asked.model, 'smi': asked.smiles})}", language=None)
+    rows = [row(card) for card in cards(result) if card.best.valid]
+    _file("CSV, all answers", formats.to_csv([result]), "answers.csv", "text/csv")
+    _file("SDF, all answers", formats.to_sdf(rows), "answers.sdf", "chemical/x-mdl-sdfile")
+    _file("JSON, answers and every pass", to_json(result), "answers.json", "application/json")
+
+
+def _file(label: str, content: str | bytes, name: str, mime: str) -> None:
+    if content:
+        st.download_button(
+            label,
+            content,
+            name,
+            mime,
+            key=f"predict_file_{name}",
+            on_click="ignore",
+            width="stretch",
+        )
+
+
+def row(card: Card) -> dict[str, object]:
+    """An answer as a record of an SDF."""
+    sure = card.best.confidence
+    return {
+        "smiles": card.best.canonical,
+        "rank": card.rank,
+        "model_probability_uncalibrated": f"{card.best.probability:.6g}",
+        "log_prob": f"{card.best.log_prob:.6f}",
+        **({} if sure is None else {"confidence": f"{sure:.6g}"}),
+    }
+
+
+def toolbar(asked: ask.Asked, result: DecodeResult) -> None:
+    """What concerns all answers: how they were made, files, the link."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        if st.button("How was this made?", key="predict_step"):
+            nav.go("step", task=asked.model, smi=asked.smiles)
+        files = st.popover("Save or share", on_change="rerun", key="predict_save")
+    if files.open:
+        with files:
+            _save_all(asked, result)
+
+
+# --- afterwards -----------------------------------------------------------------------------------------
+
+
+def highlight(slots: Sequence[Slot]) -> None:
+    """Draw the cards' schemes again, with the atoms that change."""
+    kept = _changes()
+    for slot in slots:
+        if slot.card.best.valid and slot.reaction not in kept:
+            kept[slot.reaction] = changes(*slot.reaction)
+            slot.draw_scheme(kept[slot.reaction])
+            _trim(kept)
+
+
+def check(slots: Sequence[Slot], forward: Engine) -> None:
+    """Ask the forward model what comes of each set of reactants, and say so on its card."""
+    kept = _trips()
+    left = [slot for slot in slots if slot.card.best.valid and slot.card.best.canonical not in kept]
+    for slot in left:
+        slot.draw_head([WAITING])
+    for slot in left:
+
+        def report(_: str, slot: Slot = slot) -> None:
+            slot.draw_head([WAITING])  # a Streamlit call: here a click may end this
+
+        reactants = slot.card.best.canonical
+        kept[reactants] = queued_engine.decode(
+            forward, reactants, DecodeSettings(decoder="greedy", n=1), report=report, patient=True
+        )
+        slot.draw_head([trip_mark(kept[reactants], slot.asked.smiles)])
+        _trim(kept)
+
+
+def _trim(kept: dict[Any, Any]) -> None:
+    while len(kept) > MOST_KEPT:
+        kept.pop(next(iter(kept)))

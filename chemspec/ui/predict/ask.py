@@ -1,0 +1,340 @@
+"""Where a visitor asks: task, query box, sketcher, upload, options; and the link that holds the question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, get_args
+
+import streamlit as st
+
+from chemspec import chem
+from chemspec.chem.formats import formats
+from chemspec.engine.engine import MAX_CHARS
+from chemspec.settings import DecodeSettings, Task
+from chemspec.ui.common import history, queued_engine, safe, sketcher
+from chemspec.ui.common.options import options
+from chemspec.ui.common.querybox import MOST_CHARS, Shown, querybox
+from chemspec.ui.common.short_names import set_apart
+
+TASKS: tuple[Task, ...] = get_args(Task)
+QUESTION = {"forward": "What forms?", "retro": "What is it made from?"}
+LABEL = {
+    "forward": "Everything in the flask: reactants, reagents, solvents",
+    "retro": "The molecule to make",
+}
+PLACEHOLDER = {"forward": "e.g. CC(=O)Cl.Nc1ccccc1", "retro": "e.g. CC(=O)Nc1ccc(O)cc1"}
+FORMATS = "SMILES, reaction SMILES, InChI, molfile, SDF, RXN or CDXML; common reagents also by name"
+ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml"]
+CSS = """
+.cs-hint {font-size: .875rem; opacity: .8; min-height: 1.5rem; overflow-wrap: anywhere}
+.cs-fault {opacity: 1}
+.cs-fault pre {font-size: .875rem; line-height: 1.35; margin: .4rem 0 0; padding: .5rem .8rem; border-radius: .4rem;
+  width: fit-content; max-width: 100%; overflow-x: auto; background: color-mix(in srgb, currentColor 7%, transparent); color: inherit}
+"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question: the model's name, its task, the canonical query, how to answer, and what was changed in reading it."""
+
+    model: str
+    task: Task
+    smiles: str
+    settings: DecodeSettings
+    notes: tuple[str, ...] = ()
+
+
+def put(text: str, task: Task | None = None, *, model: str = "") -> None:
+    """Put a text into the box and ask it; a callback for buttons."""
+    state = st.session_state
+    if task is not None:
+        state.predict_task = task
+        state.predict_model = model
+    _set_text(text)
+    state.predict_want = True
+
+
+def ask() -> tuple[Asked | None, Any]:
+    """Draw everything a visitor asks with.
+
+    Returns:
+        the question, once there is one, and the row of buttons, for more of them.
+    """
+    _follow_link()
+    state = st.session_state
+    chosen = st.segmented_control(
+        "Question",
+        TASKS,
+        key="predict_task",
+        format_func=lambda name: QUESTION[name],
+        required=True,
+        label_visibility="collapsed",
+        on_change=_forget,
+    )
+    task: Task = chosen or TASKS[0]
+    text = str(state.setdefault("predict_text", ""))
+    read = formats.read_any(text, task=task) if text.strip() else None
+    fault = read if isinstance(read, chem.Fault) else None
+    querybox(
+        Shown(
+            LABEL[task],
+            PLACEHOLDER[task],
+            text,
+            state.setdefault("predict_revision", 0),
+            (fault.start, fault.end) if fault else None,
+        ),
+        key="predict_box",
+        typed=_typed,
+        asked=_enter,
+        moved=_moved,
+    )
+    hint = st.empty()
+    row = st.container(horizontal=True, vertical_alignment="center", gap="small")
+    with row:
+        st.button("Predict", type="primary", shortcut="Ctrl+Enter", on_click=_want)
+        opened = bool(state.get("predict_draw"))
+        st.button("Close the sketcher" if opened else "Draw", on_click=_toggle, key="predict_pen")
+        _upload(task)
+        model, settings = options(task)
+    if opened:
+        _sketch(text, read)
+    if state.pop("predict_want", False):
+        _accept(model, read)
+    asked: tuple[str, str, tuple[str, ...]] | None = state.get("predict_asked")
+    _hint(hint, text, read, stands=asked is not None and _smiles(read) == asked[1])
+    if asked is None or model == "":
+        return None, row
+    return Asked(model, task, asked[1], settings, asked[2]), row
+
+
+# --- the link: ?task=retro&smi=... -----------------------------------------------------------------
+
+
+def _follow_link() -> None:
+    """Take over what the address says, where somebody followed a link or went back."""
+    state = st.session_state
+    link = (st.query_params.get("task", ""), st.query_params.get("smi", "")[:MOST_CHARS])
+    arrived = "predict_task" not in state  # widgets are forgotten while another page is shown
+    if arrived:
+        state.predict_task = state.get("predict_last_task", TASKS[0])
+    moved = state.pop("predict_moved", False)
+    asked = state.get("predict_asked")
+    if (arrived or moved) and link[1] and not (asked and link == asked[:2]):
+        _choose(link[0])
+        _set_text(link[1])
+        state.predict_want = True
+    elif arrived and link[0]:
+        _choose(link[0])
+    elif arrived and asked:
+        _write_link()
+    elif moved and not link[1]:
+        state.predict_asked = None
+        _set_text("")
+    state.predict_last_task = state.predict_task
+
+
+def _moved() -> None:
+    st.session_state.predict_moved = True
+
+
+def _choose(name: str) -> None:
+    """Choose the model, or the task, that a link names."""
+    state = st.session_state
+    for task in TASKS:
+        if name == task or name in queued_engine.models(task):
+            state.predict_task = task
+            state.predict_model = name
+            return
+    if name:
+        state.predict_unknown = name
+
+
+def _write_link() -> None:
+    state = st.session_state
+    model, smiles, _ = state.predict_asked
+    st.query_params.from_dict({"task": model, "smi": smiles})
+
+
+# --- what visitors do ------------------------------------------------------------------------------
+
+
+def _set_text(text: str) -> None:
+    state = st.session_state
+    state.predict_text = text
+    state.predict_revision = state.get("predict_revision", 0) + 1
+
+
+def _typed(text: str) -> None:
+    state = st.session_state
+    state.predict_text = text
+    if not text.strip():
+        _forget()
+
+
+def _enter(text: str) -> None:
+    st.session_state.predict_text = text
+    _want()
+
+
+def _want() -> None:
+    st.session_state.predict_want = True
+
+
+def _toggle() -> None:
+    st.session_state.predict_draw = not st.session_state.get("predict_draw")
+
+
+def _forget() -> None:
+    state = st.session_state
+    state.predict_asked = None
+    state.predict_unlink = True
+
+
+def _accept(model: str, read: formats.Input | chem.Fault | None) -> None:
+    """Ask what is in the box, if it can be read."""
+    state = st.session_state
+    state.predict_stopped = None
+    state.predict_asked = None
+    if isinstance(read, formats.Input) and model:
+        state.predict_asked = (model, read.smiles, _notes(read))
+        _write_link()
+    elif read is None:
+        state.predict_empty = True
+
+
+def _notes(read: formats.Input) -> tuple[str, ...]:
+    return read.notes if read.kind == "SMILES" else (f"read as {read.kind}", *read.notes)
+
+
+def _smiles(read: formats.Input | chem.Fault | None) -> str:
+    return read.smiles if isinstance(read, formats.Input) else ""
+
+
+# --- the parts --------------------------------------------------------------------------------------
+
+
+def _hint(place: Any, text: str, read: formats.Input | chem.Fault | None, *, stands: bool) -> None:
+    """One line below the box, always there: what it takes, what is wrong, or what was understood."""
+    state = st.session_state
+    if state.pop("predict_unlink", False) and st.query_params:
+        st.query_params.clear()
+    if unknown := state.pop("predict_unknown", ""):
+        known = ", ".join(queued_engine.models()) or "none"
+        st.warning(
+            f"The link names a model that is not installed: {unknown[:60]!r}. Installed: {known}."
+        )
+    if isinstance(read, chem.Fault):
+        place.html(fault_html(text, read))
+        return
+    if read is None:
+        empty = state.pop("predict_empty", False)
+        line = (
+            "Nothing to predict yet: type or paste a molecule, draw one, or try an example."
+            if empty
+            else f"{FORMATS}. Up to {MAX_CHARS:,} characters."
+        )
+    else:
+        count = read.smiles.count(".") + 1
+        counted = f"{count} molecules or ions" if count > 1 else "one molecule"
+        notes = "; ".join(_notes(read))
+        line = f"✓ {counted}{'; ' + notes if notes else ''}" + (
+            "" if stands else " · Enter predicts"
+        )
+    place.html(f'<div class="cs-hint" role="status">{escape(line)}</div>')
+
+
+def fault_html(text: str, fault: chem.Fault) -> str:
+    """What is wrong, and the characters to blame marked in a line of the text; safe HTML."""
+    message = escape(str(fault))
+    pointer = ""
+    if (
+        "\n" not in text.strip()
+        and fault.kind not in ("empty", "length")
+        and fault.end > fault.start
+    ):
+        pointer = f"<pre>{escape(chem.pointer(text, fault, width=60))}</pre>"
+    return f'<div class="cs-hint cs-fault" role="alert"><span>⚠ {message}</span>{pointer}</div>'
+
+
+def _upload(task: Task) -> None:
+    state = st.session_state
+    with st.popover("Upload", help="A file with one molecule or one reaction"):
+        st.file_uploader(
+            "A file with one molecule or one reaction (at most 1 MB)",
+            type=ENDINGS,
+            max_upload_size=1,
+            key="predict_file",
+            on_change=_uploaded,
+            args=(task,),
+        )
+        st.caption(f"{FORMATS}. All of these can be pasted into the box as well.")
+        if message := state.get("predict_file_fault"):
+            st.error(safe.plain(message))
+
+
+def _uploaded(task: Task) -> None:
+    state = st.session_state
+    file = state.get("predict_file")
+    state.predict_file_fault = ""
+    if file is None:
+        return
+    read = formats.read_any(file.getvalue(), task=task)
+    if isinstance(read, chem.Fault):
+        state.predict_file_fault = f"This file cannot be used: {read}"
+    else:
+        put(read.smiles)
+
+
+def history_menu() -> None:
+    """Queries asked before; a click asks again."""
+    entries: Sequence[history.Entry] = history.recent()
+    if not entries:
+        return
+    backward = queued_engine.models("retro")
+    with st.popover("History"):
+        for number, entry in enumerate(entries):
+            task: Task = "retro" if entry.model in backward else "forward"
+            arrow = "⇐" if task == "retro" else "⇒"
+            st.button(
+                f"{_main(entry.smiles)} {arrow} {_main(entry.answer)}",
+                key=f"predict_history_{number}",
+                type="tertiary",
+                on_click=put,
+                args=(entry.smiles, task),
+                kwargs={"model": entry.model},
+            )
+        st.button("Clear the history", on_click=history.clear, key="predict_history_clear")
+        st.caption(
+            "Kept on disk by this server, for everybody who uses it."
+            if history.on_disk()
+            else "Kept until this tab is closed. To keep it on disk, start the app with CHEMSPEC_HISTORY=1."
+        )
+        if fault := history.fault():
+            st.warning(f"The history on disk cannot be used: {fault}")
+
+
+def _main(smiles: str) -> str:
+    """A flask without its common reagents, for a button."""
+    parts = smiles.split(".")
+    return shorten(".".join(parts[place] for place in set_apart(parts)[0]))
+
+
+def shorten(smiles: str, most: int = 34) -> str:
+    """A SMILES for a button, where markdown must not bite."""
+    text = smiles if len(smiles) <= most else smiles[: most - 1] + "…"
+    return "".join("\\" + char if char in "\\`*_{}[]()#+-.!~|<>$:^" else char for char in text)
+
+
+def _sketch(text: str, read: formats.Input | chem.Fault | None) -> None:
+    """The sketcher, in step with the box both ways."""
+    if not sketcher.available():
+        st.info(sketcher.why_not())
+        return
+    shown = text.strip() if ">" in text else _smiles(read) or text.strip()
+    sketcher.sketcher(shown, key="predict_sketcher", on_change=_drawn)
+
+
+def _drawn(smiles: str) -> None:
+    _set_text(smiles)

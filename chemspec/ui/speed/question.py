@@ -1,0 +1,121 @@
+"""What is measured on the page Speed: a model and a query, from the box, an example or the link."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from chemspec import chem
+from chemspec.chem.formats import formats
+from chemspec.engine.engine import Engine
+from chemspec.ui.common import examples, queued_engine
+from chemspec.ui.common.querybox import MOST_CHARS, Shown, querybox
+from chemspec.ui.predict import ask
+
+
+def model_name() -> str:
+    """The chosen model's name; the first one until somebody chooses. Empty if none is installed."""
+    names = queued_engine.models()
+    if not names:
+        return ""
+    _follow_link(names)
+    state = st.session_state
+    if state.get("speed_model") not in names:
+        state.speed_model = names[0]
+    chosen = st.segmented_control(
+        "Question",
+        names,
+        format_func=lambda name: ask.QUESTION.get(name, name),
+        key="speed_model",
+        required=True,
+        label_visibility="collapsed",
+        persist_state="session",
+        on_change=_switched,
+    )
+    return str(chosen)
+
+
+def query(model: Engine) -> str:
+    """The query as one SMILES; empty where there is none that the model can answer, which is then said."""
+    state = st.session_state
+    if "speed_text" not in state:
+        state.speed_text = _examples(model.task)[0].smiles
+    text: str = state.speed_text
+    read = formats.read_any(text, task=model.task) if text.strip() else None
+    fault = read if isinstance(read, chem.Fault) else None
+    querybox(
+        Shown(
+            ask.LABEL[model.task],
+            ask.PLACEHOLDER[model.task],
+            text,
+            state.setdefault("speed_revision", 0),
+            (fault.start, fault.end) if fault else None,
+        ),
+        key="speed_box",
+        typed=_typed,
+        asked=_entered,
+    )
+    with st.container(
+        horizontal=True, gap="small", vertical_alignment="center", key="speed_examples"
+    ):
+        st.caption("Examples", width="content")
+        for item in _examples(model.task):
+            st.button(
+                item.name,
+                key=f"speed_example_{item.name}",
+                help=item.line,
+                on_click=_put,
+                args=(item.smiles,),
+            )
+    if fault:
+        st.html(f"<style>{ask.CSS}</style>" + ask.fault_html(text, fault))
+        return ""
+    if not isinstance(read, formats.Input):
+        st.info("Type or paste a molecule above, or choose an example.")
+        return ""
+    ready = model.prepare(read.smiles)
+    if ready.refusal:
+        st.error(ready.refusal.message)
+        return ""
+    state.speed_link = (model.name, read.smiles)
+    if dict(st.query_params) != {"task": model.name, "smi": read.smiles}:
+        st.query_params.from_dict({"task": model.name, "smi": read.smiles})
+    return read.smiles
+
+
+def _examples(task: str) -> list[examples.Example]:
+    return [item for item in examples.load() if item.task == task]
+
+
+def _follow_link(names: list[str]) -> None:
+    """Take over what the address says, where somebody followed a link."""
+    state = st.session_state
+    link = (st.query_params.get("task", ""), st.query_params.get("smi", "")[:MOST_CHARS])
+    if link[1] and link != state.get("speed_link"):
+        state.speed_link = link
+        _put(link[1])
+        if link[0] in names:
+            state.speed_model = link[0]
+        elif link[0]:
+            known = ", ".join(names)
+            st.warning(f"The link names a model that is not installed: {link[0][:60]!r}. Installed: {known}.")  # fmt: skip
+
+
+def _put(text: str) -> None:
+    st.session_state.speed_text = text
+    st.session_state.speed_revision = st.session_state.get("speed_revision", 0) + 1
+
+
+def _typed(text: str) -> None:
+    st.session_state.speed_text = text
+
+
+def _entered(text: str) -> None:
+    _typed(text)
+    st.session_state.speed_race_start_go = True
+
+
+def _switched() -> None:
+    """Another model: an example of the old task makes no sense for it, a visitor's own text may."""
+    if st.session_state.get("speed_text") in {item.smiles for item in examples.load()}:
+        del st.session_state["speed_text"]
+        st.session_state.speed_revision = st.session_state.get("speed_revision", 0) + 1

@@ -1,0 +1,131 @@
+"""Charts below the theatre: tokens written against passes and against time, and how far drafts hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+
+from chemspec.engine.engine import Engine
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Trace
+from chemspec.ui.common import look, queued_engine
+from chemspec.ui.speed.timing import standard, timeline, typical
+from chemspec.ui.step.trace_view import Story, by_offset
+
+STANDARD, FAST = "standard", "with drafts"
+GREY = "#8a9391"
+
+
+def measured(
+    model: Engine, query: str, settings: DecodeSettings, *, report: queued_engine.Report
+) -> tuple[DecodeResult, DecodeResult]:
+    """The run under these settings and the standard one whose times are the medians of three, both not recorded."""
+    plain = replace(settings, record=False)
+    kept = st.session_state.setdefault("step_measured", {})
+    key = (model.digest, query, plain)
+    if key not in kept:
+        rounds = queued_engine.compare(
+            model, query, [standard(plain), plain], repeats=3, report=report
+        )
+        kept[key] = tuple(typical(results) for results in rounds)
+        while len(kept) > 50:
+            kept.pop(next(iter(kept)))
+    slow, fast = kept[key]
+    return fast, slow
+
+
+def against_passes(told: Story) -> None:
+    """Tokens written against passes; the standard way writes one token a pass, by definition."""
+    total = told.steps[-1].written
+    ours = [(FAST, 0, 0), *((FAST, k, one.written) for k, one in enumerate(told.steps, 1))]
+    rows = [(STANDARD, k, k) for k in range(total + 1)] + ours
+    what = _what(told)
+    st.altair_chart(
+        _steps(rows, "passes", what),
+        alt=f"Staircase: {what}, {total} in {len(told.steps)} passes with drafts, in {total} the standard way.",
+    )
+    st.caption(
+        f"{total} {what} in {len(told.steps)} passes. The standard way takes a pass for each."
+    )
+
+
+def _what(told: Story) -> str:
+    return "steps of the beam" if told.several else "tokens written"
+
+
+def against_time(told: Story, result: DecodeResult, slow: DecodeResult | None) -> None:
+    """Tokens written against milliseconds; each line ends when its run had ended."""
+    traces = {FAST: result.trace} | ({STANDARD: slow.trace} if slow else {})
+    rows = [row for name, trace in traces.items() for row in _timed(name, trace)]
+    ends = ", ".join(f"{name} {trace.seconds * 1e3:.0f} ms" for name, trace in traces.items())
+    st.altair_chart(_steps(rows, "milliseconds", _what(told)), alt=f"Staircase over time: {ends}.")
+    if slow:
+        dear = " Fewer passes, but dearer ones: with this drafter the standard way is faster here."
+        slower = len(result.trace.passes) < len(slow.trace.passes)
+        slower = slower and result.trace.seconds > 1.05 * slow.trace.seconds
+        st.caption(
+            f"Measured here, one after the other, median of three runs: {ends}." + dear * slower
+        )
+    else:
+        st.caption(f"As measured when the trace was recorded: {ends}.")
+
+
+def _timed(name: str, trace: Trace) -> list[tuple[str, float, int]]:
+    return [(name, 0.0, 0), *((name, bar.end, bar.written) for bar in timeline(trace))]
+
+
+def _steps(rows: Sequence[tuple[str, float, int]], x: str, y: str) -> alt.Chart:
+    kinds = [FAST, STANDARD]
+    return (
+        alt.Chart(pd.DataFrame(rows, columns=["way", "x", "y"]))
+        .mark_line(interpolate="step-after", strokeWidth=2.2)
+        .encode(
+            x=alt.X("x:Q", title=x, axis=alt.Axis(grid=False, tickMinStep=1)),
+            y=alt.Y("y:Q", title=y, axis=alt.Axis(tickCount=5)),
+            color=alt.Color(
+                "way:N",
+                title=None,
+                scale=alt.Scale(domain=kinds, range=[_accent(), GREY]),
+                legend=alt.Legend(orient="top"),
+            ),
+            strokeDash=alt.StrokeDash(
+                "way:N", title=None, scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])
+            ),
+            tooltip=["way:N", alt.Tooltip("x:Q", title=x, format=".4~r"), alt.Tooltip("y:Q", title=y)],
+        )
+        .properties(height=230)
+    )  # fmt: skip
+
+
+def by_place(told: Story) -> None:
+    """How often the k-th token of a draft was accepted."""
+    found = by_offset(told)
+    if not found:
+        st.caption("Nothing was drafted, so there is nothing to accept.")
+        return
+    frame = pd.DataFrame(found, columns=["offset", "passes", "accepted"])
+    frame["share"] = frame["accepted"] / frame["passes"]
+    base = alt.Chart(frame).encode(
+        x=alt.X("offset:O", title="token of the draft", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        y=alt.Y("share:Q", title="share of passes", axis=alt.Axis(format="%", tickCount=4),
+                scale=alt.Scale(domain=[0, 1])),
+        tooltip=[alt.Tooltip("offset", title="token of the draft"), alt.Tooltip("passes", title="passes with one"),
+                 alt.Tooltip("accepted", title="accepted")],
+    )  # fmt: skip
+    chart = base.mark_bar(color=_accent(), cornerRadiusEnd=2).properties(height=230)
+    first = frame.iloc[0]
+    st.altair_chart(
+        chart,
+        alt=f"Acceptance by place in the draft: the first token was right in {first.accepted} of {first.passes} passes.",
+    )
+    st.caption(
+        "Of the passes in which some draft had a token at this place, the share in which a draft was right up to it."
+    )
+
+
+def _accent() -> str:
+    return "#2dd4bf" if look.dark() else look.ACCENT
