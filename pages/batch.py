@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from chemspec.ui.batch import job_view, new_job
+from chemspec.ui.batch import job_form, job_view
 from chemspec.ui.common import nav, safe
 from chemspec.ui.common.app_dir import HomeError, home
 
@@ -23,29 +23,29 @@ def body() -> None:
         st.error(f"Jobs cannot be kept: {safe.plain(str(error))}.")
         return
     new_job()
-    new_job.own_jobs()
+    job_form.own_jobs()
 
 
 def new_job() -> None:
-    given = new_job.upload()
-    sheet = new_job.read(*given) if given else None
+    given = job_form.upload()
+    sheet = job_form.read(*given) if given else None
     if given is None or sheet is None:
         return
     left, right = st.columns([2, 3], gap="large")
     with left:
         st.subheader("Settings", anchor=False)
-        column = new_job.choose_column(given[0], sheet)
-        chosen = new_job.choose_model(sheet.columns[column])
+        column = job_form.choose_column(given[0], sheet)
+        chosen = job_form.choose_model(sheet.columns[column])
         if chosen and st.button(
             f"Predict {len(sheet.rows):,} rows",
             type="primary",
             width="stretch",
             key="batch_start",
         ):
-            new_job.start(given[0], sheet, column, *chosen)
+            job_form.start(given[0], sheet, column, *chosen)
     with right:
         st.subheader("Preview", anchor=False)
-        new_job.preview(sheet, column, chosen[1] if chosen else "forward")
+        job_form.preview(sheet, column, chosen[1] if chosen else "forward")
 
 
 nav.page(body)

@@ -17,7 +17,7 @@ NO_MODEL = (
 
 
 def body() -> None:
-    st.html(f"<style>{ask.CSS}{scheme.CSS}{strip.CSS}{answers.CSS}{examples.CSS}</style>")
+    st.html(f"<style>{ask.CSS}{scheme.CSS}{speed_summary.CSS}{answers.CSS}{examples.CSS}</style>")
     st.title("Predict a reaction")
     asked, row = ask.ask()
     task = st.session_state.predict_task

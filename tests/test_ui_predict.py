@@ -294,13 +294,13 @@ def test_long_work_shows_its_progress_and_a_stop_button() -> None:
             report("7 tokens written in 1 passes")
             raise KeyError("the page is left as it is")
 
-        progress.serve = SimpleNamespace(answer=spying)
+        progress.queued_engine = SimpleNamespace(answer=spying)
         try:
             progress.answer(SimpleNamespace(digest="d"), "CC", DecodeSettings())
         except KeyError:
             pass
         finally:
-            progress.serve = serve
+            progress.queued_engine = queued_engine
 
     page = AppTest.from_function(script, default_timeout=30).run()
     assert not page.exception

@@ -101,7 +101,7 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
         if settings.augment > 1:
             st.caption("**Merged**: that holds for each spelling; the list is made of all of them.")
         st.caption(
-            f"Limits: queries of {MAX_CHARS:,} characters and {MAX_TOKENS} tokens, {serve.MOST_ANSWERS} answers."
+            f"Limits: queries of {MAX_CHARS:,} characters and {MAX_TOKENS} tokens, {queued_engine.MOST_ANSWERS} answers."
         )
     return model, settings
 

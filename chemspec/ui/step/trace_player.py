@@ -1,6 +1,6 @@
 """The decode theatre: one element in which a visitor steps through a decode, all in the browser.
 
-Python turns a story into plain data and draws the molecules; `theatre.js` does the rest, and no click comes back here.
+Python turns a story into plain data and draws the molecules; `trace_player.js` does the rest, and no click comes back here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def _element() -> Callable[..., Any]:
     return st.components.v2.component(
         "chemspec_theatre",
         html='<div id="theatre"></div>',
-        css=(here / "theatre.css").read_text("utf-8"),
-        js=(here / "theatre.js").read_text("utf-8"),
+        css=(here / "trace_player.css").read_text("utf-8"),
+        js=(here / "trace_player.js").read_text("utf-8"),
     )
 
 
