@@ -288,7 +288,7 @@ def test_long_work_shows_its_progress_and_a_stop_button() -> None:
         from types import SimpleNamespace
 
         from chemspec.settings import DecodeSettings
-        from chemspec.ui.common import progress
+        from chemspec.ui.common import progress, queued_engine
 
         def spying(model, query, settings, *, report):  # type: ignore[no-untyped-def]
             report("7 tokens written in 1 passes")
