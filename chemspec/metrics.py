@@ -35,7 +35,7 @@ def _share(part: float, whole: float) -> float:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class SpeedNumbers:
     """Counts over one or more traces, and the rates that follow from them.
 
     The page Learn shows these lines and the docstrings below to the public.
@@ -116,14 +116,14 @@ def _refused(item: Pass) -> bool:
     return item.accepted < max((len(draft.tokens) for draft in item.drafts), default=0)
 
 
-def numbers(traces: Sequence[Trace]) -> Numbers:
+def numbers(traces: Sequence[Trace]) -> SpeedNumbers:
     """Sum up traces.
 
     In a batch, a call's seconds are shared out evenly among its queries (`model_seconds`), while every one of them waited
     for the whole call (`waited_seconds`, `seconds`).
     """
     passes = [item for trace in traces for item in trace.passes]
-    return Numbers(
+    return SpeedNumbers(
         queries=len(traces),
         passes=len(passes),
         emitted=sum(item.emitted for item in passes),

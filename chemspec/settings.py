@@ -156,10 +156,10 @@ def _check_whole(name: str, value: object, low: int, high: int) -> None:
 
 
 DECODERS = ("greedy", "beam", "sample", "sbs", "speculative-sample", "sampled-beam")
-RELAXED = ("sbs", "sampled-beam")
+RELAXED_DECODERS = ("sbs", "sampled-beam")
 # These draw their drafts from a small model's distribution, so that only a drafter with such a model will do.
-DRAWN = ("speculative-sample", "sampled-beam")
-DRAWERS = ("auto", "ar", "hierarchy", "none")
+SAMPLED_DECODERS = ("speculative-sample", "sampled-beam")
+SAMPLING_DRAFTERS = ("auto", "ar", "hierarchy", "none")
 DRAFTER_NAMES = (
     "none",
     "windows",
@@ -233,10 +233,10 @@ class DecodeSettings:
             _check_whole(name, getattr(self, name), low, high)
         if self.drafter not in DRAFTER_NAMES:
             raise ValueError(f"no drafter {self.drafter!r}; there are {', '.join(DRAFTER_NAMES)}")
-        if self.decoder in DRAWN and self.drafter not in DRAWERS:
+        if self.decoder in SAMPLED_DECODERS and self.drafter not in SAMPLING_DRAFTERS:
             raise ValueError(
                 f"the decoder {self.decoder} draws its drafts from a small model, which the drafter {self.drafter} "
-                f"does not have; choose {', '.join(DRAWERS)}"
+                f"does not have; choose {', '.join(SAMPLING_DRAFTERS)}"
             )
         for name in ("draft_length", "draft_count", "dilation"):
             _check_whole(name, getattr(self, name), 0, 1000)
@@ -262,16 +262,22 @@ class DecodeSettings:
         """The drafter that is used: SBS is about drafts of a fixed kind, speculative sampling about drawn ones."""
         if self.drafter != "auto":
             return self.drafter
-        return "windows" if self.decoder == "sbs" else "ar" if self.decoder in DRAWN else "auto"
+        return (
+            "windows"
+            if self.decoder == "sbs"
+            else "ar"
+            if self.decoder in SAMPLED_DECODERS
+            else "auto"
+        )
 
     @property
     def exact(self) -> bool:
         """Whether the answers are those of the standard algorithm, whatever the drafter; see `guarantee`."""
-        return self.decoder not in RELAXED and self.beta == 1
+        return self.decoder not in RELAXED_DECODERS and self.beta == 1
 
     @property
     def guarantee(self) -> Literal["exact", "exact in distribution", "relaxed"]:
         """What drafts leave as it is: the answers, the probability of every answer, or neither."""
         if not self.exact:
             return "relaxed"
-        return "exact in distribution" if self.decoder in DRAWN else "exact"
+        return "exact in distribution" if self.decoder in SAMPLED_DECODERS else "exact"

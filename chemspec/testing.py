@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from chemspec.decode.loop import drive
+from chemspec.decode.loop import run_loop
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter
 from chemspec.draft.learned.heads import HeadDrafts
@@ -35,7 +35,7 @@ from chemspec.model.session import Backend, Floats, Ints, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS
-from chemspec.types import Draft, Pass, Prefix, Written
+from chemspec.types import Draft, FinishedSequence, Pass, Prefix
 
 # Models ------------------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ def naive_reader(model: Target, source: Sequence[int]) -> Reading:
     return log_probs
 
 
-def naive_greedy(model: Target, source: Sequence[int], max_len: int) -> Written:
+def naive_greedy(model: Target, source: Sequence[int], max_len: int) -> FinishedSequence:
     """The most probable token, ties by id, until eos or `max_len` tokens."""
     read = naive_reader(model, source)
     tokens: list[int] = []
@@ -266,7 +266,7 @@ def naive_beam(
     max_len: int,
     length_penalty: float = 0.0,
     lean: Callable[[tuple[int, ...]], float] = lambda _: 0.0,
-) -> list[Written]:
+) -> list[FinishedSequence]:
     """Beam search by its rules and nothing else; see `chemspec.decode.beam` for the rules.
 
     Args:
@@ -339,9 +339,9 @@ def enumerate_samples(
 _Text = tuple[tuple[int, ...], tuple[float, ...]]  # tokens after bos, and a log-prob for each
 
 
-def _finish(tokens: Iterable[int], log_probs: Iterable[float]) -> Written:
+def _finish(tokens: Iterable[int], log_probs: Iterable[float]) -> FinishedSequence:
     tokens = tuple(tokens)
-    return Written(tokens, tuple(log_probs), "eos" if tokens[-1:] == (EOS,) else "length")
+    return FinishedSequence(tokens, tuple(log_probs), "eos" if tokens[-1:] == (EOS,) else "length")
 
 
 # Drafters ----------------------------------------------------------------------------------------
@@ -466,12 +466,12 @@ def run(
     max_len: int,
     budget: int = 64,
     top_k: int = 1_000_000,
-) -> tuple[list[list[Written]], list[list[Pass]]]:
+) -> tuple[list[list[FinishedSequence]], list[list[Pass]]]:
     """Decode queries together; returns each one's answers and each one's passes.
 
     Args:
         decoder: makes the decoder of the query of that number.
-        sources, backend, drafter, max_len, budget: as `drive` takes them; the clock ticks once a
+        sources, backend, drafter, max_len, budget: as `run_loop` takes them; the clock ticks once a
             look.
         top_k: tokens that the scores of a prefix hold; all of them by default.
     """
@@ -482,7 +482,7 @@ def run(
         drafter.states = session.state
     decoders = [decoder(query) for query in range(len(sources))]
     passes: list[list[Pass]] = [[] for _ in sources]
-    loop = drive(
+    loop = run_loop(
         sources,
         decoders,
         session,

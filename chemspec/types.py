@@ -28,7 +28,7 @@ class Scores(NamedTuple):
         )
 
 
-class Written(NamedTuple):
+class FinishedSequence(NamedTuple):
     """An answer as a decoder finished it: tokens after bos (eos included), a log-prob for each, and why it ended."""
 
     tokens: tuple[int, ...]
@@ -67,7 +67,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Accepted:
+class AcceptedSpan:
     """Drafted tokens that the model confirmed: `length` tokens of the answer from `start` on, copied from `span`."""
 
     start: int
@@ -76,11 +76,11 @@ class Accepted:
     span: tuple[int, int] | None = None
 
 
-ASKED, AHEAD = -2, -1  # in `Grown.sources`: what was not copied from the query
+ASKED, AHEAD = -2, -1  # in `TreeDelta.sources`: what was not copied from the query
 
 
 @dataclass(frozen=True)
-class Grown:
+class TreeDelta:
     """What one pass added to a query's tree of prefixes, recorded on request (`DecodeSettings.record`).
 
     Nodes are numbered over the whole trace, in the order in which they were computed.
@@ -127,9 +127,9 @@ class Pass:
     width: int
     draft_seconds: float
     model_seconds: float
-    spans: tuple[Accepted, ...] = ()
+    spans: tuple[AcceptedSpan, ...] = ()
     drafts: tuple[Draft, ...] = ()
-    grown: Grown | None = None
+    grown: TreeDelta | None = None
     draft_calls: int = 0
 
 
@@ -283,7 +283,8 @@ def _trace(values: dict[str, Any]) -> Trace:
     for item in values.pop("passes"):
         margin = item.pop("margin")
         spans = tuple(
-            _make(Accepted, span, span=_pair(span.pop("span", None))) for span in item.pop("spans")
+            _make(AcceptedSpan, span, span=_pair(span.pop("span", None)))
+            for span in item.pop("spans")
         )
         drafts = tuple(
             _make(
@@ -298,7 +299,7 @@ def _trace(values: dict[str, Any]) -> Trace:
         )
         grown = item.pop("grown", None)
         if grown is not None:
-            grown = _make(Grown, {name: tuple(numbers) for name, numbers in grown.items()})
+            grown = _make(TreeDelta, {name: tuple(numbers) for name, numbers in grown.items()})
         margin = float("inf") if margin is None else margin
         passes.append(_make(Pass, item, margin=margin, spans=spans, drafts=drafts, grown=grown))
     query, words = tuple(values.pop("query")), tuple(values.pop("vocabulary", ()))

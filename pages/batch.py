@@ -4,7 +4,7 @@ import streamlit as st
 
 from chemspec.ui.batch import job_form, job_view
 from chemspec.ui.common import nav, safe
-from chemspec.ui.common.app_dir import HomeError, home
+from chemspec.ui.common.app_dir import AppDirError, app_dir
 
 
 def body() -> None:
@@ -18,8 +18,8 @@ def body() -> None:
         "download the answers."
     )
     try:
-        home()
-    except HomeError as error:
+        app_dir()
+    except AppDirError as error:
         st.error(f"Jobs cannot be kept: {safe.plain(str(error))}.")
         return
     new_job()

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from chemspec.engine.engine import models_home
+from chemspec.engine.engine import models_dir
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.ui.common import look, machine, nav, queued_engine, safe
 from chemspec.ui.learn import curves
@@ -29,7 +29,7 @@ def body() -> None:
     with st.expander("Add a model", expanded=not found):
         st.markdown(model_figures.ADDING)
         st.caption("Models are looked for in this folder:")
-        st.code(str(models_home()), language=None)
+        st.code(str(models_dir()), language=None)
 
 
 def broken(card: cards.Card) -> None:

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from chemspec.engine.engine import Engine, models_home
+from chemspec.engine.engine import Engine, models_dir
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
@@ -40,7 +40,7 @@ def welcome(task: Task) -> None:
         st.subheader("Examples")
         examples.gallery(task)
     else:
-        st.info(NO_MODEL.format(home=models_home()))
+        st.info(NO_MODEL.format(home=models_dir()))
 
 
 def load(name: str) -> Engine | None:
@@ -58,7 +58,7 @@ def show(asked: ask.Asked, model: Engine, result: DecodeResult) -> None:
         st.error(f"The model cannot answer this: {plain(result.message)}.")
         return
     left, right = st.columns([3, 1.4], vertical_alignment="center")
-    line = speed_summary.Strip(left.empty(), model, asked.smiles, asked.settings, result)
+    line = speed_summary.SpeedSummary(left.empty(), model, asked.smiles, asked.settings, result)
     with right:
         answers.toolbar(asked, result)
     slots = answers.show(asked, result)

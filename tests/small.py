@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chemspec.decode.loop import Flight
+from chemspec.decode.loop import QueryState
 from chemspec.model import checkpoint
 from chemspec.settings import Task
 from chemspec.testing import tiny_model
@@ -51,10 +51,10 @@ def tiny_folder(folder: Path, *, task: Task = "retro", seed: int = 0, **options:
 
 def accept_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that accepts a drafted token whenever it is among the model's best few."""
-    honest = Flight.go_on
+    honest = QueryState.go_on
     swapped: dict[int, Scores] = {}  # by their ids; kept, so that no other object gets one of these
 
-    def go_on(self: Flight) -> tuple[int, float]:
+    def go_on(self: QueryState) -> tuple[int, float]:
         for prefix, scores in self.known.items():
             drafted = [token for token in scores.ids if (*prefix, token) in self.origin][:1]
             if drafted and id(scores) not in swapped:
@@ -63,4 +63,4 @@ def accept_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
                 swapped[id(changed)] = changed
         return honest(self)
 
-    monkeypatch.setattr(Flight, "go_on", go_on)
+    monkeypatch.setattr(QueryState, "go_on", go_on)

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.types import (
-    Accepted,
+    AcceptedSpan,
     DecodeResult,
+    FinishedSequence,
     Hypothesis,
     Merged,
     Pass,
     Scores,
     Trace,
     Vote,
-    Written,
     result_from_json,
     to_json,
 )
@@ -27,7 +27,7 @@ from chemspec.types import (
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.integers(0, 10**6)
 texts = st.text(max_size=12)
-spans = st.builds(Accepted, counts, counts, texts, st.none() | st.tuples(counts, counts))
+spans = st.builds(AcceptedSpan, counts, counts, texts, st.none() | st.tuples(counts, counts))
 passes = st.builds(
     Pass, counts, counts, counts, counts, counts, numbers | st.just(inf), counts, numbers, numbers,
     st.lists(spans, max_size=2).map(tuple),
@@ -96,4 +96,4 @@ def test_the_margin_is_the_gap_between_the_best_two() -> None:
 
 
 def test_the_log_prob_of_an_answer_is_the_sum_over_its_tokens() -> None:
-    assert Written((5, 2), (-0.25, -0.5), "eos").log_prob == -0.75
+    assert FinishedSequence((5, 2), (-0.25, -0.5), "eos").log_prob == -0.75

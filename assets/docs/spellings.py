@@ -21,8 +21,8 @@ from chemspec import chem
 from chemspec.chem.root_align import spellings, write_from
 from chemspec.data.reactions import Row, canonical_pair, variants
 from chemspec.data.shards import read_rows
-from chemspec.draft.copy import Copy, Marks
-from chemspec.engine.engine import Engine, Ready
+from chemspec.draft.copy import Copy, TokenClasses
+from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tokenizer import BOS, EOS, TokenError
@@ -75,7 +75,7 @@ def main(folder: Path, count: int) -> None:
 
 def answer_lines(task: Task, engine: Engine, rows: list[Row]) -> list[str]:
     """Two rows of the second table."""
-    copy = Copy(marks=Marks.of(engine.tokenizer.alphabet))
+    copy = Copy(marks=TokenClasses.of(engine.tokenizer.alphabet))
     sums = {"canonical": [0, 0, 0], "aligned": [0, 0, 0]}
     for row in rows:
         made = variants(row, task, count=1, flat_share=0.0, rng=Random(0), guess=True)
@@ -119,7 +119,7 @@ def line(engine: Engine, way: str, drafter: str, asked: list[tuple[str, str]]) -
     for text, truth in asked:
         ids = engine.tokenizer.encode_or_unk(text)
         if 1 not in ids and len(ids) <= engine.longest_query:
-            ready.append(Ready(text, tuple(ids), tuple(engine.tokenizer.pieces(ids))))
+            ready.append(PreparedQuery(text, tuple(ids), tuple(engine.tokenizer.pieces(ids))))
             truths.append(truth)
     results = [result for start in range(0, len(ready), 16) for result in engine._decode(ready[start : start + 16], how)]  # fmt: skip
     found = numbers([result.trace for result in results])

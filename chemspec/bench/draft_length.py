@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from chemspec.draft.learned.small import Companion, write_alpha
+from chemspec.draft.learned.small import DraftModel, write_alpha
 from chemspec.draft.registry import COMPANIONS
 from chemspec.engine.engine import Engine
 from chemspec.metrics import numbers
@@ -86,6 +86,6 @@ def keep_alpha(folder: Path, drafter: str, found: float, *, counted: str) -> Pat
     return write_alpha(folder / "drafters" / COMPANIONS[drafter][-1], found, counted=counted)
 
 
-def price(small: Companion, engine: Engine, nodes: int = 1) -> float:
+def price(small: DraftModel, engine: Engine, nodes: int = 1) -> float:
     """The cost ratio c of Leviathan et al., measured here: one run of the small model over one pass of the target."""
     return small.cost()(nodes) / engine.cost()(nodes)

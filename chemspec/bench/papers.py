@@ -25,7 +25,7 @@ from chemspec.evaluation import reference
 from chemspec.evaluation.accuracy import RANKS, Question, questions, rank_of
 from chemspec.io.writers import brief
 from chemspec.metrics import Spread, numbers
-from chemspec.settings import DRAWN, DecodeSettings, Task
+from chemspec.settings import SAMPLED_DECODERS, DecodeSettings, Task
 from chemspec.system.energy import Meter
 from chemspec.types import DecodeResult
 
@@ -317,7 +317,7 @@ def _row(one: Measured, standard: Measured | None) -> dict[str, Any]:
     if standard and common:
         speedup = Spread.of(standard.per_query[:common]).median / Spread.of(one.per_query[:common]).median  # fmt: skip
         pairs = zip(one.results[:held], standard.results[:held], strict=True)
-        if one.way.settings.decoder not in DRAWN:  # whose draws are others
+        if one.way.settings.decoder not in SAMPLED_DECODERS:  # whose draws are others
             same = sum(_texts(a) == _texts(b) for a, b in pairs) / held
     wait = Spread.of(1e3 * spent for spent in one.seconds)
     settings = one.way.settings

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import drive
+from chemspec.decode.loop import run_loop
 from chemspec.draft.base import Drafter
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.registry import model_folder
@@ -24,7 +24,7 @@ from chemspec.importers import hf
 from chemspec.model.runners.hf_runner import HfBackend
 from chemspec.model.session import Session
 from chemspec.tokenizer import EOS
-from chemspec.types import Draft, Pass, Prefix, Written
+from chemspec.types import Draft, FinishedSequence, Pass, Prefix
 
 
 class SmallModel:
@@ -85,7 +85,7 @@ def compare(
     target, drafting = HfBackend(large.model), HfBackend(small.model)
     sources = [large.tokenizer.encode(line) for line in lines]
     rows: list[Row] = []
-    wanted: list[Written] = []
+    wanted: list[FinishedSequence] = []
     for gamma in (0, *gammas):
         drafter: Drafter = SmallModel(drafting, gamma) if gamma else NoDrafts()
         began = time.perf_counter()
@@ -118,8 +118,8 @@ def compare(
 
 def _decode(
     backend: HfBackend, source: Sequence[int], drafter: Drafter, budget: int, max_len: int
-) -> tuple[Written, list[Pass]]:
-    run = drive(
+) -> tuple[FinishedSequence, list[Pass]]:
+    run = run_loop(
         [source],
         [greedy(max_len=max_len)],
         Session(backend, [source], top_k=2),

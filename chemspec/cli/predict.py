@@ -152,7 +152,7 @@ def _queries(given: list[str] | None, column: str) -> tuple[list[str], bool]:
 @command()
 def models(as_json: JsonOption = False) -> None:
     """List the installed models."""
-    from chemspec.engine.registry import installed, models_home
+    from chemspec.engine.registry import installed, models_dir
 
     rows = []
     for folder in installed():
@@ -169,7 +169,7 @@ def models(as_json: JsonOption = False) -> None:
     elif rows:
         show.models(rows)
     else:
-        show.note(f"no models in {models_home()}")
+        show.note(f"no models in {models_dir()}")
 
 
 @command(name="app")

@@ -18,14 +18,14 @@ answers = Console()
 wide = Console(width=10_000)  # for files and pipes, where nobody wants a row folded
 
 
-class Report(Protocol):
+class ProgressReport(Protocol):
     """Tells how many of how many are done."""
 
     def __call__(self, done: int, total: int) -> None: ...
 
 
 @contextmanager
-def progress(what: str, *, quiet: bool = False) -> Iterator[Report]:
+def progress(what: str, *, quiet: bool = False) -> Iterator[ProgressReport]:
     """A progress bar on standard error, if that is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     hidden = quiet or not notes.is_terminal

@@ -26,7 +26,7 @@ class LeakError(ValueError):
 
 
 @dataclass(frozen=True)
-class Report:
+class LeakReport:
     """What was compared and found.
 
     Attributes:
@@ -68,7 +68,7 @@ def check_rows(
     every: int = 1,
     limit: int = 0,
     progress: Callable[[int], None] = lambda _: None,
-) -> Report:
+) -> LeakReport:
     """Compare the rows of training files that a recipe uses with the rows of a test file.
 
     Args:
@@ -97,7 +97,7 @@ def check_arrays(
     *,
     name: str = "train",
     progress: Callable[[int], None] = lambda _: None,
-) -> Report:
+) -> LeakReport:
     """Compare what a training really reads, `<name>.npz` in its data folder, with the rows of a test file."""
     pairs, tokenizer = Pairs.load(data / f"{name}.npz"), Tokenizer.load(data / "vocab.json")
     texts = (
@@ -112,7 +112,7 @@ def compare(
     tests: Iterator[tuple[str, str]],
     task: Task,
     progress: Callable[[int], None] = lambda _: None,
-) -> Report:
+) -> LeakReport:
     """Compare two streams of (source, target)."""
     known: dict[str, list[tuple[str, str]]] = {}  # product -> test reactions that make it
     for pair in tests:
@@ -134,10 +134,10 @@ def compare(
         same += any(others and others == others_key(task, *pair) for pair in known[product])
         if len(examples) < SHOWN:
             examples.append(f"{source} -> {target}")
-    return Report(sum(map(len, known.values())), checked, same, shared, tuple(examples))
+    return LeakReport(sum(map(len, known.values())), checked, same, shared, tuple(examples))
 
 
-def refuse(found: Report) -> None:
+def refuse(found: LeakReport) -> None:
     """Raise where something leaked.
 
     Raises:

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heapreplace
 from math import inf
 from typing import NamedTuple
 
-from chemspec.decode.protocol import START, Ask, Decoder, Guess, written
+from chemspec.decode.protocol import START, Decoder, Guess, ScoreRequest, finished
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Scores
 
@@ -71,10 +71,12 @@ def beam_search(*, width: int, max_len: int, length_penalty: float = 0.0) -> Dec
     rules = Rules(width, max_len, length_penalty)
     beam = Beam((Hyp(START, (), 0.0),))
     while beam.live and len(beam.live[0].log_probs) < max_len:
-        scores = yield Ask.of([hyp.tokens for hyp in beam.live], partial(look_ahead, beam, rules))
+        scores = yield ScoreRequest.of(
+            [hyp.tokens for hyp in beam.live], partial(look_ahead, beam, rules)
+        )
         beam = advance(beam, scores, rules)
     best = [*beam.finished, *beam.live][:width]
-    return [written(hyp.tokens, hyp.log_probs) for hyp in best]
+    return [finished(hyp.tokens, hyp.log_probs) for hyp in best]
 
 
 def look_ahead(

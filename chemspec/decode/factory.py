@@ -12,12 +12,12 @@ from chemspec.decode.relaxed.sbs import speculative_beam_search
 from chemspec.decode.relaxed.spec_verification import relaxed_greedy
 from chemspec.decode.sample import sample
 from chemspec.decode.speculative_sampling import sampled_beam, speculative_sample
-from chemspec.draft.base import Batched
+from chemspec.draft.base import BatchedDrafter
 from chemspec.draft.learned.gamma import Fixed
-from chemspec.draft.learned.sampled import Desk, Sampled
+from chemspec.draft.learned.sampled import Sampled, SampleRequest
 from chemspec.draft.registry import Drafter
 from chemspec.draft.rejection import Nucleus, Seeded
-from chemspec.settings import DRAWN, DecodeSettings
+from chemspec.settings import SAMPLED_DECODERS, DecodeSettings
 from chemspec.types import Prefix
 
 
@@ -36,7 +36,7 @@ def decoder(source: tuple[int, ...], settings: DecodeSettings, drafter: Drafter)
 
     def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
         room = settings.max_len - len(prefix)
-        if settings.decoder == "sbs" and isinstance(drafter, Batched):
+        if settings.decoder == "sbs" and isinstance(drafter, BatchedDrafter):
             drafter.prepare([(source, prefix, room)])  # nobody else tells it
         return [draft.tokens for draft in drafter.propose(source, prefix, room)]
 
@@ -52,7 +52,7 @@ def decoder(source: tuple[int, ...], settings: DecodeSettings, drafter: Drafter)
     if settings.decoder == "sbs":
         return speculative_beam_search(width=settings.n, max_len=settings.max_len, drafts=drafts)
     seed = f"{settings.seed}/{source}"  # per query: what else is in the batch changes nothing
-    if settings.decoder in DRAWN:
+    if settings.decoder in SAMPLED_DECODERS:
         return _drawn(source, settings, drafter, seed)
     return sample(
         count=settings.n,
@@ -70,7 +70,7 @@ def _drawn(
     desk = (
         drafter.desk(source, drafts)
         if isinstance(drafter, Sampled)
-        else Desk(source, drafts, Fixed(1))  # nobody drafts
+        else SampleRequest(source, drafts, Fixed(1))  # nobody drafts
     )
     draw = speculative_sample if settings.decoder == "speculative-sample" else sampled_beam
     return draw(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chemspec.decode.protocol import START, Decoder, written
+from chemspec.decode.protocol import START, Decoder, finished
 from chemspec.tokenizer import EOS
 
 
@@ -13,4 +13,4 @@ def greedy(*, max_len: int) -> Decoder:
         (scores,) = yield (prefix,)
         prefix = (*prefix, int(scores.ids[0]))
         log_probs.append(float(scores.log_probs[0]))
-    return [written(prefix, log_probs)]
+    return [finished(prefix, log_probs)]

@@ -9,21 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from chemspec.decode.prefetch import Prefetch
-from chemspec.decode.protocol import Ask, Decoder
-from chemspec.draft.base import Adaptive, Batched, Counting, Drafter, Pays
+from chemspec.decode.prefetch import DraftTree
+from chemspec.decode.protocol import Decoder, ScoreRequest
+from chemspec.draft.base import (
+    AdaptiveDrafter,
+    BatchedDrafter,
+    CountingDrafter,
+    Drafter,
+    Speculation,
+)
 from chemspec.model.session import Session
 from chemspec.tokenizer import BOS
 from chemspec.types import (
     AHEAD,
     ASKED,
-    Accepted,
+    AcceptedSpan,
     Draft,
-    Grown,
+    FinishedSequence,
     Pass,
     Prefix,
     Scores,
-    Written,
+    TreeDelta,
 )
 
 Clock = Callable[[], float]
@@ -31,7 +37,7 @@ Event = tuple[int, Pass]  # which query, and what one model call did for it
 
 
 @dataclass
-class Flight:
+class QueryState:
     """A query under way: its decoder, what it asks, and every score known for it."""
 
     source: Sequence[int]
@@ -42,7 +48,7 @@ class Flight:
         default_factory=dict
     )  # drafted prefix -> draft, place in it
     numbers: dict[Prefix, int] = field(default_factory=dict)  # of the nodes recorded so far
-    answer: list[Written] | None = None
+    answer: list[FinishedSequence] | None = None
 
     def start(self) -> None:
         try:
@@ -75,7 +81,7 @@ class Flight:
         return (BOS, *self.answer[0].tokens) if self.answer else self.asked[0]
 
 
-def drive(
+def run_loop(
     sources: Sequence[Sequence[int]],
     decoders: Sequence[Decoder],
     session: Session,
@@ -85,7 +91,7 @@ def drive(
     budget: int,
     clock: Clock,
     record: bool = False,
-) -> Generator[list[Event], None, list[list[Written]]]:
+) -> Generator[list[Event], None, list[list[FinishedSequence]]]:
     """Run decoders to their ends; yields after every model call what it did for each query.
 
     Args:
@@ -98,18 +104,20 @@ def drive(
     Returns:
         What each decoder returned.
     """
-    flights = [Flight(source, decoder) for source, decoder in zip(sources, decoders, strict=True)]
+    flights = [
+        QueryState(source, decoder) for source, decoder in zip(sources, decoders, strict=True)
+    ]
     for flight in flights:
         flight.start()
     session.drop(query for query, flight in enumerate(flights) if flight.answer is not None)
-    adaptive = drafter if isinstance(drafter, Adaptive) else None
-    batched = drafter if isinstance(drafter, Batched) and budget else None
-    counting = drafter if isinstance(drafter, Counting) else None
+    adaptive = drafter if isinstance(drafter, AdaptiveDrafter) else None
+    batched = drafter if isinstance(drafter, BatchedDrafter) and budget else None
+    counting = drafter if isinstance(drafter, CountingDrafter) else None
     while session.rows:
         began, calls = clock(), counting.calls if counting else 0
         active = [flights[query] for query in session.rows]
         missing = [flight.missing() for flight in active]
-        pays = Pays.AHEAD if budget else Pays.NOTHING
+        pays = Speculation.LOOKAHEAD if budget else Speculation.OFF
         if adaptive is not None and budget:
             waiting = sum(len(flight.asked) for flight in active)
             pays = adaptive.begin(sum(map(len, missing)), len(active), waiting=waiting)
@@ -123,13 +131,13 @@ def drive(
                 ]
             )
         plans = [
-            Prefetch(flight.source, flight.known, drafter, max_len, budget) for flight in active
+            DraftTree(flight.source, flight.known, drafter, max_len, budget) for flight in active
         ]
         for flight, prefixes, plan in zip(active, missing, plans, strict=True):
-            if pays is Pays.NOTHING:
+            if pays is Speculation.OFF:
                 break
-            look = flight.asked.ahead if isinstance(flight.asked, Ask) else None
-            if look is not None and pays is Pays.AHEAD:
+            look = flight.asked.lookahead if isinstance(flight.asked, ScoreRequest) else None
+            if look is not None and pays is Speculation.LOOKAHEAD:
                 plan.follow(look(flight.known, plan.guess), prefixes)
             else:
                 plan.extend(prefixes)
@@ -173,7 +181,7 @@ def drive(
     return [flight.answer or [] for flight in flights]
 
 
-def _grown(flight: Flight, scores: Iterable[Prefix], asked: Container[Prefix]) -> Grown:
+def _grown(flight: QueryState, scores: Iterable[Prefix], asked: Container[Prefix]) -> TreeDelta:
     """The nodes just computed and the beam they were computed for, before the decoder goes on."""
     parents, tokens, sources = [], [], []
     for prefix in scores:  # parents first
@@ -184,10 +192,10 @@ def _grown(flight: Flight, scores: Iterable[Prefix], asked: Container[Prefix]) -
         sources.append(ASKED if prefix in asked else AHEAD if copied is None else copied)
         flight.numbers[prefix] = len(flight.numbers)
     beam = tuple(flight.numbers[prefix] for prefix in flight.asked)
-    return Grown(beam, tuple(parents), tuple(tokens), tuple(sources))
+    return TreeDelta(beam, tuple(parents), tuple(tokens), tuple(sources))
 
 
-def _tell(drafter: Adaptive, plan: Prefetch, before: Prefix, text: Prefix) -> None:
+def _tell(drafter: AdaptiveDrafter, plan: DraftTree, before: Prefix, text: Prefix) -> None:
     """Tell the drafter how its drafts after the leading prefix fared."""
     if text[: len(before)] != before:
         return  # another hypothesis has taken the lead
@@ -203,14 +211,14 @@ def _tell(drafter: Adaptive, plan: Prefetch, before: Prefix, text: Prefix) -> No
             drafter.learn(draft, matched)
 
 
-def _accepted(flight: Flight, before: Prefix, emitted: int) -> tuple[Accepted, ...]:
+def _accepted(flight: QueryState, before: Prefix, emitted: int) -> tuple[AcceptedSpan, ...]:
     """Which of the tokens just emitted had been drafted, as runs copied from one span.
 
     For several hypotheses this follows the first one. The last token of a pass does not count, eos
     included: it is the model's own, for nothing was computed after it.
     """
     text = flight.leading()
-    runs: list[Accepted] = []
+    runs: list[AcceptedSpan] = []
     for length in range(len(before) + 1, min(len(before) + emitted, len(text) + 1)):
         found = flight.origin.get(text[:length])
         if found is None:
@@ -233,7 +241,7 @@ def _accepted(flight: Flight, before: Prefix, emitted: int) -> tuple[Accepted, .
             )
         ):
             grown = None if span is None or last.span is None else (last.span[0], span[1])
-            runs[-1] = Accepted(last.start, last.length + 1, last.drafter, grown)
+            runs[-1] = AcceptedSpan(last.start, last.length + 1, last.drafter, grown)
         else:
-            runs.append(Accepted(start, 1, draft.drafter, span))
+            runs.append(AcceptedSpan(start, 1, draft.drafter, span))
     return tuple(runs)

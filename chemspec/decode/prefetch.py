@@ -9,7 +9,7 @@ from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix, Scores
 
 
-class Prefetch:
+class DraftTree:
     """Collects drafted prefixes; those already scored, shared between drafts or beyond the limit cost nothing.
 
     Attributes:

@@ -7,10 +7,10 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec.decode.protocol import START, Decoder, written
+from chemspec.decode.protocol import START, Decoder, finished
 from chemspec.draft.rejection import distribution
 from chemspec.tokenizer import EOS
-from chemspec.types import Prefix, Written
+from chemspec.types import FinishedSequence, Prefix
 
 
 def sample(
@@ -41,8 +41,8 @@ def sample(
             )
             token = int(known[prefix].ids[place])
             draws[index] = ((*prefix, token), [*log_probs, float(known[prefix].log_probs[place])])
-    answers: dict[Prefix, Written] = {
-        prefix: written(prefix, log_probs) for prefix, log_probs in draws
+    answers: dict[Prefix, FinishedSequence] = {
+        prefix: finished(prefix, log_probs) for prefix, log_probs in draws
     }
     return sorted(answers.values(), key=lambda answer: (-answer.log_prob, answer.tokens))
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from math import log
 
-from chemspec.decode.protocol import Decoder, written
-from chemspec.draft.learned.sampled import Desk, Draw
-from chemspec.draft.rejection import Dice, Nucleus, settle
+from chemspec.decode.protocol import Decoder, finished
+from chemspec.draft.learned.sampled import SampledSequence, SampleRequest
+from chemspec.draft.rejection import Nucleus, SamplerRng, accept_or_resample
 from chemspec.tokenizer import EOS
-from chemspec.types import Prefix, Scores, Written
+from chemspec.types import FinishedSequence, Prefix, Scores
 
-Draws = Generator[tuple[Prefix, ...], Sequence[Scores], list[Draw]]
+Draws = Generator[tuple[Prefix, ...], Sequence[Scores], list[SampledSequence]]
 
 
 def speculative_sample(
-    *, count: int, max_len: int, desk: Desk, dice: Dice, nucleus: Nucleus = Nucleus()
+    *, count: int, max_len: int, desk: SampleRequest, dice: SamplerRng, nucleus: Nucleus = Nucleus()
 ) -> Decoder:
     """`count` draws; returns the different ones among them, most probable (under the model itself) first.
 
@@ -30,7 +30,7 @@ def speculative_sample(
 
 
 def sampled_beam(
-    *, count: int, max_len: int, desk: Desk, dice: Dice, nucleus: Nucleus = Nucleus()
+    *, count: int, max_len: int, desk: SampleRequest, dice: SamplerRng, nucleus: Nucleus = Nucleus()
 ) -> Decoder:
     """Paper T's Algorithm 2 as printed: `count` beams, each extended by one speculative draw a pass, ranked by its score.
 
@@ -41,12 +41,14 @@ def sampled_beam(
     return _answers(sorted(draws, key=lambda draw: (-draw.score, draw.prefix)))
 
 
-def _answers(draws: Sequence[Draw]) -> list[Written]:
-    return list({draw.prefix: written(draw.prefix, draw.log_probs) for draw in draws}.values())
+def _answers(draws: Sequence[SampledSequence]) -> list[FinishedSequence]:
+    return list({draw.prefix: finished(draw.prefix, draw.log_probs) for draw in draws}.values())
 
 
-def _draws(count: int, max_len: int, desk: Desk, dice: Dice, nucleus: Nucleus) -> Draws:
-    draws = [Draw() for _ in range(count)]
+def _draws(
+    count: int, max_len: int, desk: SampleRequest, dice: SamplerRng, nucleus: Nucleus
+) -> Draws:
+    draws = [SampledSequence() for _ in range(count)]
     while open_ := [draw for draw in draws if _unfinished(draw, max_len)]:
         # Those with something left to judge go on by themselves; when none has, all wait for new guesses together.
         moving = [draw for draw in open_ if draw.guesses or draw.bonus]
@@ -58,7 +60,7 @@ def _draws(count: int, max_len: int, desk: Desk, dice: Dice, nucleus: Nucleus) -
         for draw in moving:
             prefix = draw.prefix
             guess = draw.guesses.popleft() if draw.guesses else None
-            step = settle(guess, chances[prefix], dice)
+            step = accept_or_resample(guess, chances[prefix], dice)
             if guess is not None:
                 desk.gamma.learn(int(step.drafted), int(not step.drafted))
             if not step.drafted:
@@ -71,5 +73,5 @@ def _draws(count: int, max_len: int, desk: Desk, dice: Dice, nucleus: Nucleus) -
     return draws
 
 
-def _unfinished(draw: Draw, max_len: int) -> bool:
+def _unfinished(draw: SampledSequence, max_len: int) -> bool:
     return draw.prefix[-1] != EOS and len(draw.prefix) - 1 < max_len

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from math import log, log1p
 
 from chemspec.draft.base import check_size
-from chemspec.draft.calibration import Reading
-from chemspec.draft.copy import Copy, Marks
-from chemspec.draft.tree.copy_state import Reader
+from chemspec.draft.calibration import AttentionWeights
+from chemspec.draft.copy import Copy, TokenClasses
+from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.types import Draft, Prefix
 
 # Of a query's prefix that has been computed, the attention of each head wanted to each of the query's tokens.
@@ -41,17 +41,17 @@ class Attention:
 
     def __init__(
         self,
-        reading: Reading | None,
+        reading: AttentionWeights | None,
         *,
         length: int = 12,
         count: int = 1,
-        marks: Marks = Marks(),
+        marks: TokenClasses = TokenClasses(),
     ) -> None:
         check_size(length, count)
         self.reading = reading
         self.looks: Look = nothing_seen
         self.copy = Copy(length=length, count=count, marks=marks)
-        self._readers: dict[tuple[int, ...], Reader] = {}
+        self._readers: dict[tuple[int, ...], CopyTracker] = {}
 
     @property
     def heads(self) -> tuple[tuple[int, int], ...]:
@@ -75,7 +75,7 @@ class Attention:
             return self.copy.ranked(source, prefix)
         reader = self._readers.get(key)
         if reader is None:
-            reader = self._readers[key] = Reader(key, self.copy.marks)
+            reader = self._readers[key] = CopyTracker(key, self.copy.marks)
         trail = reader.trail(prefix)
         logs = [[log(max(weight, FLOOR)) for weight in row[: len(key)]] for row in seen]
         none, longest, matches = log(FLOOR), len(reading.match) - 1, trail.matches

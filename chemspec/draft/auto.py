@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from chemspec.draft.base import Pays
-from chemspec.draft.calibration import BY_MATCH, Knowledge
-from chemspec.draft.copy import Copy, Marks
+from chemspec.draft.base import Speculation
+from chemspec.draft.calibration import BY_MATCH, DrafterCalibration
+from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
-from chemspec.draft.tree.builder import LEAST, STEPS, Limits, Worth
+from chemspec.draft.tree.builder import LEAST, STEPS, ThroughputStop, TreeLimits
 from chemspec.draft.tree.edit_ngrams import chance_class
 from chemspec.types import Draft, Prefix
 
@@ -69,8 +69,8 @@ class Auto:
         *,
         places: int = 3,
         length: int = 24,
-        marks: Marks = Marks(),
-        knowledge: Knowledge = Knowledge(),
+        marks: TokenClasses = TokenClasses(),
+        knowledge: DrafterCalibration = DrafterCalibration(),
     ) -> None:
         self.copy = Copy(length=length, count=places, marks=marks)
         self.cost = cost
@@ -83,10 +83,10 @@ class Auto:
         )
         self.asked, self.queries, self.beams = 1, 1, False
         self._heard: set[tuple[int, ...]] = set()
-        self._loads: dict[tuple[int, int, int], tuple[Pays, Limits]] = {}
-        self.pays, self._limits = Pays.DRAFTS, self._growth()
+        self._loads: dict[tuple[int, int, int], tuple[Speculation, TreeLimits]] = {}
+        self.pays, self._limits = Speculation.DRAFT, self._growth()
 
-    def begin(self, asked: int, queries: int, *, waiting: int) -> Pays:
+    def begin(self, asked: int, queries: int, *, waiting: int) -> Speculation:
         self.asked, self.queries, self.beams = asked, queries, waiting > queries
         self._heard.clear()
         load = asked, queries, waiting
@@ -95,16 +95,18 @@ class Auto:
         self.pays, self._limits = self._loads[load]
         return self.pays
 
-    def _what_pays(self, asked: int, waiting: int) -> Pays:
+    def _what_pays(self, asked: int, waiting: int) -> Speculation:
         # If not even tokens that were certain to be accepted pay, no guess does.
         if not self.beams and not any(map(self._would_pay, self.CERTAIN)):
-            return Pays.NOTHING
+            return Speculation.OFF
         # How many hypotheses there are tells what a beam's passes cost, not how many of them happen to be unknown.
         nodes = self.AHEAD * max(asked, waiting)
         ahead = self.cost(nodes) + self.HOST_AHEAD * nodes
         if self.WORTH * ahead < self.SAVES * self.cost(max(asked, waiting)):
-            return Pays.AHEAD
-        return Pays.NOTHING if self.beams else Pays.DRAFTS  # a beam fills its passes by itself
+            return Speculation.LOOKAHEAD
+        return (
+            Speculation.OFF if self.beams else Speculation.DRAFT
+        )  # a beam fills its passes by itself
 
     def _would_pay(self, nodes: int) -> bool:
         """Whether so many nodes a query would pay if all were accepted."""
@@ -116,7 +118,7 @@ class Auto:
         return _seconds(self.cost, self.asked, self.queries)
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
-        if self.pays is Pays.NOTHING:
+        if self.pays is Speculation.OFF:
             return ()
         # A look-ahead asks again where a draft ends.
         room = min(room, self.STRIDE) if self.beams else room
@@ -128,12 +130,12 @@ class Auto:
         drafts = self.mixed.drafts(source, prefix, room, limits)
         return drafts[:1] if self.beams else drafts
 
-    def _growth(self) -> Limits:
+    def _growth(self) -> TreeLimits:
         """How far trees may grow at the load of this pass, if all its queries add as many nodes."""
         paths, length = Mixed.PATHS, self.copy.length
         if self.beams:
-            return Limits(self.STRIDE, paths, length)
-        return Limits(NODES, paths, length, self._least(), seconds=self._seconds)
+            return TreeLimits(self.STRIDE, paths, length)
+        return TreeLimits(NODES, paths, length, self._least(), seconds=self._seconds)
 
     def _least(self) -> float:
         """The chance below which no node pays: it must exceed the node's seconds over those of a token without drafts."""
@@ -165,7 +167,7 @@ class Auto:
 
     def _most(self, chances: Sequence[float]) -> int:
         """How many nodes make tokens per second largest, if all queries of the pass add as many."""
-        worth = Worth(self._seconds)
+        worth = ThroughputStop(self._seconds)
         for count, chance in enumerate(chances[:NODES]):
             if not worth.more(count, chance):
                 break

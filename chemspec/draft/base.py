@@ -22,19 +22,19 @@ class Drafter(Protocol):
         """
 
 
-class Pays(IntEnum):
+class Speculation(IntEnum):
     """What is worth its time in the next pass; each includes those before it."""
 
-    NOTHING = 0
-    DRAFTS = 1
-    AHEAD = 2  # drafts for what a decoder would ask later (`Ask.ahead`)
+    OFF = 0
+    DRAFT = 1
+    LOOKAHEAD = 2  # drafts for what a decoder would ask later (`Ask.ahead`)
 
 
 @runtime_checkable
-class Adaptive(Drafter, Protocol):
+class AdaptiveDrafter(Drafter, Protocol):
     """A drafter that is told the load of each pass and the fate of its drafts; one object serves one run."""
 
-    def begin(self, asked: int, queries: int, *, waiting: int) -> Pays:
+    def begin(self, asked: int, queries: int, *, waiting: int) -> Speculation:
         """The next pass computes `asked` nodes anyway, for so many queries; says what pays in it.
 
         Args:
@@ -47,7 +47,7 @@ class Adaptive(Drafter, Protocol):
 
 
 @runtime_checkable
-class Batched(Drafter, Protocol):
+class BatchedDrafter(Drafter, Protocol):
     """A drafter with a model of its own, which thinks of all prefixes of a pass at once; one object serves one run."""
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
@@ -58,7 +58,7 @@ class Batched(Drafter, Protocol):
 
 
 @runtime_checkable
-class Counting(Drafter, Protocol):
+class CountingDrafter(Drafter, Protocol):
     """A drafter that counts the runs of its own models."""
 
     @property

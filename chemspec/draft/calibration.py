@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chemspec.draft.tree.edit_ngrams import EDGES, Phrases
+from chemspec.draft.tree.edit_ngrams import EDGES, EditNgramTable
 
 FILE = "drafting.json"
 REACH = 8  # matches of this length or longer are counted as one class
@@ -35,7 +35,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Reading:
+class AttentionWeights:
     """How `attention` ranks the places from which to copy next; a log-linear model over the places.
 
     Attributes:
@@ -50,7 +50,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Knowledge:
+class DrafterCalibration:
     """Everything that is stored; a model without a file has the defaults.
 
     Attributes:
@@ -63,8 +63,8 @@ class Knowledge:
 
     by_match: tuple[float, ...] = BY_MATCH
     by_chance: tuple[float, ...] = BY_CHANCE
-    phrases: Phrases | None = None
-    reading: Reading | None = None
+    phrases: EditNgramTable | None = None
+    reading: AttentionWeights | None = None
     made: str = ""
 
     def save(self, folder: Path) -> None:
@@ -97,7 +97,7 @@ class Knowledge:
             partial.unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, folder: Path, *, vocab_size: int, layers: int, heads: int) -> Knowledge:
+    def load(cls, folder: Path, *, vocab_size: int, layers: int, heads: int) -> DrafterCalibration:
         """Read a model folder's file; the defaults if there is none.
 
         Raises:
@@ -114,7 +114,7 @@ class Knowledge:
             found = cls(
                 by_match=_rates(values.get("by_match", BY_MATCH), REACH + 1, "by_match"),
                 by_chance=_rates(values.get("by_chance", BY_CHANCE), len(EDGES) + 1, "by_chance"),
-                phrases=None if phrases is None else Phrases.from_json(phrases, vocab_size),
+                phrases=None if phrases is None else EditNgramTable.from_json(phrases, vocab_size),
                 reading=None if reading is None else _reading(reading, layers, heads),
                 made=str(values.get("made", "")),
             )
@@ -130,7 +130,7 @@ def _rates(values: Sequence[float], count: int, name: str) -> tuple[float, ...]:
     return tuple(map(float, values))
 
 
-def _reading(values: dict[str, Any], layers: int, heads: int) -> Reading:
+def _reading(values: dict[str, Any], layers: int, heads: int) -> AttentionWeights:
     found = tuple(
         sorted(
             (
@@ -146,4 +146,4 @@ def _reading(values: dict[str, Any], layers: int, heads: int) -> Reading:
     match = tuple(map(float, values["match"]))
     if not match or not found:
         raise ValueError("the reading has no heads or no gains for matches")
-    return Reading(found, match, float(values["away"]))
+    return AttentionWeights(found, match, float(values["away"]))

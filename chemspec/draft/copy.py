@@ -17,7 +17,7 @@ from chemspec.types import Draft, Prefix
 
 
 @dataclass(frozen=True)
-class Marks:
+class TokenClasses:
     """The ids of a vocabulary's tokens that mean something to a drafter; without them text is just text.
 
     Attributes:
@@ -31,7 +31,7 @@ class Marks:
     head: int = 0
 
     @classmethod
-    def of(cls, tokens: Sequence[str]) -> Marks:
+    def of(cls, tokens: Sequence[str]) -> TokenClasses:
         rings = [token for token in tokens if token.isdigit() or token.startswith("%")]
         rings.sort(key=lambda token: int(token.lstrip("%")))
         return cls(tokens.index(".") if "." in tokens else -1, tuple(map(tokens.index, rings)))
@@ -71,7 +71,7 @@ class Copy:
     length: int = 12
     count: int = 1
     context: int = 12
-    marks: Marks = Marks()
+    marks: TokenClasses = TokenClasses()
 
     def __post_init__(self) -> None:
         check_size(self.length, self.count)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chemspec.draft.base import check_size
-from chemspec.draft.copy import Marks
+from chemspec.draft.copy import TokenClasses
 from chemspec.draft.tree import native
-from chemspec.draft.tree.builder import Grow, Limits, Tree, grower
-from chemspec.draft.tree.copy_state import Reader
-from chemspec.draft.tree.edit_ngrams import Phrases
+from chemspec.draft.tree.builder import BuildTree, Tree, TreeLimits, tree_builder
+from chemspec.draft.tree.copy_state import CopyTracker
+from chemspec.draft.tree.edit_ngrams import EditNgramTable
 from chemspec.types import Draft, Prefix
 
 
@@ -26,26 +26,26 @@ class Mixed:
 
     def __init__(
         self,
-        phrases: Phrases,
+        phrases: EditNgramTable,
         *,
         nodes: int = 20,
         length: int = 32,
         count: int = PATHS,
-        marks: Marks = Marks(),
+        marks: TokenClasses = TokenClasses(),
     ) -> None:
         check_size(length, count)
         if nodes < 1:
             raise ValueError(f"{nodes} nodes; there must be at least 1")
         self.phrases, self.marks = phrases, marks
-        self.limits = Limits(nodes, count, length)
+        self.limits = TreeLimits(nodes, count, length)
         self._library = native.library()
-        self._growers: dict[tuple[int, ...], Grow] = {}
+        self._growers: dict[tuple[int, ...], BuildTree] = {}
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         return self.drafts(source, prefix, room, self.limits)
 
     def drafts(
-        self, source: Sequence[int], prefix: Prefix, room: int, limits: Limits
+        self, source: Sequence[int], prefix: Prefix, room: int, limits: TreeLimits
     ) -> list[Draft]:
         """The paths from `prefix` to the leaves of a tree within these limits, the one that promises most tokens first."""
         tree = self.grow(source, prefix, room, limits)
@@ -63,21 +63,21 @@ class Mixed:
         found.sort(key=lambda item: item[0])
         return [draft for _, draft in found]
 
-    def grow(self, source: Sequence[int], prefix: Prefix, room: int, limits: Limits) -> Tree:
+    def grow(self, source: Sequence[int], prefix: Prefix, room: int, limits: TreeLimits) -> Tree:
         """The likeliest nodes after `prefix`, likeliest and parents first."""
         length = min(limits.length, room)
         if length < limits.length:
             limits = limits._replace(length=length)
         return self._grower(source)(prefix, limits)
 
-    def _grower(self, source: Sequence[int]) -> Grow:
+    def _grower(self, source: Sequence[int]) -> BuildTree:
         key = tuple(source)
         found = self._growers.get(key)
         if found is None:
             if self._library is not None and len(key) <= native.LONGEST:
-                found = native.Grower(self._library, self.phrases, key, self.marks)
+                found = native.NativeTreeBuilder(self._library, self.phrases, key, self.marks)
             else:
-                found = grower(self.phrases, Reader(key, self.marks))
+                found = tree_builder(self.phrases, CopyTracker(key, self.marks))
             self._growers[key] = found
         return found
 

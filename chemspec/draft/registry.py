@@ -9,22 +9,22 @@ from typing import Any
 
 from chemspec.draft.attention import Attention
 from chemspec.draft.auto import Auto
-from chemspec.draft.base import Adaptive, Drafter
-from chemspec.draft.calibration import Knowledge
-from chemspec.draft.copy import Copy, Marks
-from chemspec.draft.learned.ar import Autoregressive, Writer, ratio
+from chemspec.draft.base import AdaptiveDrafter, Drafter
+from chemspec.draft.calibration import DrafterCalibration
+from chemspec.draft.copy import Copy, TokenClasses
+from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, ratio
 from chemspec.draft.learned.gamma import Adapting, Fixed
 from chemspec.draft.learned.heads import Blockwise, HeadDrafts, Medusa
-from chemspec.draft.learned.sampled import Drawer, Sampled
+from chemspec.draft.learned.sampled import Sampled, SamplingDraftGenerator
 from chemspec.draft.learned.small import Small
 from chemspec.draft.learned.spec_drafter import SpecDrafter
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.rejection import Nucleus
 from chemspec.draft.smart import Smart
-from chemspec.draft.tree.edit_ngrams import JUST_COPYING
+from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.draft.windows import Windows
-from chemspec.settings import DRAWN, DecodeSettings
+from chemspec.settings import SAMPLED_DECODERS, DecodeSettings
 
 Cost = Callable[[float], float]  # seconds of a pass by its nodes
 
@@ -34,7 +34,7 @@ def _no_companion(kind: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Means:
+class DrafterInputs:
     """What a drafter may ask for; worked out only if it does.
 
     Attributes:
@@ -47,19 +47,19 @@ class Means:
 
     cost: Callable[[], Cost]
     tokens: Sequence[str] = ()
-    knowledge: Callable[[], Knowledge] = Knowledge
+    knowledge: Callable[[], DrafterCalibration] = DrafterCalibration
     companion: Callable[[str], Any] = _no_companion
     head: int = 0
 
     @property
-    def marks(self) -> Marks:
+    def marks(self) -> TokenClasses:
         return _marks(tuple(self.tokens), self.head)
 
 
 @lru_cache(maxsize=8)
-def _marks(tokens: tuple[str, ...], head: int) -> Marks:
+def _marks(tokens: tuple[str, ...], head: int) -> TokenClasses:
     """Looked up once a vocabulary, not once a run."""
-    return replace(Marks.of(tokens), head=head)
+    return replace(TokenClasses.of(tokens), head=head)
 
 
 def _chosen(**options: int) -> dict[str, Any]:
@@ -71,31 +71,31 @@ def _sizes(settings: DecodeSettings) -> dict[str, Any]:
     return _chosen(length=settings.draft_length, count=settings.draft_count)
 
 
-def _mixed(settings: DecodeSettings, means: Means) -> Drafter:
-    phrases = means.knowledge().phrases or JUST_COPYING
+def _mixed(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
+    phrases = means.knowledge().phrases or COPY_ONLY
     return Mixed(phrases, marks=means.marks, **_sizes(settings))
 
 
-def _attention(settings: DecodeSettings, means: Means) -> Drafter:
+def _attention(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
     return Attention(means.knowledge().reading, marks=means.marks, **_sizes(settings))
 
 
-def _auto(settings: DecodeSettings, means: Means) -> Drafter:
+def _auto(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
     options = _chosen(length=settings.draft_length, places=settings.draft_count)
     return Auto(means.cost(), marks=means.marks, knowledge=means.knowledge(), **options)
 
 
-def _spec_drafter(settings: DecodeSettings, means: Means) -> Drafter:
+def _spec_drafter(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
     own = means.companion("spec_drafter")
     return SpecDrafter(own.open(), masks=own.length, length=settings.draft_length)
 
 
-def _blockwise(settings: DecodeSettings, means: Means) -> Drafter:
+def _blockwise(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
     own = means.companion("blockwise")
     return Blockwise(own.open(), heads=own.length, length=settings.draft_length)
 
 
-def _medusa(settings: DecodeSettings, means: Means) -> Drafter:
+def _medusa(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
     own, sizes = means.companion("medusa"), _chosen(count=settings.draft_count)
     return Medusa(own.open(), heads=own.length, length=settings.draft_length, **sizes)
 
@@ -112,14 +112,16 @@ COMPANIONS: dict[str, tuple[str, ...]] = {
 FLOOR = 0.2  # the chance of a draft, in a small model's eyes, at which it ends
 
 
-def _writer(settings: DecodeSettings, means: Means) -> Writer:
-    small = Writer(Small(means.companion("ar"), top_k=1), floor=FLOOR)
+def _writer(settings: DecodeSettings, means: DrafterInputs) -> GreedyDraftGenerator:
+    small = GreedyDraftGenerator(Small(means.companion("ar"), top_k=1), floor=FLOOR)
     if settings.drafts_by == "ar":
         return small
-    return Writer(Small(means.companion("medium"), top_k=1), helper=small, floor=FLOOR)
+    return GreedyDraftGenerator(
+        Small(means.companion("medium"), top_k=1), helper=small, floor=FLOOR
+    )
 
 
-def _autoregressive(settings: DecodeSettings, means: Means) -> Drafter:
+def _autoregressive(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
     length, writer = settings.draft_length, _writer(settings, means)
     if length:
         return Autoregressive(writer, Fixed(length), name=settings.drafts_by, cost=lambda _: 1.0)
@@ -127,13 +129,13 @@ def _autoregressive(settings: DecodeSettings, means: Means) -> Drafter:
     return Autoregressive(writer, gamma, name=settings.drafts_by, cost=means.cost())
 
 
-def _drawer(settings: DecodeSettings, means: Means) -> Sampled:
+def _drawer(settings: DecodeSettings, means: DrafterInputs) -> Sampled:
     nucleus = Nucleus(settings.temperature, settings.top_p)
     last = means.companion("ar")  # the model whose draws the target judges
-    drawer = Drawer(Small(last, top_k=last.vocab_size), nucleus)
+    drawer = SamplingDraftGenerator(Small(last, top_k=last.vocab_size), nucleus)
     if settings.drafts_by == "hierarchy":
         last = means.companion("medium")
-        drawer = Drawer(Small(last, top_k=last.vocab_size), nucleus, helper=drawer)
+        drawer = SamplingDraftGenerator(Small(last, top_k=last.vocab_size), nucleus, helper=drawer)
     if settings.draft_length:
         fixed = Fixed(settings.draft_length)
         return Sampled(drawer, lambda: fixed, name=settings.drafts_by)
@@ -143,7 +145,7 @@ def _drawer(settings: DecodeSettings, means: Means) -> Sampled:
     return Sampled(drawer, lambda: Adapting(c, rate=last.alpha), name=settings.drafts_by)
 
 
-DRAFTERS: dict[str, Callable[[DecodeSettings, Means], Drafter]] = {
+DRAFTERS: dict[str, Callable[[DecodeSettings, DrafterInputs], Drafter]] = {
     "none": lambda *_: NoDrafts(),
     "windows": lambda settings, _: Windows(dilation=settings.dilation, **_sizes(settings)),
     "smart": lambda settings, _: Smart(**_sizes(settings)),
@@ -159,13 +161,13 @@ DRAFTERS: dict[str, Callable[[DecodeSettings, Means], Drafter]] = {
 }
 
 
-def build(settings: DecodeSettings, means: Means) -> Drafter:
+def build(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
     """The drafter that the settings ask for, for one run of the loop.
 
     Raises:
         ValueError: for an option out of range, or a model without what the drafter needs.
     """
-    if settings.decoder in DRAWN and settings.drafts_by != "none":
+    if settings.decoder in SAMPLED_DECODERS and settings.drafts_by != "none":
         return _drawer(settings, means)
     return DRAFTERS[settings.drafts_by](settings, means)
 
@@ -173,16 +175,16 @@ def build(settings: DecodeSettings, means: Means) -> Drafter:
 __all__ = [
     "COMPANIONS",
     "DRAFTERS",
-    "Adaptive",
+    "AdaptiveDrafter",
     "Attention",
     "Auto",
     "Autoregressive",
     "Blockwise",
     "Copy",
     "Drafter",
+    "DrafterCalibration",
+    "DrafterInputs",
     "HeadDrafts",
-    "Knowledge",
-    "Means",
     "Medusa",
     "Mixed",
     "NoDrafts",

@@ -58,7 +58,7 @@ class Guess(NamedTuple):
     chances: Chances
 
 
-class Dice(Protocol):
+class SamplerRng(Protocol):
     """Where chance comes in: two kinds of choices, so that a test can play every one of them."""
 
     def pick(self, chances: Chances) -> int:
@@ -84,12 +84,12 @@ class Seeded:
         return self._random.random() < chance
 
 
-def kept(token: int, p: Chances, q: Chances) -> float:
+def accept_prob(token: int, p: Chances, q: Chances) -> float:
     """The probability with which a token drawn from `q` is kept: min(1, p / q)."""
     return 1.0 if p[token] >= q[token] else float(p[token] / q[token])
 
 
-def leftover(p: Chances, q: Chances) -> Chances:
+def residual(p: Chances, q: Chances) -> Chances:
     """What a token is drawn from where a drafted one was not kept: norm(max(0, p - q))."""
     more = np.maximum(0.0, p - q)
     total = more.sum()
@@ -98,7 +98,7 @@ def leftover(p: Chances, q: Chances) -> Chances:
     )  # p = q but for rounding, which made the token be dropped
 
 
-class Step(NamedTuple):
+class SampledToken(NamedTuple):
     """What became of one place: its token, whether it is the drafted one, and what it was drawn from if it is not."""
 
     token: int
@@ -106,14 +106,14 @@ class Step(NamedTuple):
     chances: Chances
 
 
-def settle(guess: Guess | None, p: Chances, dice: Dice) -> Step:
+def accept_or_resample(guess: Guess | None, p: Chances, dice: SamplerRng) -> SampledToken:
     """The next token, distributed as `p`: the guess if it is kept; without a guess simply a draw."""
     if guess is None:
-        return Step(dice.pick(p), False, p)
-    if dice.flip(kept(guess.token, p, guess.chances)):
-        return Step(guess.token, True, p)
-    rest = leftover(p, guess.chances)
-    return Step(dice.pick(rest), False, rest)
+        return SampledToken(dice.pick(p), False, p)
+    if dice.flip(accept_prob(guess.token, p, guess.chances)):
+        return SampledToken(guess.token, True, p)
+    rest = residual(p, guess.chances)
+    return SampledToken(dice.pick(rest), False, rest)
 
 
 def overlap(p: Chances, q: Chances) -> float:

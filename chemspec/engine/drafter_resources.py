@@ -9,26 +9,26 @@ from typing import Any
 
 import torch
 
-from chemspec.draft.learned.small import Companion, read_alpha
-from chemspec.draft.registry import Knowledge
-from chemspec.engine.runtime import Place
+from chemspec.draft.learned.small import DraftModel, read_alpha
+from chemspec.draft.registry import DrafterCalibration
+from chemspec.engine.runtime import RuntimeConfig
 from chemspec.importers import hf
 from chemspec.model import checkpoint, companions
-from chemspec.model.cost import Curve
+from chemspec.model.cost import CostCurve
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import Tokenizer
 
 
-class Kit:
+class DrafterResources:
     """Everything that drafts for one loaded model, each part made at first use; threads may share it."""
 
     def __init__(
         self,
         loaded: checkpoint.Checkpoint | hf.HfCheckpoint,
         backend: Backend,
-        place: Place,
+        place: RuntimeConfig,
     ) -> None:
         # Not `loaded` itself, which holds the weights a second time.
         self.name, self.task, self.folder = loaded.name, loaded.task, loaded.folder
@@ -36,19 +36,19 @@ class Kit:
         self.config = loaded.model.config
         self.backend, self.place = backend, place
         self._making = Lock()
-        self._curve: Curve | None = None
-        self._knowledge: Knowledge | None = None
+        self._curve: CostCurve | None = None
+        self._knowledge: DrafterCalibration | None = None
         self._watcher: TorchBackend | None = None
         self._companions: dict[str, Any] = {}
 
-    def cost(self) -> Curve:
+    def cost(self) -> CostCurve:
         """What a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
         with self._making:
             if self._curve is None:
                 self._curve = self.place.curve(self.digest, self.backend, self.config)
             return self._curve
 
-    def knowledge(self) -> Knowledge:
+    def knowledge(self) -> DrafterCalibration:
         """What the model's drafters have learned; read at first use.
 
         Raises:
@@ -57,7 +57,7 @@ class Kit:
         with self._making:
             if self._knowledge is None:
                 config = self.config
-                self._knowledge = Knowledge.load(
+                self._knowledge = DrafterCalibration.load(
                     self.folder,
                     vocab_size=config.vocab_size,
                     layers=config.decoder_layers,
@@ -70,7 +70,7 @@ class Kit:
 
         Returns:
             Of "ar" and "medium" a small model that writes as the target does (`draft.small.Companion`), on the same runtime;
-            of the others their network (`model.companions.Companion`), in torch unless the kernel computes a "spec_drafter".
+            of the others their network (`model.companions.DrafterCheckpoint`), in torch unless the kernel computes a "spec_drafter".
 
         Raises:
             ValueError: if there is none, or none that can draft for this model.
@@ -91,13 +91,13 @@ class Kit:
                 self._watcher = TorchBackend(model.to(self.place.device, self.place.precision))
             return self._watcher
 
-    def _network(self, kind: str) -> companions.Companion:
+    def _network(self, kind: str) -> companions.DrafterCheckpoint:
         if not isinstance(self.tokenizer, Tokenizer):
             raise ValueError(
                 f"model {self.name} is a Hugging Face model, for which there is no drafter {kind!r}; choose another"
             )
         found = companions.load(
-            companions.home(self.folder, kind), tokenizer=self.tokenizer, target=self.digest
+            companions.drafter_dir(self.folder, kind), tokenizer=self.tokenizer, target=self.digest
         )
         found.model.to(self.place.device, self.place.precision)
         if self.place.runtime != "native":
@@ -112,7 +112,7 @@ class Kit:
                 return replace(found, backend=backend)
         return found
 
-    def _small_model(self, kind: str) -> Companion:
+    def _small_model(self, kind: str) -> DraftModel:
         folder = self.folder / "drafters" / kind
         if not folder.is_dir():
             raise ValueError(
@@ -126,6 +126,6 @@ class Kit:
                 "train it on data prepared with the model's vocab.json"
             )
         backend, runtime = self.place.backend(loaded)
-        own = Kit(loaded, backend, replace(self.place, runtime=runtime))
+        own = DrafterResources(loaded, backend, replace(self.place, runtime=runtime))
         sizes = own.config.max_positions, own.config.vocab_size
-        return Companion(backend, *sizes, own.cost, read_alpha(folder))
+        return DraftModel(backend, *sizes, own.cost, read_alpha(folder))

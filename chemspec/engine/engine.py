@@ -17,28 +17,28 @@ import torch
 from chemspec import chem
 from chemspec.chem import root_align
 from chemspec.decode.factory import decoder, top_k
-from chemspec.decode.loop import Event, drive
+from chemspec.decode.loop import Event, run_loop
 from chemspec.draft.registry import (
     Attention,
     Drafter,
+    DrafterCalibration,
+    DrafterInputs,
     HeadDrafts,
-    Knowledge,
-    Means,
     NoDrafts,
     build,
 )
 from chemspec.engine import augment, confidence
-from chemspec.engine.drafter_resources import Kit
-from chemspec.engine.registry import installed, model_folder, models_home, usable
-from chemspec.engine.runtime import Place
+from chemspec.engine.drafter_resources import DrafterResources
+from chemspec.engine.registry import installed, model_folder, models_dir, usable
+from chemspec.engine.runtime import RuntimeConfig
 from chemspec.importers import hf
 from chemspec.model import checkpoint
-from chemspec.model.cost import Curve
-from chemspec.model.runners.hf_runner import Shape
+from chemspec.model.cost import CostCurve
+from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.session import Backend, Session
 from chemspec.settings import DecodeSettings, ModelConfig, Task
 from chemspec.tokenizer import TokenError, Tokenizer
-from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, Written
+from chemspec.types import DecodeResult, FinishedSequence, Hypothesis, Pass, Trace
 
 MAX_CHARS = 1000
 MAX_TOKENS = 400  # of a query; models are trained on at most 200, and time grows with the square
@@ -48,7 +48,7 @@ OUT_OF_MEMORY = (
 
 
 @dataclass(frozen=True)
-class Ready:
+class PreparedQuery:
     """A query that can be decoded, or the result that says why not."""
 
     text: str
@@ -65,18 +65,18 @@ class Engine:
         self,
         loaded: checkpoint.Checkpoint | hf.HfCheckpoint,
         backend: Backend,
-        place: Place,
+        place: RuntimeConfig,
     ) -> None:
         self.name = loaded.name
         self.task: Task = loaded.task
         self.tokenizer: Tokenizer | hf.HfTokenizer = loaded.tokenizer
-        self.config: ModelConfig | Shape = loaded.model.config
+        self.config: ModelConfig | ModelDims = loaded.model.config
         self.caveats = loaded.notes
         self.digest = loaded.digest
         self.folder = loaded.folder
         self.backend = backend
         self.device, self.dtype, self.runtime, self.threads = astuple(place)
-        self.kit = Kit(loaded, backend, place)
+        self.kit = DrafterResources(loaded, backend, place)
         self.build = build  # makes the drafter of a run
         # Two places are for bos and eos, where a model wants them in the source.
         self.longest_query = min(MAX_TOKENS, self.config.max_positions - 2)
@@ -113,7 +113,7 @@ class Engine:
         foreign = hf.recognises(folder)
         if template and not foreign:
             raise ValueError(f"{folder} is no Hugging Face model; only those take a template")
-        place = Place.find(device=device, dtype=dtype, runtime=runtime, threads=threads)
+        place = RuntimeConfig.find(device=device, dtype=dtype, runtime=runtime, threads=threads)
         loaded: checkpoint.Checkpoint | hf.HfCheckpoint
         if foreign:
             called = str(name) if hf.is_id(str(name)) and not Path(name).is_dir() else ""
@@ -183,13 +183,13 @@ class Engine:
 
     def write(
         self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings
-    ) -> list[list[Written]]:
+    ) -> list[list[FinishedSequence]]:
         """Answers of token sequences as token sequences, best first; no text is read, checked or made."""
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-        found: dict[int, list[Written]] = {}
+        found: dict[int, list[FinishedSequence]] = {}
         for start in range(0, len(order), settings.batch_size):
             chosen = order[start : start + settings.batch_size]
-            ready = [Ready("", sources[index]) for index in chosen]
+            ready = [PreparedQuery("", sources[index]) for index in chosen]
             run = self._drive(ready, settings, self.build(settings, self._means()))
             while True:
                 try:
@@ -203,16 +203,16 @@ class Engine:
         """Answer one query under each of several settings, one after the other."""
         return [self.predict([query], item)[0] for item in settings]
 
-    def prepare(self, text: str) -> Ready:
+    def prepare(self, text: str) -> PreparedQuery:
         """Clean, canonicalise and tokenise one query, or say what is wrong with it."""
         query = chem.read_query(text, self.task, max_chars=MAX_CHARS)
         if isinstance(query, chem.Fault):
             status = "too_long" if query.kind == "length" else "invalid"
-            return Ready(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
+            return PreparedQuery(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
         try:
             ids = self.tokenizer.encode(query.smiles)
         except TokenError as error:
-            return Ready(
+            return PreparedQuery(
                 text,
                 refusal=DecodeResult(
                     text, "invalid", f"{error} in {query.smiles}", notes=query.notes
@@ -220,11 +220,15 @@ class Engine:
             )
         if len(ids) > self.longest_query:
             message = f"{len(ids)} tokens; queries may have at most {self.longest_query}"
-            return Ready(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
+            return PreparedQuery(
+                text, refusal=DecodeResult(text, "too_long", message, notes=query.notes)
+            )
         notes = (*query.notes, *self.caveats)
-        return Ready(text, ids, tuple(self.tokenizer.pieces(ids)), notes)
+        return PreparedQuery(text, ids, tuple(self.tokenizer.pieces(ids)), notes)
 
-    def _decode(self, ready: Sequence[Ready], settings: DecodeSettings) -> list[DecodeResult]:
+    def _decode(
+        self, ready: Sequence[PreparedQuery], settings: DecodeSettings
+    ) -> list[DecodeResult]:
         """Decode one batch; where a GPU's memory does not suffice, decode its halves."""
         rows = [self._spellings(item, settings) for item in ready]
         try:
@@ -244,7 +248,7 @@ class Engine:
         half = len(ready) // 2
         return self._decode(ready[:half], settings) + self._decode(ready[half:], settings)
 
-    def _spellings(self, ready: Ready, settings: DecodeSettings) -> list[Ready]:
+    def _spellings(self, ready: PreparedQuery, settings: DecodeSettings) -> list[PreparedQuery]:
         """The rows of a batch that a query takes: itself, and other spellings of it that the model can read."""
         if settings.augment == 1:
             return [ready]
@@ -257,12 +261,12 @@ class Engine:
             except TokenError:  # more ring labels, say, than the vocabulary has
                 continue
             if len(ids) <= self.longest_query:
-                rows.append(Ready(text, ids, tuple(self.tokenizer.pieces(ids))))
+                rows.append(PreparedQuery(text, ids, tuple(self.tokenizer.pieces(ids))))
         return rows
 
     def _merged(
         self,
-        ready: Sequence[Ready],
+        ready: Sequence[PreparedQuery],
         spelled: Sequence[Sequence[DecodeResult]],
         settings: DecodeSettings,
     ) -> list[DecodeResult]:
@@ -285,7 +289,7 @@ class Engine:
         ]
 
     def _run(
-        self, ready: Sequence[Ready], settings: DecodeSettings
+        self, ready: Sequence[PreparedQuery], settings: DecodeSettings
     ) -> Generator[list[Event], None, list[DecodeResult]]:
         """Decode one batch; yields what every model call did, returns the results.
 
@@ -312,15 +316,15 @@ class Engine:
                 seconds[query] = time.perf_counter() - began
             yield events
 
-    def _means(self) -> Means:
+    def _means(self) -> DrafterInputs:
         kit = self.kit
-        return Means(
+        return DrafterInputs(
             kit.cost, self.tokenizer.alphabet, kit.knowledge, kit.companion, self.tokenizer.head
         )
 
     def _drive(
-        self, ready: Sequence[Ready], settings: DecodeSettings, drafter: Drafter
-    ) -> Generator[list[Event], None, list[list[Written]]]:
+        self, ready: Sequence[PreparedQuery], settings: DecodeSettings, drafter: Drafter
+    ) -> Generator[list[Event], None, list[list[FinishedSequence]]]:
         # A model cannot write more than it has positions for.
         settings = replace(settings, max_len=min(settings.max_len, self.config.max_positions - 1))
         sources = [item.ids for item in ready]
@@ -340,7 +344,7 @@ class Engine:
             drafter.states = session.state
         # SBS asks for its drafts itself.
         speculates = settings.drafter != "none" and settings.decoder != "sbs"
-        return drive(
+        return run_loop(
             sources,
             [decoder(item.ids, settings, drafter) for item in ready],
             session,
@@ -351,20 +355,20 @@ class Engine:
             record=settings.record,
         )
 
-    def cost(self) -> Curve:
+    def cost(self) -> CostCurve:
         """What a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
         return self.kit.cost()
 
-    def knowledge(self) -> Knowledge:
-        """What the model's drafters have learned; read at first use. See `Kit.knowledge`."""
+    def knowledge(self) -> DrafterCalibration:
+        """What the model's drafters have learned; read at first use. See `DrafterResources.knowledge`."""
         return self.kit.knowledge()
 
     def companion(self, kind: str) -> Any:
-        """The learned drafter of a kind; loaded at first use. See `Kit.companion`."""
+        """The learned drafter of a kind; loaded at first use. See `DrafterResources.companion`."""
         return self.kit.companion(kind)
 
     def _trace(
-        self, ready: Ready, settings: DecodeSettings, passes: Sequence[Pass], seconds: float
+        self, ready: PreparedQuery, settings: DecodeSettings, passes: Sequence[Pass], seconds: float
     ) -> Trace:
         where = {
             "model": self.name,
@@ -381,13 +385,15 @@ class Engine:
             self.tokenizer.tokens if settings.record and settings.augment == 1 else (),
         )
 
-    def _result(self, ready: Ready, answers: Sequence[Written], trace: Trace) -> DecodeResult:
+    def _result(
+        self, ready: PreparedQuery, answers: Sequence[FinishedSequence], trace: Trace
+    ) -> DecodeResult:
         hypotheses = tuple(self._hypothesis(answer) for answer in answers)
         if self.confidence is not None:
             hypotheses = self.confidence.assess(hypotheses)
         return DecodeResult(ready.text, "ok", "", hypotheses, trace, ready.notes)
 
-    def _hypothesis(self, answer: Written) -> Hypothesis:
+    def _hypothesis(self, answer: FinishedSequence) -> Hypothesis:
         smiles = self.tokenizer.decode(answer.tokens)
         canonical = chem.canonical(smiles) if answer.ended == "eos" else None
         return Hypothesis(
@@ -417,4 +423,4 @@ def _confidence(
         return None, str(error)
 
 
-__all__ = ["Engine", "Ready", "installed", "model_folder", "models_home", "usable"]
+__all__ = ["Engine", "PreparedQuery", "installed", "model_folder", "models_dir", "usable"]

@@ -24,7 +24,7 @@ def model_folder(name: str | Path) -> Path:
     path = Path(name)
     if path.is_dir():
         return path
-    shipped = models_home() / str(name)
+    shipped = models_dir() / str(name)
     if shipped.is_dir():
         return shipped
     if hf.is_id(str(name)):
@@ -37,7 +37,7 @@ def model_folder(name: str | Path) -> Path:
     )
 
 
-def models_home() -> Path:
+def models_dir() -> Path:
     """Where models lie: `CHEMSPEC_MODELS`, else `assets/models` of the installation or of the source tree."""
     if chosen := os.environ.get("CHEMSPEC_MODELS"):
         return Path(chosen)
@@ -45,8 +45,8 @@ def models_home() -> Path:
 
 
 def installed() -> list[Path]:
-    """The folders of the models at `models_home()`."""
-    home = models_home()
+    """The folders of the models at `models_dir()`."""
+    home = models_dir()
     return (
         sorted(folder for folder in home.iterdir() if (folder / "config.json").is_file())
         if home.is_dir()

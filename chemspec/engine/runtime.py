@@ -10,8 +10,8 @@ import torch
 
 from chemspec.importers import hf
 from chemspec.model import checkpoint
-from chemspec.model.cost import Curve, cached, measure
-from chemspec.model.runners.hf_runner import HfBackend, Shape
+from chemspec.model.cost import CostCurve, cached, measure
+from chemspec.model.runners.hf_runner import HfBackend, ModelDims
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig
@@ -26,7 +26,7 @@ DTYPES = {
 
 
 @dataclass(frozen=True)
-class Place:
+class RuntimeConfig:
     """Device, precision, runtime and CPU threads."""
 
     device: str
@@ -35,7 +35,7 @@ class Place:
     threads: int
 
     @classmethod
-    def find(cls, *, device: str, dtype: str, runtime: str, threads: int) -> Place:
+    def find(cls, *, device: str, dtype: str, runtime: str, threads: int) -> RuntimeConfig:
         """What `Engine.load` was asked for, with "auto" and 0 replaced, except for the runtime: a model decides that.
 
         Raises:
@@ -102,7 +102,7 @@ class Place:
         loaded.model.to(self.device, self.precision)
         return HfBackend(loaded.model), "torch"
 
-    def curve(self, digest: str, backend: Backend, config: ModelConfig | Shape) -> Curve:
+    def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """What a pass of a model costs on this machine, from disk if it was measured before; asks for the real runtime."""
         key = f"{digest}-{self.runtime}-{self.device}-{self.dtype}-{self.threads}"
         sizes = config.vocab_size, config.max_positions

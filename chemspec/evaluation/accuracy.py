@@ -205,4 +205,6 @@ def share(part: int, whole: int) -> dict[str, float]:
     z, p = 1.96, part / whole
     centre = (p + z * z / (2 * whole)) / (1 + z * z / whole)
     half = z * math.sqrt(p * (1 - p) / whole + z * z / (4 * whole * whole)) / (1 + z * z / whole)
-    return {"value": p, "low": max(0.0, centre - half), "high": min(1.0, centre + half)}
+    # Rounding must not put the ends past the value where it is 0 or 1.
+    low, high = min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))
+    return {"value": p, "low": low, "high": high}

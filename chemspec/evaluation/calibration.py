@@ -23,7 +23,7 @@ Answered = list[list[tuple[float, float, bool]]]  # a query's answers: probabili
 
 
 @dataclass(frozen=True)
-class Report:
+class CalibrationReport:
     """What was measured.
 
     Attributes:
@@ -63,7 +63,7 @@ def measure(
     *,
     made: str = "",
     progress: Callable[[int, int], None] = lambda *_: None,
-) -> tuple[Confidence, Report]:
+) -> tuple[Confidence, CalibrationReport]:
     """Answer validation queries into `out` (resumable), and fit the confidence to what was right.
 
     Raises:
@@ -79,7 +79,7 @@ def measure(
     return Confidence(engine.digest, report.slope, report.offset, made, numbers), report
 
 
-def _way(report: Report) -> str:
+def _way(report: CalibrationReport) -> str:
     return PLATT if report.offset else TEMPERATURE
 
 
@@ -100,7 +100,7 @@ def outcomes(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) ->
     return found
 
 
-def examine(answered: Answered) -> Report:
+def examine(answered: Answered) -> CalibrationReport:
     """Measure both kinds three ways, and fit what is stored.
 
     Raises:
@@ -116,7 +116,7 @@ def examine(answered: Answered) -> Report:
     gain = found[TEMPERATURE]["all: loss"] - found[PLATT]["all: loss"]
     offset = gain > WORTH * found[TEMPERATURE]["all: loss"]
     slope, shift = fit(_scored(answered, 0), offset=offset)
-    return Report(
+    return CalibrationReport(
         len(answered),
         sum(map(len, answered)),
         sum(own[0][2] for own in answered) / len(answered),

@@ -17,12 +17,12 @@ from rich.table import Table
 
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
-from chemspec.metrics import Numbers, numbers
+from chemspec.metrics import SpeedNumbers, numbers
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Target, naive_beam, naive_greedy, naive_reader
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import DecodeResult, Trace, Written
+from chemspec.types import DecodeResult, FinishedSequence, Trace
 
 COMPARED = ("greedy", "beam")
 TIE = 1e-4  # nats by which scores may differ, and below which the better of two texts is a matter of rounding
@@ -70,7 +70,7 @@ class Chunk:
 
 
 def judge(
-    model: Target, source: Sequence[int], expected: Sequence[Written], found: Sequence[Written], how: DecodeSettings
+    model: Target, source: Sequence[int], expected: Sequence[FinishedSequence], found: Sequence[FinishedSequence], how: DecodeSettings
 ) -> Verdict:  # fmt: skip
     """Compare one query's answers.
 
@@ -91,20 +91,20 @@ def judge(
     return Verdict(tokens, not tokens, score, gap)
 
 
-def naive(model: Target, source: Sequence[int], how: DecodeSettings) -> list[Written]:
+def naive(model: Target, source: Sequence[int], how: DecodeSettings) -> list[FinishedSequence]:
     """The answers that the settings mean, found without cache, drafts or batch; for a decoder of `COMPARED`."""
     if how.decoder == "greedy":
         return [naive_greedy(model, source, how.max_len)]
     return naive_beam(model, source, how.n, how.max_len, how.length_penalty)
 
 
-def _apart(one: Written, other: Written) -> float:
+def _apart(one: FinishedSequence, other: FinishedSequence) -> float:
     pairs = zip(one.log_probs, other.log_probs, strict=True)
     return max(abs(one.log_prob - other.log_prob), *(abs(a - b) for a, b in pairs))
 
 
 def _greedy_tie(
-    model: Target, source: Sequence[int], _: Sequence[Written], found: Sequence[Written], how: DecodeSettings
+    model: Target, source: Sequence[int], _: Sequence[FinishedSequence], found: Sequence[FinishedSequence], how: DecodeSettings
 ) -> float:  # fmt: skip
     """By how much the worst-chosen token of the answer falls short of the best at its place."""
     if len(found) != 1 or not found[0].tokens:
@@ -121,7 +121,7 @@ def _greedy_tie(
 
 
 def _beam_tie(
-    model: Target, source: Sequence[int], expected: Sequence[Written], found: Sequence[Written], how: DecodeSettings
+    model: Target, source: Sequence[int], expected: Sequence[FinishedSequence], found: Sequence[FinishedSequence], how: DecodeSettings
 ) -> float:  # fmt: skip
     """The least by which totals must move for the naive search to find what was found."""
     if len({item.tokens for item in found}) != len(found):
@@ -132,7 +132,7 @@ def _beam_tie(
 
 
 def _explains(
-    model: Target, source: Sequence[int], expected: Sequence[Written], found: Sequence[Written], how: DecodeSettings,
+    model: Target, source: Sequence[int], expected: Sequence[FinishedSequence], found: Sequence[FinishedSequence], how: DecodeSettings,
     gap: float,
 ) -> bool:  # fmt: skip
     """Whether the naive search finds what was found, if texts on the way there are a little better and others a little worse.
@@ -159,12 +159,12 @@ def _explains(
     return False
 
 
-def _beginnings(texts: Sequence[Written]) -> set[tuple[int, ...]]:
+def _beginnings(texts: Sequence[FinishedSequence]) -> set[tuple[int, ...]]:
     """These texts and every text on the way to them."""
     return {item.tokens[:length] for item in texts for length in range(1, len(item.tokens) + 1)}
 
 
-def _rank(item: Written, how: DecodeSettings) -> float:
+def _rank(item: FinishedSequence, how: DecodeSettings) -> float:
     return item.log_prob / float(len(item.tokens) ** how.length_penalty)
 
 
@@ -233,11 +233,11 @@ def _chunk(
     return Chunk(told, len(ready) - len(usable), spent, verdicts, traces, seconds)
 
 
-def written(engine: Engine, result: DecodeResult) -> list[Written]:
+def written(engine: Engine, result: DecodeResult) -> list[FinishedSequence]:
     """An engine's answers as token ids, eos included, as the decoders wrote them."""
     ids = {token: index for index, token in enumerate(engine.tokenizer.tokens)}
     return [
-        Written(
+        FinishedSequence(
             (*(ids[token] for token in item.tokens), *([EOS] if item.ended == "eos" else [])),
             item.token_log_probs,
             item.ended,
@@ -283,7 +283,7 @@ def summary(chunks: Sequence[Chunk], settings: DecodeSettings) -> dict[str, Any]
 
 
 def _row(
-    name: str, verdicts: Sequence[Verdict], counted: Numbers, chunks: Sequence[Chunk]
+    name: str, verdicts: Sequence[Verdict], counted: SpeedNumbers, chunks: Sequence[Chunk]
 ) -> dict[str, Any]:
     return {
         "drafter": name,

@@ -15,7 +15,7 @@ from chemspec.decode.protocol import Decoder
 from chemspec.model.runners.torch_runner import best, source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, Task
-from chemspec.types import Prefix, Scores, Written
+from chemspec.types import FinishedSequence, Prefix, Scores
 
 
 @cache
@@ -26,7 +26,9 @@ def bench_queries(task: Task) -> tuple[str, ...]:
 
 
 @torch.inference_mode()
-def recompute(model: Transformer, source: Sequence[int], settings: DecodeSettings) -> list[Written]:
+def recompute(
+    model: Transformer, source: Sequence[int], settings: DecodeSettings
+) -> list[FinishedSequence]:
     """Decode one query the way most published code does: the encoder once, then at every step all prefixes in full.
 
     Returns:
@@ -51,7 +53,7 @@ def recompute(model: Transformer, source: Sequence[int], settings: DecodeSetting
         while True:
             asked = decoder.send(score(asked))
     except StopIteration as stop:
-        answers: list[Written] = stop.value
+        answers: list[FinishedSequence] = stop.value
         return answers
 
 

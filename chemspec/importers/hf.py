@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import torch
 
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.model.runners.hf_runner import FAMILIES, HfModel, Numbers
+from chemspec.model.runners.hf_runner import FAMILIES, HfModel, IdMap
 from chemspec.settings import Task
 from chemspec.tokenizer import BOS, EOS, PAD, TokenError
 
@@ -74,7 +74,7 @@ class HfTokenizer:
 
     alphabet: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, inner: Any, numbers: Numbers, template: str = HOLE) -> None:
+    def __init__(self, inner: Any, numbers: IdMap, template: str = HOLE) -> None:
         if template.count(HOLE) != 1:
             raise ValueError(f"template {template!r} must hold {HOLE} once, where the SMILES goes")
         self.inner, self.numbers, self.template = inner, numbers, template
@@ -398,7 +398,7 @@ def _assemble(network: Any, inner: Any, template: str) -> tuple[HfModel, HfToken
     for name, token in used.items():
         if token is not None and not 0 <= token < size:
             raise ValueError(f"{name} is {token}, but the model has {size} tokens")
-    numbers = Numbers.of(
+    numbers = IdMap.of(
         size, start=start, eos=eos, pad=special("pad_token_id"), unk=inner.unk_token_id
     )
     tokenizer = HfTokenizer(inner, numbers, template)

@@ -49,7 +49,7 @@ class Vocabulary(Protocol):
 
 
 @dataclass(frozen=True)
-class Companion:
+class DrafterCheckpoint:
     """A drafter's model as loaded: in fp32 on the CPU, computed by torch unless a backend is given.
 
     Attributes:
@@ -84,7 +84,7 @@ def vocabulary(tokenizer: Vocabulary) -> str:
     return hashlib.sha256("\n".join(tokenizer.alphabet).encode()).hexdigest()[:16]
 
 
-def home(target: Path, kind: str) -> Path:
+def drafter_dir(target: Path, kind: str) -> Path:
     """Where a target's drafter of a kind lies."""
     return target / FOLDER / kind
 
@@ -152,7 +152,7 @@ def save(
     write_weights(state, folder)
 
 
-def load(folder: Path, *, tokenizer: Vocabulary, target: str = "") -> Companion:
+def load(folder: Path, *, tokenizer: Vocabulary, target: str = "") -> DrafterCheckpoint:
     """Read a drafter's folder.
 
     Args:
@@ -199,7 +199,9 @@ def load(folder: Path, *, tokenizer: Vocabulary, target: str = "") -> Companion:
         raise CheckpointError(f"{weights_file} cannot be read: {error}") from error
     model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=False)
     digest = hashlib.sha256(weights_file.read_bytes() + config_file.read_bytes()).hexdigest()[:16]
-    return Companion(kind, length, model.eval().requires_grad_(False), folder, bound, digest)
+    return DrafterCheckpoint(
+        kind, length, model.eval().requires_grad_(False), folder, bound, digest
+    )
 
 
 def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:

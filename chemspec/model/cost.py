@@ -22,7 +22,7 @@ SMALL, REPEATS = 16, (27, 9)
 
 
 @dataclass(frozen=True)
-class Curve:
+class CostCurve:
     """Seconds of a pass by its number of new nodes: straight lines between measured points, and on beyond the last."""
 
     nodes: tuple[int, ...]
@@ -51,7 +51,7 @@ class Curve:
 
 def measure(
     backend: Backend, vocab_size: int, max_positions: int, clock: Callable[[], float]
-) -> Curve:
+) -> CostCurve:
     """Time passes of every size in `SIZES` for one query; takes under a second on two cores."""
     written = max(0, min(WRITTEN, max_positions - 4))
     sizes = [size for size in SIZES if size <= 2 or written + size < max_positions]
@@ -78,12 +78,12 @@ def measure(
     # Noise must not make a larger pass look cheaper than a smaller one.
     for index in range(1, len(seconds)):
         seconds[index] = max(seconds[index], seconds[index - 1] * 1.0001)
-    return Curve(tuple(sizes), tuple(seconds))
+    return CostCurve(tuple(sizes), tuple(seconds))
 
 
 def cached(
-    key: str, make: Callable[[], Curve], *, load: Callable[[], float] = host.load_per_core
-) -> Curve:
+    key: str, make: Callable[[], CostCurve], *, load: Callable[[], float] = host.load_per_core
+) -> CostCurve:
     """The curve measured earlier, or a new one; what a busy machine gave is measured again on a quieter one.
 
     Args:
@@ -93,7 +93,7 @@ def cached(
     if content is not None:
         try:
             stored = json.loads(content)
-            curve = Curve(tuple(stored["nodes"]), tuple(stored["seconds"]))
+            curve = CostCurve(tuple(stored["nodes"]), tuple(stored["seconds"]))
             if stored["load"] <= max(QUIET, now):
                 return curve
         except (ValueError, KeyError, TypeError):

@@ -52,13 +52,13 @@ class Runner(Protocol):
         """Move these slots of a query to the front, in this order."""
 
 
-class Watching(Runner, Protocol):
+class ExposesAttention(Runner, Protocol):
     """A runner that tells where some heads looked in the last pass: `looks` is (B, N, heads, S); flat: (R, heads, S)."""
 
     looks: Floats
 
 
-class Remembering(Runner, Protocol):
+class ExposesHiddenStates(Runner, Protocol):
     """A runner that keeps the last hidden states of the last pass: `states` is (B, N, D), on its device; flat: (R, D)."""
 
     states: Any
@@ -93,7 +93,7 @@ class Backend(Protocol):
         """Encode the sources and start an empty cache for them."""
 
 
-class Tree:
+class PrefixTree:
     """One query's nodes: which slot each prefix has and, for runners that want masks, which slots it sees."""
 
     def __init__(self, *, masks: bool) -> None:
@@ -189,7 +189,7 @@ class Session:
         self._states: dict[tuple[tuple[int, ...], Prefix], Any] = {}
         self.width = len(sources)  # rows of the runner
         self.places = {query: query for query in range(len(sources))}  # query -> row of the runner
-        self.trees = {query: Tree(masks=not self.runner.flat) for query in self.places}
+        self.trees = {query: PrefixTree(masks=not self.runner.flat) for query in self.places}
 
     @property
     def rows(self) -> list[int]:
@@ -270,12 +270,12 @@ class Session:
         runner.reserve(used + width)
         ids, log_probs = (part.tolist() for part in runner.run(tokens, depths, sees, starts))
         if self._keeps:
-            states = cast(Remembering, runner).states
+            states = cast(ExposesHiddenStates, runner).states
             for (query, row), prefixes in zip(self.places.items(), fresh, strict=True):
                 for node, prefix in enumerate(prefixes):
                     self._states[self.sources[query], prefix] = states[row, node]
         if self._looks:
-            looks = cast(Watching, runner).looks
+            looks = cast(ExposesAttention, runner).looks
             for (query, row), prefixes in zip(self.places.items(), fresh, strict=True):
                 for prefix, look in zip(prefixes, looks[row], strict=False):
                     self._seen[self.sources[query], prefix] = look

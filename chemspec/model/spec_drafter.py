@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend, FlatRunner, Ints, Runner, Session, Tree
+from chemspec.model.session import Backend, FlatRunner, Ints, PrefixTree, Runner, Session
 from chemspec.model.transformer import Layer, Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, PAD, UNK
@@ -227,7 +227,7 @@ class _Group:
         self.length = length
         self.rows = {source: row for row, source in enumerate(sources)}
         self.width = len(sources)
-        self.trees = {source: Tree(masks=not self.runner.flat) for source in sources}
+        self.trees = {source: PrefixTree(masks=not self.runner.flat) for source in sources}
 
     def keep(self, wanted: dict[tuple[int, ...], list[Prefix]]) -> bool:
         """Forget the queries that are not wanted; says whether any is left."""

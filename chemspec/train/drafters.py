@@ -241,7 +241,7 @@ def train_drafter(
     fit(module, out, batches, done=done, resume=again, quiet=quiet)
     # The final state, or the mean of the last ones.
     module.model.load_state_dict(average(newest(out / "checkpoints", last, recipe.average_last)))
-    folder = companions.home(target, recipe.kind) if install else out / recipe.kind
+    folder = companions.drafter_dir(target, recipe.kind) if install else out / recipe.kind
     bound = "" if recipe.kind == "spec_drafter" else loaded.digest
     companions.save(
         folder, module.model, loaded.tokenizer, kind=recipe.kind, length=recipe.length, target=bound

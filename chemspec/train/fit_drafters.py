@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from chemspec.data.arrays import Pairs
-from chemspec.draft.calibration import REACH, Head, Knowledge, Reading
-from chemspec.draft.copy import Copy, Marks
-from chemspec.draft.tree.copy_state import Reader
-from chemspec.draft.tree.edit_ngrams import COPY, EDGES, Phrases, chance_class, learn
+from chemspec.draft.calibration import REACH, AttentionWeights, DrafterCalibration, Head
+from chemspec.draft.copy import Copy, TokenClasses
+from chemspec.draft.tree.copy_state import CopyTracker
+from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, chance_class, count_edits
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.model.runners.torch_runner import TorchBackend
@@ -35,13 +35,13 @@ Answers = list[
 
 
 @dataclass(frozen=True)
-class Report:
+class FitReport:
     """What was learned.
 
     Attributes:
         nodes: contexts in the table of phrases.
         answers: validation queries that the model answered.
-        by_match, by_chance: as in `Knowledge`.
+        by_match, by_chance: as in `DrafterCalibration`.
         heads: (layer, head) chosen, the most telling first.
         first_right: share of the steps at which the best place is ranked first: by text alone, with one head, two, and so on.
     """
@@ -64,7 +64,7 @@ def calibrate(
     seed: int = 0,
     made: str = "",
     tell: Callable[[str], None] = lambda _: None,
-) -> tuple[Knowledge, Report]:
+) -> tuple[DrafterCalibration, FitReport]:
     """Learn everything that a model's drafters can.
 
     Args:
@@ -86,11 +86,13 @@ def calibrate(
     size = len(engine.tokenizer)
     if max(int(train.sources.flat.max()), int(train.targets.flat.max())) >= size:
         raise ValueError(f"{data} has more kinds of tokens than model {engine.name}")
-    marks = Marks.of(engine.tokenizer.tokens)
+    marks = TokenClasses.of(engine.tokenizer.tokens)
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(kept)[:pairs]
     tell(f"phrases from {len(chosen)} answers")
-    phrases = learn(((train.sources[i].tolist(), train.targets[i].tolist()) for i in chosen), marks)
+    phrases = count_edits(
+        ((train.sources[i].tolist(), train.targets[i].tolist()) for i in chosen), marks
+    )
     first = 0 if own.is_file() else kept
     asked = first + rng.permutation(len(validation) - first)[:queries]
     tell(f"{len(asked)} validation queries")
@@ -100,8 +102,8 @@ def calibrate(
     by_match, by_chance = _chances(answers, phrases, marks)
     tell("attention heads")
     reading, order, right = fit_reading(engine, answers, marks, heads)
-    knowledge = Knowledge(by_match, by_chance, phrases, reading, made)
-    report = Report(len(phrases.steps), len(answers), by_match, by_chance, order, right)
+    knowledge = DrafterCalibration(by_match, by_chance, phrases, reading, made)
+    report = FitReport(len(phrases.steps), len(answers), by_match, by_chance, order, right)
     return knowledge, report
 
 
@@ -119,13 +121,13 @@ def _answers(engine: Engine, sources: Sequence[Sequence[int]]) -> Answers:
 
 
 def _chances(
-    answers: Answers, phrases: Phrases, marks: Marks
+    answers: Answers, phrases: EditNgramTable, marks: TokenClasses
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """How often copying was right after a match of 0, 1, ... tokens, and steps of the table by their chances."""
     matches, kinds = np.ones((2, REACH + 1)), np.ones((2, len(EDGES) + 1))  # right, all
     matches[1], kinds[1] = 2, 2
     for source, answer in answers:
-        reader = Reader(source, marks)
+        reader = CopyTracker(source, marks)
         prefix: Prefix = (BOS,)
         trail = reader.trail(prefix)
         for token in answer:
@@ -164,8 +166,8 @@ class _Steps:
 
 
 def fit_reading(
-    engine: Engine, answers: Answers, marks: Marks, most: int
-) -> tuple[Reading | None, tuple[tuple[int, int], ...], tuple[float, ...]]:
+    engine: Engine, answers: Answers, marks: TokenClasses, most: int
+) -> tuple[AttentionWeights | None, tuple[tuple[int, int], ...], tuple[float, ...]]:
     """Choose heads one by one, each time the one that helps most, and fit the weights.
 
     Returns:
@@ -194,12 +196,12 @@ def fit_reading(
         (Head(*all_heads[head], last[i], here[i]) for i, head in enumerate(chosen)),
         key=lambda one: (one.layer, one.head),
     )
-    reading = Reading(tuple(found), tuple(weights[:count]), weights[count])
+    reading = AttentionWeights(tuple(found), tuple(weights[:count]), weights[count])
     return reading, tuple(all_heads[head] for head in chosen), tuple(shares)
 
 
 def _steps(
-    engine: Engine, answers: Answers, marks: Marks, heads: Sequence[tuple[int, int]]
+    engine: Engine, answers: Answers, marks: TokenClasses, heads: Sequence[tuple[int, int]]
 ) -> _Steps | None:
     backend = TorchBackend(checkpoint.load(engine.folder).model)
     copy = Copy(length=FURTHEST, marks=marks)
@@ -209,7 +211,7 @@ def _steps(
     for source, answer in answers:
         session = Session(backend, [source], top_k=2, heads=heads)
         session.score([[(BOS, *answer[:-1])]])
-        reader, place = Reader(source, marks), 0
+        reader, place = CopyTracker(source, marks), 0
         while place < len(answer):
             prefix: Prefix = (BOS, *answer[:place])
             furthest = [

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from chemspec.data.arrays import Pairs
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import drive
+from chemspec.decode.loop import run_loop
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import EOS
-from chemspec.types import Written
+from chemspec.types import FinishedSequence
 
 BATCH = 32
 
@@ -46,11 +46,11 @@ def exact_match(model: Transformer, pairs: Pairs) -> float:
 
 def _decode(
     backend: TorchBackend, sources: Sequence[Sequence[int]], limits: Sequence[int]
-) -> list[Written]:
+) -> list[FinishedSequence]:
     """One greedy answer a source, none longer than its target: it would be wrong anyway."""
     session = Session(backend, sources, top_k=1)
     decoders = [greedy(max_len=limit) for limit in limits]
-    run = drive(
+    run = run_loop(
         sources, decoders, session, NoDrafts(), max_len=max(limits), budget=0, clock=time.monotonic
     )
     while True:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from chemspec.draft.registry import COMPANIONS, Copy, Mixed, Smart, Windows
-from chemspec.draft.tree.edit_ngrams import JUST_COPYING
+from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.engine.engine import Engine, installed, usable
 from chemspec.evaluation.lossless import judge, naive, written
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DRAFTER_NAMES, DecodeSettings
-from chemspec.types import Written
+from chemspec.types import FinishedSequence
 
 QUERIES = ("C", "O", "CCO", "CC(=O)OCC")  # of 1, 1, 3 and 9 tokens: shorter than any draft
 SHORT = {"max_len": 12}
@@ -33,7 +33,7 @@ def retro() -> tuple[Engine, Transformer]:
 
 
 @cache
-def expected(query: str, decoder: str, n: int, max_len: int) -> list[Written]:
+def expected(query: str, decoder: str, n: int, max_len: int) -> list[FinishedSequence]:
     engine, model = retro()
     how = DecodeSettings(decoder=decoder, n=n, max_len=max_len)
     return naive(model, engine.prepare(query).ids, how)
@@ -148,7 +148,7 @@ def test_settings_out_of_range_are_refused_by_name(name: str, value: Any, says: 
         DecodeSettings(**{name: value})
 
 
-@pytest.mark.parametrize("make", [Windows, Smart, Copy, lambda **size: Mixed(JUST_COPYING, **size)])
+@pytest.mark.parametrize("make", [Windows, Smart, Copy, lambda **size: Mixed(COPY_ONLY, **size)])
 def test_drafters_refuse_drafts_of_no_length_and_no_drafts(make: Any) -> None:
     """In the settings 0 leaves the size to the drafter; a drafter that is told 0 says what to do instead."""
     with pytest.raises(ValueError, match="draft length 0; it must be at least 1"):

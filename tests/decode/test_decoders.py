@@ -32,7 +32,7 @@ from chemspec.testing import (
     tiny_model,
 )
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import Prefix, Scores, Written
+from chemspec.types import FinishedSequence, Prefix, Scores
 
 VOCAB = 12
 
@@ -58,12 +58,14 @@ def decode(
     max_len: int,
     *,
     top_k: int = VOCAB,
-) -> list[list[Written]]:
+) -> list[list[FinishedSequence]]:
     answers, _ = run(lambda _: decoder(), batch, backend, NoDrafts(), max_len=max_len, top_k=top_k)
     return answers
 
 
-def assert_same(found: list[Written], expected: list[Written], *, within: float = 1e-9) -> None:
+def assert_same(
+    found: list[FinishedSequence], expected: list[FinishedSequence], *, within: float = 1e-9
+) -> None:
     """Same tokens in the same order, same log-probs of every token, ended for the same reason."""
     assert [answer.tokens for answer in found] == [answer.tokens for answer in expected]
     assert [answer.ended for answer in found] == [answer.ended for answer in expected]
@@ -73,7 +75,7 @@ def assert_same(found: list[Written], expected: list[Written], *, within: float 
 
 def check_beam(
     target: Transformer | Table, source: list[int], width: int, max_len: int, penalty: float
-) -> list[Written]:
+) -> list[FinishedSequence]:
     backend = target if isinstance(target, Table) else TorchBackend(target)
     (found,) = decode(
         lambda: beam_search(width=width, max_len=max_len, length_penalty=penalty),

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from chemspec.decode import loop as drive_module
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.decode.protocol import START, Ask, Decoder
+from chemspec.decode.protocol import START, Decoder, ScoreRequest
 from chemspec.decode.sample import sample
-from chemspec.draft.base import Drafter, Pays
+from chemspec.draft.base import Drafter, Speculation
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.torch_runner import TorchBackend
@@ -38,7 +38,7 @@ from chemspec.testing import (
     tiny_model,
 )
 from chemspec.tokenizer import BOS, EOS, PAD
-from chemspec.types import Draft, Pass, Prefix, Scores, Written
+from chemspec.types import Draft, FinishedSequence, Pass, Prefix, Scores
 
 VOCAB = 10
 
@@ -100,7 +100,10 @@ def onnx_of(seed: int) -> OnnxBackend:
 
 
 def assert_same(
-    found: list[list[Written]], expected: list[list[Written]], *, within: float = 1e-9
+    found: list[list[FinishedSequence]],
+    expected: list[list[FinishedSequence]],
+    *,
+    within: float = 1e-9,
 ) -> None:
     """Same tokens in the same order, same log-probs of every token, ended for the same reason."""
     for some, others in zip(found, expected, strict=True):
@@ -154,7 +157,7 @@ def check(
 
 def check_counters(
     source: list[int],
-    answers: list[Written],
+    answers: list[FinishedSequence],
     passes: list[Pass],
     *,
     budget: int,
@@ -346,9 +349,9 @@ def test_a_lossy_loop_is_found_out(decoder: str, monkeypatch: pytest.MonkeyPatch
 
 def test_a_loop_that_believes_its_drafter_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other way to be lossy: a drafted continuation is taken for the best one."""
-    go_on = drive_module.Flight.go_on
+    go_on = drive_module.QueryState.go_on
 
-    def trusting(self: drive_module.Flight) -> tuple[int, float]:
+    def trusting(self: drive_module.QueryState) -> tuple[int, float]:
         for prefix in [prefix for prefix in self.origin if prefix[:-1] in self.known]:
             ids, log_probs = self.known[prefix[:-1]]
             if prefix[-1] in list(ids)[:2]:  # the second best is good enough
@@ -359,7 +362,7 @@ def test_a_loop_that_believes_its_drafter_is_found_out(monkeypatch: pytest.Monke
                 )
         return go_on(self)
 
-    monkeypatch.setattr(drive_module.Flight, "go_on", trusting)
+    monkeypatch.setattr(drive_module.QueryState, "go_on", trusting)
     table = Table(1, vocab_size=VOCAB)
     with pytest.raises(AssertionError):
         check(
@@ -437,15 +440,15 @@ def test_a_long_decode_keeps_its_tree_small() -> None:
     table, sizes = Table(4, vocab_size=VOCAB, sharpness=0.5), []
     source, room = [4, 5, 6, 7], 60
 
-    def watched() -> Generator[Ask, Sequence[Scores], list[Written]]:
+    def watched() -> Generator[ScoreRequest, Sequence[Scores], list[FinishedSequence]]:
         prefix = START
         for step in range(room):
             yield (prefix,)
             prefix = (*prefix, 4 + step % 5)
-        return [Written(prefix[1:], (0.0,) * room, "length")]
+        return [FinishedSequence(prefix[1:], (0.0,) * room, "length")]
 
     session = Session(table, [source], top_k=2)
-    loop = drive_module.drive(
+    loop = drive_module.run_loop(
         [source], [watched()], session, DRAFTERS["bushy"](table),
         max_len=room, budget=64, clock=lambda: 0.0,
     )  # fmt: skip
@@ -468,8 +471,8 @@ def test_an_answer_of_one_token_takes_one_pass(decoder: str, drafter: str) -> No
 
 
 def test_a_decoder_that_asks_nothing_is_done() -> None:
-    def silent() -> Generator[Ask, Sequence[Scores], list[Written]]:
-        return [Written((EOS,), (0.0,), "eos")]
+    def silent() -> Generator[ScoreRequest, Sequence[Scores], list[FinishedSequence]]:
+        return [FinishedSequence((EOS,), (0.0,), "eos")]
         yield
 
     table = Table(0)
@@ -477,7 +480,7 @@ def test_a_decoder_that_asks_nothing_is_done() -> None:
     answers, passes = run(
         lambda query: makes[query](), [[4], [5], [6]], table, NoDrafts(), max_len=5
     )
-    assert answers[0] == answers[2] == [Written((EOS,), (0.0,), "eos")]
+    assert answers[0] == answers[2] == [FinishedSequence((EOS,), (0.0,), "eos")]
     assert answers[1] == [naive_greedy(table, [5], 5)]
     assert [bool(steps) for steps in passes] == [False, True, False]
     answers, passes = run(lambda _: silent(), [[4], [5]], table, NoDrafts(), max_len=5)
@@ -487,12 +490,12 @@ def test_a_decoder_that_asks_nothing_is_done() -> None:
 def test_a_decoder_may_ask_for_prefixes_of_any_length_and_ask_again() -> None:
     """Ancestors that the cache lacks are computed on the way; known answers need no pass."""
 
-    def leaps() -> Generator[Ask, Sequence[Scores], list[Written]]:
+    def leaps() -> Generator[ScoreRequest, Sequence[Scores], list[FinishedSequence]]:
         first = yield ((BOS, 4, 5, 6), (BOS,))
         second = yield ((BOS, 4), (BOS, 4, 5, 6))
         third = yield ((BOS, 7, 8),)
         return [
-            Written(
+            FinishedSequence(
                 (),
                 tuple(float(scores.log_probs[0]) for scores in (*first, *second, *third)),
                 "length",
@@ -548,7 +551,7 @@ def test_a_drafter_with_a_model_hears_of_all_prefixes_of_a_pass_before_it_propos
     sources = [(4, 5, 6), (5, 4)]
     drafter = Prepared()
 
-    def answers(drafter: Drafter) -> list[list[Written]]:
+    def answers(drafter: Drafter) -> list[list[FinishedSequence]]:
         return run(lambda _: greedy(max_len=6), sources, Table(3), drafter, max_len=6)[0]
 
     assert answers(drafter) == answers(NoDrafts())
@@ -559,12 +562,12 @@ def test_a_drafter_with_a_model_hears_of_all_prefixes_of_a_pass_before_it_propos
 class Thrifty:
     """Says what pays, by a list, and notes what it is asked and told."""
 
-    def __init__(self, pays: Pays, tokens: tuple[int, ...] = (5,)) -> None:
+    def __init__(self, pays: Speculation, tokens: tuple[int, ...] = (5,)) -> None:
         self.pays, self.tokens = pays, tokens
         self.asked = 0
         self.heard: list[tuple[int, int]] = []
 
-    def begin(self, asked: int, queries: int, *, waiting: int) -> Pays:
+    def begin(self, asked: int, queries: int, *, waiting: int) -> Speculation:
         return self.pays
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
@@ -576,8 +579,8 @@ class Thrifty:
 
 
 @pytest.mark.parametrize("decoder", ["greedy", "beam of 2"])
-@pytest.mark.parametrize("pays", list(Pays))
-def test_a_drafter_is_asked_for_what_pays_by_its_own_word(decoder: str, pays: Pays) -> None:
+@pytest.mark.parametrize("pays", list(Speculation))
+def test_a_drafter_is_asked_for_what_pays_by_its_own_word(decoder: str, pays: Speculation) -> None:
     drafter = Thrifty(pays)
     answers = run(DECODERS[decoder](8), [[4, 5, 6]], Table(3), drafter, max_len=8)[0]
     assert answers == run(DECODERS[decoder](8), [[4, 5, 6]], Table(3), NoDrafts(), max_len=8)[0]
@@ -590,8 +593,8 @@ def test_of_a_draft_longer_than_the_answer_only_what_is_known_is_told() -> None:
     (whole,) = run(lambda _: greedy(max_len=4), [[4, 5, 6]], table, NoDrafts(), max_len=4)[0][0]
     first, second, *_ = whole.tokens
     assert len(whole.tokens) == 4
-    right = Thrifty(Pays.DRAFTS, whole.tokens)
-    wrong = Thrifty(Pays.DRAFTS, (first, 5 if second != 5 else 6, 5))
+    right = Thrifty(Speculation.DRAFT, whole.tokens)
+    wrong = Thrifty(Speculation.DRAFT, (first, 5 if second != 5 else 6, 5))
     for drafter in (right, wrong):
         run(lambda _: greedy(max_len=2), [[4, 5, 6]], table, drafter, max_len=2)
     assert right.heard == [(2, 2)]  # of four tokens; of the others nobody knows

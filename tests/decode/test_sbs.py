@@ -36,7 +36,7 @@ from chemspec.testing import (
     tiny_model,
 )
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import Pass, Prefix, Scores, Written
+from chemspec.types import FinishedSequence, Pass, Prefix, Scores
 
 VOCAB = 10
 queries = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=10)
@@ -51,7 +51,7 @@ def sbs(
     width: int,
     max_len: int,
     top_k: int = 10**6,
-) -> tuple[list[list[Written]], list[list[Pass]]]:
+) -> tuple[list[list[FinishedSequence]], list[list[Pass]]]:
     """The search on a model or a table, with its drafts from a drafter."""
 
     def decoder(query: int) -> Decoder:
@@ -65,7 +65,9 @@ def sbs(
     return run(decoder, batch, session_on, NoDrafts(), max_len=max_len, budget=0, top_k=top_k)
 
 
-def keeping_beam(model: Target, source: Sequence[int], width: int, max_len: int) -> list[Written]:
+def keeping_beam(
+    model: Target, source: Sequence[int], width: int, max_len: int
+) -> list[FinishedSequence]:
     """Plain beam search in which what is finished keeps its place; over the whole vocabulary, nothing cached."""
     beam: list[tuple[float, tuple[int, ...], tuple[float, ...]]] = [(0.0, (), ())]
     for _ in range(max_len):
@@ -80,12 +82,12 @@ def keeping_beam(model: Target, source: Sequence[int], width: int, max_len: int)
                     grown.append((total + gain, (*tokens, token), (*gains, gain)))
         beam = sorted(grown, key=lambda text: (-text[0], text[1]))[:width]
     return [
-        Written(tokens, gains, "eos" if tokens[-1] == EOS else "length")
+        FinishedSequence(tokens, gains, "eos" if tokens[-1] == EOS else "length")
         for _, tokens, gains in beam
     ]
 
 
-def same(found: Sequence[Written], expected: Sequence[Written]) -> None:
+def same(found: Sequence[FinishedSequence], expected: Sequence[FinishedSequence]) -> None:
     assert [(one.tokens, one.ended) for one in found] == [
         (one.tokens, one.ended) for one in expected
     ]
@@ -94,7 +96,12 @@ def same(found: Sequence[Written], expected: Sequence[Written]) -> None:
 
 
 def check_answers(
-    model: Target, source: Sequence[int], answers: Sequence[Written], *, width: int, max_len: int
+    model: Target,
+    source: Sequence[int],
+    answers: Sequence[FinishedSequence],
+    *,
+    width: int,
+    max_len: int,
 ) -> None:
     """Whatever was drafted: the log-probs are the model's, the order is theirs, limits hold, nothing comes twice."""
     assert 1 <= len(answers) <= width
@@ -267,7 +274,7 @@ def scores_of(chances: Chances, prefix: Prefix) -> Scores:
     return Scores([token for token, _ in own], [math.log(chance) for _, chance in own])
 
 
-def play(decoder: Decoder, chances: Chances) -> tuple[list[Written], list[list[Prefix]]]:
+def play(decoder: Decoder, chances: Chances) -> tuple[list[FinishedSequence], list[list[Prefix]]]:
     """The answers, and what was asked in each pass, without bos."""
     asked, passes = next(decoder), []
     while True:

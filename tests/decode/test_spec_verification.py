@@ -23,7 +23,7 @@ from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
 from chemspec.testing import RandomDrafts, Table, naive_greedy, naive_log_probs, run, tiny_model
 from chemspec.tokenizer import BOS
-from chemspec.types import Prefix, Scores, Written
+from chemspec.types import FinishedSequence, Prefix, Scores
 
 SCORES = Scores([7, 5, 9, 4], [-0.5, -1.0, -1.6, -3.0])
 SOURCES = [(4, 5, 6, 7, 8), (9, 4, 8), (5, 5, 9, 8, 7, 6, 5)]
@@ -50,7 +50,7 @@ def test_rules_that_make_no_sense_are_refused(beta: int, tau: float) -> None:
 
 def decode(
     model: Any, rule: Rule, drafter: Any, max_len: int = 14
-) -> tuple[list[Written], int, int]:
+) -> tuple[list[FinishedSequence], int, int]:
     """Answers, passes, and how many tokens are not the target's best."""
 
     def decoder(query: int) -> Any:
@@ -75,7 +75,7 @@ def decode(
     return answers, sum(map(len, passes)), departures
 
 
-def within(model: Any, answers: Sequence[Written], beta: int, tau: float) -> bool:
+def within(model: Any, answers: Sequence[FinishedSequence], beta: int, tau: float) -> bool:
     """Whether every token is within the rule, by scores that know nothing of drafts."""
     for source, answer in zip(SOURCES, answers, strict=True):
         for place, token in enumerate(answer.tokens):

@@ -17,24 +17,24 @@ from small import BAD, QUERIES, TOKENIZER, tiny_folder
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.decode.prefetch import Prefetch
+from chemspec.decode.prefetch import DraftTree
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
-from chemspec.draft.base import Adaptive, Batched
-from chemspec.draft.learned.ar import Autoregressive, Writer, ratio
+from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter
+from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, ratio
 from chemspec.draft.learned.gamma import LONGEST, Adapting, Fixed, improvement
-from chemspec.draft.learned.small import Companion, Small
+from chemspec.draft.learned.small import DraftModel, Small
 from chemspec.draft.none import NoDrafts
-from chemspec.draft.registry import Means, build
+from chemspec.draft.registry import DrafterInputs, build
 from chemspec.engine.engine import Engine
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
-from chemspec.settings import DRAWN, DecodeSettings
+from chemspec.settings import SAMPLED_DECODERS, DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
-from chemspec.types import Prefix, Scores, Written
+from chemspec.types import FinishedSequence, Prefix, Scores
 
 VOCAB = 10
 Batch = list[list[int]]
@@ -47,8 +47,8 @@ MODELS = {
 BACKENDS = {name: TorchBackend(model) for name, model in MODELS.items()}
 
 
-def companion(backend: Backend, *, positions: int = 64, seconds: float = 0.1) -> Companion:
-    return Companion(backend, positions, VOCAB, lambda: lambda nodes: seconds * (1 + 0.01 * nodes))
+def companion(backend: Backend, *, positions: int = 64, seconds: float = 0.1) -> DraftModel:
+    return DraftModel(backend, positions, VOCAB, lambda: lambda nodes: seconds * (1 + 0.01 * nodes))
 
 
 def made(
@@ -60,10 +60,12 @@ def made(
     positions: int = 64,
 ) -> Autoregressive:
     """The drafter around these models; length 0 adapts."""
-    writer = Writer(Small(companion(small, positions=positions), top_k=1), floor=floor)
+    writer = GreedyDraftGenerator(
+        Small(companion(small, positions=positions), top_k=1), floor=floor
+    )
     if medium is not None:
         model = Small(companion(medium, positions=positions), top_k=1)
-        writer = Writer(model, helper=writer, stride=3, floor=floor)
+        writer = GreedyDraftGenerator(model, helper=writer, stride=3, floor=floor)
     gamma = Fixed(length) if length else Adapting(0.2)
     return Autoregressive(writer, gamma, name="ar", cost=lambda nodes: 1 + 0.02 * nodes)
 
@@ -80,7 +82,7 @@ def drafters(floor: float = 0.0) -> Iterator[Autoregressive]:
 queries = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=9)
 
 
-def same(found: list[list[Written]], expected: list[list[Written]]) -> None:
+def same(found: list[list[FinishedSequence]], expected: list[list[FinishedSequence]]) -> None:
     for some, others in zip(found, expected, strict=True):
         assert [one.tokens for one in some] == [one.tokens for one in others]
         for one, other in zip(some, others, strict=True):
@@ -136,8 +138,8 @@ def test_samples_stay_the_same_too() -> None:
 
 def test_drafts_are_the_small_models_own_greedy_text() -> None:
     drafter = made(BACKENDS["other"], length=6)
-    assert isinstance(drafter, Adaptive)
-    assert isinstance(drafter, Batched)
+    assert isinstance(drafter, AdaptiveDrafter)
+    assert isinstance(drafter, BatchedDrafter)
     source, prefix = [4, 5, 6], (BOS, 4)
     assert drafter.begin(1, 1, waiting=1)
     drafter.prepare([(source, prefix, 20), (source, (BOS, 5, 5), 2)])
@@ -159,9 +161,11 @@ def naive_greedy_next(source: list[int], prefix: list[int]) -> int:
 
 @given(st.lists(queries, min_size=1, max_size=4), st.integers(1, 8))
 def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -> None:
-    alone = Writer(Small(companion(BACKENDS["same"]), top_k=1))
-    small = Writer(Small(companion(BACKENDS["other"]), top_k=1))
-    helped = Writer(Small(companion(BACKENDS["same"]), top_k=1), helper=small, stride=3)
+    alone = GreedyDraftGenerator(Small(companion(BACKENDS["same"]), top_k=1))
+    small = GreedyDraftGenerator(Small(companion(BACKENDS["other"]), top_k=1))
+    helped = GreedyDraftGenerator(
+        Small(companion(BACKENDS["same"]), top_k=1), helper=small, stride=3
+    )
     texts = [(tuple(source), (BOS,), length) for source in batch]
     for writer in (alone, helped):
         writer.write(texts)
@@ -175,8 +179,8 @@ def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -
 def test_a_helped_model_runs_less_often() -> None:
     table = Table(3, vocab_size=VOCAB)
     counts = []
-    for helper in (None, Writer(Small(companion(table), top_k=1))):
-        writer = Writer(Small(companion(table), top_k=1), helper=helper, stride=3)
+    for helper in (None, GreedyDraftGenerator(Small(companion(table), top_k=1))):
+        writer = GreedyDraftGenerator(Small(companion(table), top_k=1), helper=helper, stride=3)
         writer.write([((4, 5, 6, 7), (BOS,), 8)])
         counts.append((len(writer.text((4, 5, 6, 7), (BOS,), 8)[0]), writer.model.calls))
     (length, alone), (again, helped) = counts
@@ -274,8 +278,8 @@ def test_the_cost_ratio_counts_the_wider_pass() -> None:
     assert improvement(0.9, flat.gamma.length(), flat.gamma.ratio) > 1
 
 
-def believed(plan: Prefetch, prefixes: Iterable[Prefix]) -> None:
-    """`Prefetch.extend` of a loop that takes drafts at their word."""
+def believed(plan: DraftTree, prefixes: Iterable[Prefix]) -> None:
+    """`DraftTree.extend` of a loop that takes drafts at their word."""
     for prefix in prefixes:
         for draft in plan.drafter.propose(plan.source, prefix, plan.max_len - len(prefix)):
             for place, token in enumerate(draft.tokens):
@@ -284,7 +288,7 @@ def believed(plan: Prefetch, prefixes: Iterable[Prefix]) -> None:
 
 
 def test_a_loop_that_accepts_everything_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Prefetch, "extend", believed)
+    monkeypatch.setattr(DraftTree, "extend", believed)
     batch = [[4, 5, place] for place in range(3, VOCAB)]
     found, _ = run(
         lambda _: greedy(max_len=9),
@@ -334,7 +338,7 @@ def test_an_engine_answers_as_without(
             assert answer.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-9)
 
 
-@pytest.mark.parametrize("decoder", DRAWN)
+@pytest.mark.parametrize("decoder", SAMPLED_DECODERS)
 @pytest.mark.parametrize("drafter", ["auto", "ar", "hierarchy", "none"])
 def test_an_engine_draws_by_its_seed(engine: Engine, decoder: str, drafter: str) -> None:
     settings = DecodeSettings(
@@ -369,11 +373,13 @@ def test_bad_settings_are_told() -> None:
         DecodeSettings(drafter="ar", draft_length=-1)
     for decoder in ("greedy", "speculative-sample"):
         settings = DecodeSettings(decoder=decoder, drafter="ar", draft_length=LONGEST + 1)
-        means = Means(lambda: lambda _: 1.0, companion=lambda _: companion(BACKENDS["other"]))
+        means = DrafterInputs(
+            lambda: lambda _: 1.0, companion=lambda _: companion(BACKENDS["other"])
+        )
         with pytest.raises(ValueError, match=f"draft length {LONGEST + 1}.*1 to {LONGEST}"):
             build(settings, means)
     with pytest.raises(ValueError, match="no model for the drafter ar"):
-        build(DecodeSettings(drafter="ar"), Means(lambda: lambda _: 1.0))
+        build(DecodeSettings(drafter="ar"), DrafterInputs(lambda: lambda _: 1.0))
 
 
 @pytest.mark.parametrize(("drafter", "kind"), [("ar", "ar"), ("hierarchy", "medium")])
@@ -424,7 +430,9 @@ def test_the_rate_counted_for_a_drafter_is_its_start(
     file = tmp_path / "retro" / "drafters" / "ar" / "alpha.json"
     file.write_text('{"alpha": 0.95, "counted": "somewhere"}')
     engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
-    drafter = build(DecodeSettings(drafter="ar"), Means(engine.cost, companion=engine.companion))
+    drafter = build(
+        DecodeSettings(drafter="ar"), DrafterInputs(engine.cost, companion=engine.companion)
+    )
     assert isinstance(drafter, Autoregressive)
     assert isinstance(drafter.gamma, Adapting)
     assert drafter.gamma.alpha == pytest.approx(0.95)

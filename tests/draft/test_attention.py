@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from chemspec.cli import app
 from chemspec.data.arrays import Pairs, Ragged, pad
-from chemspec.draft.calibration import FILE, Head, Knowledge, Reading
+from chemspec.draft.calibration import FILE, AttentionWeights, DrafterCalibration, Head
 from chemspec.draft.registry import Attention, Copy
 from chemspec.engine.engine import Engine
 from chemspec.model.runners.native.runner import NativeBackend, NoKernel
@@ -28,7 +28,7 @@ from chemspec.train.fit_drafters import calibrate
 from chemspec.types import Prefix
 
 HEADS = ((0, 1), (1, 0), (1, 3))
-READING = Reading((Head(0, 1, 0.5, 0.2), Head(1, 3, 0.3, 0.9)), (-1.0, 0.0, 0.5), -0.3)
+READING = AttentionWeights((Head(0, 1, 0.5, 0.2), Head(1, 3, 0.3, 0.9)), (-1.0, 0.0, 0.5), -0.3)
 GREEDY = DecodeSettings(decoder="greedy", n=1)
 BEAM = DecodeSettings(decoder="beam", n=4, max_len=30)
 
@@ -88,7 +88,7 @@ def test_a_session_tells_where_its_heads_look(specials: bool, runtime: str) -> N
 
 def test_attention_chooses_between_places_that_match_alike() -> None:
     source, prefix = [4, 5, 6, 4, 5, 7], (BOS, 9, 4, 5)
-    drafter = Attention(Reading((Head(0, 0, 1.0, 0.0),), (-1.0, 0.0, 0.5), -0.1), length=2)
+    drafter = Attention(AttentionWeights((Head(0, 0, 1.0, 0.0),), (-1.0, 0.0, 0.5), -0.1), length=2)
     asked: list[tuple[tuple[int, ...], Prefix]] = []
 
     def look(place: int) -> None:
@@ -130,7 +130,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("runtime", ["auto", "torch"])
 @pytest.mark.parametrize("how", [GREEDY, BEAM], ids=["greedy", "beam"])
 def test_attention_changes_no_answer(folder: Path, runtime: str, how: DecodeSettings) -> None:
-    Knowledge(reading=READING).save(folder)
+    DrafterCalibration(reading=READING).save(folder)
     engine = Engine.load(folder, threads=1, runtime=runtime)
     plain = engine.predict(QUERIES, replace(how, drafter="none"))
     for batch_size in (1, 4):

@@ -15,20 +15,20 @@ from small import TOKENIZER
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.draft.auto import HOST
-from chemspec.draft.calibration import BY_CHANCE, FILE, Head, Reading
-from chemspec.draft.copy import Marks, follow
-from chemspec.draft.registry import Auto, Copy, Drafter, Knowledge, Mixed, NoDrafts
+from chemspec.draft.calibration import BY_CHANCE, FILE, AttentionWeights, Head
+from chemspec.draft.copy import TokenClasses, follow
+from chemspec.draft.registry import Auto, Copy, Drafter, DrafterCalibration, Mixed, NoDrafts
 from chemspec.draft.tree import builder, native
-from chemspec.draft.tree.builder import LEAST, STEPS, Limits
-from chemspec.draft.tree.copy_state import CONTEXT, Reader
+from chemspec.draft.tree.builder import LEAST, STEPS, TreeLimits
+from chemspec.draft.tree.copy_state import CONTEXT, CopyTracker
 from chemspec.draft.tree.edit_ngrams import (
     COPY,
+    COPY_ONLY,
     EDGES,
-    JUST_COPYING,
-    Phrases,
+    EditNgramTable,
     chance_class,
     context,
-    learn,
+    count_edits,
 )
 from chemspec.engine.engine import Engine, installed
 from chemspec.evaluation import reference
@@ -38,7 +38,7 @@ from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix
 
 VOCAB = 10
-MARKS = Marks.of(TOKENIZER.tokens)
+MARKS = TokenClasses.of(TOKENIZER.tokens)
 queries = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=20)
 texts = st.lists(st.integers(3, VOCAB - 1), max_size=20)
 
@@ -53,7 +53,7 @@ def edited(seed: int, count: int = 3000) -> list[tuple[list[int], list[int]]]:
     return pairs
 
 
-TABLE = learn(edited(0), Marks())
+TABLE = count_edits(edited(0), TokenClasses())
 
 
 # Trails ------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ TABLE = learn(edited(0), Marks())
 @given(queries, texts)
 def test_a_trail_knows_what_copy_works_out(source: list[int], text: list[int]) -> None:
     prefix = (BOS, *text)
-    trail = Reader(source, Marks()).trail(prefix)
+    trail = CopyTracker(source, TokenClasses()).trail(prefix)
     assert trail.pointer == follow(source, text)
     ranked = Copy(count=99).ranked(source, prefix)
     assert (trail.place, trail.match) == ranked[0]
@@ -73,7 +73,7 @@ def test_a_trail_knows_what_copy_works_out(source: list[int], text: list[int]) -
 @given(queries, texts, st.integers(1, 20))
 def test_a_trail_is_the_same_by_any_way(source: list[int], text: list[int], room: int) -> None:
     """Step by step, at once, and after everything was forgotten."""
-    at_once, stepwise, forgetful = (Reader(source, Marks()) for _ in range(3))
+    at_once, stepwise, forgetful = (CopyTracker(source, TokenClasses()) for _ in range(3))
     forgetful.ROOM = room  # type: ignore[misc]
     prefix: Prefix = (BOS,)
     trail = stepwise.trail(prefix)
@@ -95,21 +95,21 @@ def test_a_trail_is_the_same_by_any_way(source: list[int], text: list[int], room
     ],
 )
 def test_a_copied_ring_label_is_the_one_needed(query: str, text: str, token: str) -> None:
-    reader = Reader(TOKENIZER.encode(query), MARKS)
+    reader = CopyTracker(TOKENIZER.encode(query), MARKS)
     found = reader.copied(reader.trail((BOS, *TOKENIZER.encode(text))))
     assert TOKENIZER.tokens[found] == token
 
 
 def test_a_match_is_counted_up_to_a_length() -> None:
     source = [4, 5, 6] * 8
-    assert Reader(source, Marks()).trail((BOS, *source)).match == CONTEXT
+    assert CopyTracker(source, TokenClasses()).trail((BOS, *source)).match == CONTEXT
 
 
 # The table ---------------------------------------------------------------------------------------
 
 
-def steps_after(table: Phrases, source: list[int], text: list[int]) -> dict[int, float]:
-    reader, prefix = Reader(source, Marks()), (BOS, *text)
+def steps_after(table: EditNgramTable, source: list[int], text: list[int]) -> dict[int, float]:
+    reader, prefix = CopyTracker(source, TokenClasses()), (BOS, *text)
     return dict(table.after(reader.text, reader.trail(prefix), prefix))
 
 
@@ -132,20 +132,20 @@ def test_chances_are_chances_likeliest_first(source: list[int], text: list[int])
 def test_what_tells_nothing_new_is_not_kept() -> None:
     """Plain copying needs no contexts, and what is seen seldom has none."""
     copies = [(source, source) for source, _ in edited(1)]
-    assert len(learn(copies, Marks()).steps) == 1
-    assert len(learn(edited(0), Marks(), change=0.0).steps) > len(TABLE.steps) > 1
-    assert len(learn(edited(0), Marks(), least=10**6).steps) == 1
-    assert learn([], Marks()).steps == [()]
+    assert len(count_edits(copies, TokenClasses()).steps) == 1
+    assert len(count_edits(edited(0), TokenClasses(), change=0.0).steps) > len(TABLE.steps) > 1
+    assert len(count_edits(edited(0), TokenClasses(), least=10**6).steps) == 1
+    assert count_edits([], TokenClasses()).steps == [()]
 
 
 def test_a_context_begins_with_what_tells_most() -> None:
-    reader, prefix = Reader([4, 5, 6, 7], Marks()), (BOS, 4, 5)
+    reader, prefix = CopyTracker([4, 5, 6, 7], TokenClasses()), (BOS, 4, 5)
     found = context(reader.text, reader.trail(prefix), prefix)
     assert found == [5, 2, 4, 6, BOS, 7, PAD, EOS, PAD, PAD, PAD]
 
 
 def test_a_table_survives_the_disk() -> None:
-    found = Phrases.from_json(json.loads(json.dumps(TABLE.to_json())), VOCAB)
+    found = EditNgramTable.from_json(json.loads(json.dumps(TABLE.to_json())), VOCAB)
     assert found.children == TABLE.children
     for one, other in zip(found.steps, TABLE.steps, strict=True):
         assert [step for step, _ in one] == [step for step, _ in other]
@@ -171,7 +171,7 @@ def test_a_table_survives_the_disk() -> None:
 )
 def test_a_damaged_table_is_refused(change: dict[str, object], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        Phrases.from_json({**TABLE.to_json(), **change}, VOCAB)
+        EditNgramTable.from_json({**TABLE.to_json(), **change}, VOCAB)
 
 
 # The tree ----------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def every_path(
     mixed: Mixed, source: list[int], prefix: Prefix, deep: int
 ) -> dict[tuple[int, ...], float]:
     """The chance of every path of at most `deep` tokens, by brute force."""
-    reader = Reader(source, Marks())
+    reader = CopyTracker(source, TokenClasses())
     found: dict[tuple[int, ...], float] = {}
     edge: dict[tuple[int, ...], float] = {(): 1.0}
     for _ in range(deep):
@@ -250,15 +250,15 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     random = Random(seed)
     library = native.library()
     assert library is not None
-    phrases = random.choice((tables(random), JUST_COPYING))
-    marks = random.choice((Marks(), Marks(4, (5, 6, 7), random.randrange(3))))
+    phrases = random.choice((tables(random), COPY_ONLY))
+    marks = random.choice((TokenClasses(), TokenClasses(4, (5, 6, 7), random.randrange(3))))
     few = random.randrange(4, VOCAB + 1)  # fewer tokens make longer matches
     source = random.choices(range(3, few), k=random.choice((1, 5, 30, 70, 200, native.LONGEST)))
     place = random.randrange(len(source))
     texts = random.choices(range(3, few), k=random.randrange(9)), source[place : place + 80]
     prefix = (BOS, *random.choice(texts), *random.choice(texts))
     curve = sorted(random.random() + 0.01 for _ in range(64 + STEPS[-1] + 1))
-    limits = Limits(
+    limits = TreeLimits(
         nodes=random.choice((1, 2, 20, 64)),
         paths=random.choice((1, 2, 16)),
         length=random.choice((1, 3, 32)),
@@ -266,9 +266,9 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
         rates=random.choice(((), [random.random() for _ in range(len(EDGES) + 1)], BY_CHANCE)),
         seconds=random.choice(((), curve, [1 + node / 50 for node in range(len(curve))])),
     )
-    reader = Reader(source, marks)
-    expected = builder.grower(phrases, reader)(prefix, limits)
-    assert native.Grower(library, phrases, source, marks)(prefix, limits) == expected
+    reader = CopyTracker(source, marks)
+    expected = builder.tree_builder(phrases, reader)(prefix, limits)
+    assert native.NativeTreeBuilder(library, phrases, source, marks)(prefix, limits) == expected
 
 
 @pytest.mark.weights
@@ -278,18 +278,24 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
     if task not in {folder.name for folder in installed()}:
         pytest.skip(f"no {task} model in assets/models")
     engine = Engine.load(task, threads=1)
-    phrases, marks = engine.knowledge().phrases, Marks.of(engine.tokenizer.alphabet)
+    phrases, marks = engine.knowledge().phrases, TokenClasses.of(engine.tokenizer.alphabet)
     library = native.library()
     assert phrases is not None
     assert library is not None
-    limits = Limits(40, 16, 24, rates=engine.knowledge().by_chance, seconds=[1 + node / 20 for node in range(72)])  # fmt: skip
+    limits = TreeLimits(40, 16, 24, rates=engine.knowledge().by_chance, seconds=[1 + node / 20 for node in range(72)])  # fmt: skip
     nodes = 0
     for text in reference.bench_queries(task)[:40]:
-        source, reader = engine.tokenizer.encode(text), Reader(engine.tokenizer.encode(text), marks)
+        source, reader = (
+            engine.tokenizer.encode(text),
+            CopyTracker(engine.tokenizer.encode(text), marks),
+        )
         for written in (0, 1, 7, len(source) // 2, len(source)):
             prefix = (BOS, *source[:written])
-            expected = builder.grower(phrases, reader)(prefix, limits)
-            assert native.Grower(library, phrases, source, marks)(prefix, limits) == expected
+            expected = builder.tree_builder(phrases, reader)(prefix, limits)
+            assert (
+                native.NativeTreeBuilder(library, phrases, source, marks)(prefix, limits)
+                == expected
+            )
             nodes += len(expected.tokens)
     assert nodes > 1000
 
@@ -307,7 +313,7 @@ def test_where_nothing_was_compiled_and_of_long_queries_python_grows_the_trees(
 
 # Auto --------------------------------------------------------------------------------------------
 
-KNOWN = Knowledge(phrases=TABLE)
+KNOWN = DrafterCalibration(phrases=TABLE)
 SOURCE = [3, 4, 6, 5, 7, 4, 6, 3, 7, 5, 4]
 
 
@@ -337,7 +343,7 @@ def test_auto_grows_no_further_than_the_best_rate() -> None:
     auto = Auto(lambda nodes: 1 + 0.15 * nodes, knowledge=KNOWN)
     auto.begin(1, 1, waiting=1)
     assert auto.mixed is not None
-    grown = auto.mixed.grow(SOURCE, (BOS, 3), 99, Limits(40, 16, 24))
+    grown = auto.mixed.grow(SOURCE, (BOS, 3), 99, TreeLimits(40, 16, 24))
     rates, tokens = [1 / 1.15], 1.0
     for count, chance in enumerate(grown.chances, 1):
         tokens += chance
@@ -401,7 +407,7 @@ def test_a_beam_looks_ahead_along_the_likeliest_path() -> None:
 # Lossless ----------------------------------------------------------------------------------------
 
 
-def tables(random: Random) -> Phrases:
+def tables(random: Random) -> EditNgramTable:
     """A table that knows something, or nonsense."""
     if random.random() < 0.3:
         return TABLE
@@ -412,7 +418,7 @@ def tables(random: Random) -> Phrases:
         steps.append(tuple(zip(tokens, shares, strict=True)))
     keys = [(random.randrange(node), random.randrange(VOCAB)) for node in range(1, 20)]
     children = {parent << 20 | entry: node for node, (parent, entry) in enumerate(keys, 1)}
-    return Phrases(children, steps)
+    return EditNgramTable(children, steps)
 
 
 @pytest.mark.parametrize("name", ["mixed", "auto", "auto, free"])
@@ -433,7 +439,7 @@ def test_no_table_changes_an_answer(name: str, decoder: str) -> None:
             slope = 0.0 if "free" in name else 0.05
             drafter = Auto(
                 lambda nodes, slope=slope: 1 + slope * nodes,
-                knowledge=Knowledge(phrases=phrases),
+                knowledge=DrafterCalibration(phrases=phrases),
             )
 
         def make(_: int, max_len: int = max_len):  # type: ignore[no-untyped-def]
@@ -451,14 +457,17 @@ def test_no_table_changes_an_answer(name: str, decoder: str) -> None:
 
 # What is stored ----------------------------------------------------------------------------------
 
-READING = Reading((Head(0, 1, 0.5, 0.25), Head(1, 0, -0.5, 1.0)), (-1.0, 0.5, 2.0), -0.25)
+READING = AttentionWeights((Head(0, 1, 0.5, 0.25), Head(1, 0, -0.5, 1.0)), (-1.0, 0.5, 2.0), -0.25)
 
 
 def test_knowledge_survives_the_disk(tmp_path: Path) -> None:
-    assert Knowledge.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == Knowledge()
-    known = Knowledge((0.25,) * 9, (0.5,) * 11, JUST_COPYING, READING, "a command")
+    assert (
+        DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2)
+        == DrafterCalibration()
+    )
+    known = DrafterCalibration((0.25,) * 9, (0.5,) * 11, COPY_ONLY, READING, "a command")
     known.save(tmp_path)
-    assert Knowledge.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == known
+    assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == known
     assert [file.name for file in tmp_path.iterdir()] == [FILE]
 
 
@@ -482,6 +491,6 @@ def test_knowledge_survives_the_disk(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named_with_a_remedy(tmp_path: Path, text: str, fault: str) -> None:
     (tmp_path / FILE).write_text(text)
     with pytest.raises(ValueError, match=fault) as caught:
-        Knowledge.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2)
+        DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2)
     assert FILE in str(caught.value)
     assert "chemspec calibrate" in str(caught.value)

@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 from chemspec.decode.speculative_sampling import sampled_beam, speculative_sample
 from chemspec.draft import rejection
 from chemspec.draft.learned.gamma import Adapting, Fixed, Gamma
-from chemspec.draft.learned.sampled import Desk, Drawer, Sampled
-from chemspec.draft.learned.small import Companion, Small
+from chemspec.draft.learned.sampled import Sampled, SampleRequest, SamplingDraftGenerator
+from chemspec.draft.learned.small import DraftModel, Small
 from chemspec.draft.rejection import (
     Chances,
-    Dice,
     Guess,
     Nucleus,
+    SamplerRng,
     Seeded,
-    kept,
-    leftover,
+    accept_or_resample,
+    accept_prob,
     overlap,
-    settle,
+    residual,
 )
 from chemspec.testing import Table, enumerate_samples, run
-from chemspec.types import Scores, Written
+from chemspec.types import FinishedSequence, Scores
 
 VOCAB = 5  # pad and bos are impossible in a table, which leaves three
 SOURCE = [3, 4]
@@ -84,13 +84,13 @@ def every_game() -> Iterator[Played]:
         script[-1] += 1
 
 
-def drawer(kind: str, nucleus: Nucleus) -> Drawer:
+def drawer(kind: str, nucleus: Nucleus) -> SamplingDraftGenerator:
     def small(table: Table) -> Small:
-        return Small(Companion(table, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
+        return Small(DraftModel(table, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
 
-    first = Drawer(small(SMALL), nucleus)
+    first = SamplingDraftGenerator(small(SMALL), nucleus)
     if kind == "hierarchy":
-        return Drawer(small(MEDIUM), nucleus, helper=first, stride=2)
+        return SamplingDraftGenerator(small(MEDIUM), nucleus, helper=first, stride=2)
     return first
 
 
@@ -105,15 +105,15 @@ GAMMAS: dict[str, Callable[[], Gamma]] = {
 def answers(
     kind: str,
     gamma: str,
-    dice: Dice,
+    dice: SamplerRng,
     *,
     max_len: int,
     count: int = 1,
-    drafts: Dice | None = None,
+    drafts: SamplerRng | None = None,
     budget: int = 64,
     nucleus: Nucleus = Nucleus(),
     sources: tuple[list[int], ...] = (SOURCE,),
-) -> list[list[Written]]:
+) -> list[list[FinishedSequence]]:
     drafter = Sampled(drawer(kind, nucleus), GAMMAS[gamma], name="ar")
 
     def decoder(query: int):  # type: ignore[no-untyped-def]
@@ -162,16 +162,18 @@ def test_the_rule_gives_every_token_the_targets_probability(
     p, q = (np.array(weights) / sum(weights) for weights in (some, other))
     found = np.zeros(4)
     for token in np.flatnonzero(q):
-        keep = kept(int(token), p, q)
+        keep = accept_prob(int(token), p, q)
         found[token] += q[token] * keep
-        found += q[token] * (1 - keep) * leftover(p, q)
+        found += q[token] * (1 - keep) * residual(p, q)
     assert found == pytest.approx(p, abs=1e-12)
-    assert overlap(p, q) == pytest.approx(sum(q[t] * kept(t, p, q) for t in range(4) if q[t]))
+    assert overlap(p, q) == pytest.approx(
+        sum(q[t] * accept_prob(t, p, q) for t in range(4) if q[t])
+    )
 
 
 def test_a_token_dropped_by_rounding_is_drawn_from_the_target() -> None:
     p = np.array([0.25, 0.75])
-    assert leftover(p, p) is p
+    assert residual(p, p) is p
 
 
 def test_temperature_and_top_p_by_token_id() -> None:
@@ -191,7 +193,7 @@ def test_seeded_dice_follow_the_probabilities_and_reach_no_impossible_token() ->
     assert Seeded("a").flip(1.0)
     short = np.array([0.0, 1e-9, 0.0])  # a sum below 1 falls to the last possible token
     assert Seeded("a").pick(short) == 1
-    assert settle(Guess(1, p), p, Seeded("b")).token == 1
+    assert accept_or_resample(Guess(1, p), p, Seeded("b")).token == 1
 
 
 # The whole sampler -------------------------------------------------------------------------------
@@ -245,7 +247,7 @@ def not_normalised(p: Chances, q: Chances) -> Chances:
     return np.maximum(0.0, p - q)
 
 
-SABOTAGE = {"kept": keep_all, "leftover": not_subtracted, "leftover ": not_normalised}
+SABOTAGE = {"accept_prob": keep_all, "residual": not_subtracted, "leftover ": not_normalised}
 
 
 @pytest.mark.parametrize("kind", ["ar", "hierarchy"])
@@ -296,7 +298,7 @@ def test_a_sabotaged_rule_fails_the_chi_square_test(
 def test_a_seed_repeats_its_draws_and_other_queries_do_not_matter() -> None:
     batch = ([3, 4], [4, 4, 3], [3])
 
-    def draws(chosen: tuple[list[int], ...], seed: int) -> list[list[Written]]:
+    def draws(chosen: tuple[list[int], ...], seed: int) -> list[list[FinishedSequence]]:
         # As the engine does it: dice of each query's own.
         drafter = Sampled(drawer("ar", Nucleus()), GAMMAS["adaptive"], name="ar")
 
@@ -314,8 +316,8 @@ def test_a_seed_repeats_its_draws_and_other_queries_do_not_matter() -> None:
 
 def test_good_guesses_save_passes() -> None:
     """A small model that is the target itself: every guess is kept, and a pass yields gamma + 1 tokens."""
-    same_model = Small(Companion(TARGET, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
-    drafter = Sampled(Drawer(same_model, Nucleus()), lambda: Fixed(4), name="ar")
+    same_model = Small(DraftModel(TARGET, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
+    drafter = Sampled(SamplingDraftGenerator(same_model, Nucleus()), lambda: Fixed(4), name="ar")
     desk = drafter.desk(SOURCE, Seeded("a"))
     found, (passes,) = run(
         lambda _: speculative_sample(count=1, max_len=30, desk=desk, dice=Seeded("b")),
@@ -329,7 +331,7 @@ def test_good_guesses_save_passes() -> None:
 
 def test_algorithm_2_ranks_by_the_tokens_that_were_not_drafted() -> None:
     drafter = Sampled(drawer("ar", Nucleus()), lambda: Fixed(3), name="ar")
-    desk: Desk = drafter.desk(SOURCE, Seeded("a"))
+    desk: SampleRequest = drafter.desk(SOURCE, Seeded("a"))
     ((*beams,),), _ = run(
         lambda _: sampled_beam(count=5, max_len=8, desk=desk, dice=Seeded("b")),
         [SOURCE], TARGET, drafter, max_len=8,

@@ -16,7 +16,7 @@ from chemspec.decode.greedy import greedy
 from chemspec.draft.learned.spec_drafter import line
 from chemspec.draft.registry import NoDrafts, SpecDrafter
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Session, Tree
+from chemspec.model.session import PrefixTree, Session
 from chemspec.model.spec_drafter import Filler, answers, begin_with, drafter_config, fill
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
@@ -220,15 +220,15 @@ def test_a_good_drafter_saves_passes_with_one_call_a_pass() -> None:
 
 def test_a_mask_that_sees_its_answer_would_be_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache test bites: a tree that shows siblings to each other gives other drafts."""
-    real_add = Tree.add
+    real_add = PrefixTree.add
 
-    def leaky(self: Tree, prefixes: Sequence[Prefix]) -> int:
+    def leaky(self: PrefixTree, prefixes: Sequence[Prefix]) -> int:
         start = real_add(self, prefixes)
         assert self.sees is not None
         self.sees[start : len(self.slots), : len(self.slots)] = True
         return start
 
-    monkeypatch.setattr(Tree, "add", leaky)
+    monkeypatch.setattr(PrefixTree, "add", leaky)
     with pytest.raises(AssertionError):
         test_caches_change_nothing(False, 2, "torch", monkeypatch)
 

@@ -16,35 +16,35 @@ from small import TOKENIZER
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.decode.prefetch import Prefetch
+from chemspec.decode.prefetch import DraftTree
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
 from chemspec.draft.auto import Record
-from chemspec.draft.base import Pays
+from chemspec.draft.base import Speculation
 from chemspec.draft.calibration import REACH
-from chemspec.draft.copy import Marks, follow
+from chemspec.draft.copy import TokenClasses, follow
 from chemspec.draft.registry import (
     COMPANIONS,
     DRAFTERS,
-    Adaptive,
+    AdaptiveDrafter,
     Attention,
     Auto,
     Copy,
     Drafter,
-    Means,
+    DrafterInputs,
     Mixed,
     NoDrafts,
     Smart,
     Windows,
     build,
 )
-from chemspec.draft.tree.edit_ngrams import JUST_COPYING
+from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DRAFTER_NAMES, DecodeSettings
 from chemspec.testing import Oracle, Table, naive_beam, naive_greedy, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD
-from chemspec.types import Draft, Pass, Prefix, Written
+from chemspec.types import Draft, FinishedSequence, Pass, Prefix
 
 VOCAB = 10
 NAMES = sorted(
@@ -76,7 +76,7 @@ def settings_of(name: str, *, length: int = 0, count: int = 0, dilation: int = 0
 
 
 def made(name: str, *, cost: str = "cheap", **options: int) -> Drafter:
-    return build(settings_of(name, **options), Means(lambda: COSTS[cost]))
+    return build(settings_of(name, **options), DrafterInputs(lambda: COSTS[cost]))
 
 
 def tokens_of(drafter: Drafter, source: list[int], text: list[int], room: int = 99) -> list[Prefix]:
@@ -84,7 +84,7 @@ def tokens_of(drafter: Drafter, source: list[int], text: list[int], room: int = 
 
 
 def mixed_of(**options: int) -> Mixed:
-    return Mixed(JUST_COPYING, **options)
+    return Mixed(COPY_ONLY, **options)
 
 
 def attention_of(**options: int) -> Attention:
@@ -225,15 +225,17 @@ def test_the_machine_is_measured_only_for_those_who_want_to_know() -> None:
         raise AssertionError("measured")
 
     for name in sorted({*NAMES} - {"auto"}):
-        build(settings_of(name), Means(cost))
+        build(settings_of(name), DrafterInputs(cost))
     with pytest.raises(AssertionError, match="measured"):
-        build(settings_of("auto"), Means(cost))
-    for_sbs = build(DecodeSettings(decoder="sbs", drafter="auto", draft_length=4), Means(cost))
+        build(settings_of("auto"), DrafterInputs(cost))
+    for_sbs = build(
+        DecodeSettings(decoder="sbs", drafter="auto", draft_length=4), DrafterInputs(cost)
+    )
     assert for_sbs == Windows(length=4)
 
 
 def test_only_auto_adapts() -> None:
-    assert [name for name in NAMES if isinstance(made(name), Adaptive)] == ["auto"]
+    assert [name for name in NAMES if isinstance(made(name), AdaptiveDrafter)] == ["auto"]
 
 
 # Windows -----------------------------------------------------------------------------------------
@@ -403,14 +405,14 @@ def test_what_copies_the_query_goes_on_copying_it(source: list[int], data: st.Da
     assert draft.match == min(done, 12)
 
 
-MARKS = Marks.of(TOKENIZER.tokens)
+MARKS = TokenClasses.of(TOKENIZER.tokens)
 
 
 def test_marks_are_found_in_the_vocabulary() -> None:
     ids = {token: place for place, token in enumerate(TOKENIZER.tokens)}
-    assert Marks(ids["."], (ids["1"], ids["2"], ids["3"])) == MARKS
-    assert Marks.of(("C", "%10", "9", "1", "%11")) == Marks(-1, (3, 2, 1, 4))
-    assert Marks.of(()) == Marks()
+    assert TokenClasses(ids["."], (ids["1"], ids["2"], ids["3"])) == MARKS
+    assert TokenClasses.of(("C", "%10", "9", "1", "%11")) == TokenClasses(-1, (3, 2, 1, 4))
+    assert TokenClasses.of(()) == TokenClasses()
 
 
 @pytest.mark.parametrize(
@@ -511,7 +513,7 @@ def test_where_nodes_are_free_auto_drafts_long() -> None:
 @pytest.mark.parametrize("load", [1, 3, 16])
 def test_where_nodes_cost_as_much_as_passes_auto_drafts_nothing(load: int) -> None:
     auto = Auto(COSTS["dear"])
-    assert auto.begin(load, load, waiting=load) is Pays.NOTHING
+    assert auto.begin(load, load, waiting=load) is Speculation.OFF
     assert not auto.propose(SOURCE, (BOS, 4, 5, 6, 7), 99)
     assert not auto.propose(SOURCE, (BOS,), 99)
 
@@ -667,15 +669,15 @@ def test_auto_learns_while_it_runs(copying: float, rises: bool) -> None:
 )  # fmt: skip
 def test_auto_looks_ahead_only_where_nodes_are_cheap(cost: str, asked: int, expected: bool) -> None:
     pays = Auto(COSTS[cost]).begin(asked, 1, waiting=asked)
-    assert (pays is Pays.AHEAD) is expected
+    assert (pays is Speculation.LOOKAHEAD) is expected
 
 
 def test_a_beam_drafts_only_to_look_ahead() -> None:
     """Its own prefixes fill a pass where nodes are dear."""
     auto = Auto(COSTS["a CPU"])
-    assert auto.begin(5, 1, waiting=5) is Pays.NOTHING
+    assert auto.begin(5, 1, waiting=5) is Speculation.OFF
     assert not auto.propose(SOURCE, (BOS, 4, 5), 99)
-    assert auto.begin(1, 1, waiting=1) is Pays.DRAFTS
+    assert auto.begin(1, 1, waiting=1) is Speculation.DRAFT
     assert auto.propose(SOURCE, (BOS, 4, 5), 99)
     auto = Auto(COSTS["free"])
     auto.begin(5, 1, waiting=5)
@@ -708,7 +710,7 @@ def test_auto_saves_a_beam_passes_where_nodes_are_free_and_nodes_where_they_are_
 # Lossless ----------------------------------------------------------------------------------------
 
 
-def same(found: list[list[Written]], expected: list[list[Written]]) -> None:
+def same(found: list[list[FinishedSequence]], expected: list[list[FinishedSequence]]) -> None:
     for some, others in zip(found, expected, strict=True):
         assert [(one.tokens, one.ended) for one in some] == [
             (one.tokens, one.ended) for one in others
@@ -808,7 +810,7 @@ def test_look_ahead_returns_the_naive_beam(width: int) -> None:
         source = [random.randrange(3, VOCAB) for _ in range(random.randint(1, 9))]
         max_len = random.randint(1, 12)
         expected = naive_beam(table, source, width, max_len)
-        for drafter in (Oracle(table), Copy(), Mixed(JUST_COPYING), Auto(COSTS["free"])):
+        for drafter in (Oracle(table), Copy(), Mixed(COPY_ONLY), Auto(COSTS["free"])):
             (found,), (passes,) = run(
                 lambda _, max_len=max_len: beam_search(width=width, max_len=max_len),
                 [source], table, drafter, max_len=max_len, budget=budget, top_k=width + 1,
@@ -844,7 +846,7 @@ def test_look_ahead_saves_passes_where_drafts_alone_do_not(width: int) -> None:
     plain = beams(NoDrafts(), table, batch, width=width)
     oracle = beams(Oracle(table), table, batch, width=width, budget=300)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Prefetch, "follow", lambda self, _, asked: self.extend(asked))
+        patch.setattr(DraftTree, "follow", lambda self, _, asked: self.extend(asked))
         alone = beams(Oracle(table), table, batch, width=width, budget=300)
     for own, without, others in zip(oracle, alone, plain, strict=True):
         assert 2 * len(own) <= len(others)

@@ -21,7 +21,7 @@ from chemspec.evaluation.lossless import TIE, Verdict, judge, naive
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import Written
+from chemspec.types import FinishedSequence
 
 GREEDY = DecodeSettings(decoder="greedy", n=1, max_len=12)
 BEAM = DecodeSettings(decoder="beam", n=3, max_len=12)
@@ -89,7 +89,7 @@ def test_scores_that_are_off_make_the_command_fail(
 ) -> None:
     honest = lossless.written
 
-    def off(*given: Any) -> list[Written]:
+    def off(*given: Any) -> list[FinishedSequence]:
         return [
             item._replace(log_probs=(item.log_probs[0] - 1e-3, *item.log_probs[1:]))
             for item in honest(*given)
@@ -223,7 +223,7 @@ def test_beams_in_another_order_need_equal_scores() -> None:
 def test_lists_that_no_search_gives_are_no_ties(what: str) -> None:
     table = Table(3, levels=1)
     expected = naive(table, SOURCE, BEAM)
-    alien = Written((9, 9, EOS), (-1.0, -1.0, -1.0), "eos")
+    alien = FinishedSequence((9, 9, EOS), (-1.0, -1.0, -1.0), "eos")
     found = {
         "twice": [expected[0], *expected[:2]],
         "fewer": expected[:2],
@@ -244,7 +244,9 @@ def test_greedy_ties_are_those_of_the_best_two_tokens() -> None:
     assert not judge(table, SOURCE, expected, [rest], replace(GREEDY, max_len=1)).fine
     level = Table(5, levels=1)
     expected = naive(level, SOURCE, GREEDY)
-    other = Written((6,) * GREEDY.max_len, expected[0].log_probs[:1] * GREEDY.max_len, "length")
+    other = FinishedSequence(
+        (6,) * GREEDY.max_len, expected[0].log_probs[:1] * GREEDY.max_len, "length"
+    )
     assert other.tokens != expected[0].tokens
     assert judge(level, SOURCE, expected, [other], GREEDY).fine
     short = other._replace(tokens=other.tokens[:3])

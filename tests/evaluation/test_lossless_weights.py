@@ -21,7 +21,7 @@ from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import EOS
-from chemspec.types import DecodeResult, Written
+from chemspec.types import DecodeResult, FinishedSequence
 
 pytestmark = pytest.mark.weights
 
@@ -36,9 +36,9 @@ class Pair(NamedTuple):
 
     engine: Engine
     model: Transformer
-    known: dict[tuple[str, str], list[Written]]
+    known: dict[tuple[str, str], list[FinishedSequence]]
 
-    def expected(self, query: str, how: DecodeSettings) -> list[Written]:
+    def expected(self, query: str, how: DecodeSettings) -> list[FinishedSequence]:
         key = (query, how.decoder)
         if key not in self.known:
             ids = self.engine.prepare(query).ids
@@ -68,7 +68,7 @@ def ids(engine: Engine, result: DecodeResult) -> list[tuple[int, ...]]:
     return [tuple(numbers_of[token] for token in item.tokens) for item in result.hypotheses]
 
 
-def bare(answers: Sequence[Written]) -> list[tuple[int, ...]]:
+def bare(answers: Sequence[FinishedSequence]) -> list[tuple[int, ...]]:
     return [tuple(token for token in item.tokens if token != EOS) for item in answers]
 
 

@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import drive
+from chemspec.decode.loop import run_loop
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.none import NoDrafts
 from chemspec.importers import ctranslate2 as importer
@@ -34,7 +34,7 @@ from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, TokenError, Tokenizer
-from chemspec.types import Prefix, Scores, Written
+from chemspec.types import FinishedSequence, Prefix, Scores
 
 pytest.importorskip("ctranslate2")
 
@@ -118,7 +118,7 @@ def forced(model: Transformer, source: Sequence[int], answers: Sequence[Answer])
     ]
 
 
-def naive(model: Transformer, source: Sequence[int], decoder: Decoder) -> list[Written]:
+def naive(model: Transformer, source: Sequence[int], decoder: Decoder) -> list[FinishedSequence]:
     """Run a decoder on the whole-text forward pass."""
 
     def score(prefixes: Sequence[Prefix]) -> list[Scores]:
@@ -130,7 +130,7 @@ def naive(model: Transformer, source: Sequence[int], decoder: Decoder) -> list[W
         try:
             asked = decoder.send(score(asked))
         except StopIteration as stop:
-            answers: list[Written] = stop.value
+            answers: list[FinishedSequence] = stop.value
             return answers
 
 
@@ -282,7 +282,7 @@ def test_real_weights_give_our_best_answer(tmp_path: Path) -> None:
         sources, width=5, count=5, max_len=150
     )
     decoders = [beam_search(width=5, max_len=150) for _ in sources]
-    run = drive(
+    run = run_loop(
         sources,
         decoders,
         Session(TorchBackend(model), sources, top_k=11),
@@ -295,7 +295,7 @@ def test_real_weights_give_our_best_answer(tmp_path: Path) -> None:
         while True:
             next(run)
     except StopIteration as stop:
-        ours: list[list[Written]] = stop.value
+        ours: list[list[FinishedSequence]] = stop.value
     for source, theirs, own in zip(sources, found, ours, strict=True):
         assert theirs[0][1] == pytest.approx(own[0].log_prob, abs=1e-3)
         assert theirs[0][0] == own[0].tokens

@@ -21,18 +21,18 @@ from typer.testing import CliRunner
 from chemspec import cli
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import drive
+from chemspec.decode.loop import run_loop
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.importers import hf
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.model.cost import Curve
-from chemspec.model.runners.hf_runner import HfBackend, HfRunner, Numbers
+from chemspec.model.cost import CostCurve
+from chemspec.model.runners.hf_runner import HfBackend, HfRunner, IdMap
 from chemspec.model.runners.torch_runner import best
 from chemspec.model.session import Session
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS, TokenError
-from chemspec.types import DecodeResult, Prefix, Written
+from chemspec.types import DecodeResult, FinishedSequence, Prefix
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -136,7 +136,7 @@ def loaded(kind: str) -> hf.HfCheckpoint:
 @cache
 def engine(kind: str) -> Engine:
     found = Engine.load(folder_of(kind), task="retro", device="cpu", dtype="fp64", threads=1)
-    found.kit._curve = Curve(
+    found.kit._curve = CostCurve(
         (1, 128), (1.0, 1.3)
     )  # guesses are cheap: `auto` must not measure here
     return found
@@ -241,10 +241,10 @@ def generate(found: hf.HfCheckpoint, text: str, **options: Any) -> list[tuple[li
     return list(zip(texts, [0.0] * len(texts) if scores is None else scores.tolist(), strict=True))
 
 
-def ours(found: hf.HfCheckpoint, text: str, decoder: Any, top_k: int) -> list[Written]:
+def ours(found: hf.HfCheckpoint, text: str, decoder: Any, top_k: int) -> list[FinishedSequence]:
     source = found.tokenizer.encode(text)
     session = Session(HfBackend(found.model), [source], top_k=top_k)
-    run = drive(
+    run = run_loop(
         [source], [decoder], session, NoDrafts(), max_len=MAX_LEN, budget=0, clock=lambda: 0.0
     )
     while True:
@@ -255,7 +255,7 @@ def ours(found: hf.HfCheckpoint, text: str, decoder: Any, top_k: int) -> list[Wr
             return list(answers)
 
 
-def in_theirs(found: hf.HfCheckpoint, answer: Written) -> list[int]:
+def in_theirs(found: hf.HfCheckpoint, answer: FinishedSequence) -> list[int]:
     return [found.model.numbers.theirs[token] for token in answer.tokens]
 
 
@@ -356,7 +356,7 @@ def test_no_drafter_changes_an_answer(kind: str, decoder: str) -> None:
 def test_numbers_are_a_permutation_but_for_what_is_only_read(
     special: Any, virtual: list[int]
 ) -> None:
-    numbers = Numbers.of(9, **special)
+    numbers = IdMap.of(9, **special)
     assert sorted(numbers.theirs[token] for token in numbers.written) == list(range(9))
     assert [
         token for token in range(len(numbers.theirs)) if token not in numbers.written

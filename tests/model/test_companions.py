@@ -33,7 +33,7 @@ def furnish(folder: Path, *, bound: bool = True) -> Path:
     filled = Transformer(drafter_config(config, encoder=3, decoder=1))
     begin_with(filled, loaded.model)
     companions.save(
-        companions.home(folder, "spec_drafter"), filled, vocab, kind="spec_drafter", length=6
+        companions.drafter_dir(folder, "spec_drafter"), filled, vocab, kind="spec_drafter", length=6
     )
     for kind in ("blockwise", "medusa"):
         heads = Heads(
@@ -44,7 +44,7 @@ def furnish(folder: Path, *, bound: bool = True) -> Path:
         heads.begin(loaded.model.output)
         target = loaded.digest if bound else ""
         companions.save(
-            companions.home(folder, kind),
+            companions.drafter_dir(folder, kind),
             heads,
             vocab,
             kind=kind,
@@ -62,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_saved_is_loaded(folder: Path, kind: str) -> None:
     loaded = checkpoint.load(folder)
-    own = companions.home(folder, kind)
+    own = companions.drafter_dir(folder, kind)
     found = companions.load(own, tokenizer=loaded.tokenizer, target=loaded.digest)
     assert found.kind == kind
     assert found.length == (6 if kind == "spec_drafter" else 4)
@@ -136,14 +136,20 @@ def test_a_drafter_of_another_vocabulary_is_refused(folder: Path) -> None:
     tokens = list(TOKENIZER.tokens)
     tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
     with pytest.raises(CheckpointError, match=r"another vocabulary.*--recipe retro-blockwise"):
-        companions.load(companions.home(folder, "blockwise"), tokenizer=Tokenizer(tuple(tokens)))
+        companions.load(
+            companions.drafter_dir(folder, "blockwise"), tokenizer=Tokenizer(tuple(tokens))
+        )
 
 
 def test_heads_of_other_weights_are_refused(folder: Path) -> None:
     for kind in ("blockwise", "medusa"):
         with pytest.raises(CheckpointError, match="other weights"):
-            companions.load(companions.home(folder, kind), tokenizer=TOKENIZER, target="0" * 16)
-    companions.load(companions.home(folder, "spec_drafter"), tokenizer=TOKENIZER, target="0" * 16)
+            companions.load(
+                companions.drafter_dir(folder, kind), tokenizer=TOKENIZER, target="0" * 16
+            )
+    companions.load(
+        companions.drafter_dir(folder, "spec_drafter"), tokenizer=TOKENIZER, target="0" * 16
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +166,7 @@ def test_heads_of_other_weights_are_refused(folder: Path) -> None:
 def test_a_damaged_config_is_told(
     folder: Path, tmp_path: Path, change: dict[str, Any] | None, message: str
 ) -> None:
-    own = companions.home(folder, "blockwise")
+    own = companions.drafter_dir(folder, "blockwise")
     copy = tmp_path / "m" / "drafters" / "blockwise"
     copy.mkdir(parents=True)
     (copy / "model.safetensors").write_bytes((own / "model.safetensors").read_bytes())
@@ -171,7 +177,7 @@ def test_a_damaged_config_is_told(
 
 
 def test_damaged_weights_are_told(folder: Path, tmp_path: Path) -> None:
-    own = companions.home(folder, "spec_drafter")
+    own = companions.drafter_dir(folder, "spec_drafter")
     copy = tmp_path / "m" / "drafters" / "spec_drafter"
     copy.mkdir(parents=True)
     for name in ("config.json", "model.safetensors"):

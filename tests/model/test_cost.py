@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.model import cost
-from chemspec.model.cost import SIZES, Curve, cached, measure
+from chemspec.model.cost import SIZES, CostCurve, cached, measure
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.system import cache
 from chemspec.testing import tiny_model
 
-CURVE = Curve((1, 2, 4, 8), (1.0, 1.5, 2.0, 4.0))
+CURVE = CostCurve((1, 2, 4, 8), (1.0, 1.5, 2.0, 4.0))
 
 
 @pytest.fixture
@@ -43,25 +43,25 @@ def test_a_curve_goes_on_beyond_its_points() -> None:
 
 
 @st.composite
-def curves(draw: st.DrawFn) -> Curve:
+def curves(draw: st.DrawFn) -> CostCurve:
     nodes = sorted(draw(st.sets(st.integers(1, 300), min_size=2, max_size=8)))
     steps = st.floats(1e-6, 1e-2)
     seconds = [draw(steps)]
     seconds += [seconds[-1] + sum(draw(steps) for _ in range(2)) for _ in nodes[1:]]
     for index in range(1, len(seconds)):
         seconds[index] = max(seconds[index], seconds[index - 1] * 1.001)
-    return Curve(tuple(nodes), tuple(seconds))
+    return CostCurve(tuple(nodes), tuple(seconds))
 
 
 @given(curves(), st.floats(0, 1000), st.floats(0, 1000))
-def test_more_nodes_never_cost_less(curve: Curve, some: float, other: float) -> None:
+def test_more_nodes_never_cost_less(curve: CostCurve, some: float, other: float) -> None:
     low, high = sorted((some, other))
     assert 0 < curve(low) <= curve(high) * (1 + 1e-9)
 
 
 @given(curves(), st.floats(0, 1))
 def test_between_two_points_lies_what_lies_between_their_seconds(
-    curve: Curve, share: float
+    curve: CostCurve, share: float
 ) -> None:
     for (x0, x1), (y0, y1) in zip(pairwise(curve.nodes), pairwise(curve.seconds), strict=True):
         assert curve(x0 + share * (x1 - x0)) == pytest.approx(y0 + share * (y1 - y0), rel=1e-9)
@@ -70,12 +70,12 @@ def test_between_two_points_lies_what_lies_between_their_seconds(
 # Kept on disk ------------------------------------------------------------------------------------
 
 
-def never() -> Curve:
+def never() -> CostCurve:
     raise AssertionError("measured again")
 
 
 def test_what_a_busy_machine_gave_is_measured_again_on_a_quieter_one(folder: Path) -> None:
-    slow = Curve((1, 2), (5.0, 6.0))
+    slow = CostCurve((1, 2), (5.0, 6.0))
     assert cached("busy", lambda: slow, load=lambda: 4.0) == slow
     assert cached("busy", never, load=lambda: 5.0) == slow  # it would be no better now
     assert cached("busy", lambda: CURVE, load=lambda: 0.1) == CURVE
@@ -91,7 +91,7 @@ def test_a_curve_is_measured_once(folder: Path) -> None:
 
 
 def test_every_key_has_its_own_curve(folder: Path) -> None:
-    other = Curve((1, 3), (0.25, 0.75))
+    other = CostCurve((1, 3), (0.25, 0.75))
     assert cached("cpu", lambda: CURVE) == CURVE
     assert cached("gpu", lambda: other) == other
     assert (cached("cpu", never), cached("gpu", never)) == (CURVE, other)
@@ -150,7 +150,7 @@ def test_of_several_trials_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -
     trials = [99.0, 5.0, 9.0, 3.0, 8.0, 4.0, 7.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
     curve = measure(TorchBackend(tiny_model(0, 8, max_positions=27)), 8, 27, clock)
-    assert curve == Curve((1, 2), (3.0, 7.0))
+    assert curve == CostCurve((1, 2), (3.0, 7.0))
 
 
 def test_noise_makes_no_larger_pass_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:

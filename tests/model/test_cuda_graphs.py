@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from test_session import VARIANTS, VOCAB, Round, check, model_of, scripts
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from chemspec.engine.runtime import Place
+from chemspec.engine.runtime import RuntimeConfig
 from chemspec.model.runners import cuda_graphs
 from chemspec.model.runners.cuda_graphs import Function, GraphBackend, multiple, padded
 from chemspec.model.runners.torch_runner import TorchBackend
@@ -164,7 +164,7 @@ def test_sizes_are_padded_to_few(count: int, step: int) -> None:
 
 
 def test_graphs_are_refused_without_a_gpu() -> None:
-    place = Place.find(device="cpu", dtype="fp32", runtime="graphs", threads=1)
+    place = RuntimeConfig.find(device="cpu", dtype="fp32", runtime="graphs", threads=1)
     with pytest.raises(ValueError, match="needs a GPU"):
         place.backend(None)  # type: ignore[arg-type]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend, Session, Tree
+from chemspec.model.session import Backend, PrefixTree, Session
 from chemspec.model.transformer import Transformer
 from chemspec.system.cache import cache_dir
 from chemspec.testing import Table, Target, naive_log_probs, tiny_model
@@ -238,9 +238,9 @@ def test_pruning_keeps_what_lies_below_a_wanted_prefix() -> None:
 
 def test_a_wrong_mask_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The law bites: nodes that see elder siblings give other scores, and the table no path."""
-    add = Tree.add
+    add = PrefixTree.add
 
-    def see_siblings(self: Tree, fresh: list[Prefix]) -> int:
+    def see_siblings(self: PrefixTree, fresh: list[Prefix]) -> int:
         start = add(self, fresh)
         assert self.sees is not None
         for prefix in fresh:
@@ -249,7 +249,7 @@ def test_a_wrong_mask_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> 
                     self.sees[self.slots[prefix], slot] = True
         return start
 
-    monkeypatch.setattr(Tree, "add", see_siblings)
+    monkeypatch.setattr(PrefixTree, "add", see_siblings)
     script = [[4, 5, 6]], [Round((((BOS, 4), (BOS, 5)),), None, frozenset())]
     model, table = model_of(0, "pre"), Table(0, vocab_size=VOCAB)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):

@@ -131,7 +131,7 @@ def test_a_drafter_learns_is_resumed_and_serves(
     )
     recipe = replace(recipe, train=settings, glance=(0.5, 0.3))
     found = train_drafter(recipe, taught, own, tmp_path / "run", quiet=True)
-    assert found == companions.home(own, recipe.kind)
+    assert found == companions.drafter_dir(own, recipe.kind)
     lines = (tmp_path / "run" / "log.csv").read_text().splitlines()
     head = lines[0].split(",")
     rows = [dict(zip(head, line.split(","), strict=True)) for line in lines[1:]]

@@ -107,7 +107,7 @@ def answered(job: Job) -> list[str]:
 
 
 def test_the_home_is_made_for_its_owner_only(place: Path) -> None:
-    assert app_dir.home() == place
+    assert app_dir.app_dir() == place
     assert place.stat().st_mode & 0o077 == 0
     assert list(place.iterdir()) == []
 
@@ -117,9 +117,9 @@ def test_a_home_that_cannot_be_written_is_told(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "file" / "inside"))
-    with pytest.raises(app_dir.HomeError, match="CHEMSPEC_HOME"):
-        app_dir.home()
-    with pytest.raises(app_dir.HomeError):
+    with pytest.raises(app_dir.AppDirError, match="CHEMSPEC_HOME"):
+        app_dir.app_dir()
+    with pytest.raises(app_dir.AppDirError):
         make(["C"])
 
 
@@ -332,10 +332,10 @@ def test_a_job_of_an_ended_server_is_interrupted_and_goes_on(at_work: Worker) ->
 
 KILLED = """
 import os, sys
-sys.path.insert(0, {tests!r})
+sys.path[:0] = [{tests!r}, {tests!r} + '/ui']
 from test_jobs import Fake, make
-from chemspec.ui.turns import Turns
-from chemspec.ui.worker import Worker
+from chemspec.ui.common.turns import Turns
+from chemspec.ui.batch.worker import Worker
 job, model = make([f"q{{k}}" for k in range(60)]), Fake()
 print(job.id, flush=True)
 def before(query):
@@ -343,7 +343,7 @@ def before(query):
         with (jobs.folder(job.id) / "rows.jsonl").open("ab") as file:
             file.write(b'{{"query": "q3')
         os.kill(os.getpid(), 9)
-from chemspec.ui import jobs
+from chemspec.ui.batch import jobs
 model.before = before
 Worker(Turns()).submit(job, model)
 import time; time.sleep(60)
@@ -430,7 +430,7 @@ def test_too_many_waiting_jobs_are_refused(
 
 
 def test_parts_are_as_long_as_a_visitor_may_wait() -> None:
-    guest = worker.Guest(Fake(), Turns(), lambda: None)
+    guest = worker.QueuedEngine(Fake(), Turns(), lambda: None)
     assert guest.size(16) == 1
     guest._seconds = worker.AIM / 5.5
     assert (guest.size(16), guest.size(3)) == (5, 3)

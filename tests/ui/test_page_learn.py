@@ -13,7 +13,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.metrics import Numbers, numbers
+from chemspec.metrics import SpeedNumbers, numbers
 from chemspec.ui.learn import chips, lesson_figures, lessons, walltime
 
 EXAMPLES = ("boc-copy", "boc-none", "amide-beam-copy", "amide-beam-none", "amide-sbs")
@@ -21,8 +21,8 @@ EXAMPLES = ("boc-copy", "boc-none", "amide-beam-copy", "amide-beam-none", "amide
 
 def test_every_figure_has_a_definition() -> None:
     """A new property or field of Numbers without words fails here."""
-    names = [field.name for field in fields(Numbers)]
-    names += [name for name, value in vars(Numbers).items() if isinstance(value, property)]
+    names = [field.name for field in fields(SpeedNumbers)]
+    names += [name for name, value in vars(SpeedNumbers).items() if isinstance(value, property)]
     found = lessons.definitions()
     assert list(found) == names
     assert all(len(meaning) > 8 and meaning.endswith(".") for meaning in found.values()), found

@@ -180,9 +180,9 @@ def test_the_strip_admits_a_difference() -> None:
 
 
 def test_every_choice_has_a_label() -> None:
-    assert set(options.DRAFTS) == set(DRAFTER_NAMES)
+    assert set(options.DRAFT) == set(DRAFTER_NAMES)
     assert set(options.SEARCH) == set(DECODERS)
-    first = DecodeSettings(decoder=next(iter(options.SEARCH)), drafter=next(iter(options.DRAFTS)))
+    first = DecodeSettings(decoder=next(iter(options.SEARCH)), drafter=next(iter(options.DRAFT)))
     assert first == DecodeSettings(), "the choices shown first are the defaults"
 
 

@@ -168,16 +168,16 @@ def test_what_was_built_is_whole_and_carries_its_licences() -> None:
 
 # --- where it is found ---------------------------------------------------------------------------
 
-ASK = "from chemspec.ui import vendor; print(vendor.home()); print(vendor.folder('ketcher'))"
+ASK = "from chemspec.ui.common import vendor; print(vendor.vendor_dir()); print(vendor.folder('ketcher'))"
 
 
 def test_it_is_found_in_the_source_tree_and_in_an_installed_package(tmp_path: Path) -> None:
-    assert vendor.home() == ROOT / "assets" / "vendor"
+    assert vendor.vendor_dir() == ROOT / "assets" / "vendor"
     package = tmp_path / "chemspec"
-    shutil.copytree(
-        ROOT / "chemspec" / "ui", package / "ui", ignore=shutil.ignore_patterns("*.pyc")
-    )
-    (package / "__init__.py").write_text("")
+    package.mkdir()
+    for name in ("__init__.py", "asset_files.py", "ui"):
+        copy = shutil.copytree if (ROOT / "chemspec" / name).is_dir() else shutil.copy
+        copy(ROOT / "chemspec" / name, package / name)
     ketcher = package / "assets" / "vendor" / "ketcher"
     ketcher.mkdir(parents=True)
     (ketcher / "index.html").write_text("")
@@ -195,7 +195,7 @@ def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
         (tree / name).parent.mkdir(exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tree / name)
-    for name in ("models", "examples", "learn"):
+    for name in ("models", "examples", "learn", "docs/charts"):
         (tree / "assets" / name).mkdir(parents=True)
     shutil.copytree(SOURCE, tree / "assets" / "frontend")
     ketcher = tree / "assets" / "vendor" / "ketcher"

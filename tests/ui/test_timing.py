@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
-from chemspec.types import Accepted, DecodeResult, Hypothesis, Pass, Trace
+from chemspec.types import AcceptedSpan, DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.speed import timing
 
 GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="none")
@@ -22,7 +22,7 @@ SBS = DecodeSettings(decoder="sbs", n=2, drafter="windows")
 
 
 def one_pass(emitted: int, accepted: int = 0, start: int = 0, *, nodes: int = 1, seconds: float = 0.01) -> Pass:  # fmt: skip
-    spans = (Accepted(start, accepted, "copy"),) if accepted else ()
+    spans = (AcceptedSpan(start, accepted, "copy"),) if accepted else ()
     return Pass(
         1, nodes, nodes - 1, emitted, accepted, 0.5, 1, seconds / 10, seconds * 9 / 10, spans
     )

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from chemspec.types import (
     AHEAD,
     ASKED,
-    Accepted,
+    AcceptedSpan,
     DecodeResult,
     Draft,
-    Grown,
     Hypothesis,
     Pass,
     Trace,
+    TreeDelta,
     result_from_json,
     to_json,
 )
@@ -60,7 +60,7 @@ RELABELLED = greedy(
     "NC1CCCC1",
     [
         step(1, drafts=(draft("CC", 0),)),
-        step(8, 7, spans=(Accepted(1, 7, "copy", (1, 8)),), drafts=(draft("C1CCCC1O", 1),)),
+        step(8, 7, spans=(AcceptedSpan(1, 7, "copy", (1, 8)),), drafts=(draft("C1CCCC1O", 1),)),
     ],
 )
 
@@ -83,7 +83,10 @@ def test_a_relabelled_ring_comes_from_its_place_in_the_query(words: tuple[str, .
 def test_a_rejected_draft_is_rejected_from_its_first_wrong_token_on() -> None:
     passes = [
         step(
-            3, 2, spans=(Accepted(0, 2, "copy", (0, 2)),), drafts=(draft("CO", 0), draft("CCOC", 1))
+            3,
+            2,
+            spans=(AcceptedSpan(0, 2, "copy", (0, 2)),),
+            drafts=(draft("CO", 0), draft("CCOC", 1)),
         )
     ]
     told = story(greedy("CCOC", "CC", passes))
@@ -95,7 +98,7 @@ def test_a_rejected_draft_is_rejected_from_its_first_wrong_token_on() -> None:
 
 def test_the_last_token_of_a_pass_is_the_models_own_even_where_it_was_drafted() -> None:
     passes = [
-        step(3, 2, spans=(Accepted(0, 2, "copy", (0, 2)),), drafts=(draft("CC", 0, end=True),))
+        step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CC", 0, end=True),))
     ]
     told = story(greedy("CC", "CC", passes))
     (proposal,) = told.steps[0].proposals
@@ -107,13 +110,13 @@ def test_the_last_token_of_a_pass_is_the_models_own_even_where_it_was_drafted() 
 
 
 def test_copied_runs_end_where_the_place_in_the_query_jumps() -> None:
-    spans = (Accepted(0, 2, "copy", (0, 2)), Accepted(2, 1, "copy", (4, 5)))
+    spans = (AcceptedSpan(0, 2, "copy", (0, 2)), AcceptedSpan(2, 1, "copy", (4, 5)))
     told = story(greedy("CCOCC", "CCCN", [step(5, 3, spans=spans)]))
     assert [piece.run for piece in told.answers[0].pieces] == [0, 0, 1, None, None]
 
 
 def test_a_span_of_another_hypothesis_is_not_taken_for_an_origin() -> None:
-    passes = [step(3, 2, spans=(Accepted(0, 2, "copy", (0, 2)),))]
+    passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),))]
     result = greedy("CC", "NO", passes, settings={"decoder": "beam"})
     assert {piece.made for piece in story(result).answers[0].pieces} == {"own"}
 
@@ -122,9 +125,9 @@ def test_a_span_of_another_hypothesis_is_not_taken_for_an_origin() -> None:
 
 # Numbers of the nodes:  0 bos, 1 C, 2 CC, 3 CCO, 4 N, 5 NN, 6 O
 GROWN = (
-    Grown((0,), (-1, 0, 1, 2), (1, ID["C"], ID["C"], ID["O"]), (ASKED, 0, 1, 2)),
-    Grown((1, 4), (0, 4), (ID["N"], ID["N"]), (ASKED, AHEAD)),
-    Grown((2, 6), (4,), (ID["O"],), (ASKED,)),
+    TreeDelta((0,), (-1, 0, 1, 2), (1, ID["C"], ID["C"], ID["O"]), (ASKED, 0, 1, 2)),
+    TreeDelta((1, 4), (0, 4), (ID["N"], ID["N"]), (ASKED, AHEAD)),
+    TreeDelta((2, 6), (4,), (ID["O"],), (ASKED,)),
 )
 BEAM = DecodeResult(
     "CCO",
@@ -188,7 +191,7 @@ def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 60))
     parents = (-1, *(data.draw(st.integers(0, node - 1)) for node in range(1, size)))
     ids = tuple(4 + node % 8 for node in range(size))
-    grown = Grown((0,), parents, (1, *ids[1:]), (ASKED,) * size)
+    grown = TreeDelta((0,), parents, (1, *ids[1:]), (ASKED,) * size)
     grove = tree(replace(BEAM.trace, passes=(replace(step(1), grown=grown),)), [("C",)])
     assert grove is not None
     plan = drawing(grove, spare=True)
@@ -200,15 +203,15 @@ def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "grown",
     [
-        Grown((0,), (0,), (1,), (ASKED,)),
-        Grown((0,), (-1, 7), (1, 4), (ASKED, 0)),
-        Grown((9,), (-1,), (1,), (ASKED,)),
-        Grown((0,), (-1,), (99,), (ASKED,)),
-        Grown((0,), (-1,), (), (ASKED,)),
-        Grown((0,), (-1, -1), (1, 4), (ASKED, 0)),
+        TreeDelta((0,), (0,), (1,), (ASKED,)),
+        TreeDelta((0,), (-1, 7), (1, 4), (ASKED, 0)),
+        TreeDelta((9,), (-1,), (1,), (ASKED,)),
+        TreeDelta((0,), (-1,), (99,), (ASKED,)),
+        TreeDelta((0,), (-1,), (), (ASKED,)),
+        TreeDelta((0,), (-1, -1), (1, 4), (ASKED, 0)),
     ],
 )
-def test_a_tree_that_cannot_be_is_refused(grown: Grown) -> None:
+def test_a_tree_that_cannot_be_is_refused(grown: TreeDelta) -> None:
     result = replace(BEAM, trace=replace(BEAM.trace, passes=(replace(step(1), grown=grown),)))
     with pytest.raises(ValueError, match=r"tree|node"):
         story(result)
@@ -262,7 +265,7 @@ def changed(**changes: object) -> bytes:
         changed(trace__passes__0__emitted=10**30),
         changed(trace__passes__0__emitted=1.5),
         changed(trace__passes__0__width=0),
-        changed(trace__passes__0__spans=[asdict(Accepted(0, 10**8, "copy"))]),
+        changed(trace__passes__0__spans=[asdict(AcceptedSpan(0, 10**8, "copy"))]),
         changed(trace__passes__0__drafts=[asdict(Draft((4,), "copy", (-5, 3)))]),
         changed(trace__passes__0__drafts=[asdict(Draft((4,) * 300_000, "copy"))]),
         changed(trace__passes=json.loads(to_json(BEAM))["trace"]["passes"] * 500),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.model.cost import Curve
+from chemspec.model.cost import CostCurve
 from chemspec.ui.learn.walltime import (
     MOST,
     best_gamma,
@@ -88,7 +88,7 @@ def test_it_falls_below_one_where_it_says() -> None:
 
 
 def test_a_measured_curve_replaces_the_constant() -> None:
-    curve = Curve((1, 2, 4, 8, 16, 32, 64), (1e-3, 1e-3, 1.2e-3, 2e-3, 4e-3, 8e-3, 16e-3))
+    curve = CostCurve((1, 2, 4, 8, 16, 32, 64), (1e-3, 1e-3, 1.2e-3, 2e-3, 4e-3, 8e-3, 16e-3))
     cost = relative(curve)
     assert cost(1) == 1
     assert improvement(0.8, 7, 0.0, cost) == pytest.approx(expected_tokens(0.8, 7) / 2)

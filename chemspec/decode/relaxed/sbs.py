@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import exp
 
 from chemspec.decode.beam import Hyp
-from chemspec.decode.protocol import START, Decoder, written
+from chemspec.decode.protocol import START, Decoder, finished
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Scores
 
@@ -43,7 +43,7 @@ def speculative_beam_search(
             candidates += _candidates(hyp, _best(lines[hyp.tokens], known, width), known, width)
         candidates.sort(key=lambda hyp: (-hyp.total, hyp.tokens))
         beam = candidates[:width]
-    return [written(hyp.tokens, hyp.log_probs) for hyp in beam]
+    return [finished(hyp.tokens, hyp.log_probs) for hyp in beam]
 
 
 def _open(hyp: Hyp, max_len: int) -> bool:

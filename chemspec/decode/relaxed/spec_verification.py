@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chemspec.decode.protocol import START, Decoder, written
+from chemspec.decode.protocol import START, Decoder, finished
 from chemspec.decode.relaxed.acceptance import Rule
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
@@ -41,4 +41,4 @@ def relaxed_greedy(*, max_len: int, rule: Rule, drafts: Drafts) -> Decoder:
             if int(found) == token
         ))  # fmt: skip
         prefix = (*prefix, token)
-    return [written(prefix, log_probs)]
+    return [finished(prefix, log_probs)]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp
 
-from chemspec.draft.base import Pays
+from chemspec.draft.base import Speculation
 from chemspec.draft.learned.gamma import Adapting, Gamma
-from chemspec.draft.learned.small import Place, Small, Source
+from chemspec.draft.learned.small import Small, Source, SourcePrefix
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix, Scores
 
@@ -31,7 +31,7 @@ class _Text:
     chance: float = 1.0
 
 
-class Writer:
+class GreedyDraftGenerator:
     """Greedy text of a small model after many prefixes at once.
 
     Attributes:
@@ -41,7 +41,12 @@ class Writer:
     """
 
     def __init__(
-        self, model: Small, *, helper: Writer | None = None, stride: int = 4, floor: float = 0.0
+        self,
+        model: Small,
+        *,
+        helper: GreedyDraftGenerator | None = None,
+        stride: int = 4,
+        floor: float = 0.0,
     ) -> None:
         self.model, self.helper, self.stride, self.floor = model, helper, stride, floor
         self._rounds, self._written = 1, 1 if helper is None else 3
@@ -50,7 +55,7 @@ class Writer:
         """Write on after every prefix, up to so many tokens each; `text` then tells them."""
         open_ = self._advance([_Text(*text) for text in texts])
         while open_:
-            wanted: list[Place] = [(text.source, text.prefix) for text in open_]
+            wanted: list[SourcePrefix] = [(text.source, text.prefix) for text in open_]
             if self.helper is not None:
                 drafts = [
                     (text.source, text.prefix, min(self.stride, text.left - 1)) for text in open_
@@ -88,7 +93,7 @@ class Writer:
                 break
         return tokens, chances
 
-    def keep(self, places: Sequence[Place]) -> None:
+    def keep(self, places: Sequence[SourcePrefix]) -> None:
         """Forget what these prefixes do not need."""
         self.model.keep(places)
         if self.helper is not None:
@@ -137,7 +142,9 @@ class Autoregressive:
     One object serves one run of the loop.
     """
 
-    def __init__(self, writer: Writer, gamma: Gamma, *, name: str, cost: Cost) -> None:
+    def __init__(
+        self, writer: GreedyDraftGenerator, gamma: Gamma, *, name: str, cost: Cost
+    ) -> None:
         self.writer, self.gamma, self.name, self._cost = writer, gamma, name, cost
         self._length = 0
 
@@ -145,11 +152,11 @@ class Autoregressive:
     def calls(self) -> int:
         return self.writer.calls
 
-    def begin(self, asked: int, queries: int, *, waiting: int) -> Pays:
+    def begin(self, asked: int, queries: int, *, waiting: int) -> Speculation:
         if isinstance(self.gamma, Adapting):
             self.gamma.ratio = ratio(self.writer.cost(asked), self._cost, asked)
         self._length = self.gamma.length()
-        return Pays.AHEAD if self._length else Pays.NOTHING
+        return Speculation.LOOKAHEAD if self._length else Speculation.OFF
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         self.writer.keep([(tuple(source), prefix) for source, prefix, _ in asked])

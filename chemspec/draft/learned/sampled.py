@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from chemspec.draft.learned.gamma import Gamma
-from chemspec.draft.learned.small import Place, Small, Source
-from chemspec.draft.rejection import Dice, Guess, Nucleus, settle
+from chemspec.draft.learned.small import Small, Source, SourcePrefix
+from chemspec.draft.rejection import Guess, Nucleus, SamplerRng, accept_or_resample
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix
 
 
 @dataclass
-class Draw:
+class SampledSequence:
     """One text being drawn.
 
     Attributes:
@@ -38,7 +38,7 @@ class Draw:
 
 
 @dataclass
-class Desk:
+class SampleRequest:
     """Where one query's decoder and the drafter meet.
 
     Attributes:
@@ -47,19 +47,19 @@ class Desk:
     """
 
     source: Source
-    dice: Dice
+    dice: SamplerRng
     gamma: Gamma
-    waiting: Sequence[Draw] = ()
+    waiting: Sequence[SampledSequence] = ()
 
 
 @dataclass
-class Wanted:
+class DraftRequest:
     """A text to draw: at most `left` more tokens after `prefix`; those drawn are in `guesses`."""
 
     source: Source
     prefix: Prefix
     left: int
-    dice: Dice
+    dice: SamplerRng
     guesses: list[Guess] = field(default_factory=list)
 
     def add(self, guess: Guess) -> None:
@@ -68,7 +68,7 @@ class Wanted:
         self.left = 0 if guess.token == EOS else self.left - 1
 
 
-class Drawer:
+class SamplingDraftGenerator:
     """Draws from a small model's distribution, after many prefixes at once.
 
     Attributes:
@@ -77,15 +77,20 @@ class Drawer:
     """
 
     def __init__(
-        self, model: Small, nucleus: Nucleus, *, helper: Drawer | None = None, stride: int = 4
+        self,
+        model: Small,
+        nucleus: Nucleus,
+        *,
+        helper: SamplingDraftGenerator | None = None,
+        stride: int = 4,
     ) -> None:
         self.model, self.nucleus, self.helper, self.stride = model, nucleus, helper, stride
 
-    def draw(self, texts: Sequence[Wanted]) -> None:
+    def draw(self, texts: Sequence[DraftRequest]) -> None:
         """Draw every text to its end."""
         while open_ := [one for one in texts if one.left > 0 and self._reads(one)]:
             drafts = [
-                Wanted(one.source, one.prefix, min(self.stride, one.left - 1), one.dice)
+                DraftRequest(one.source, one.prefix, min(self.stride, one.left - 1), one.dice)
                 for one in open_
             ]
             if self.helper is not None:
@@ -99,19 +104,19 @@ class Drawer:
             for one, draft in zip(open_, drafts, strict=True):
                 self._judge(one, draft.guesses)
 
-    def _judge(self, text: Wanted, guesses: Sequence[Guess]) -> None:
+    def _judge(self, text: DraftRequest, guesses: Sequence[Guess]) -> None:
         """Take the text along its guesses to the first that is not kept, or one token beyond the last."""
         for guess in (*guesses, None):
             scores = self.model.known(text.source, text.prefix)
             if text.left == 0 or scores is None:
                 return
             chances = self.nucleus(scores)
-            step = settle(guess, chances, text.dice)
+            step = accept_or_resample(guess, chances, text.dice)
             text.add(Guess(step.token, chances))
             if not step.drafted:
                 return
 
-    def keep(self, places: Sequence[Place]) -> None:
+    def keep(self, places: Sequence[SourcePrefix]) -> None:
         """Forget what these prefixes do not need."""
         self.model.keep(places)
         if self.helper is not None:
@@ -122,7 +127,7 @@ class Drawer:
         """Runs of the models so far, of both where there are two."""
         return self.model.calls + (self.helper.calls if self.helper else 0)
 
-    def _reads(self, text: Wanted) -> bool:
+    def _reads(self, text: DraftRequest) -> bool:
         return self.model.reads(text.source, text.prefix)
 
 
@@ -139,16 +144,18 @@ def _along(prefix: Prefix, guesses: Sequence[Guess]) -> list[Prefix]:
 class Sampled:
     """The drafter of speculative sampling; one object serves one run of the loop."""
 
-    def __init__(self, drawer: Drawer, gamma: Callable[[], Gamma], *, name: str) -> None:
+    def __init__(
+        self, drawer: SamplingDraftGenerator, gamma: Callable[[], Gamma], *, name: str
+    ) -> None:
         """Draft with `drawer`, as many tokens as a query's own `gamma` says."""
         self.drawer, self.name = drawer, name
         self._gamma = gamma
-        self.desks: list[Desk] = []
+        self.desks: list[SampleRequest] = []
         self._drafts: dict[tuple[Source, Prefix], list[Draft]] = {}
 
-    def desk(self, source: Sequence[int], dice: Dice) -> Desk:
+    def desk(self, source: Sequence[int], dice: SamplerRng) -> SampleRequest:
         """A new desk, for the decoder of a query."""
-        self.desks.append(Desk(tuple(source), dice, self._gamma()))
+        self.desks.append(SampleRequest(tuple(source), dice, self._gamma()))
         return self.desks[-1]
 
     @property
@@ -157,13 +164,13 @@ class Sampled:
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         rooms = {(tuple(source), prefix): room for source, prefix, room in asked}
-        ordered: list[tuple[Draw, Wanted]] = []
+        ordered: list[tuple[SampledSequence, DraftRequest]] = []
         for desk in self.desks:
             draws = [draw for draw in desk.waiting if (desk.source, draw.prefix) in rooms]
             length = desk.gamma.length() if draws else 0
             for draw in draws:
                 left = min(length, rooms[desk.source, draw.prefix])
-                ordered.append((draw, Wanted(desk.source, draw.prefix, left, desk.dice)))
+                ordered.append((draw, DraftRequest(desk.source, draw.prefix, left, desk.dice)))
         self.drawer.keep(list(rooms))
         self._drafts.clear()
         self.drawer.draw([wanted for _, wanted in ordered])

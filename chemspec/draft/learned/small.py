@@ -16,11 +16,11 @@ from chemspec.types import Prefix, Scores
 
 ALPHA = "alpha.json"  # in the folder of a small model
 Source = tuple[int, ...]
-Place = tuple[Source, Prefix]  # a query, and what has been written
+SourcePrefix = tuple[Source, Prefix]  # a query, and what has been written
 
 
 @dataclass(frozen=True)
-class Companion:
+class DraftModel:
     """A small model as loaded for a target: it has the target's vocabulary.
 
     Attributes:
@@ -45,7 +45,7 @@ def read_alpha(folder: Path) -> float:
     """
     file = folder / ALPHA
     if not file.is_file():
-        return Companion.alpha
+        return DraftModel.alpha
     try:
         found = float(json.loads(file.read_text(encoding="utf-8"))["alpha"])
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -79,7 +79,7 @@ class Small:
         computed: prefixes run through it.
     """
 
-    def __init__(self, companion: Companion, *, top_k: int = 2) -> None:
+    def __init__(self, companion: DraftModel, *, top_k: int = 2) -> None:
         self.companion = companion
         self.top_k = min(top_k, companion.vocab_size)
         self.calls, self.computed = 0, 0
@@ -95,7 +95,7 @@ class Small:
         """The scores of a prefix, if they have been computed."""
         return self._known.get(source, {}).get(prefix)
 
-    def score(self, places: Iterable[Place]) -> None:
+    def score(self, places: Iterable[SourcePrefix]) -> None:
         """Make these prefixes known, in one model call (one more for queries that are new)."""
         wanted: dict[Source, dict[Prefix, None]] = {}
         for source, prefix in places:
@@ -121,7 +121,7 @@ class Small:
             self._known[source].update(scores)
             self.computed += len(scores)
 
-    def keep(self, places: Sequence[Place]) -> None:
+    def keep(self, places: Sequence[SourcePrefix]) -> None:
         """Forget finished queries, and what does not lead to or from these prefixes, if it is much.
 
         A query that is not among them and is asked about later is read anew.

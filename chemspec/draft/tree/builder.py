@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from chemspec.draft.tree.copy_state import Reader, Trail
-from chemspec.draft.tree.edit_ngrams import COPY, Phrases, chance_class
+from chemspec.draft.tree.copy_state import CopyState, CopyTracker
+from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable, chance_class
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
 
@@ -28,7 +28,7 @@ class Tree(NamedTuple):
         parents: of each node the number of its parent, -1 where that is the prefix.
         places: where in the query it was copied, or -1.
         shares: the table's chance of it given its parent.
-        chances: that of the whole path, as `Limits.rates` correct it.
+        chances: that of the whole path, as `TreeLimits.rates` correct it.
     """
 
     parents: list[int]
@@ -38,7 +38,7 @@ class Tree(NamedTuple):
     chances: list[float]
 
 
-class Limits(NamedTuple):
+class TreeLimits(NamedTuple):
     """How far a tree may grow.
 
     Attributes:
@@ -59,23 +59,23 @@ class Limits(NamedTuple):
 
 
 # A query's trees: the likeliest nodes after a prefix.
-Grow = Callable[[Prefix, Limits], Tree]
+BuildTree = Callable[[Prefix, TreeLimits], Tree]
 
 
-def grower(phrases: Phrases, reader: Reader) -> Grow:
+def tree_builder(phrases: EditNgramTable, reader: CopyTracker) -> BuildTree:
     """Trees of one query, in Python; `tree_native` has the same, compiled."""
 
-    def grow(prefix: Prefix, limits: Limits) -> Tree:
-        rates, least, worth = limits.rates, limits.least, Worth(limits.seconds)
+    def grow(prefix: Prefix, limits: TreeLimits) -> Tree:
+        rates, least, worth = limits.rates, limits.least, ThroughputStop(limits.seconds)
         # Minus the chance, a number, parent, token, its place, its share, the parent's trail: most of them never become nodes.
-        heap: list[tuple[float, int, int, int, int, float, Trail]] = []
+        heap: list[tuple[float, int, int, int, int, float, CopyState]] = []
         parents, tokens, places, shares, chances = Tree([], [], [], [], [])
         texts: list[Prefix] = []  # of each node
         inner: set[int] = {-1}  # nodes with children
         made = paths = 0
         end = len(prefix) + limits.length
 
-        def widen(parent: int, here: Prefix, trail: Trail) -> None:
+        def widen(parent: int, here: Prefix, trail: CopyState) -> None:
             """Put the next tokens after `here` on the heap."""
             nonlocal made
             chance, met = 1.0 if parent < 0 else chances[parent], []
@@ -118,7 +118,7 @@ def grower(phrases: Phrases, reader: Reader) -> Grow:
     return grow
 
 
-class Worth:
+class ThroughputStop:
     """Nodes come in order of their chances: how many make tokens per second largest?
 
     Attributes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from chemspec.draft.copy import Marks
+from chemspec.draft.copy import TokenClasses
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Prefix
 
@@ -19,7 +19,7 @@ CONTEXT = 12  # longer matches are not told apart
 ANY_RING = -1
 
 
-class Trail(NamedTuple):
+class CopyState(NamedTuple):
     """One prefix against the query.
 
     Attributes:
@@ -49,12 +49,12 @@ class Trail(NamedTuple):
         return found
 
 
-def beginning(source: Sequence[int], marks: Marks) -> Trail:
+def beginning(source: Sequence[int], marks: TokenClasses) -> CopyState:
     """The trail of the prefix that is bos alone."""
-    return Trail(marks.beginnings(source)[0], 0, marks.start(source), (), ())
+    return CopyState(marks.beginnings(source)[0], 0, marks.start(source), (), ())
 
 
-class Reader:
+class CopyTracker:
     """One query, and the trails of the prefixes met so far.
 
     Attributes:
@@ -63,7 +63,7 @@ class Reader:
 
     ROOM = 4096  # trails kept; they can always be made again
 
-    def __init__(self, source: Sequence[int], marks: Marks) -> None:
+    def __init__(self, source: Sequence[int], marks: TokenClasses) -> None:
         self.text = (*source, EOS)
         self.marks = marks
         self._rings = marks.is_ring
@@ -74,9 +74,9 @@ class Reader:
             self._places[kind] = self._places.get(kind, 0) | 1 << place
             self._open.append(self._turn(self._open[-1], token))
         self._start = beginning(source, marks)
-        self._trails: dict[Prefix, Trail] = {(BOS,): self._start}
+        self._trails: dict[Prefix, CopyState] = {(BOS,): self._start}
 
-    def trail(self, prefix: Prefix) -> Trail:
+    def trail(self, prefix: Prefix) -> CopyState:
         """The trail of a prefix, by way of its longest known beginning."""
         trails = self._trails
         known = len(prefix)
@@ -87,7 +87,7 @@ class Reader:
             trail = self.step(trail, prefix[:length])
         return trail
 
-    def step(self, trail: Trail, prefix: Prefix) -> Trail:
+    def step(self, trail: CopyState, prefix: Prefix) -> CopyState:
         """The trail of `prefix`, which is that of `trail` and one more token."""
         found = self._trails.get(prefix)
         if found is not None:
@@ -112,14 +112,14 @@ class Reader:
                 levels.append(longer)
         best = _nearest(levels[-1], pointer) if levels else pointer
         rings = self._turn(trail.rings, token) if ring else trail.rings
-        found = Trail(best, len(levels), pointer, tuple(levels), rings)
+        found = CopyState(best, len(levels), pointer, tuple(levels), rings)
         if len(self._trails) >= self.ROOM:
             self._trails.clear()
             self._trails[(BOS,)] = self._start
         self._trails[prefix] = found
         return found
 
-    def copied(self, trail: Trail) -> int:
+    def copied(self, trail: CopyState) -> int:
         """The token that copying would write next, a ring label as the prefix needs it."""
         token = self.text[trail.place]
         if token not in self._rings:

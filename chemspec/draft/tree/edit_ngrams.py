@@ -18,8 +18,8 @@ from itertools import accumulate
 from struct import Struct
 from typing import Any, NamedTuple
 
-from chemspec.draft.copy import Marks
-from chemspec.draft.tree.copy_state import Reader, Trail
+from chemspec.draft.copy import TokenClasses
+from chemspec.draft.tree.copy_state import CopyState, CopyTracker
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Prefix
 
@@ -65,7 +65,7 @@ def _kind(match: int) -> int:
     return match if match < 3 else 3 if match < 6 else 4
 
 
-def context(text: Sequence[int], trail: Trail, prefix: Prefix) -> list[int]:
+def context(text: Sequence[int], trail: CopyState, prefix: Prefix) -> list[int]:
     """What the next step depends on, most telling first: tokens written, the match, tokens of the query ahead."""
     ahead = (*text[trail.place : trail.place + 3], PAD, PAD, PAD)
     last = (PAD, PAD, PAD, PAD, PAD, PAD, *prefix[-7:])
@@ -76,7 +76,7 @@ def context(text: Sequence[int], trail: Trail, prefix: Prefix) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Phrases:
+class EditNgramTable:
     """The table: node 0 is the empty context.
 
     Attributes:
@@ -87,7 +87,7 @@ class Phrases:
     children: dict[int, int]
     steps: list[Steps]
 
-    def after(self, text: Sequence[int], trail: Trail, prefix: Prefix) -> Steps:
+    def after(self, text: Sequence[int], trail: CopyState, prefix: Prefix) -> Steps:
         """The likeliest steps after `prefix`, of which `trail` tells where it stands in the query `text`."""
         find, node = self.children.get, 0
         for entry in context(text, trail, prefix):
@@ -122,7 +122,7 @@ class Phrases:
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, values: Any, vocab_size: int) -> Phrases:
+    def from_json(cls, values: Any, vocab_size: int) -> EditNgramTable:
         """Read what `to_json` wrote.
 
         Raises:
@@ -152,14 +152,14 @@ class Phrases:
         return cls(children, steps)
 
 
-def learn(
+def count_edits(
     pairs: Iterable[tuple[Sequence[int], Sequence[int]]],
-    marks: Marks,
+    marks: TokenClasses,
     *,
     least: int = 8,
     change: float = 0.4,
     most: int = 3,
-) -> Phrases:
+) -> EditNgramTable:
     """Count which steps follow which contexts.
 
     Args:
@@ -172,7 +172,7 @@ def learn(
     counts: list[dict[int, int]] = [{}]
     below: list[dict[int, int]] = [{}]
     for source, target in pairs:
-        reader = Reader(source, marks)
+        reader = CopyTracker(source, marks)
         prefix: Prefix = (BOS,)
         trail = reader.trail(prefix)
         for token in (*target, EOS):
@@ -199,7 +199,7 @@ def learn(
 
 def _pruned(
     counts: list[dict[int, int]], below: list[dict[int, int]], least: int, change: float, most: int
-) -> Phrases:
+) -> EditNgramTable:
     children: dict[int, int] = {}
     steps: list[Steps] = [()]
 
@@ -232,8 +232,8 @@ def _pruned(
 
     if counts[0]:
         keep(0, chances(0, {}), 0)
-    return Phrases(children, steps)
+    return EditNgramTable(children, steps)
 
 
 # The table of a model that was not calibrated: it knows no phrases, only that copying goes on.
-JUST_COPYING = Phrases({}, [((COPY, 0.9),)])
+COPY_ONLY = EditNgramTable({}, [((COPY, 0.9),)])

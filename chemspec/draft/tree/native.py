@@ -9,10 +9,10 @@ from ctypes import c_char_p, c_double, c_int32, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
-from chemspec.draft.copy import Marks
-from chemspec.draft.tree.builder import Limits, Tree
+from chemspec.draft.copy import TokenClasses
+from chemspec.draft.tree.builder import Tree, TreeLimits
 from chemspec.draft.tree.copy_state import beginning
-from chemspec.draft.tree.edit_ngrams import Phrases
+from chemspec.draft.tree.edit_ngrams import EditNgramTable
 from chemspec.system import compiled
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
@@ -61,11 +61,15 @@ def library() -> ctypes.CDLL | None:
         return None
 
 
-class Grower:
+class NativeTreeBuilder:
     """Trees of one query. Not for queries of more than `LONGEST` tokens."""
 
     def __init__(
-        self, library: ctypes.CDLL, phrases: Phrases, source: Sequence[int], marks: Marks
+        self,
+        library: ctypes.CDLL,
+        phrases: EditNgramTable,
+        source: Sequence[int],
+        marks: TokenClasses,
     ) -> None:
         self._run = library.chemspec_grow
         packed, start = phrases.packed, beginning(source, marks)
@@ -74,7 +78,7 @@ class Grower:
         self._query = _Query(_at(text), _at(rings), len(text), len(rings), start.place, start.pointer)  # fmt: skip
         self._kept = (packed, text, rings)  # the structures hold no more than addresses
 
-    def __call__(self, prefix: Prefix, limits: Limits) -> Tree:
+    def __call__(self, prefix: Prefix, limits: TreeLimits) -> Tree:
         room = limits.nodes
         whole, real = c_int32 * room, c_double * room
         values = whole(), whole(), whole(), real(), real()

@@ -4,7 +4,7 @@
 tree: here a node's position is its depth, and two nodes are as far apart as their depths. So the decoder's projections, norms and
 feed-forward blocks are called one by one, with a mask and a bias made for the tree.
 
-Ids: a checkpoint numbers its special tokens as it likes, while chemspec's pad, bos, eos and unk are 0 to 3. `Numbers` translates at
+Ids: a checkpoint numbers its special tokens as it likes, while chemspec's pad, bos, eos and unk are 0 to 3. `IdMap` translates at
 the border: nothing outside this module sees a checkpoint's own ids. Equal log-probs are ordered by chemspec's ids.
 
 Shapes: B queries, S source tokens, N new nodes, C cached slots, L layers, H heads, d width of a head, E width of the model.
@@ -33,7 +33,7 @@ LONGEST = 1024  # positions of a model that has no table of them
 
 
 @dataclass(frozen=True)
-class Numbers:
+class IdMap:
     """chemspec's ids and those of a checkpoint.
 
     Bos is only ever read, as the token that the decoder starts with; where the model can write that token too, it has another
@@ -48,7 +48,7 @@ class Numbers:
     written: tuple[int, ...]
 
     @classmethod
-    def of(cls, size: int, *, start: int, eos: int, pad: int | None, unk: int | None) -> Numbers:
+    def of(cls, size: int, *, start: int, eos: int, pad: int | None, unk: int | None) -> IdMap:
         """Number `size` tokens anew, special ones first and the others in their own order."""
         special = {EOS: eos}
         for ours, wanted in ((PAD, pad), (UNK, unk)):
@@ -67,7 +67,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelDims:
     """What the engine must know of the model; `max_positions` bounds source and answer."""
 
     vocab_size: int
@@ -113,7 +113,7 @@ class HfModel:
     def __init__(
         self,
         model: Any,
-        numbers: Numbers,
+        numbers: IdMap,
         *,
         around: tuple[Sequence[int], Sequence[int]] = ((), ()),
         first: int | None = None,
@@ -126,7 +126,7 @@ class HfModel:
         else:
             self._read_bart(decoder, config)
         specials = max(0, len(around[0]) + len(around[1]) - 2)  # the engine leaves room for two
-        self.config = Shape(
+        self.config = ModelDims(
             len(numbers.theirs), self.limit - specials, len(self.blocks), self.heads
         )
 

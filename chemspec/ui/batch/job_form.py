@@ -17,7 +17,7 @@ from chemspec.ui.batch import jobs
 from chemspec.ui.batch.job_view import ROW, TASKS, badge, drawing, lines_of, remember, worker
 from chemspec.ui.batch.jobs import JobError
 from chemspec.ui.common import queued_engine, safe, uploads
-from chemspec.ui.common.app_dir import HomeError
+from chemspec.ui.common.app_dir import AppDirError
 from chemspec.ui.common.uploads import Sheet
 
 MOST_ANSWERS = 20
@@ -189,7 +189,7 @@ def start(name: str, sheet: Sheet, column: int, model: str, task: Task, settings
             sheet, file=name, column=column, model=model, digest=engine.digest, task=task, settings=settings
         )  # fmt: skip
         worker().submit(job, engine)
-    except (ValueError, HomeError) as error:
+    except (ValueError, AppDirError) as error:
         st.error(f"The job could not be started: {safe.plain(str(error))}.")
         return
     st.session_state.pop("batch_sample", None)

@@ -92,7 +92,7 @@ def create(
         JobError: if there is no room for it.
         home.HomeError: if the folder for jobs cannot be written.
     """
-    app_dir.home()
+    app_dir.app_dir()
     clean()
     name = secrets.token_urlsafe(16)
     job = Job(

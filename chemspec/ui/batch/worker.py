@@ -68,7 +68,7 @@ class View:
         return self.state in ("waiting", "running")
 
 
-class Guest:
+class QueuedEngine:
     """An engine that waits for its turn with every part, can be stopped, and outlives a query that breaks it."""
 
     def __init__(self, model: Model, turns: Turns, check: Callable[[], None]) -> None:
@@ -250,7 +250,7 @@ class Worker:
                 if self._first < 0:  # what an earlier run did says nothing about this one's pace
                     self._first, self._began = done, time.monotonic()
 
-        guest: Any = Guest(model, self._turns, check)
+        guest: Any = QueuedEngine(model, self._turns, check)
         queries = [row[job.column] for row in jobs.inputs(job)]
         writers.predict_file(
             guest, queries, jobs.answers(job), job.settings,

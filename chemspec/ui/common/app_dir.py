@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 
-class HomeError(OSError):
+class AppDirError(OSError):
     """The folder cannot be made or written; the message says which one and what to do."""
 
 
@@ -17,7 +17,7 @@ def folder() -> Path:
     return (Path(chosen) if chosen else Path.home() / ".chemspec").expanduser().absolute()
 
 
-def home() -> Path:
+def app_dir() -> Path:
     """The same folder, made if it is not there and known to take files; only its owner may look into it.
 
     Raises:
@@ -32,7 +32,7 @@ def home() -> Path:
     except (OSError, RuntimeError) as error:  # a user without a home folder is a RuntimeError
         reason = getattr(error, "strerror", None) or error
         place = os.environ.get("CHEMSPEC_HOME") or "~/.chemspec"
-        raise HomeError(
+        raise AppDirError(
             f"the folder {place} cannot be written: {reason}; "
             "make room, or set CHEMSPEC_HOME to a folder that can be written and start the app again"
         ) from error

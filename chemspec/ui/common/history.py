@@ -17,7 +17,7 @@ from pathlib import Path
 import streamlit as st
 
 from chemspec.types import DecodeResult
-from chemspec.ui.common.app_dir import HomeError, home
+from chemspec.ui.common.app_dir import AppDirError, app_dir
 
 MOST = 20  # entries shown
 MOST_ON_DISK = 500
@@ -52,7 +52,7 @@ def remember(model: str, smiles: str, result: DecodeResult) -> None:
     if on_disk():
         try:
             write(_file(), entry)
-        except (HomeError, sqlite3.Error) as error:
+        except (AppDirError, sqlite3.Error) as error:
             st.session_state["history_fault"] = str(error)
 
 
@@ -62,7 +62,7 @@ def recent() -> list[Entry]:
     if on_disk():
         try:
             entries = newest([*entries, *read(_file())])
-        except (HomeError, sqlite3.Error) as error:
+        except (AppDirError, sqlite3.Error) as error:
             st.session_state["history_fault"] = str(error)
     return entries[:MOST]
 
@@ -73,7 +73,7 @@ def clear() -> None:
     if on_disk():
         try:
             empty(_file())
-        except (HomeError, sqlite3.Error) as error:
+        except (AppDirError, sqlite3.Error) as error:
             st.session_state["history_fault"] = str(error)
 
 
@@ -99,7 +99,7 @@ def _visit() -> list[Entry]:
 
 
 def _file() -> Path:
-    return home() / "history.sqlite"
+    return app_dir() / "history.sqlite"
 
 
 @contextmanager

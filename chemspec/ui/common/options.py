@@ -7,7 +7,7 @@ from collections.abc import Container
 import streamlit as st
 
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
-from chemspec.settings import DRAWERS, DRAWN, DecodeSettings, Task
+from chemspec.settings import SAMPLED_DECODERS, SAMPLING_DRAFTERS, DecodeSettings, Task
 from chemspec.ui.common import queued_engine
 
 SEARCH = {
@@ -51,7 +51,11 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
         if len(names) > 1:
             chosen = names.index(wanted) if wanted in names else 0
             model = st.selectbox("Model", names, index=chosen, key=f"predict_model_{task}")
-        searches = SEARCH if "ar" in queued_engine.drafters(model)[0] else _without(SEARCH, DRAWN)
+        searches = (
+            SEARCH
+            if "ar" in queued_engine.drafters(model)[0]
+            else _without(SEARCH, SAMPLED_DECODERS)
+        )
         search = _select("Search", searches, "predict_search")
         greedy = search == "greedy"
         count = st.number_input(
@@ -64,8 +68,8 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
             disabled=greedy,
         )
         offered, missing = queued_engine.drafters(model)
-        if search in DRAWN:
-            offered = tuple(name for name in offered if name in DRAWERS)
+        if search in SAMPLED_DECODERS:
+            offered = tuple(name for name in offered if name in SAMPLING_DRAFTERS)
         drafter = _select(
             "Drafts", {name: DRAFTS[name] for name in DRAFTS if name in offered}, "predict_drafter"
         )

@@ -107,7 +107,7 @@ def sketcher(
                 on_change(state.holds)
 
     report = _report(st.session_state.get(key))
-    _component(vendor.home())(
+    _component(vendor.vendor_dir())(
         smiles=state.holds,
         push=state.push,
         seen=report[1] if report else 0,

@@ -12,7 +12,7 @@ PARTS = {"ketcher": "index.html", "3dmol": "3Dmol-min.js"}
 REMEDY = "with Node.js 18 or newer and a network, install chemspec again"
 
 
-def home() -> Path:
+def vendor_dir() -> Path:
     """The folder of all parts: `CHEMSPEC_VENDOR`, else `assets/vendor` of the installation or of the source tree."""
     if chosen := os.environ.get("CHEMSPEC_VENDOR"):
         return Path(chosen).absolute()
@@ -21,7 +21,7 @@ def home() -> Path:
 
 def folder(part: str) -> Path | None:
     """The folder of a part ("ketcher", "3dmol"); None where it was not built."""
-    place = home() / part
+    place = vendor_dir() / part
     return place if (place / PARTS[part]).is_file() else None
 
 
@@ -30,7 +30,7 @@ def why_not(part: str) -> str:
     if folder(part):
         return ""
     try:
-        reason = " ".join((home() / "why.txt").read_text(encoding="utf-8").split())
+        reason = " ".join((vendor_dir() / "why.txt").read_text(encoding="utf-8").split())
     except (OSError, UnicodeDecodeError):
         reason = ""
     return f"{reason or 'it was not built when chemspec was installed'} ({REMEDY})"

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from chemspec.model.cost import Curve
+from chemspec.model.cost import CostCurve
 from chemspec.ui.common import look
 from chemspec.ui.learn.walltime import MOST, Cost, best_gamma, flat, improvement
 
@@ -224,7 +224,7 @@ def drafters(rows: Sequence[dict[str, Any]], *, dark: bool = False) -> Any:
     return (rule + spans + dots + text).properties(height=32 * len(points) + 110)
 
 
-def cost(curve: Curve, *, dark: bool = False) -> Any:
+def cost(curve: CostCurve, *, dark: bool = False) -> Any:
     """Milliseconds of a pass by the number of new tokens in it, as measured on this machine."""
     points = [
         {"nodes": nodes, "ms": 1000 * seconds, "text": f"{1000 * seconds:.2g}"}

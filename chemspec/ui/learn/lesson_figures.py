@@ -7,7 +7,7 @@ from html import escape
 from math import exp
 
 from chemspec import chem
-from chemspec.metrics import Numbers, numbers
+from chemspec.metrics import SpeedNumbers, numbers
 from chemspec.types import DecodeResult
 from chemspec.ui.common import draw, look
 from chemspec.ui.learn import lessons
@@ -231,7 +231,7 @@ def anatomy(result: DecodeResult, number: int) -> str:
 SECONDS = ("draft_seconds", "model_seconds", "waited_seconds", "seconds", "host_share")
 
 
-def definitions(found: Numbers) -> str:
+def definitions(found: SpeedNumbers) -> str:
     """All figures of `metrics.Numbers` with their meaning, and their value in an example; times are left out there."""
     rows = ""
     for name, meaning in lessons.definitions().items():

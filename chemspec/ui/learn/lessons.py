@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from chemspec.asset_files import assets
-from chemspec.metrics import Numbers, numbers
+from chemspec.metrics import SpeedNumbers, numbers
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.learn import walltime
 
@@ -208,10 +208,10 @@ def verdict(alpha: float, gamma: int, c: float, cost: walltime.Cost) -> str:
 @cache
 def definitions() -> dict[str, str]:
     """What every figure of `metrics.Numbers` means, in the words of its docstrings; counts first, then rates."""
-    _, _, attributes = (inspect.getdoc(Numbers) or "").partition("Attributes:\n")
+    _, _, attributes = (inspect.getdoc(SpeedNumbers) or "").partition("Attributes:\n")
     counted = dict(re.findall(r"^\s+(\w+): (.+)$", attributes, flags=re.MULTILINE))
-    found = {field.name: counted.get(field.name, "") for field in fields(Numbers)}
-    for name, member in vars(Numbers).items():
+    found = {field.name: counted.get(field.name, "") for field in fields(SpeedNumbers)}
+    for name, member in vars(SpeedNumbers).items():
         if isinstance(member, property):
             found[name] = " ".join((inspect.getdoc(member) or "").split())
     return found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from chemspec.engine.registry import models_home
+from chemspec.engine.registry import models_dir
 from chemspec.model import checkpoint
 from chemspec.settings import ModelConfig, Task
 from chemspec.tokenizer import Tokenizer
@@ -56,8 +56,8 @@ class Card:
 
 
 def cards() -> list[Card]:
-    """All model folders of `models_home()`, usable or not, usable ones first."""
-    home = models_home()
+    """All model folders of `models_dir()`, usable or not, usable ones first."""
+    home = models_dir()
     try:
         folders = sorted(
             item

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from chemspec.engine.engine import Engine
-from chemspec.model.cost import Curve
+from chemspec.model.cost import CostCurve
 from chemspec.ui.common.machine import Machine
 from chemspec.ui.models.cards import Card, architecture, size
 
@@ -104,7 +104,7 @@ def facts(card: Card, engine: Engine | None) -> str:
     return f'<dl class="cm-facts">{items}</dl>'
 
 
-def cost_words(curve: Curve) -> str:
+def cost_words(curve: CostCurve) -> str:
     """What a measured curve says."""
     one, wide = curve(1), min(16, curve.nodes[-1])
     times = curve(wide) / one

@@ -32,7 +32,7 @@ class Measured:
     standard: DecodeResult
 
 
-class Strip:
+class SpeedSummary:
     """The strip on the page: first with what the answers' own run tells, later with the comparison."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from html import escape
 
-from chemspec.metrics import Numbers
+from chemspec.metrics import SpeedNumbers
 from chemspec.ui.speed import timing
 from chemspec.ui.speed.timing import Answer, Row
 
@@ -65,9 +65,9 @@ DEFINED = {
     "time": "Wall clock from the start of decoding to the last pass, everything included",
     "speed-up": "Median time of the cached standard decoder of the same search, over the median time of this setting, in the same run",
     "passes": "Runs of the model's decoder for one answer",
-    "tokens per pass": Numbers.tokens_per_pass.__doc__ or "",
-    "acceptance rate": Numbers.acceptance_rate.__doc__ or "",
-    "nodes per pass": Numbers.nodes_per_pass.__doc__ or "",
+    "tokens per pass": SpeedNumbers.tokens_per_pass.__doc__ or "",
+    "acceptance rate": SpeedNumbers.acceptance_rate.__doc__ or "",
+    "nodes per pass": SpeedNumbers.nodes_per_pass.__doc__ or "",
     "same answer": "Whether all answers are those of the standard decoder, token by token and in order",
 }
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chemspec.types import ASKED, Grown, Trace
+from chemspec.types import ASKED, Trace, TreeDelta
 
 MOST_DRAWN = 1500  # nodes; a drawing of more is slow and tells nothing
 WIDEST = 10  # characters shown of a token
@@ -72,7 +72,7 @@ def tree(trace: Trace, answers: Sequence[Sequence[str]]) -> Tree | None:
 
 
 def _nodes(
-    grown: Sequence[Grown],
+    grown: Sequence[TreeDelta],
 ) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
     """Parents, token ids, sources, birth and depth of all nodes."""
     parents: list[int] = []

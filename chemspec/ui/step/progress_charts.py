@@ -14,7 +14,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
 from chemspec.ui.common import look, queued_engine
 from chemspec.ui.speed.timing import standard, timeline, typical
-from chemspec.ui.step.trace_view import Story, by_offset
+from chemspec.ui.step.trace_view import TraceView, by_offset
 
 STANDARD, FAST = "standard", "with drafts"
 GREY = "#8a9391"
@@ -38,7 +38,7 @@ def measured(
     return fast, slow
 
 
-def against_passes(told: Story) -> None:
+def against_passes(told: TraceView) -> None:
     """Tokens written against passes; the standard way writes one token a pass, by definition."""
     total = told.steps[-1].written
     ours = [(FAST, 0, 0), *((FAST, k, one.written) for k, one in enumerate(told.steps, 1))]
@@ -53,11 +53,11 @@ def against_passes(told: Story) -> None:
     )
 
 
-def _what(told: Story) -> str:
+def _what(told: TraceView) -> str:
     return "steps of the beam" if told.several else "tokens written"
 
 
-def against_time(told: Story, result: DecodeResult, slow: DecodeResult | None) -> None:
+def against_time(told: TraceView, result: DecodeResult, slow: DecodeResult | None) -> None:
     """Tokens written against milliseconds; each line ends when its run had ended."""
     traces = {FAST: result.trace} | ({STANDARD: slow.trace} if slow else {})
     rows = [row for name, trace in traces.items() for row in _timed(name, trace)]
@@ -101,7 +101,7 @@ def _steps(rows: Sequence[tuple[str, float, int]], x: str, y: str) -> alt.Chart:
     )  # fmt: skip
 
 
-def by_place(told: Story) -> None:
+def by_place(told: TraceView) -> None:
     """How often the k-th token of a draft was accepted."""
     found = by_offset(told)
     if not found:

@@ -18,7 +18,7 @@ from chemspec import chem
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import draw, look
 from chemspec.ui.step.prefix_tree import drawing
-from chemspec.ui.step.trace_view import Answer, Step, Story
+from chemspec.ui.step.trace_view import Answer, Step, TraceView
 
 MOST_ANSWERS = 20  # drawn; more are not told apart by anybody
 WIDTH, HEIGHT = 520, 280  # of a drawing, pixels
@@ -35,12 +35,12 @@ def _element() -> Callable[..., Any]:
     )
 
 
-def theatre(result: DecodeResult, told: Story, *, step: int = 0) -> None:
+def theatre(result: DecodeResult, told: TraceView, *, step: int = 0) -> None:
     """Put the theatre on the page, at first after `step` passes."""
     _element()(key="step_theatre", data=scene(result, told, dark=look.dark(), step=step))
 
 
-def scene(result: DecodeResult, told: Story, *, dark: bool, step: int = 0) -> dict[str, Any]:
+def scene(result: DecodeResult, told: TraceView, *, dark: bool, step: int = 0) -> dict[str, Any]:
     """All that the browser needs, as JSON values."""
     return {
         "id": sha256(to_json(result).encode()).hexdigest()[:16],
@@ -85,7 +85,7 @@ def _step(item: Step) -> dict[str, Any]:
     }
 
 
-def _tree(told: Story) -> dict[str, Any] | None:
+def _tree(told: TraceView) -> dict[str, Any] | None:
     grove = told.grove
     if grove is None or len(grove.answers) < 2:
         return None

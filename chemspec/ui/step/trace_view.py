@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Literal
 
 from chemspec import chem
-from chemspec.metrics import Numbers, numbers
+from chemspec.metrics import SpeedNumbers, numbers
 from chemspec.types import AHEAD, ASKED, DecodeResult, Draft, Hypothesis, Pass, Trace
 from chemspec.ui.step.prefix_tree import NEVER, Tree, tree
 
@@ -84,12 +84,12 @@ class Step:
     drafted: int
     proposals: tuple[Proposal, ...]
     hidden: int
-    so_far: Numbers
+    so_far: SpeedNumbers
     says: str
 
 
 @dataclass(frozen=True)
-class Story:
+class TraceView:
     """A result, told pass by pass.
 
     Attributes:
@@ -106,7 +106,7 @@ class Story:
     grove: Tree | None
 
 
-def story(result: DecodeResult) -> Story:
+def story(result: DecodeResult) -> TraceView:
     """Tell how an answer was made.
 
     Raises:
@@ -126,7 +126,7 @@ def story(result: DecodeResult) -> Story:
         _step(number, trace, answers[0], grove, ends) for number in range(len(trace.passes))
     )
     atoms = chem.atom_tokens(trace.query)
-    return Story(trace.query, atoms, steps, answers, _several(trace), grove)
+    return TraceView(trace.query, atoms, steps, answers, _several(trace), grove)
 
 
 def _several(trace: Trace) -> bool:
@@ -290,7 +290,7 @@ def _says(
     number: int,
     item: Pass,
     proposals: Sequence[Proposal],
-    so_far: Numbers,
+    so_far: SpeedNumbers,
     passes: int,
     several: bool,
 ) -> str:
@@ -313,7 +313,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def by_offset(told: Story) -> list[tuple[int, int, int]]:
+def by_offset(told: TraceView) -> list[tuple[int, int, int]]:
     """How far drafts hold: (offset, passes, accepted), offsets from 1.
 
     `passes` counts the passes in which some draft had a token at this offset, `accepted` those in which some draft was
