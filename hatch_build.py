@@ -101,9 +101,7 @@ def _build(source: Path, place: Path) -> str:
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[bytes] | str:
     """What a command gave, or in one line why it failed."""
     try:
-        return subprocess.run(
-            command, cwd=folder, capture_output=True, check=True, timeout=60 * MINUTES
-        )
+        return subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=60 * MINUTES)
     except subprocess.TimeoutExpired:
         return f"not done after {MINUTES} minutes"
     except OSError as error:

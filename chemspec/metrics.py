@@ -24,9 +24,7 @@ class Spread(NamedTuple):
         found = list(values)
         if not found:
             raise ValueError("no values, hence no median")
-        low, median, high = (
-            statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
-        )
+        low, median, high = statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
         return cls(median, low, high, len(found))
 
 
@@ -53,7 +51,8 @@ class SpeedNumbers:
         model_seconds: Time spent in the decoder, shared out likewise.
         waited_seconds: Time for which queries waited on the decoder; in a batch every query waits for the whole run.
         seconds: Time from the start of decoding to the last pass, everything included.
-        margin: Smallest log-prob gap between the model's first and second choice: how far rounding was from changing a token.
+        margin: Smallest log-prob gap between the model's first and second choice: how far rounding was from changing a
+        token.
     """
 
     queries: int
@@ -102,7 +101,8 @@ class SpeedNumbers:
 
     @property
     def alpha(self) -> float:
-        """Accepted / (accepted + refused): how likely a drafted token is right if those before it were (Leviathan et al.)."""
+        """Accepted / (accepted + refused): how likely a drafted token is right if those before it were (Leviathan et
+        al.)."""
         return _share(self.accepted, self.accepted + self.refused)
 
     @property
@@ -112,14 +112,16 @@ class SpeedNumbers:
 
 
 def _refused(item: Pass) -> bool:
-    """Whether the text left every draft before its end; in an answer's last pass the end of sequence may have cut it."""
+    """Whether the text left every draft before its end; in an answer's last pass the end of sequence may have cut
+    it."""
     return item.accepted < max((len(draft.tokens) for draft in item.drafts), default=0)
 
 
 def numbers(traces: Sequence[Trace]) -> SpeedNumbers:
     """Sum up traces.
 
-    In a batch, a call's seconds are shared out evenly among its queries (`model_seconds`), while every one of them waited
+    In a batch, a call's seconds are shared out evenly among its queries (`model_seconds`), while every one of them
+    waited
     for the whole call (`waited_seconds`, `seconds`).
     """
     passes = [item for trace in traces for item in trace.passes]

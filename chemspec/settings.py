@@ -36,14 +36,7 @@ class ModelConfig:
     max_positions: int = 1024
 
     def __post_init__(self) -> None:
-        for name in (
-            "vocab_size",
-            "d_model",
-            "heads",
-            "feedforward",
-            "encoder_layers",
-            "decoder_layers",
-        ):
+        for name in ("vocab_size", "d_model", "heads", "feedforward", "encoder_layers", "decoder_layers"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.d_model % self.heads:
@@ -61,9 +54,7 @@ class ModelConfig:
         known = {field.name for field in fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown:
-            raise ValueError(
-                f"the model config has keys this version does not know: {', '.join(unknown)}"
-            )
+            raise ValueError(f"the model config has keys this version does not know: {', '.join(unknown)}")
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
@@ -75,21 +66,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     "mt-4x4": {"feedforward": 2048, "encoder_layers": 4, "decoder_layers": 4},
     "mt-6x6": {"feedforward": 2048, "encoder_layers": 6, "decoder_layers": 6},
     "small": {"feedforward": 1024, "encoder_layers": 3, "decoder_layers": 3},
-    "tiny": {
-        "d_model": 64,
-        "heads": 4,
-        "feedforward": 128,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-    },
+    "tiny": {"d_model": 64, "heads": 4, "feedforward": 128, "encoder_layers": 1, "decoder_layers": 1},
     # Drafters: ar writes many tokens for one pass of the target; medium stands between it and the target.
-    "ar": {
-        "d_model": 128,
-        "heads": 4,
-        "feedforward": 512,
-        "encoder_layers": 3,
-        "decoder_layers": 2,
-    },
+    "ar": {"d_model": 128, "heads": 4, "feedforward": 512, "encoder_layers": 3, "decoder_layers": 2},
     "medium": {"feedforward": 1024, "encoder_layers": 3, "decoder_layers": 1},
 }
 
@@ -194,10 +173,12 @@ class DecodeSettings:
         dilation: tokens that the drafter `windows` leaves out between two of a window.
         node_budget: most drafted nodes a query may add to a pass.
         length_penalty: beam answers are ranked by log-prob / length ** length_penalty; 0 is plain log-prob.
-        beta, tau: with beta above 1, greedy takes a drafted token that is among the model's best beta and whose log-prob is at
+        beta, tau: with beta above 1, greedy takes a drafted token that is among the model's best beta and whose
+            log-prob is at
             most tau below the best one's (Spec-Verification of Xia et al.: relaxed, the drafts can change its answers).
         temperature, top_p, seed: of sampling; the seed makes it repeatable, and the spellings of `augment`.
-        augment: spellings of the query, the canonical one among them, that are decoded each for itself; their answers are
+        augment: spellings of the query, the canonical one among them, that are decoded each for itself; their answers
+            are
             merged (`merge.py`). 1 is off.
         record: keep every computed prefix in the trace, to look at; answers stay the same.
     """
@@ -243,15 +224,11 @@ class DecodeSettings:
         if not 1 <= self.beta <= 1000:
             raise ValueError(f"beta is {self.beta}; it must be between 1 (exact) and 1000")
         if self.beta > 1 and self.decoder != "greedy":
-            raise ValueError(
-                f"beta is {self.beta}; only greedy decoding can be relaxed so, not {self.decoder}"
-            )
+            raise ValueError(f"beta is {self.beta}; only greedy decoding can be relaxed so, not {self.decoder}")
         if not 0 <= self.tau < float("inf"):
             raise ValueError(f"tau is {self.tau}; it must not be negative")
         if not 0 < self.temperature < float("inf"):
-            raise ValueError(
-                f"temperature is {self.temperature}; it must be above 0 (for the best answer use greedy)"
-            )
+            raise ValueError(f"temperature is {self.temperature}; it must be above 0 (for the best answer use greedy)")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
         if not 0 <= self.length_penalty < float("inf"):
@@ -262,13 +239,7 @@ class DecodeSettings:
         """The drafter that is used: SBS is about drafts of a fixed kind, speculative sampling about drawn ones."""
         if self.drafter != "auto":
             return self.drafter
-        return (
-            "windows"
-            if self.decoder == "sbs"
-            else "ar"
-            if self.decoder in SAMPLED_DECODERS
-            else "auto"
-        )
+        return "windows" if self.decoder == "sbs" else "ar" if self.decoder in SAMPLED_DECODERS else "auto"
 
     @property
     def exact(self) -> bool:

@@ -40,9 +40,7 @@ from chemspec.types import Draft, FinishedSequence, Pass, Prefix
 # Models ------------------------------------------------------------------------------------------
 
 
-def tiny_model(
-    seed: int, vocab_size: int = 12, *, sharpness: float = 3.0, **options: Any
-) -> Transformer:
+def tiny_model(seed: int, vocab_size: int = 12, *, sharpness: float = 3.0, **options: Any) -> Transformer:
     """A random encoder-decoder in float64 with opinions: its answers end, and its beams differ.
 
     Args:
@@ -93,13 +91,7 @@ class Table:
     """
 
     def __init__(
-        self,
-        seed: int = 0,
-        *,
-        vocab_size: int = 10,
-        sharpness: float = 3.0,
-        copying: float = 0.0,
-        levels: int = 0,
+        self, seed: int = 0, *, vocab_size: int = 10, sharpness: float = 3.0, copying: float = 0.0, levels: int = 0
     ) -> None:
         """Choose the table.
 
@@ -156,9 +148,7 @@ class TableRunner:
     def reserve(self, slots: int) -> None:
         self.room = max(self.room, slots)
 
-    def run(
-        self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
-    ) -> tuple[Ints, Floats]:
+    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
         queries, width = tokens.shape
         used = sees.shape[2] - width
         assert queries == len(self.sources)
@@ -171,8 +161,7 @@ class TableRunner:
             for node in range(width):
                 seen = np.flatnonzero(sees[row, node]).tolist()
                 path = sorted(
-                    (fresh[place - used] if place >= used else self.slots[row][place])[::-1]
-                    for place in seen
+                    (fresh[place - used] if place >= used else self.slots[row][place])[::-1] for place in seen
                 )
                 if path == [(0, PAD)]:
                     continue  # padding
@@ -220,13 +209,12 @@ Reading = Callable[[Sequence[Prefix]], Tensor]
 def naive_reader(model: Target, source: Sequence[int]) -> Reading:
     """What reads prefixes of one length for one query: log-probs (prefixes, V) of each one's next tokens.
 
-    Every prefix is read from its first token to its last at every call; nothing of the decoder is kept. Only the encoder,
+    Every prefix is read from its first token to its last at every call; nothing of the decoder is kept. Only the
+    encoder,
     which sees no prefix, runs once.
     """
     if isinstance(model, Table):
-        return lambda prefixes: torch.stack(
-            [naive_log_probs(model, source, one) for one in prefixes]
-        )
+        return lambda prefixes: torch.stack([naive_log_probs(model, source, one) for one in prefixes])
     read = [BOS, *source, EOS] if model.config.source_specials else list(source)
     device = model.embedding.weight.device
     with torch.inference_mode():
@@ -237,9 +225,7 @@ def naive_reader(model: Target, source: Sequence[int]) -> Reading:
         # One memory serves all rows; a GPU's fused attention wants one each.
         rows = len(prefixes) if memory.is_cuda else 1
         logits = model.decode(
-            torch.tensor(prefixes, device=device),
-            memory.expand(rows, -1, -1),
-            real.expand(rows, -1, -1, -1),
+            torch.tensor(prefixes, device=device), memory.expand(rows, -1, -1), real.expand(rows, -1, -1, -1)
         )
         return torch.log_softmax(logits[:, -1], dim=-1).cpu()
 
@@ -270,7 +256,8 @@ def naive_beam(
     """Beam search by its rules and nothing else; see `chemspec.decode.beam` for the rules.
 
     Args:
-        lean: nats added to the total of a text (tokens after bos) wherever it is ranked: what the search would have found,
+        lean: nats added to the total of a text (tokens after bos) wherever it is ranked: what the search would have
+            found,
             had rounding moved the scores so far. The log-probs returned are without it.
     """
     read = naive_reader(model, source)
@@ -292,29 +279,18 @@ def naive_beam(
         grown: list[_Text] = []
         every = read([(BOS, *tokens) for tokens, _ in live]).tolist()
         for (tokens, log_probs), gains in zip(live, every, strict=True):
-            grown += [
-                ((*tokens, token), (*log_probs, gain))
-                for token, gain in enumerate(gains)
-                if gain > -math.inf
-            ]
+            grown += [((*tokens, token), (*log_probs, gain)) for token, gain in enumerate(gains) if gain > -math.inf]
         grown.sort(key=lambda text: (-total(text), text[0]))
         finished += [text for text in grown[:width] if text[0][-1] == EOS]
         finished.sort(key=rank)
         live = [text for text in grown if text[0][-1] != EOS][:width]
-        if len(finished) >= width and not any(
-            can_overtake(text, finished[width - 1]) for text in live
-        ):
+        if len(finished) >= width and not any(can_overtake(text, finished[width - 1]) for text in live):
             break
     return [_finish(*text) for text in [*finished, *live][:width]]
 
 
 def enumerate_samples(
-    model: Target,
-    source: Sequence[int],
-    *,
-    max_len: int,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
+    model: Target, source: Sequence[int], *, max_len: int, temperature: float = 1.0, top_p: float = 1.0
 ) -> dict[tuple[int, ...], float]:
     """Every text that sampling can draw, with its probability; for few tokens and short texts."""
     chances: dict[tuple[int, ...], float] = {}
@@ -364,18 +340,11 @@ class RandomDrafts:
             if random.random() < 0.5:
                 start = random.randrange(len(source))
                 if random.random() < 0.5:
-                    start = min(
-                        len(prefix) - 1, len(source) - 1
-                    )  # the aligned place: a Table with `copying` likes it
+                    start = min(len(prefix) - 1, len(source) - 1)  # the aligned place: a Table with `copying` likes it
                 piece = tuple(source[start : start + length])
                 drafts.append(Draft(piece, "random", (start, start + len(piece))))
             else:
-                drafts.append(
-                    Draft(
-                        tuple(random.randrange(EOS, self.vocab_size) for _ in range(length)),
-                        "random",
-                    )
-                )
+                drafts.append(Draft(tuple(random.randrange(EOS, self.vocab_size) for _ in range(length)), "random"))
         return drafts
 
 
@@ -396,12 +365,7 @@ class EosInside:
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         word = len(SPECIALS) + len(prefix) % (self.vocab_size - len(SPECIALS))
         inside = (*source[:1], EOS, *source[:2], EOS)
-        return [
-            Draft((EOS,), "eos"),
-            Draft((EOS, word, EOS), "eos"),
-            Draft(inside, "eos"),
-            Draft((word, EOS), "eos"),
-        ]
+        return [Draft((EOS,), "eos"), Draft((EOS, word, EOS), "eos"), Draft(inside, "eos"), Draft((word, EOS), "eos")]
 
 
 @dataclass(frozen=True)
@@ -437,9 +401,7 @@ class Oracle:
     """The true greedy continuation, eos included; as good as a single draft can be."""
 
     model: Target
-    _known: dict[tuple[Prefix, Prefix], int] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _known: dict[tuple[Prefix, Prefix], int] = field(default_factory=dict, repr=False, compare=False)
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         tokens: list[int] = []
@@ -483,13 +445,7 @@ def run(
     decoders = [decoder(query) for query in range(len(sources))]
     passes: list[list[Pass]] = [[] for _ in sources]
     loop = run_loop(
-        sources,
-        decoders,
-        session,
-        drafter,
-        max_len=max_len,
-        budget=budget,
-        clock=lambda: float(next(ticks)),
+        sources, decoders, session, drafter, max_len=max_len, budget=budget, clock=lambda: float(next(ticks))
     )
     while True:
         try:

@@ -46,11 +46,7 @@ def split(smiles: str) -> list[str]:
     position = 0  # something was skipped: where?
     while match := _ATOM_WISE.match(smiles, position):
         position = match.end()
-    raise TokenError(
-        f"character {smiles[position]!r} at position {position + 1} is not SMILES",
-        position,
-        position + 1,
-    )
+    raise TokenError(f"character {smiles[position]!r} at position {position + 1} is not SMILES", position, position + 1)
 
 
 @dataclass(frozen=True)
@@ -62,9 +58,7 @@ class Tokenizer:
 
     def __post_init__(self) -> None:
         if self.tokens[: len(SPECIALS)] != SPECIALS:
-            raise ValueError(
-                f"a vocabulary starts with {SPECIALS}, this one with {self.tokens[: len(SPECIALS)]}"
-            )
+            raise ValueError(f"a vocabulary starts with {SPECIALS}, this one with {self.tokens[: len(SPECIALS)]}")
         if len(set(self.tokens)) != len(self.tokens):
             twice = [token for token, count in Counter(self.tokens).items() if count > 1]
             raise ValueError(f"the vocabulary lists {twice[0]!r} twice")
@@ -75,9 +69,7 @@ class Tokenizer:
     def build(cls, smiles: Iterable[str], *, min_count: int = 1) -> Tokenizer:
         """A vocabulary of all tokens seen at least `min_count` times, in alphabetical order."""
         counts = Counter(token for text in smiles for token in split(text))
-        return cls(
-            SPECIALS + tuple(sorted(token for token, count in counts.items() if count >= min_count))
-        )
+        return cls(SPECIALS + tuple(sorted(token for token, count in counts.items() if count >= min_count)))
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:

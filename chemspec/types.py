@@ -21,11 +21,7 @@ class Scores(NamedTuple):
     @property
     def margin(self) -> float:
         """The log-prob gap between the best two tokens: how far arithmetic noise is from changing the choice."""
-        return (
-            float(self.log_probs[0] - self.log_probs[1])
-            if len(self.log_probs) > 1
-            else float("inf")
-        )
+        return float(self.log_probs[0] - self.log_probs[1]) if len(self.log_probs) > 1 else float("inf")
 
 
 class FinishedSequence(NamedTuple):
@@ -210,7 +206,8 @@ class DecodeResult:
 
     Attributes:
         merged: set where the answers were merged from several spellings of the query, which is no decoder's own list.
-        spellings: then, what became of each spelling, the canonical one first: answers and trace as if it had been asked
+        spellings: then, what became of each spelling, the canonical one first: answers and trace as if it had been
+            asked
             alone. The trace of the whole sums up each model call, without spans and drafts.
     """
 
@@ -282,10 +279,7 @@ def _trace(values: dict[str, Any]) -> Trace:
     passes = []
     for item in values.pop("passes"):
         margin = item.pop("margin")
-        spans = tuple(
-            _make(AcceptedSpan, span, span=_pair(span.pop("span", None)))
-            for span in item.pop("spans")
-        )
+        spans = tuple(_make(AcceptedSpan, span, span=_pair(span.pop("span", None))) for span in item.pop("spans"))
         drafts = tuple(
             _make(
                 Draft,

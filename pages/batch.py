@@ -37,10 +37,7 @@ def new_job() -> None:
         column = job_form.choose_column(given[0], sheet)
         chosen = job_form.choose_model(sheet.columns[column])
         if chosen and st.button(
-            f"Predict {len(sheet.rows):,} rows",
-            type="primary",
-            width="stretch",
-            key="batch_start",
+            f"Predict {len(sheet.rows):,} rows", type="primary", width="stretch", key="batch_start"
         ):
             job_form.start(given[0], sheet, column, *chosen)
     with right:

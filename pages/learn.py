@@ -13,9 +13,7 @@ STORYBOARD = 4  # the section whose picture takes the whole width
 def idea() -> None:
     play = st.session_state.get("learn_play", 0)
     pictures = lesson_figures.idea(look.dark(), play)
-    for number, ((title, text), picture) in enumerate(
-        zip(lessons.sections("idea"), pictures, strict=True), 1
-    ):
+    for number, ((title, text), picture) in enumerate(zip(lessons.sections("idea"), pictures, strict=True), 1):
         st.subheader(f"{number}  {title}")
         words, figure = (st, st) if number == STORYBOARD else st.columns([5, 7], gap="medium")
         words.markdown(lessons.filled(text))
@@ -51,16 +49,10 @@ def faster() -> None:
         st.subheader(title)
         words, chart = st.columns([2, 3], gap="large")
         words.markdown(body)
-        chart.altair_chart(
-            curves.optimum(c, cost), alt="The best draft length rises with α and falls with c."
-        )
+        chart.altair_chart(curves.optimum(c, cost), alt="The best draft length rises with α and falls with c.")
 
 
-KINDS = {
-    "greedy B=1": "Greedy, one query",
-    "greedy B=32": "Greedy, 32 queries at once",
-    "beam 5": "Beam of 5",
-}
+KINDS = {"greedy B=1": "Greedy, one query", "greedy B=32": "Greedy, 32 queries at once", "beam 5": "Beam of 5"}
 
 
 def drafters() -> None:
@@ -73,9 +65,7 @@ def drafters() -> None:
         st.info("No comparison is stored here; `chemspec bench --suite papers` makes one.")
         return
     with st.container(horizontal=True):
-        task = st.segmented_control(
-            "Task", ("retro", "forward"), default="retro", required=True, key="learn_task"
-        )
+        task = st.segmented_control("Task", ("retro", "forward"), default="retro", required=True, key="learn_task")
         kind = st.segmented_control(
             "Decoding",
             list(KINDS),
@@ -115,12 +105,8 @@ def figures() -> None:
 
 
 def papers() -> None:
-    st.altair_chart(
-        curves.published(dark=look.dark()), alt="Speed-ups of the papers, from 0.45 to 5.1 times"
-    )
-    st.caption(
-        "As published: other models, machines and baselines; not to be compared with each other."
-    )
+    st.altair_chart(curves.published(dark=look.dark()), alt="Speed-ups of the papers, from 0.45 to 5.1 times")
+    st.caption("As published: other models, machines and baselines; not to be compared with each other.")
     for title, text in lessons.sections("papers"):
         st.subheader(title)
         st.markdown(text)
@@ -136,17 +122,16 @@ def body() -> None:
     )
     st.html(f"<style>{chips.CSS}</style>")
     part = st.segmented_control(
-        "Part", list(PARTS), default="Idea", required=True,
-        key="part", bind="query-params", label_visibility="collapsed",
-    )  # fmt: skip
+        "Part",
+        list(PARTS),
+        default="Idea",
+        required=True,
+        key="part",
+        bind="query-params",
+        label_visibility="collapsed",
+    )
     PARTS[part or "Idea"]()
 
 
-PARTS = {
-    "Idea": idea,
-    "Speed-up": faster,
-    "Drafters": drafters,
-    "Figures": figures,
-    "Papers": papers,
-}
+PARTS = {"Idea": idea, "Speed-up": faster, "Drafters": drafters, "Figures": figures, "Papers": papers}
 nav.page(body)

@@ -14,15 +14,9 @@ def body() -> None:
     st.html(f"<style>{model_figures.CSS}</style>")
     found, here = cards.cards(), machine.machine()
     usables = sum(not card.problem for card in found)
-    st.html(
-        model_figures.summary(
-            here, usables, sum(card.folder in queued_engine.in_memory() for card in found)
-        )
-    )
+    st.html(model_figures.summary(here, usables, sum(card.folder in queued_engine.in_memory() for card in found)))
     if not found:
-        st.info(
-            "No model is installed. Train one with `chemspec train`, or add a folder as told below."
-        )
+        st.info("No model is installed. Train one with `chemspec train`, or add a folder as told below.")
     for card in found:
         with st.container(border=True):
             broken(card) if card.problem else usable(card)
@@ -36,9 +30,7 @@ def broken(card: cards.Card) -> None:
     st.html(model_figures.heading(card, "cannot be used"))
     st.markdown("This folder is no usable model; nothing else is affected. What is wrong with it:")
     st.code(card.problem, language=None, wrap_lines=True)
-    st.caption(
-        "Put the right files there, or take the folder away; the page looks again at every visit."
-    )
+    st.caption("Put the right files there, or take the folder away; the page looks again at every visit.")
 
 
 def usable(card: cards.Card) -> None:

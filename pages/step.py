@@ -67,9 +67,7 @@ def tell(
     text, name, kind = to_json(result), "chemspec-trace.json", "application/json"
     saving.download_button("Save trace", text, name, kind, on_click="ignore", width="stretch")
     if asked is None:
-        st.caption(
-            "Opened from a file. Its model, settings and times are those of the machine that saved it."
-        )
+        st.caption("Opened from a file. Its model, settings and times are those of the machine that saved it.")
     trace_player.theatre(result, told)
     passes, time, places = st.columns(3)
     with passes:
@@ -83,9 +81,7 @@ def tell(
         slow = None
         if engine and asked:
             line = st.empty()
-            result, slow = progress_charts.measured(
-                engine, asked.query, asked.settings, report=line.caption
-            )
+            result, slow = progress_charts.measured(engine, asked.query, asked.settings, report=line.caption)
             line.empty()
         progress_charts.against_time(told, result, slow)
 

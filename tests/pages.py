@@ -10,9 +10,7 @@ from streamlit.testing.v1 import AppTest
 PAGES = ROOT / "pages"
 
 
-def opened(
-    name: str, query: dict[str, str] | None = None, state: dict[str, Any] | None = None
-) -> AppTest:
+def opened(name: str, query: dict[str, str] | None = None, state: dict[str, Any] | None = None) -> AppTest:
     """A page as a visitor finds it who comes with query parameters, or with values in the session."""
     app = AppTest.from_file(str(PAGES / f"{name}.py"), default_timeout=60)
     for key, value in (query or {}).items():

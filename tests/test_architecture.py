@@ -115,7 +115,10 @@ def test_pages_use_only_chemspec_and_streamlit(page: Path) -> None:
     ("code", "forbidden"),
     [
         ("import chemspec", ["streamlit", "torch", "rdkit", "pandas"]),
-        ("import chemspec.engine.engine, chemspec.io.writers", ["streamlit", "pandas", "lightning", "ctranslate2", "transformers"]),
+        (
+            "import chemspec.engine.engine, chemspec.io.writers",
+            ["streamlit", "pandas", "lightning", "ctranslate2", "transformers"],
+        ),
         (
             "import pkgutil, importlib, chemspec.model as m\n"
             "for x in pkgutil.walk_packages(m.__path__, 'chemspec.model.'): importlib.import_module(x.name)",
@@ -125,12 +128,10 @@ def test_pages_use_only_chemspec_and_streamlit(page: Path) -> None:
         ("import chemspec.train.run", ["rdkit", "streamlit"]),
         ("import chemspec.cli", ["torch", "rdkit", "numpy", "streamlit"]),
     ],
-)  # fmt: skip
+)
 def test_nobody_pays_for_what_they_do_not_use(code: str, forbidden: list[str]) -> None:
     if "train" in code:
         pytest.importorskip("lightning")
     code += f"\nimport sys; print([name for name in {forbidden} if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

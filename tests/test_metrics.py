@@ -15,7 +15,7 @@ from chemspec.types import Draft, Pass, Trace
 
 def call(
     computed: int = 1, drafted: int = 0, emitted: int = 1, accepted: int = 0, width: int = 1, margin: float = 1.0
-) -> Pass:  # fmt: skip
+) -> Pass:
     return Pass(computed - drafted, computed, drafted, emitted, accepted, margin, width, 0.5, 2.0)
 
 
@@ -48,9 +48,7 @@ def test_a_call_is_shared_out_among_its_queries_but_all_wait_for_it() -> None:
 def test_alpha_is_the_chance_of_a_token_after_right_ones() -> None:
     """Three of four, four of four, none of four; in the last pass the end of the answer may have cut the draft."""
     draft = Draft((4, 5, 6, 7), "ar")
-    passes = [
-        replace(call(), accepted=count, drafts=(draft,), draft_calls=4) for count in (3, 4, 0, 2)
-    ]
+    passes = [replace(call(), accepted=count, drafts=(draft,), draft_calls=4) for count in (3, 4, 0, 2)]
     found = numbers([Trace((), {}, tuple(passes), 1.0)])
     assert (found.refused, found.draft_calls) == (2, 16)
     assert found.alpha == 9 / (9 + 2)
@@ -64,8 +62,15 @@ def test_the_margin_is_the_smallest() -> None:
 @pytest.mark.parametrize("traces", [[], [Trace((), {})]])
 def test_nothing_decoded_gives_zeros_and_no_error(traces: list[Trace]) -> None:
     found = numbers(traces)
-    rates = ("passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate", "draft_hit_rate",
-             "acceptance_length", "host_share")  # fmt: skip
+    rates = (
+        "passes_per_query",
+        "nodes_per_pass",
+        "tokens_per_pass",
+        "acceptance_rate",
+        "draft_hit_rate",
+        "acceptance_length",
+        "host_share",
+    )
     assert [getattr(found, name) for name in rates] == [0.0] * len(rates)
     assert found.margin == inf
 

@@ -100,17 +100,7 @@ def test_any_text_is_split_without_loss_or_refused_at_a_place_in_it(text: str) -
 
 @pytest.mark.parametrize(
     ("text", "start"),
-    [
-        ("CXC", 1),
-        ("C C", 1),
-        ("CC\n", 2),
-        ("[C", 0),
-        ("C]", 1),
-        ("[]", 0),
-        ("C%1", 1),
-        ("D", 0),
-        ("CÅ", 1),
-    ],
+    [("CXC", 1), ("C C", 1), ("CC\n", 2), ("[C", 0), ("C]", 1), ("[]", 0), ("C%1", 1), ("D", 0), ("CÅ", 1)],
 )
 def test_an_unknown_character_is_named_with_its_place(text: str, start: int) -> None:
     with pytest.raises(TokenError) as caught:
@@ -168,9 +158,7 @@ def test_a_vocabulary_file_is_read_as_written(tmp_path: Path) -> None:
         (json.dumps([*SPECIALS, ""]), "token 4 of the vocabulary is empty"),
     ],
 )
-def test_a_faulty_vocabulary_file_is_refused_by_name(
-    tmp_path: Path, content: str, message: str
-) -> None:
+def test_a_faulty_vocabulary_file_is_refused_by_name(tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "vocab.json"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=message) as caught:

@@ -29,25 +29,48 @@ counts = st.integers(0, 10**6)
 texts = st.text(max_size=12)
 spans = st.builds(AcceptedSpan, counts, counts, texts, st.none() | st.tuples(counts, counts))
 passes = st.builds(
-    Pass, counts, counts, counts, counts, counts, numbers | st.just(inf), counts, numbers, numbers,
+    Pass,
+    counts,
+    counts,
+    counts,
+    counts,
+    counts,
+    numbers | st.just(inf),
+    counts,
+    numbers,
+    numbers,
     st.lists(spans, max_size=2).map(tuple),
-)  # fmt: skip
+)
 options = st.dictionaries(texts, numbers | texts | st.booleans() | st.integers(), max_size=3)
 words = st.lists(texts, max_size=4).map(tuple)
 traces = st.builds(Trace, words, options, st.lists(passes, max_size=3).map(tuple), numbers)
 hypotheses = st.builds(
-    Hypothesis, texts, texts, st.booleans(), words, st.lists(numbers, max_size=4).map(tuple), numbers, numbers,
-    st.sampled_from(["eos", "length"]), st.none() | numbers,
+    Hypothesis,
+    texts,
+    texts,
+    st.booleans(),
+    words,
+    st.lists(numbers, max_size=4).map(tuple),
+    numbers,
+    numbers,
+    st.sampled_from(["eos", "length"]),
+    st.none() | numbers,
     st.none() | st.builds(Vote, numbers, counts, counts, counts),
-)  # fmt: skip
+)
 parts = (
-    texts, st.sampled_from(["ok", "invalid", "too_long", "failed"]), texts,
-    st.lists(hypotheses, max_size=3).map(tuple), traces, words,
-)  # fmt: skip
+    texts,
+    st.sampled_from(["ok", "invalid", "too_long", "failed"]),
+    texts,
+    st.lists(hypotheses, max_size=3).map(tuple),
+    traces,
+    words,
+)
 results = st.builds(
-    DecodeResult, *parts, st.none() | st.builds(Merged, counts, counts, counts, counts),
+    DecodeResult,
+    *parts,
+    st.none() | st.builds(Merged, counts, counts, counts, counts),
     st.lists(st.builds(DecodeResult, *parts), max_size=2).map(tuple),
-)  # fmt: skip
+)
 
 
 @given(results)

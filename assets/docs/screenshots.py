@@ -54,9 +54,7 @@ def prepare(page: Page, name: str) -> None:
 
 def take(page: Page, file: Path, width: int) -> None:
     """The whole page as a small PNG."""
-    tall = page.evaluate(
-        "Math.max(...[...document.querySelectorAll('[data-testid=stMain]')].map(e => e.scrollHeight))"
-    )
+    tall = page.evaluate("Math.max(...[...document.querySelectorAll('[data-testid=stMain]')].map(e => e.scrollHeight))")
     page.set_viewport_size({"width": width, "height": min(int(tall) + 20, TALLEST)})
     page.wait_for_timeout(800)
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
@@ -72,9 +70,7 @@ def main(folder: Path) -> None:
             for look, how in LOOKS.items():
                 width = how.get("width", 1280)
                 scheme = how.get("color_scheme", "light")
-                context = browser.new_context(
-                    viewport={"width": width, "height": 900}, color_scheme=scheme
-                )
+                context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
                 for name, address in PAGES.items():
                     page = context.new_page()
                     page.set_default_timeout(60_000)

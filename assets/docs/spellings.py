@@ -1,10 +1,14 @@
 """How the spelling of a query changes the number of passes: `python assets/docs/spellings.py ../shared/data 100`.
 
-Greedy decoding of validation queries with the shipped models, each query written three ways: canonical; rooted at random; and,
-for retro, aligned: rooted so that the true answer's canonical SMILES begins at the same atom, as far as the maps tell. Prints one
-row a spelling: passes, tokens and accepted tokens a query, and how often the first answer is right. Times are not measured.
+Greedy decoding of validation queries with the shipped models, each query written three ways: canonical; rooted at
+random; and,
+for retro, aligned: rooted so that the true answer's canonical SMILES begins at the same atom, as far as the maps tell.
+Prints one
+row a spelling: passes, tokens and accepted tokens a query, and how often the first answer is right. Times are not
+measured.
 
-Then the same for answers, without a model: the passes that the drafter `copy` would need to write the true answer, spelled
+Then the same for answers, without a model: the passes that the drafter `copy` would need to write the true answer,
+spelled
 canonically, and spelled as training data are, in the order of the canonical query.
 """
 
@@ -31,10 +35,11 @@ DRAFTERS = ("none", "copy", "mixed")
 
 
 def aligned(mapped: str, product: str) -> str:
-    """The product rooted at the atom where the canonical SMILES of its main reactant begins; canonical where the maps fail."""
+    """The product rooted at the atom where the canonical SMILES of its main reactant begins; canonical where the maps
+    fail."""
     sides = mapped.split(">>")
     target = Chem.MolFromSmiles(sides[-1])
-    main = max((Chem.MolFromSmiles(part) for part in sides[0].split(".")), key=lambda mol: mol.GetNumAtoms())  # fmt: skip
+    main = max((Chem.MolFromSmiles(part) for part in sides[0].split(".")), key=lambda mol: mol.GetNumAtoms())
     numbers_ = [atom.GetAtomMapNum() for atom in main.GetAtoms()]
     places = {atom.GetAtomMapNum(): atom.GetIdx() for atom in target.GetAtoms()}
     for mol in (main, target):
@@ -64,9 +69,7 @@ def main(folder: Path, count: int) -> None:
         for way, asked in ways.items():
             for drafter in DRAFTERS if asked else ():
                 print(line(engine, way, drafter, asked), flush=True)
-    print(
-        "\n| task | answer | reactions | passes | tokens | tokens a pass |\n|---|---|---|---|---|---|"
-    )
+    print("\n| task | answer | reactions | passes | tokens | tokens a pass |\n|---|---|---|---|---|---|")
     for task in tasks:
         rows = Random(0).sample(list(read_rows(folder / f"{task}_val.csv.gz")), 5 * count)
         for row in answer_lines(task, Engine.load(task, threads=1), rows):
@@ -83,9 +86,7 @@ def answer_lines(task: Task, engine: Engine, rows: list[Row]) -> list[str]:
         if truth is None:
             continue
         try:
-            source, *written = (
-                engine.tokenizer.encode(text) for text in (made[0][0], truth, made[0][1])
-            )
+            source, *written = (engine.tokenizer.encode(text) for text in (made[0][0], truth, made[0][1]))
         except TokenError:
             continue
         for way, target in zip(sums, written, strict=True):
@@ -121,9 +122,11 @@ def line(engine: Engine, way: str, drafter: str, asked: list[tuple[str, str]]) -
         if 1 not in ids and len(ids) <= engine.longest_query:
             ready.append(PreparedQuery(text, tuple(ids), tuple(engine.tokenizer.pieces(ids))))
             truths.append(truth)
-    results = [result for start in range(0, len(ready), 16) for result in engine._decode(ready[start : start + 16], how)]  # fmt: skip
+    results = [
+        result for start in range(0, len(ready), 16) for result in engine._decode(ready[start : start + 16], how)
+    ]
     found = numbers([result.trace for result in results])
-    right = sum(result.hypotheses[0].canonical == truth for result, truth in zip(results, truths, strict=True))  # fmt: skip
+    right = sum(result.hypotheses[0].canonical == truth for result, truth in zip(results, truths, strict=True))
     return (
         f"| {engine.name} | {way} | {drafter} | {found.passes_per_query:.1f} | {found.emitted / found.queries:.1f} | "
         f"{found.tokens_per_pass:.2f} | {found.acceptance_rate:.2f} | {right / len(results):.2f} |"

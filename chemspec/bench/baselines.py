@@ -1,4 +1,5 @@
-"""Who races in the benchmark: this engine, alone and told the answers, the decoder without a cache, and CTranslate2; all on the same weights.
+"""Who races in the benchmark: this engine, alone and told the answers, the decoder without a cache, and CTranslate2;
+all on the same weights.
 
 A racer answers queries with token ids. It is made once per task and used for every row of it.
 """
@@ -108,10 +109,7 @@ def _ours(timed: Engine, watch: Stopwatch, drafter: str) -> Racer:
     def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
         results = timed.predict(queries, settings)
         traces.extend(result.trace for result in results)
-        return [
-            [tuple(ids[token] for token in item.tokens) for item in result.hypotheses]
-            for result in results
-        ]
+        return [[tuple(ids[token] for token in item.tokens) for item in result.hypotheses] for result in results]
 
     runs = timed.runtime, timed.dtype, timed.device
     return Racer("chemspec", __version__, *runs, answer, drafter, watch=watch, traces=traces)
@@ -149,14 +147,10 @@ def ctranslate2(engine: Engine, cores: int) -> list[Racer]:
         for precision in ("float32", "int8"):
             opponent = Opponent(folder, threads=cores, compute_type=precision)
 
-            def answer(
-                queries: Sequence[str], settings: DecodeSettings, opponent: Opponent = opponent
-            ) -> Answers:
+            def answer(queries: Sequence[str], settings: DecodeSettings, opponent: Opponent = opponent) -> Answers:
                 sources = [engine.prepare(text).ids for text in queries]
                 width = settings.n if settings.decoder == "beam" else 1
-                found = opponent.translate(
-                    sources, width=width, count=width, max_len=settings.max_len
-                )
+                found = opponent.translate(sources, width=width, count=width, max_len=settings.max_len)
                 return [[_bare(tokens) for tokens, _ in answers] for answers in found]
 
             runs = f"{opponent.compute_type}, {cores} threads", precision, "cpu"
@@ -170,9 +164,7 @@ ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Racer]]] = {
     "oracle": lambda engine, *_: oracle(engine),
     "naive": lambda engine, threads, _: naive(engine, threads),
     "ctranslate2": lambda engine, *_: ctranslate2(engine, 1),
-    "ctranslate2-all": lambda engine, threads, _: ctranslate2(
-        engine, threads or os.cpu_count() or 1
-    ),
+    "ctranslate2-all": lambda engine, threads, _: ctranslate2(engine, threads or os.cpu_count() or 1),
 }
 
 

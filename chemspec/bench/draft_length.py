@@ -1,4 +1,5 @@
-"""How drafters with a model fare, counted: passes, runs of the small models and tokens a pass, by draft length (paper T)."""
+"""How drafters with a model fare, counted: passes, runs of the small models and tokens a pass, by draft length (paper
+T)."""
 
 from __future__ import annotations
 
@@ -41,8 +42,7 @@ def count(
         results = engine.predict(queries, item)
         found = numbers([one.trace for one in results])
         same = sum(
-            [answer.smiles for answer in one.hypotheses]
-            == [answer.smiles for answer in other.hypotheses]
+            [answer.smiles for answer in one.hypotheses] == [answer.smiles for answer in other.hypotheses]
             for one, other in zip(results, plain, strict=True)
         )
         rows.append(
@@ -73,10 +73,9 @@ def _gamma(settings: DecodeSettings) -> str:
 
 
 def alpha(engine: Engine, queries: Sequence[str], drafter: str, *, length: int = 8) -> float:
-    """The share of a small model's tokens that the target accepts, greedily (alpha of Leviathan et al. 2023), between 0 and 1."""
-    settings = DecodeSettings(
-        decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length
-    )
+    """The share of a small model's tokens that the target accepts, greedily (alpha of Leviathan et al. 2023), between 0
+    and 1."""
+    settings = DecodeSettings(decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length)
     found = numbers([one.trace for one in engine.predict(queries, settings)]).alpha
     return min(max(round(found, 3), 0.001), 0.999)  # a rate of one would draft without end
 

@@ -28,7 +28,8 @@ def tally(
     """Answer queries with every drafter and count; width 1 is greedy, more is beam search.
 
     Returns:
-        A row for every width and drafter. `megabytes` are those of the drafter's own weights in fp32 (tables 8 and 9 of Xia
+        A row for every width and drafter. `megabytes` are those of the drafter's own weights in fp32 (tables 8 and 9 of
+        Xia
         et al.), 0 where it has none. `same` says whether all answers were those of the first drafter.
     """
     rows: list[Row] = []
@@ -36,9 +37,7 @@ def tally(
     for width in widths:
         first: list[list[str]] = []
         for drafter in drafters:
-            how = DecodeSettings(
-                decoder="greedy" if width == 1 else "beam", n=width, batch_size=batch_size
-            )
+            how = DecodeSettings(decoder="greedy" if width == 1 else "beam", n=width, batch_size=batch_size)
             before = len(rows) * len(queries)
             results = engine.predict(
                 queries,

@@ -13,16 +13,11 @@ from pathlib import Path
 from typing import Any
 
 FILE = "evaluation.json"
-TESTS = {
-    "forward_test.csv.gz": "USPTO-MIT mixed test set",
-    "retro_test.csv.gz": "USPTO-50K test part",
-}
+TESTS = {"forward_test.csv.gz": "USPTO-MIT mixed test set", "retro_test.csv.gz": "USPTO-50K test part"}
 Section = Mapping[str, Any]
 
 
-def keep(
-    folder: Path, name: str, section: Section, *, digest: str, command: str, today: date
-) -> None:
+def keep(folder: Path, name: str, section: Section, *, digest: str, command: str, today: date) -> None:
     """Put a measurement into the model folder; another one of the same name goes."""
     found = read(folder)
     found[name] = {"command": command, "date": today.isoformat(), "digest": digest, **section}
@@ -68,9 +63,7 @@ def fill(folder: Path, digest: str) -> list[str]:
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         if f"<!-- {name} -->" not in text:
             if name in found:
-                problems.append(
-                    f"the card has no place for {name}: <!-- {name} --> ... <!-- end {name} -->"
-                )
+                problems.append(f"the card has no place for {name}: <!-- {name} --> ... <!-- end {name} -->")
             continue
         if not pattern.search(text):
             raise ValueError(f"{file}: the section {name} has no <!-- end {name} -->")
@@ -85,9 +78,7 @@ def fill(folder: Path, digest: str) -> list[str]:
             try:
                 body = draw(section)
             except (KeyError, TypeError) as error:
-                raise ValueError(
-                    f"{folder / FILE}: {name} lacks {error}; measure it again"
-                ) from error
+                raise ValueError(f"{folder / FILE}: {name} lacks {error}; measure it again") from error
         text = pattern.sub(lambda match, body=body: f"{match[1]}{body}{match[2]}", text)  # type: ignore[misc]
     partial = file.with_suffix(".md.partial")
     partial.write_text(text, encoding="utf-8")
@@ -160,10 +151,7 @@ def classes(section: Section) -> str:
 
 def roundtrip(section: Section) -> str:
     """Share of answers from which the forward model makes the target."""
-    rows = [
-        (f"first {k}", percent(section["kept"][k]), percent(one))
-        for k, one in section["found"].items()
-    ]
+    rows = [(f"first {k}", percent(section["kept"][k]), percent(one)) for k, one in section["found"].items()]
     return (
         f"On {section['reactions']} reactions; the forward model `{section['forward']['model']}` "
         f"({section['forward']['digest']}) reads the proposed reactants alone and answers greedily. From the true reactants it "
@@ -182,8 +170,7 @@ def reliability(section: Section) -> str:
     return (
         f"On {section['queries']} validation queries with {section['answers']} different valid answers; fits made on one half and "
         f"measured on the other, both ways. Stored: slope {section['slope']:.3f}, offset {section['offset']:.3f} on the "
-        f"log-odds. {_measured(section)}:\n\n"
-        + _table(("probability", "used", *section["numbers"]), rows)
+        f"log-odds. {_measured(section)}:\n\n" + _table(("probability", "used", *section["numbers"]), rows)
     )
 
 

@@ -1,6 +1,7 @@
 """The papers' tables and figures in our terms: one run, the same queries and machine for every row.
 
-A is Andronov et al. (2024), X is Xia et al. (2023), T is Tulsian et al. Rows that cannot finish in time use as many of the queries as they can, in the same
+A is Andronov et al. (2024), X is Xia et al. (2023), T is Tulsian et al. Rows that cannot finish in time use as many of
+the queries as they can, in the same
 order, and are compared with the standard decoder on these.
 """
 
@@ -38,7 +39,8 @@ class Suite:
     """How much to measure.
 
     Attributes:
-        source: folder with the test sets, which have the true answers that table 4 needs; none takes the built-in queries.
+        source: folder with the test sets, which have the true answers that table 4 needs; none takes the built-in
+        queries.
         seconds: for each row; when they are over, the row ends with the batch under way.
         widths: of the beams.
         batches: of the latency-throughput curve.
@@ -56,13 +58,12 @@ class Suite:
 
     def __post_init__(self) -> None:
         if min((self.limit, *self.widths, *self.batches)) < 1 or self.seconds <= 0:
-            raise ValueError(
-                "limit, widths and batches must be at least 1, and the seconds of a row above 0"
-            )
+            raise ValueError("limit, widths and batches must be at least 1, and the seconds of a row above 0")
 
 
 class Way(NamedTuple):
-    """A row: its name, how it decodes, the row that it is compared with, and the speed-up that the paper reports, if any."""
+    """A row: its name, how it decodes, the row that it is compared with, and the speed-up that the paper reports, if
+    any."""
 
     name: str
     settings: DecodeSettings
@@ -101,13 +102,11 @@ def forward_ways() -> list[Way]:
     return [
         way("standard, B=1", "", drafter="none"),
         way("windows DL=4, B=1", "standard, B=1", 61.8 / 26.04, drafter="windows", draft_length=4),
-        way(
-            "windows DL=10, B=1", "standard, B=1", 61.8 / 17.06, drafter="windows", draft_length=10
-        ),
+        way("windows DL=10, B=1", "standard, B=1", 61.8 / 17.06, drafter="windows", draft_length=10),
         *(way(f"{name}, B=1", "standard, B=1", drafter=name) for name in ("copy", "attention", "mixed", "auto")),
         way("standard, B=32", "", drafter="none", batch_size=32),
         way("auto, B=32", "standard, B=32", drafter="auto", batch_size=32),
-    ]  # fmt: skip
+    ]
 
 
 # Minutes of table 3 of paper A: beam search, SBS with DL=10, SBS with DL=0.
@@ -119,7 +118,7 @@ def retro_ways(widths: Iterable[int]) -> list[Way]:
     ways = [
         Way("greedy, standard", DecodeSettings(decoder="greedy", n=1, drafter="none", batch_size=1)),
         Way("greedy, auto", DecodeSettings(decoder="greedy", n=1, drafter="auto", batch_size=1), "greedy, standard"),
-    ]  # fmt: skip
+    ]
     for n in widths:
         beam, sbs, zero = TABLE_3.get(n, (None, None, None))
         standard = f"n={n}, beam search, standard"
@@ -136,22 +135,27 @@ def retro_ways(widths: Iterable[int]) -> list[Way]:
             way("exact, auto", drafter="auto"),
             way("SBS DL=10", beam / sbs if beam and sbs else None, decoder="sbs", drafter="windows", draft_length=10),
             way("SBS DL=0", beam / zero if beam and zero else None, decoder="sbs", drafter="none"),
-        ]  # fmt: skip
+        ]
     return ways
 
 
 def curve_ways(batches: Iterable[int]) -> list[Way]:
     """Figure 5 of paper X: latency against throughput; forward, greedy."""
     return [
-        Way(f"{drafter}, B={batch}", DecodeSettings(decoder="greedy", n=1, drafter=drafter, batch_size=batch),
-            "" if drafter == "none" else f"none, B={batch}")
-        for drafter in ("none", "auto", "mixed") for batch in batches
-    ]  # fmt: skip
+        Way(
+            f"{drafter}, B={batch}",
+            DecodeSettings(decoder="greedy", n=1, drafter=drafter, batch_size=batch),
+            "" if drafter == "none" else f"none, B={batch}",
+        )
+        for drafter in ("none", "auto", "mixed")
+        for batch in batches
+    ]
 
 
 def learned_ways(task: Task, have: Iterable[str]) -> list[Way]:
-    """Tables 1, 3 and 7 to 9 of paper X and 2 to 5 of paper T: learned drafters, as far as the model has them, beside query drafters."""
-    learned = [name for name in ("ar", "hierarchy", "spec_drafter", "blockwise", "medusa") if name in have]  # fmt: skip
+    """Tables 1, 3 and 7 to 9 of paper X and 2 to 5 of paper T: learned drafters, as far as the model has them, beside
+    query drafters."""
+    learned = [name for name in ("ar", "hierarchy", "spec_drafter", "blockwise", "medusa") if name in have]
 
     def way(name: str, standard: str = "", **options: Any) -> Way:
         settings = DecodeSettings(**{"decoder": "greedy", "n": 1, "batch_size": 1, **options})
@@ -169,7 +173,7 @@ def learned_ways(task: Task, have: Iterable[str]) -> list[Way]:
             ways += [
                 way(f"greedy B=1, spec_drafter k={k}", plain, drafter="spec_drafter", draft_length=k)
                 for k in (5, 10, 15)
-            ]  # fmt: skip
+            ]
     plain = "beam 5, standard"
     ways.append(way(plain, decoder="beam", n=5, drafter="none"))
     ways += [
@@ -186,16 +190,16 @@ def learned_ways(task: Task, have: Iterable[str]) -> list[Way]:
             for name in ("ar", "hierarchy")
             if name in have
         ]
-        ways.append(way("sampled-beam 5, ar", "beam 5, standard", decoder="sampled-beam", n=5, drafter="ar"))  # fmt: skip
+        ways.append(way("sampled-beam 5, ar", "beam 5, standard", decoder="sampled-beam", n=5, drafter="ar"))
     return ways
 
 
-def measure(
-    engine: Engine, queries: Sequence[str], way: Way, seconds: float, meter: Meter | None
-) -> Measured:
-    """Answer queries in batches until they or the seconds are over; before, a batch of the shortest query is answered untimed.
+def measure(engine: Engine, queries: Sequence[str], way: Way, seconds: float, meter: Meter | None) -> Measured:
+    """Answer queries in batches until they or the seconds are over; before, a batch of the shortest query is answered
+    untimed.
 
-    Batches hold queries of like length, so that none is measured by its padding, and come in random order, so that the first
+    Batches hold queries of like length, so that none is measured by its padding, and come in random order, so that the
+    first
     ones stand for all.
     """
     size = way.settings.batch_size
@@ -233,13 +237,12 @@ def _peak(engine: Engine) -> float:
     return peak_mb()
 
 
-def run(
-    suite: Suite, *, progress: Callable[[int, int], None] = lambda *_: None, meter: Meter | None
-) -> dict[str, Any]:
+def run(suite: Suite, *, progress: Callable[[int, int], None] = lambda *_: None, meter: Meter | None) -> dict[str, Any]:
     """Measure everything.
 
     Returns:
-        `{"machine", "notes", "forward", "retro", "curve", "learned", "accuracy", "speedups"}`: rows of tables 2 and 3, of the curve, of
+        `{"machine", "notes", "forward", "retro", "curve", "learned", "accuracy", "speedups"}`: rows of tables 2 and 3,
+        of the curve, of
         learned drafters and of table 4, and for some ways the speed-up of every query, in time and in passes.
     """
     works: dict[Task, list[tuple[str, Way]]] = {
@@ -250,19 +253,13 @@ def run(
         "retro": [("retro", way) for way in retro_ways(suite.widths)],
     }
     engines = {
-        task: Engine.load(
-            task,
-            device=suite.device,
-            dtype=suite.dtype,
-            threads=suite.threads,
-            runtime=suite.runtime,
-        )
+        task: Engine.load(task, device=suite.device, dtype=suite.dtype, threads=suite.threads, runtime=suite.runtime)
         for task in works
     }
     for task, ways in works.items():
         ways += [("learned", way) for way in learned_ways(task, usable(engines[task].folder))]
     total, done = sum(map(len, works.values())), 0
-    report: dict[str, Any] = {"forward": [], "retro": [], "curve": [], "learned": [], "accuracy": [], "speedups": {}}  # fmt: skip
+    report: dict[str, Any] = {"forward": [], "retro": [], "curve": [], "learned": [], "accuracy": [], "speedups": {}}
     notes = [] if meter else ["Energy is not reported by this machine."]
     for task, ways in works.items():
         engine = engines[task]
@@ -278,15 +275,13 @@ def run(
             report[table].append(row)
             if truth and table in ("forward", "retro"):
                 report["accuracy"].append(_accuracy(task, one, found.get(way.standard), truth))
-            if table in ("forward", "retro") and way.standard and way.settings.batch_size == 1 and way.settings.n == 1:  # fmt: skip
+            if table in ("forward", "retro") and way.standard and way.settings.batch_size == 1 and way.settings.n == 1:
                 report["speedups"][f"{task}, {way.name}"] = _ups(one, found[way.standard])
             done += 1
             progress(done, total)
         if not truth and notes[-1:] != [NO_TRUTH]:
             notes.append(NO_TRUTH)
-    plan = Plan(
-        threads=suite.threads, device=suite.device, dtype=suite.dtype, runtime=suite.runtime
-    )
+    plan = Plan(threads=suite.threads, device=suite.device, dtype=suite.dtype, runtime=suite.runtime)
     kept = {name: value for name, value in machine(plan).items() if name not in ("plan", "warm_up")}
     suited = {**asdict(suite), "source": str(suite.source) if suite.source else None}
     return {"machine": kept, "suite": suited, "notes": notes, **report}
@@ -315,7 +310,7 @@ def _row(one: Measured, standard: Measured | None) -> dict[str, Any]:
     held = sum(one.sizes[:common])
     speedup = same = None
     if standard and common:
-        speedup = Spread.of(standard.per_query[:common]).median / Spread.of(one.per_query[:common]).median  # fmt: skip
+        speedup = Spread.of(standard.per_query[:common]).median / Spread.of(one.per_query[:common]).median
         pairs = zip(one.results[:held], standard.results[:held], strict=True)
         if one.way.settings.decoder not in SAMPLED_DECODERS:  # whose draws are others
             same = sum(_texts(a) == _texts(b) for a, b in pairs) / held
@@ -361,9 +356,7 @@ def _ups(one: Measured, standard: Measured) -> list[tuple[float, float]]:
     ]
 
 
-def _accuracy(
-    task: Task, one: Measured, standard: Measured | None, truth: Mapping[str, str]
-) -> dict[str, Any]:
+def _accuracy(task: Task, one: Measured, standard: Measured | None, truth: Mapping[str, str]) -> dict[str, Any]:
     """Top-k of a way, and of its standard on the same queries; in per cent."""
     answered = set(one.queries) & set(standard.queries if standard else one.queries)
 
@@ -430,10 +423,14 @@ def charts(report: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         point = (row["latency_ms"], row["queries_per_second"], f"B={row['batch']}")
         series.setdefault(name, []).append(point)
     curve = plot.lines(
-        plot.Labels("Forward, greedy: latency against throughput by batch size",
-                    "milliseconds until a batch is answered, median", "queries a second"),
-        series, log=True,
-    )  # fmt: skip
+        plot.Labels(
+            "Forward, greedy: latency against throughput by batch size",
+            "milliseconds until a batch is answered, median",
+            "queries a second",
+        ),
+        series,
+        log=True,
+    )
     found = {"latency": (curve, "Throughput against latency for batches of growing size")}
     for what, place in (("time", 0), ("passes", 1)):
         ups = {
@@ -442,16 +439,17 @@ def charts(report: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
             if name.split(", ")[1] == "auto" or ", greedy, auto" in name
         }
         labels = plot.Labels(
-            f"Speed-up of single queries in {what}: greedy, auto against standard", f"times less {what}" if what == "time" else "times fewer passes",
+            f"Speed-up of single queries in {what}: greedy, auto against standard",
+            f"times less {what}" if what == "time" else "times fewer passes",
             "% of queries",
-        )  # fmt: skip
+        )
         words = f"Distribution of single queries' speed-ups in {what}"
         found[f"speedups-{what}"] = plot.histogram(labels, ups), words
-    for table, title in (("forward", "Forward, greedy"), ("retro", "Retro"), ("learned", "Learned drafters")):  # fmt: skip
+    for table, title in (("forward", "Forward, greedy"), ("retro", "Retro"), ("learned", "Learned drafters")):
         groups: dict[str, list[plot.Dot]] = {}
         for row in report[table]:
             group = f"batch {row['batch']}" if table == "forward" else row["name"].split(", ")[0]
-            name = row["name"].rpartition(", B=")[0] if table == "forward" else row["name"].partition(", ")[2]  # fmt: skip
+            name = row["name"].rpartition(", B=")[0] if table == "forward" else row["name"].partition(", ")[2]
             if table == "learned":
                 group, _, name = row["name"].rpartition(", ")
                 if group.endswith("speculative sampling"):
@@ -465,14 +463,52 @@ def charts(report: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     return found
 
 
-SPEED = ("way", "queries", "ms/query", "quartiles", "speed-up", "paper A", "passes", "nodes/pass", "acceptance", "same list", "peak MB", "J/query")  # fmt: skip
-LEARNED = ("way", "queries", "ms/query", "quartiles", "speed-up", "passes", "drafter's calls", "tokens/pass", "nodes/pass", "acceptance", "weights MB", "peak MB", "same list")  # fmt: skip
-CURVE = ("drafter", "batch", "queries", "latency ms", "queries/s", "speed-up", "passes", "nodes/pass", "peak MB", "J/query")  # fmt: skip
+SPEED = (
+    "way",
+    "queries",
+    "ms/query",
+    "quartiles",
+    "speed-up",
+    "paper A",
+    "passes",
+    "nodes/pass",
+    "acceptance",
+    "same list",
+    "peak MB",
+    "J/query",
+)
+LEARNED = (
+    "way",
+    "queries",
+    "ms/query",
+    "quartiles",
+    "speed-up",
+    "passes",
+    "drafter's calls",
+    "tokens/pass",
+    "nodes/pass",
+    "acceptance",
+    "weights MB",
+    "peak MB",
+    "same list",
+)
+CURVE = (
+    "drafter",
+    "batch",
+    "queries",
+    "latency ms",
+    "queries/s",
+    "speed-up",
+    "passes",
+    "nodes/pass",
+    "peak MB",
+    "J/query",
+)
 
 
 def section(report: Mapping[str, Any], command: str, alts: Mapping[str, str]) -> str:
     """The section of the page, without its marks."""
-    told = ", ".join(f"{name} {value}" for name, value in report["machine"].items() if value is not None)  # fmt: skip
+    told = ", ".join(f"{name} {value}" for name, value in report["machine"].items() if value is not None)
     how = report["suite"]
 
     def chart(name: str) -> str:
@@ -505,11 +541,13 @@ def section(report: Mapping[str, Any], command: str, alts: Mapping[str, str]) ->
         _markdown(LEARNED, map(_learned, report["learned"])),
         chart("learned-times"),
         "### Single queries (paper X, figure 6)",
-        _markdown(("way", "queries", "time: median", "quartiles", "least", "most", "passes: median", "quartiles"),
-                  (_spread(name, pairs) for name, pairs in report["speedups"].items())),
+        _markdown(
+            ("way", "queries", "time: median", "quartiles", "least", "most", "passes: median", "quartiles"),
+            (_spread(name, pairs) for name, pairs in report["speedups"].items()),
+        ),
         chart("speedups-time"),
         chart("speedups-passes"),
-    ]  # fmt: skip
+    ]
     return "\n\n".join(parts)
 
 
@@ -524,37 +562,67 @@ def _shown(value: float | None, form: str) -> str:
 
 def _speed(row: Mapping[str, Any]) -> list[str]:
     return [
-        row["name"] + ("" if row["exact"] else " (relaxed)"), str(row["queries"]), f"{row['median_ms']:.2f}",
-        f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}", _shown(row["speedup"], ".2f"), _shown(row["paper"], ".2f"),
-        f"{row['passes_per_query']:.1f}", f"{row['nodes_per_pass']:.1f}", _shown(row["acceptance_rate"], ".0%"),
-        _shown(row["same_list"], ".0%"), f"{row['peak_mb']:.0f}", _shown(row["joules_per_query"], ".3f"),
-    ]  # fmt: skip
+        row["name"] + ("" if row["exact"] else " (relaxed)"),
+        str(row["queries"]),
+        f"{row['median_ms']:.2f}",
+        f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}",
+        _shown(row["speedup"], ".2f"),
+        _shown(row["paper"], ".2f"),
+        f"{row['passes_per_query']:.1f}",
+        f"{row['nodes_per_pass']:.1f}",
+        _shown(row["acceptance_rate"], ".0%"),
+        _shown(row["same_list"], ".0%"),
+        f"{row['peak_mb']:.0f}",
+        _shown(row["joules_per_query"], ".3f"),
+    ]
 
 
 def _learned(row: Mapping[str, Any]) -> list[str]:
     return [
-        row["name"] + ("" if row["exact"] else " (relaxed)"), str(row["queries"]), f"{row['median_ms']:.2f}",
-        f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}", _shown(row["speedup"], ".2f"), f"{row['passes_per_query']:.1f}",
-        f"{row['calls_per_query']:.1f}", _shown(row["tokens_per_pass"], ".2f"), f"{row['nodes_per_pass']:.1f}",
-        _shown(row["acceptance_rate"], ".0%"), f"{row['weights_mb']:.1f}", f"{row['peak_mb']:.0f}", _shown(row["same_list"], ".0%"),
-    ]  # fmt: skip
+        row["name"] + ("" if row["exact"] else " (relaxed)"),
+        str(row["queries"]),
+        f"{row['median_ms']:.2f}",
+        f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}",
+        _shown(row["speedup"], ".2f"),
+        f"{row['passes_per_query']:.1f}",
+        f"{row['calls_per_query']:.1f}",
+        _shown(row["tokens_per_pass"], ".2f"),
+        f"{row['nodes_per_pass']:.1f}",
+        _shown(row["acceptance_rate"], ".0%"),
+        f"{row['weights_mb']:.1f}",
+        f"{row['peak_mb']:.0f}",
+        _shown(row["same_list"], ".0%"),
+    ]
 
 
 def _point(row: Mapping[str, Any]) -> list[str]:
     return [
-        row["drafter"], str(row["batch"]), str(row["queries"]), f"{row['latency_ms']:.1f}", f"{row['queries_per_second']:.0f}",
-        _shown(row["speedup"], ".2f"), f"{row['passes_per_query']:.1f}", f"{row['nodes_per_pass']:.1f}", f"{row['peak_mb']:.0f}",
+        row["drafter"],
+        str(row["batch"]),
+        str(row["queries"]),
+        f"{row['latency_ms']:.1f}",
+        f"{row['queries_per_second']:.0f}",
+        _shown(row["speedup"], ".2f"),
+        f"{row['passes_per_query']:.1f}",
+        f"{row['nodes_per_pass']:.1f}",
+        f"{row['peak_mb']:.0f}",
         _shown(row["joules_per_query"], ".3f"),
-    ]  # fmt: skip
+    ]
 
 
 def _spread(name: str, pairs: Sequence[tuple[float, float]]) -> list[str]:
     ups, passes = (Spread.of(pair[place] for pair in pairs) for place in (0, 1))
     times = [pair[0] for pair in pairs]
     return [
-        name, str(ups.runs), f"{ups.median:.2f}", f"{ups.low:.2f}-{ups.high:.2f}", f"{min(times):.2f}", f"{max(times):.2f}",
-        f"{passes.median:.1f}", f"{passes.low:.1f}-{passes.high:.1f}",
-    ]  # fmt: skip
+        name,
+        str(ups.runs),
+        f"{ups.median:.2f}",
+        f"{ups.low:.2f}-{ups.high:.2f}",
+        f"{min(times):.2f}",
+        f"{max(times):.2f}",
+        f"{passes.median:.1f}",
+        f"{passes.low:.1f}-{passes.high:.1f}",
+    ]
 
 
 def _accuracies(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -566,7 +634,13 @@ def _accuracies(rows: Sequence[Mapping[str, Any]]) -> str:
     def cells(row: Mapping[str, Any]) -> list[str]:
         tops = [_shown(row["top"].get(str(k)), ".1f") for k in ACCURATE]
         base = row["standard"]
-        told = "" if base is None else "equal" if base == row["top"] else " / ".join(f"{value:.1f}" for value in base.values())  # fmt: skip
+        told = (
+            ""
+            if base is None
+            else "equal"
+            if base == row["top"]
+            else " / ".join(f"{value:.1f}" for value in base.values())
+        )
         return [row["task"], row["name"], str(row["queries"]), *tops, told]
 
     return _markdown(head, map(cells, rows))

@@ -32,12 +32,7 @@ class Labels(NamedTuple):
     y: str
 
 
-def lines(
-    labels: Labels,
-    series: Mapping[str, Sequence[tuple[float, float, str]]],
-    *,
-    log: bool = False,
-) -> str:
+def lines(labels: Labels, series: Mapping[str, Sequence[tuple[float, float, str]]], *, log: bool = False) -> str:
     """Points (x, y, words) joined by lines, one colour a series; both axes logarithmic if `log`.
 
     Raises:
@@ -91,7 +86,8 @@ def histogram(labels: Labels, series: Mapping[str, Sequence[float]], *, bins: in
 
 
 def dots(title: str, groups: Mapping[str, Sequence[Dot]]) -> str:
-    """One line a value, with its quartiles; groups share a logarithmic scale, since the slowest may take a hundred times as long.
+    """One line a value, with its quartiles; groups share a logarithmic scale, since the slowest may take a hundred
+    times as long.
 
     Raises:
         ValueError: if there is no value.
@@ -169,10 +165,10 @@ def _frame(labels: Labels, across: _Axis, upward: _Axis) -> list[str]:
     parts = [_text(LEFT // 4, 24, labels.title, size=15, weight="600")]
     for tick in across.ticks():
         x = across.at(tick)
-        parts += [_line(x, bottom, x, bottom + 5, INK), _text(x, bottom + 19, f"{tick:g}", anchor="middle")]  # fmt: skip
+        parts += [_line(x, bottom, x, bottom + 5, INK), _text(x, bottom + 19, f"{tick:g}", anchor="middle")]
     for tick in upward.ticks():
         y = upward.at(tick)
-        parts += [_line(LEFT, y, right, y, INK, 0.25), _text(LEFT - 8, y + 4, f"{tick:g}", anchor="end")]  # fmt: skip
+        parts += [_line(LEFT, y, right, y, INK, 0.25), _text(LEFT - 8, y + 4, f"{tick:g}", anchor="end")]
     parts.append(_line(LEFT, bottom, right, bottom, INK))
     parts.append(_text((LEFT + right) / 2, HEIGHT - 12, labels.x, anchor="middle"))
     middle = (TOP + bottom) / 2
@@ -201,15 +197,13 @@ def _rect(x: float, y: float, width: float, height: float, color: str) -> str:
 
 def _text(
     x: float, y: float, words: str, *, size: int = 12, anchor: str = "start", weight: str = "400", fill: str = INK
-) -> str:  # fmt: skip
+) -> str:
     style = f'font-size="{size}" font-weight="{weight}" text-anchor="{anchor}" fill="{fill}"'
     return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(words)}</text>'
 
 
 def _svg(title: str, parts: Sequence[str], height: float) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" height="{height:.0f}"'
-    style = (
-        'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" role="img"'
-    )
+    style = 'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" role="img"'
     name = f"<title>{escape(title)}</title>"
     return "\n".join([f"{head} {style}>", name, *parts, "</svg>", ""])

@@ -28,8 +28,10 @@ def grid(
     """Greedy answers under every rule beside the exact ones, which come first; beta = 1 is exact whatever tau is.
 
     Returns:
-        A row for every drafter and rule: `tokens_per_pass`, `acceptance_length` ("Tok." in the paper), `agreement` with the
-        target's own answers (the same tokens), and `accuracy` (exact match after canonicalisation), both with 95 % intervals.
+        A row for every drafter and rule: `tokens_per_pass`, `acceptance_length` ("Tok." in the paper), `agreement` with
+        the
+        target's own answers (the same tokens), and `accuracy` (exact match after canonicalisation), both with 95 %
+        intervals.
     """
     base = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size)
     rules = [(1, 0.0)] + [(beta, tau) for beta in betas if beta > 1 for tau in taus]
@@ -60,9 +62,7 @@ def grid(
                     "passes_per_query": found.passes_per_query,
                     "tokens_per_pass": found.tokens_per_pass,
                     "acceptance_length": found.acceptance_length,
-                    "agreement": share(
-                        sum(a == b for a, b in zip(written, own, strict=True)), len(own)
-                    ),
+                    "agreement": share(sum(a == b for a, b in zip(written, own, strict=True)), len(own)),
                     "accuracy": share(sum(right), len(right)),
                 }
             )
@@ -82,9 +82,7 @@ def markdown(rows: Sequence[Row]) -> str:
     head = "| drafter | beta | tau | | passes per query | tokens per pass | agreement | accuracy |\n|---|---|---|---|---|---|---|---|\n"
 
     def percent(value: dict[str, float]) -> str:
-        return (
-            f"{100 * value['value']:.1f}% ({100 * value['low']:.1f} to {100 * value['high']:.1f})"
-        )
+        return f"{100 * value['value']:.1f}% ({100 * value['low']:.1f} to {100 * value['high']:.1f})"
 
     return head + "".join(
         f"| {row['drafter']} | {row['beta']} | {row['tau']:g} "

@@ -1,6 +1,7 @@
 """Speed, measured: the same weights, queries and machine for every row, in one run.
 
-chemspec with its drafters takes turns, batch by batch, so that what else the machine does falls on all of them alike; other programs,
+chemspec with its drafters takes turns, batch by batch, so that what else the machine does falls on all of them alike;
+other programs,
 which keep threads of their own, run one after the other.
 """
 
@@ -95,8 +96,10 @@ def run(plan: Plan, *, progress: Callable[[int, int], None] = lambda *_: None) -
     """Measure every row of the plan.
 
     Returns:
-        `{"machine": ..., "notes": [...], "rows": [...]}`. Speed-ups are medians over batches against chemspec's own cached
-        standard decoder (drafter none) on the same queries, or null where that was not measured; `identical` compares with
+        `{"machine": ..., "notes": [...], "rows": [...]}`. Speed-ups are medians over batches against chemspec's own
+        cached
+        standard decoder (drafter none) on the same queries, or null where that was not measured; `identical` compares
+        with
         its answers.
     """
     rows: list[Row] = []
@@ -123,9 +126,7 @@ def _racers(engine: Engine, plan: Plan, told: list[str]) -> list[Racer]:
     return racers
 
 
-def _race(
-    racers: Sequence[Racer], engine: Engine, queries: Sequence[str], case: Case, plan: Plan
-) -> list[Row]:
+def _race(racers: Sequence[Racer], engine: Engine, queries: Sequence[str], case: Case, plan: Plan) -> list[Row]:
     """The rows of one case."""
     limit: dict[str, Any] = {"max_len": TYPICAL} if plan.preset else {}
     plain = DecodeSettings(decoder=case.decoder, n=case.n, batch_size=case.batch, **limit)
@@ -227,9 +228,7 @@ def _times(measured: Run, standard: Run | None) -> Row:
         "mean_ms": 1e3 * sum(measured.seconds) / sum(measured.sizes),
         "tokens_per_second": tokens / sum(measured.seconds),  # of first answers, eos included
         # Batch by batch, so that long queries and a busy moment weigh on both sides.
-        "speedup": Spread.of([b / t for b, t in zip(base, times, strict=True)]).median
-        if base
-        else None,
+        "speedup": Spread.of([b / t for b, t in zip(base, times, strict=True)]).median if base else None,
     }
 
 
@@ -238,19 +237,18 @@ def _agreement(answers: Answers, standard: Answers) -> Row:
     pairs = list(zip(answers, standard, strict=False))
     same = sum(one == other for one, other in pairs)
     first = sum(one[:1] == other[:1] for one, other in pairs)
-    return {
-        "identical": same == len(pairs),
-        "same_list": same / len(pairs),
-        "same_first": first / len(pairs),
-    }
+    return {"identical": same == len(pairs), "same_list": same / len(pairs), "same_first": first / len(pairs)}
 
 
 @contextmanager
 def _engine(task: Task, plan: Plan) -> Iterator[Engine]:
     """The task's model, or random weights of the preset architecture."""
     options: dict[str, Any] = {
-        "device": plan.device, "dtype": plan.dtype, "threads": plan.threads, "runtime": plan.runtime,
-    }  # fmt: skip
+        "device": plan.device,
+        "dtype": plan.dtype,
+        "threads": plan.threads,
+        "runtime": plan.runtime,
+    }
     if not plan.preset:
         yield Engine.load(task, **options)
         return
@@ -327,8 +325,28 @@ def machine(plan: Plan) -> dict[str, Any]:
 
 # --- for people ----------------------------------------------------------------------------------
 
-HEAD = ("task", "decoder", "n", "batch", "engine", "runtime", "drafter", "dtype", "queries", "ms/query", "quartiles", "speed-up",
-        "tok/s", "passes", "nodes/pass", "tok/pass", "Python", "same list", "same first", "peak MB")  # fmt: skip
+HEAD = (
+    "task",
+    "decoder",
+    "n",
+    "batch",
+    "engine",
+    "runtime",
+    "drafter",
+    "dtype",
+    "queries",
+    "ms/query",
+    "quartiles",
+    "speed-up",
+    "tok/s",
+    "passes",
+    "nodes/pass",
+    "tok/pass",
+    "Python",
+    "same list",
+    "same first",
+    "peak MB",
+)
 
 
 def table(report: dict[str, Any]) -> Table:
@@ -356,12 +374,27 @@ def _remarks(report: dict[str, Any]) -> list[str]:
 
 def _cells(row: Row) -> list[str]:
     cells = [
-        row["task"], row["decoder"], row["n"], row["batch"], f"{row['engine']} {row['version']}", row["runtime"],
-        row["drafter"], row["dtype"], row["queries"], f"{row['median_ms']:.2f}", f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}",
-        _shown(row["speedup"], ".2f"), f"{row['tokens_per_second']:.0f}", _shown(row["passes_per_query"], ".1f"),
-        _shown(row["nodes_per_pass"], ".1f"), _shown(row["tokens_per_pass"], ".2f"), _shown(row["host_share"], ".0%"),
-        f"{row['same_list']:.0%}", f"{row['same_first']:.0%}", f"{row['peak_mb']:.0f}",
-    ]  # fmt: skip
+        row["task"],
+        row["decoder"],
+        row["n"],
+        row["batch"],
+        f"{row['engine']} {row['version']}",
+        row["runtime"],
+        row["drafter"],
+        row["dtype"],
+        row["queries"],
+        f"{row['median_ms']:.2f}",
+        f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}",
+        _shown(row["speedup"], ".2f"),
+        f"{row['tokens_per_second']:.0f}",
+        _shown(row["passes_per_query"], ".1f"),
+        _shown(row["nodes_per_pass"], ".1f"),
+        _shown(row["tokens_per_pass"], ".2f"),
+        _shown(row["host_share"], ".0%"),
+        f"{row['same_list']:.0%}",
+        f"{row['same_first']:.0%}",
+        f"{row['peak_mb']:.0f}",
+    ]
     assert len(cells) == len(HEAD)
     return list(map(str, cells))
 

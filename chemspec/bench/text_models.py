@@ -1,6 +1,7 @@
 """A small Hugging Face model drafts for a large one, on any text: the experiment of Tulsian's report, greedily.
 
-`python -m chemspec.bench.text_models --help` tells how to run it; assets/docs/huggingface.md, where the weights come from.
+`python -m chemspec.bench.text_models --help` tells how to run it; assets/docs/huggingface.md, where the weights come
+from.
 """
 
 from __future__ import annotations
@@ -64,12 +65,7 @@ class Row:
 
 
 def compare(
-    large: hf.HfCheckpoint,
-    small: hf.HfCheckpoint,
-    lines: Sequence[str],
-    gammas: Sequence[int],
-    *,
-    max_len: int = 128,
+    large: hf.HfCheckpoint, small: hf.HfCheckpoint, lines: Sequence[str], gammas: Sequence[int], *, max_len: int = 128
 ) -> list[Row]:
     """Decode every line without drafts (gamma 0) and with drafts of each length.
 
@@ -96,10 +92,7 @@ def compare(
             passes += made
         seconds = time.perf_counter() - began
         wanted = wanted or found
-        tokens, drafted = (
-            sum(len(answer.tokens) for answer in found),
-            sum(one.drafted for one in passes),
-        )
+        tokens, drafted = (sum(len(answer.tokens) for answer in found), sum(one.drafted for one in passes))
         rows.append(
             Row(
                 gamma=gamma,
@@ -108,9 +101,7 @@ def compare(
                 tokens_per_pass=round(tokens / len(passes), 3),
                 hits=round(sum(one.accepted for one in passes) / max(1, drafted), 3),
                 seconds=round(seconds, 3),
-                equal=all(
-                    here.tokens == there.tokens for here, there in zip(found, wanted, strict=True)
-                ),
+                equal=all(here.tokens == there.tokens for here, there in zip(found, wanted, strict=True)),
             )
         )
     return rows
@@ -157,9 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         for one in (large, small):
             one.model.to(given.device, torch.float32)
-        rows = compare(
-            large, small, [line for line in lines if line], given.gamma, max_len=given.max_len
-        )
+        rows = compare(large, small, [line for line in lines if line], given.gamma, max_len=given.max_len)
     except (ValueError, OSError, ModuleNotFoundError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

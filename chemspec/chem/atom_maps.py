@@ -1,8 +1,11 @@
 """Which atom of the precursors does each atom of the product come from? A guess from the atoms' surroundings.
 
-Two atoms are the more alike, the more shells of neighbours around them are the same (the refinement of Morgan, 1965). The most
-alike are paired first, and pairs grow along bonds, so that symmetric or repeated parts keep together. What remains is the
-reaction centre, where only the elements agree. This is no atom mapper of a mechanism: it serves to write a product in the order
+Two atoms are the more alike, the more shells of neighbours around them are the same (the refinement of Morgan, 1965).
+The most
+alike are paired first, and pairs grow along bonds, so that symmetric or repeated parts keep together. What remains is
+the
+reaction centre, where only the elements agree. This is no atom mapper of a mechanism: it serves to write a product in
+the order
 of its precursors (`align.py`), where a wrong pair costs one unnatural spelling.
 """
 

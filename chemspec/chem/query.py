@@ -222,9 +222,7 @@ def _bad_atom(smiles: str, atom: Any, problem: Any, spans: Sequence[tuple[int, i
 _LABELS = re.compile(r"(?:%\(\d+\)|%\d\d|\d)*")
 
 
-def _kekulization(
-    smiles: str, mol: Any, atoms: set[int], spans: Sequence[tuple[int, int]]
-) -> Fault:
+def _kekulization(smiles: str, mol: Any, atoms: set[int], spans: Sequence[tuple[int, int]]) -> Fault:
     # RDKit names only the atoms it could not pair; a reader looks for the whole ring.
     rings = [set(ring) for ring in Chem.GetSymmSSSR(mol)]
     aromatic = {atom.GetIdx() for atom in mol.GetAtoms() if atom.GetIsAromatic()}
@@ -241,8 +239,7 @@ def _kekulization(
 
 # Escaped, since nobody can tell these letters from Latin ones; in the order of the letters below.
 _CYRILLIC = (
-    "\u0410\u0412\u0421\u0415\u041d\u0406\u041a\u041e\u0420\u0405"
-    "\u0422\u0430\u0435\u043e\u0441\u0440\u0455\u0456\u04cf"
+    "\u0410\u0412\u0421\u0415\u041d\u0406\u041a\u041e\u0420\u0405\u0422\u0430\u0435\u043e\u0441\u0440\u0455\u0456\u04cf"
 )
 _GREEK = "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039d\u039f\u03a1\u03a4\u03bf"
 _ALIKE = {
@@ -393,9 +390,7 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
     if "~" not in smiles and not len(mol.GetAtomsMatchingQuery(_ANY)):
         return None
     mol = _parse(smiles, sanitize=False)
-    atoms = zip(
-        () if mol is None else mol.GetAtoms(), smiles_syntax.read(smiles).atoms, strict=False
-    )
+    atoms = zip(() if mol is None else mol.GetAtoms(), smiles_syntax.read(smiles).atoms, strict=False)
     for start, end in (span for atom, span in atoms if atom.GetAtomicNum() == 0):
         message = f"{smiles[start:end]} stands for any atom; write the one that is meant"
         return Fault(message, start, end, "atom")

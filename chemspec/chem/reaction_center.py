@@ -1,13 +1,17 @@
 """Which atoms take part in a reaction, guessed without a neural mapper.
 
-Atoms of the product are matched with atoms of the reactants: from the pair whose surroundings agree widest outwards along
+Atoms of the product are matched with atoms of the reactants: from the pair whose surroundings agree widest outwards
+along
 bonds, then from the next such pair. Single atoms are then moved or swapped as long as that makes the reaction cheaper:
 fewer bonds made and broken, and those broken that break easily.
 
 How good that is, against the atom maps that come with the data (changed atoms of the product; "same" means the same set
-but for symmetry): on 500 random reactions of the USPTO-50K test part precision is 0.985, recall 0.988 and 98.0 % are the same
-(98.7 % of all 5,000). Nearly all the others are esters of acids and alcohols, where those maps keep the acid's oxygen and
-this module the alcohol's. On 500 reactions of USPTO with all agents among the reactants precision is 0.93, recall 0.87 and
+but for symmetry): on 500 random reactions of the USPTO-50K test part precision is 0.985, recall 0.988 and 98.0 % are
+the same
+(98.7 % of all 5,000). Nearly all the others are esters of acids and alcohols, where those maps keep the acid's oxygen
+and
+this module the alcohol's. On 500 reactions of USPTO with all agents among the reactants precision is 0.93, recall 0.87
+and
 75 % are the same; many maps of that set are wrong, so this says less. A reaction takes 4 ms of processor time, one
 in twenty more than 8 (13).
 """
@@ -66,7 +70,8 @@ class _Side:
 
 
 def changes(reactants: str, product: str, *, seconds: float = 0.2) -> Changes | None:
-    """The atoms that take part in a reaction; None if a SMILES cannot be read, or is too large for the time. Never raises.
+    """The atoms that take part in a reaction; None if a SMILES cannot be read, or is too large for the time. Never
+    raises.
 
     Args:
         reactants: with or without agents; a molecule that gives no atom to the product has none that change.
@@ -105,7 +110,7 @@ def _side(smiles: str) -> _Side | None:
     kinds = [
         (atom.GetAtomicNum(), atom.GetIsAromatic(), atom.IsInRing(), atom.GetFormalCharge(), atom.GetTotalNumHs())
         for atom in mol.GetAtoms()
-    ]  # fmt: skip
+    ]
     bonds: list[dict[int, float]] = [{} for _ in kinds]
     for bond in mol.GetBonds():
         one, other = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
@@ -226,16 +231,14 @@ class _Match:
 class _Likeness:
     """How far around two atoms, or beyond two steps (from an atom to a neighbour), both sides agree.
 
-    Twice: on elements alone, and on aromaticity, rings and bond orders as well. The first of two weights is for the first.
+    Twice: on elements alone, and on aromaticity, rings and bond orders as well. The first of two weights is for the
+    first.
     """
 
     def __init__(self, left: _Side, right: _Side) -> None:
         self.steps = [_steps(side) for side in (left, right)]
         sides = list(zip((left, right), self.steps, strict=True))
-        self.views = [
-            [_labels(side, steps, strict=strict) for side, steps in sides]
-            for strict in (False, True)
-        ]
+        self.views = [[_labels(side, steps, strict=strict) for side, steps in sides] for strict in (False, True)]
 
         # Of each molecule of the reactants, how many atoms find no equal in the product, neighbours included.
         (ours, theirs), _ = self.views
@@ -251,9 +254,7 @@ class _Likeness:
             for (left, right), weight in zip(self.views, weights, strict=True)
         )
 
-    def beyond(
-        self, atom: int, near: int, other: int, old: int, weights: tuple[float, float]
-    ) -> float:
+    def beyond(self, atom: int, near: int, other: int, old: int, weights: tuple[float, float]) -> float:
         ours, theirs = self.steps
         return self.around(theirs[atom, near], ours[other, old], weights)
 
@@ -271,9 +272,7 @@ def _steps(side: _Side) -> dict[tuple[int, int], int]:
     return {step: number for number, step in enumerate(steps, len(side.kinds))}
 
 
-def _labels(
-    side: _Side, steps: dict[tuple[int, int], int], *, strict: bool
-) -> list[tuple[int, ...]]:
+def _labels(side: _Side, steps: dict[tuple[int, int], int], *, strict: bool) -> list[tuple[int, ...]]:
     """Of each atom, then of each step: for each radius a number that says what is within it."""
     kinds = [kind[:3] if strict else kind[:1] for kind in side.kinds]
     now = [hash(kind) for kind in kinds]
@@ -283,10 +282,7 @@ def _labels(
         further.append([steps[near, far] for far in side.bonds[near] if far != atom])
     found = [now]
     for _ in range(_WIDEST):
-        now = [
-            hash((here, *sorted([now[step] for step in more])))
-            for here, more in zip(now, further, strict=True)
-        ]
+        now = [hash((here, *sorted([now[step] for step in more]))) for here, more in zip(now, further, strict=True)]
         found.append(now)
     return list(zip(*found, strict=True))
 

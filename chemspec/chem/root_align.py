@@ -21,7 +21,8 @@ TRIES = 4  # random spellings drawn for each one wanted; a molecule of few atoms
 def spellings(smiles: str, count: int, rng: Random) -> list[str]:
     """Up to `count` different ways to write a query: as it is, then as training wrote its sources.
 
-    Each molecule starts at a random atom, and the molecules stand in random order. A spelling that does not read as the same
+    Each molecule starts at a random atom, and the molecules stand in random order. A spelling that does not read as the
+    same
     molecules again (RDKit loses stereochemistry in rare ones) is left out.
 
     Args:
@@ -99,24 +100,16 @@ def _follow(target: Mol, place: dict[int, int], source_bonds: dict[int, set[int]
 
 
 def _place_new_atoms(
-    target: Mol,
-    maps: list[int],
-    rank: list[float],
-    place: dict[int, int],
-    source_bonds: dict[int, set[int]],
+    target: Mol, maps: list[int], rank: list[float], place: dict[int, int], source_bonds: dict[int, set[int]]
 ) -> None:
     """Give atoms that the source lacks the place of the neighbour they replace, else just after where they hang."""
     frontier = [atom for atom in range(len(rank)) if rank[atom] >= 0]
     while frontier:
         following = []
         for atom in frontier:
-            here = {
-                maps[neighbour.GetIdx()] for neighbour in target.GetAtomWithIdx(atom).GetNeighbors()
-            }
+            here = {maps[neighbour.GetIdx()] for neighbour in target.GetAtomWithIdx(atom).GetNeighbors()}
             lost = [
-                place[number]
-                for number in source_bonds.get(maps[atom], ())
-                if number in place and number not in here
+                place[number] for number in source_bonds.get(maps[atom], ()) if number in place and number not in here
             ]
             later = [spot for spot in lost if spot > rank[atom]]
             for neighbour in target.GetAtomWithIdx(atom).GetNeighbors():
@@ -167,9 +160,7 @@ def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dic
     return texts, place
 
 
-def align_retro(
-    mapped: str, rng: Random | None = None, *, stereo: bool = True
-) -> tuple[str, str] | None:
+def align_retro(mapped: str, rng: Random | None = None, *, stereo: bool = True) -> tuple[str, str] | None:
     """Product and reactants of an atom-mapped reaction, reactants written in the product's order.
 
     Args:
@@ -185,10 +176,7 @@ def align_retro(
         try:
             sides = _sides(mapped, stereo=stereo)
             return None if sides is None else _align_retro(*sides, rng)
-        except (
-            RuntimeError,
-            ValueError,
-        ):  # what RDKit raises for molecules that it read but cannot write
+        except (RuntimeError, ValueError):  # what RDKit raises for molecules that it read but cannot write
             return None
 
 
@@ -228,9 +216,7 @@ def align_forward(
             return None
 
 
-def _align_forward(
-    reactants: list[Mol], product: Mol, reagents: list[Mol], rng: Random | None
-) -> tuple[str, str]:
+def _align_forward(reactants: list[Mol], product: Mol, reagents: list[Mol], rng: Random | None) -> tuple[str, str]:
     maps = _maps(product)
     given = [sum(number in maps for number in _maps(mol) if number) for mol in reactants]
     main = max(range(len(reactants)), key=lambda index: given[index])

@@ -1,4 +1,5 @@
-"""The syntax of SMILES: one reading from left to right, which tells where every atom stands and where the first fault lies.
+"""The syntax of SMILES: one reading from left to right, which tells where every atom stands and where the first fault
+lies.
 
 RDKit does not say where a ring stays open, and tells the other places only through its log, which belongs to the whole
 process. So the text is read here once more, by the rules RDKit follows.

@@ -1,4 +1,5 @@
-"""The program itself: which errors become messages and exit codes. Commands are added by the modules beside this one."""
+"""The program itself: which errors become messages and exit codes. Commands are added by the modules beside this
+one."""
 
 from __future__ import annotations
 
@@ -23,9 +24,7 @@ class Guarded(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            show.note(
-                "interrupted; what was written to files stays valid, the same command goes on from there"
-            )
+            show.note("interrupted; what was written to files stays valid, the same command goes on from there")
             raise typer.Exit(130) from None
         except BrokenPipeError:
             raise  # whoever reads the output has left, as `head` does: no error of ours
@@ -63,9 +62,7 @@ def main() -> None:
 
 
 @app.callback(invoke_without_command=True)
-def _version(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-) -> None:
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
     if version:
         print(__version__)
         raise typer.Exit

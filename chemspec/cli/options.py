@@ -23,40 +23,22 @@ def option(text: str, *names: str) -> Any:
 TaskOption = Annotated[str, option("forward (what forms?) or retro (what from?).", "--task", "-t")]
 ModelOption = Annotated[
     str,
-    option(
-        "Model folder, installed name or Hugging Face id (fetched before); default: the task's.",
-        "--model",
-        "-m",
-    ),
+    option("Model folder, installed name or Hugging Face id (fetched before); default: the task's.", "--model", "-m"),
 ]
 NOption = Annotated[int, option("Answers wanted.", "--n", "-n")]
-DecoderOption = Annotated[
-    str, option(f"auto, {', '.join(DECODERS)}; auto: greedy for one answer, else beam.")
-]
-DrafterOption = Annotated[
-    str, option("Who guesses ahead; never changes the answers of an exact decoder.")
-]
-ExactOption = Annotated[
-    bool, option("Allow decoders that may differ from the standard.", "--exact/--relaxed")
-]
+DecoderOption = Annotated[str, option(f"auto, {', '.join(DECODERS)}; auto: greedy for one answer, else beam.")]
+DrafterOption = Annotated[str, option("Who guesses ahead; never changes the answers of an exact decoder.")]
+ExactOption = Annotated[bool, option("Allow decoders that may differ from the standard.", "--exact/--relaxed")]
 BatchOption = Annotated[int, option("Queries per model call.")]
 LengthOption = Annotated[int, option("Most tokens of an answer.")]
 DtypeOption = Annotated[str, option("auto, fp32, bf16 or fp16.")]
 DeviceOption = Annotated[str, option("auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[int, option("CPU threads; 0: all cores.")]
 RuntimeOption = Annotated[str, option("auto, native, onnx, torch or graphs.")]
-TemplateOption = Annotated[
-    str, option("What a Hugging Face model reads, {query} being the SMILES.")
-]
-JsonOption = Annotated[
-    bool, option("Machine-readable: the last line is one JSON document.", "--json")
-]
-AugmentOption = Annotated[
-    int, option("Decode so many spellings of each query and merge their answers; 1: off.")
-]
-KeepOption = Annotated[
-    bool, option("Keep the numbers in the model folder, for its card.", "--keep")
-]
+TemplateOption = Annotated[str, option("What a Hugging Face model reads, {query} being the SMILES.")]
+JsonOption = Annotated[bool, option("Machine-readable: the last line is one JSON document.", "--json")]
+AugmentOption = Annotated[int, option("Decode so many spellings of each query and merge their answers; 1: off.")]
+KeepOption = Annotated[bool, option("Keep the numbers in the model folder, for its card.", "--keep")]
 SampleFloat = Annotated[float, option("For --decoder sample.")]
 SampleInt = Annotated[int, option("For --decoder sample, and of the spellings of --augment.")]
 SourceOption = Annotated[Path, option("Folder with the reaction CSVs.")]
@@ -76,9 +58,7 @@ def decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> DecodeS
         decoder = "greedy" if n == 1 else "beam"
     settings = DecodeSettings(decoder=decoder, n=n, **others)
     if exact and not settings.exact:
-        what = (
-            f"greedy with beta {settings.beta}" if decoder == "greedy" else f"decoder {decoder!r}"
-        )
+        what = f"greedy with beta {settings.beta}" if decoder == "greedy" else f"decoder {decoder!r}"
         message = f"{what} is relaxed: its answers may differ from the standard ones"
         raise ValueError(f"{message}; add --relaxed")
     return replace(settings, n=1) if decoder == "greedy" else settings
@@ -99,13 +79,12 @@ def load(task: str, model: str, **options: Any) -> Engine:
 
 
 def questions(source: Path, task: str, part: str = "test", **which: Any) -> list[Question]:
-    """Reactions of the task's test or validation part ("val"), see `evaluate.questions`; of the latter none that a test has too."""
+    """Reactions of the task's test or validation part ("val"), see `evaluate.questions`; of the latter none that a test
+    has too."""
     from chemspec.evaluation import accuracy
 
     file, twins = source / f"{as_task(task)}_{part}.csv.gz", ("overlaps_test",)
-    return accuracy.questions(
-        file, as_task(task), leave_out=twins if part == "val" else (), **which
-    )
+    return accuracy.questions(file, as_task(task), leave_out=twins if part == "val" else (), **which)
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -44,8 +44,7 @@ command = partial(app.command, rich_help_panel="Answers")
 @command()
 def predict(
     smiles: Annotated[
-        list[str] | None,
-        typer.Argument(help="SMILES, one file (.csv .smi .parquet ...), or - for stdin."),
+        list[str] | None, typer.Argument(help="SMILES, one file (.csv .smi .parquet ...), or - for stdin.")
     ] = None,
     task: TaskOption = "",
     model: ModelOption = "",
@@ -53,13 +52,9 @@ def predict(
     decoder: DecoderOption = "auto",
     drafter: DrafterOption = DEFAULT.drafter,
     exact: ExactOption = True,
-    out: Annotated[
-        Path | None, option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")
-    ] = None,
+    out: Annotated[Path | None, option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")] = None,
     column: Annotated[str, option("Column of the input file with the SMILES.")] = "",
-    trace: Annotated[
-        Path | None, option("Write full results with traces here, one JSON a line.")
-    ] = None,
+    trace: Annotated[Path | None, option("Write full results with traces here, one JSON a line.")] = None,
     batch_size: BatchOption = DEFAULT.batch_size,
     max_len: LengthOption = DEFAULT.max_len,
     dtype: DtypeOption = "auto",
@@ -73,12 +68,9 @@ def predict(
     temperature: SampleFloat = DEFAULT.temperature,
     top_p: SampleFloat = DEFAULT.top_p,
     seed: SampleInt = DEFAULT.seed,
-    node_budget: Annotated[
-        int, option("Most drafted nodes a query may add to a pass.")
-    ] = DEFAULT.node_budget,
+    node_budget: Annotated[int, option("Most drafted nodes a query may add to a pass.")] = DEFAULT.node_budget,
     beta: Annotated[
-        int,
-        option("Greedy may take a drafted token among the best so many; above 1 it is relaxed."),
+        int, option("Greedy may take a drafted token among the best so many; above 1 it is relaxed.")
     ] = DEFAULT.beta,
     tau: Annotated[
         float, option("With --beta: most log-prob that such a token may lack to the best one.")
@@ -88,37 +80,40 @@ def predict(
 ) -> None:
     """Predict products (forward) or reactant sets (retro) for SMILES, a file of them, or standard input."""
     settings = decode_settings(
-        decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, node_budget=node_budget,
-        length_penalty=length_penalty, temperature=temperature, top_p=top_p, seed=seed, augment=augment,
-        beta=beta, tau=tau,
-    )  # fmt: skip
+        decoder,
+        n,
+        exact,
+        drafter=drafter,
+        max_len=max_len,
+        batch_size=batch_size,
+        node_budget=node_budget,
+        length_penalty=length_penalty,
+        temperature=temperature,
+        top_p=top_p,
+        seed=seed,
+        augment=augment,
+        beta=beta,
+        tau=tau,
+    )
     if not task and not model:
-        raise ValueError(
-            "say which question: --task forward (what forms?) or --task retro (what from?)"
-        )
+        raise ValueError("say which question: --task forward (what forms?) or --task retro (what from?)")
     from chemspec.io import writers
 
     queries, many = _queries(smiles, column)
     if trace is not None:
         trace.touch()  # fails now rather than when all the work is done
-    engine = load(
-        task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template
-    )
+    engine = load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template)
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
     if out is not None:
         with show.progress("predicting") as report:
-            counts = writers.predict_file(
-                engine, queries, out, settings, trace=trace, progress=report
-            )
+            counts = writers.predict_file(engine, queries, out, settings, trace=trace, progress=report)
         told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
         show.note(f"{out}: {told}")
         document |= {"out": str(out), "counts": counts}
         fine = set(counts) <= {"ok"}
     else:
         with show.progress("predicting", quiet=not many) as report:
-            results = engine.predict(
-                queries, settings, progress=lambda done: report(done, len(queries))
-            )
+            results = engine.predict(queries, settings, progress=lambda done: report(done, len(queries)))
         if trace is not None:
             writers.write_traces(results, trace)
         for result in () if as_json else results:
@@ -161,9 +156,7 @@ def models(as_json: JsonOption = False) -> None:
         except (OSError, ValueError, KeyError, TypeError):
             task = "unusable"  # one bad folder must not hide the others
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6
-        rows.append(
-            {"name": folder.name, "task": task, "mb": round(size, 1), "folder": str(folder)}
-        )
+        rows.append({"name": folder.name, "task": task, "mb": round(size, 1), "folder": str(folder)})
     if as_json:
         print(json.dumps({"models": rows}))
     elif rows:

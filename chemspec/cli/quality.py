@@ -60,7 +60,8 @@ def reliability(
     threads: ThreadsOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure on validation data how often answers of a probability are right, and keep what turns one into the other."""
+    """Measure on validation data how often answers of a probability are right, and keep what turns one into the
+    other."""
     from chemspec.evaluation import calibration as judging
 
     asked = questions(source, task, "val", limit=queries, seed=seed)
@@ -77,9 +78,7 @@ def reliability(
         show.note(f"{engine.folder / 'confidence.json'} written")
     document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(told)}
     if kept:
-        _keep(
-            engine.folder, ["reliability"], engine.digest, {**document, "numbers": judging.NUMBERS}
-        )
+        _keep(engine.folder, ["reliability"], engine.digest, {**document, "numbers": judging.NUMBERS})
     if as_json:
         print(json.dumps(document))
     else:
@@ -91,9 +90,7 @@ def evaluate(
     task: TaskOption,
     model: ModelOption = "",
     source: SourceOption = DATA,
-    file: Annotated[
-        Path | None, option("Test file; default: the task's standard test set.")
-    ] = None,
+    file: Annotated[Path | None, option("Test file; default: the task's standard test set.")] = None,
     limit: Annotated[int, option("A random sample of so many reactions; 0: all.")] = 0,
     seed: Annotated[int, option("Of the random sample.")] = 0,
     out: Annotated[Path | None, option("Predictions (.jsonl), resumable.")] = None,
@@ -123,9 +120,7 @@ def evaluate(
 
     tests = file or source / f"{as_task(task)}_test.csv.gz"
     asked = measure.questions(tests, as_task(task), limit=limit, seed=seed)
-    engine = load(
-        task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template
-    )
+    engine = load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template)
     what = f"{engine.name}-{engine.digest[:6]}-{tests.name.split('.')[0]}-{limit}-{seed}"
     how = f"{settings.decoder}{settings.n}-{drafter}-{max_len}-{engine.dtype}"
     how += f"-augment{augment}" if augment > 1 else ""
@@ -167,31 +162,32 @@ def relaxed(
     engine = load(task, model, threads=threads, device=device)
     with show.progress("answering") as report:
         rows = verification.grid(
-            engine, asked, words(drafters), betas=numbers("betas", betas), taus=numbers("taus", taus), batch_size=batch_size,
+            engine,
+            asked,
+            words(drafters),
+            betas=numbers("betas", betas),
+            taus=numbers("taus", taus),
+            batch_size=batch_size,
             progress=report,
-        )  # fmt: skip
+        )
     print(json.dumps({"task": task, "rows": rows}) if as_json else verification.markdown(rows))
 
 
 @command()
 def lossless(
-    file: Annotated[
-        Path | None, typer.Argument(help="File of queries; default: the built-in ones.")
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(help="File of queries; default: the built-in ones.")] = None,
     task: TaskOption = "",
     model: ModelOption = "",
     column: Annotated[str, option("Column of the file with the SMILES.")] = "",
     limit: Annotated[int, option("A random sample of so many queries; 0: all.")] = 200,
     seed: Annotated[int, option("Of the random sample.")] = 0,
     skip: Annotated[
-        int,
-        typer.Option(min=0, help="Leave out so many of the sample, which an earlier run compared."),
+        int, typer.Option(min=0, help="Leave out so many of the sample, which an earlier run compared.")
     ] = 0,
     decoder: Annotated[str, option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
     n: NOption = 1,
     drafter: Annotated[
-        list[str] | None,
-        option("Drafter to compare; may be given several times; default auto."),
+        list[str] | None, option("Drafter to compare; may be given several times; default auto.")
     ] = None,
     batch_size: BatchOption = DEFAULT.batch_size,
     max_len: LengthOption = DEFAULT.max_len,
@@ -199,9 +195,7 @@ def lossless(
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     runtime: RuntimeOption = "auto",
-    markdown: Annotated[
-        Path | None, option("Append the rows to this document.", "--markdown")
-    ] = None,
+    markdown: Annotated[Path | None, option("Append the rows to this document.", "--markdown")] = None,
 ) -> None:
     """Compare exact decoding with a naive decoder without cache or drafts, in fp32; exit code 1 if any answer differs
     that is no tie in the arithmetic. Ctrl-C ends it early and reports what was compared."""
@@ -221,8 +215,15 @@ def lossless(
                 chunks += [chunk]  # one by one: what is done stays done
         except KeyboardInterrupt:
             interrupted = True
-    found = {"task": engine.task, "model": engine.name, "digest": engine.digest, "runtime": engine.runtime,
-             "wanted": len(queries), "interrupted": interrupted, **compare.summary(chunks, settings)}  # fmt: skip
+    found = {
+        "task": engine.task,
+        "model": engine.name,
+        "digest": engine.digest,
+        "runtime": engine.runtime,
+        "wanted": len(queries),
+        "interrupted": interrupted,
+        **compare.summary(chunks, settings),
+    }
     if markdown is not None and chunks:
         head = not markdown.exists()
         with markdown.open("a", encoding="utf-8") as text:
@@ -240,16 +241,12 @@ def _keep(folder: Path, names: list[str], digest: str, found: dict[str, Any]) ->
     command = " ".join(["chemspec", *sys.argv[1:]])
     for name in names:
         model_card.keep(folder, name, found, digest=digest, command=command, today=date.today())
-    show.note(
-        f"{folder / model_card.FILE}: {', '.join(names)}; `chemspec card` puts them on the card"
-    )
+    show.note(f"{folder / model_card.FILE}: {', '.join(names)}; `chemspec card` puts them on the card")
 
 
 @command()
 def roundtrip(
-    predictions: Annotated[
-        Path, typer.Argument(help="What `evaluate --task retro` wrote (.jsonl).")
-    ],
+    predictions: Annotated[Path, typer.Argument(help="What `evaluate --task retro` wrote (.jsonl).")],
     model: ModelOption = "retro",
     forward: Annotated[str, option("Forward model to ask.")] = "forward",
     source: SourceOption = DATA,
@@ -262,15 +259,14 @@ def roundtrip(
     threads: ThreadsOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """How many proposed reactant sets does the forward model turn into the target again? (fixed settings, see the docs)"""
+    """How many proposed reactant sets does the forward model turn into the target again? (fixed settings, see the
+    docs)"""
     from chemspec.engine.registry import model_folder
     from chemspec.evaluation import accuracy as measuring
     from chemspec.evaluation import roundtrip as back
     from chemspec.model.checkpoint import digest_of
 
-    asked = measuring.questions(
-        file or source / "retro_test.csv.gz", "retro", limit=limit, seed=seed
-    )
+    asked = measuring.questions(file or source / "retro_test.csv.gz", "retro", limit=limit, seed=seed)
     results = measuring.read_answers(predictions, asked)
     engine = load("forward", forward, threads=threads)
     target = out or Path("runs") / f"roundtrip-{engine.digest[:6]}-{predictions.stem}.jsonl"

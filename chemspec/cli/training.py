@@ -39,14 +39,11 @@ command = partial(app.command, rich_help_panel="Models")
 def data(
     recipe: Annotated[str, option("Recipe whose data to prepare: see `chemspec train --list`.")],
     source: SourceOption = DATA,
-    out: Annotated[
-        Path | None, option("Folder for the token arrays; default data/<recipe>.")
-    ] = None,
+    out: Annotated[Path | None, option("Folder for the token arrays; default data/<recipe>.")] = None,
     workers: Annotated[int, option("Processes.")] = 2,
     limit: Annotated[int, option("Use only so many rows of each file (for a trial).")] = 0,
     vocab: Annotated[
-        Path | None,
-        option("Use this vocab.json (that of the model to go on with) instead of making one."),
+        Path | None, option("Use this vocab.json (that of the model to go on with) instead of making one.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -63,9 +60,14 @@ def data(
     for name, (names, settings, vocab) in jobs.items():
         with show.progress(f"{name} pairs") as report:
             reports[name] = prepare(
-                [source / file for file in names], folder, replace(settings, limit=limit or settings.limit),
-                vocab=vocab, name=name, workers=workers, progress=report,
-            )  # fmt: skip
+                [source / file for file in names],
+                folder,
+                replace(settings, limit=limit or settings.limit),
+                vocab=vocab,
+                name=name,
+                workers=workers,
+                progress=report,
+            )
     for name, told in reports.items():
         tokens = told["source_tokens"] + told["target_tokens"]
         show.note(f"{folder / name}.npz: {told['pairs']} pairs, {tokens} tokens")
@@ -107,12 +109,7 @@ def leaks(
         else:
             files = [source / file for file in chosen.train_files]
             found = search.check_rows(
-                files,
-                tests,
-                chosen.task,
-                leave_out=chosen.data.leave_out,
-                every=every,
-                progress=told,
+                files, tests, chosen.task, leave_out=chosen.data.leave_out, every=every, progress=told
             )
     text = f"{found.reactions} test reactions and {found.products} with a test product among {found.checked} training reactions"
     show.line(f"{text}, against {found.tests} test reactions")
@@ -124,9 +121,7 @@ def leaks(
 @command()
 def train(
     recipe: Annotated[str, option("Recipe; see --list.")] = "",
-    data_dir: Annotated[
-        Path | None, option("What `chemspec data` wrote; default data/<recipe>.", "--data")
-    ] = None,
+    data_dir: Annotated[Path | None, option("What `chemspec data` wrote; default data/<recipe>.", "--data")] = None,
     out: Annotated[Path | None, option("Run folder; default runs/<recipe>.")] = None,
     steps: Annotated[int, option("Instead of the recipe's number of steps.")] = 0,
     minutes: Annotated[float, option("Instead of the recipe's time limit.")] = -1.0,
@@ -134,23 +129,19 @@ def train(
     seed: Annotated[int, option("Instead of the recipe's; another order of the data.")] = -1,
     lr: Annotated[float, option("Instead of the recipe's peak learning rate.")] = 0.0,
     resume: Annotated[
-        bool,
-        option(
-            "Go on from the run folder's last checkpoint, if there is one.", "--resume/--no-resume"
-        ),
+        bool, option("Go on from the run folder's last checkpoint, if there is one.", "--resume/--no-resume")
     ] = True,
     start: Annotated[
         Path | None,
-        option(
-            "Begin with the weights of this model folder; of a drafter: its target, default the task's."
-        ),
+        option("Begin with the weights of this model folder; of a drafter: its target, default the task's."),
     ] = None,
     average: Annotated[int, option("Average so many of the last checkpoints.")] = 1,
     listed: Annotated[bool, option("List the recipes and stop.", "--list")] = False,
 ) -> None:
     """Train a model or a drafter by a recipe; needs the extra `train`, but no RDKit.
 
-    A drafter learns from what `chemspec distil` wrote (default data/<task>-distilled) and goes into its target's folder.
+    A drafter learns from what `chemspec distil` wrote (default data/<task>-distilled) and goes into its target's
+    folder.
     """
     from chemspec.train.drafter_recipes import DRAFTER_RECIPES
     from chemspec.train.recipes import RECIPES
@@ -162,8 +153,13 @@ def train(
             show.line(f"{item.name}: {item.expectation}")
         return
     how: dict[str, Any] = {
-        "steps": steps, "minutes": minutes, "threads": threads, "seed": seed, "lr": lr, "resume": resume
-    }  # fmt: skip
+        "steps": steps,
+        "minutes": minutes,
+        "threads": threads,
+        "seed": seed,
+        "lr": lr,
+        "resume": resume,
+    }
     if recipe in DRAFTER_RECIPES:
         teaching = DRAFTER_RECIPES[recipe]
         from chemspec.engine.registry import model_folder
@@ -176,14 +172,17 @@ def train(
         show.line(f"drafter folder: {folder}")
         return
     if recipe not in RECIPES:
-        raise ValueError(
-            f"no recipe {recipe!r}; there are {', '.join((*RECIPES, *DRAFTER_RECIPES))}"
-        )
+        raise ValueError(f"no recipe {recipe!r}; there are {', '.join((*RECIPES, *DRAFTER_RECIPES))}")
     with _training():
         from chemspec.train.run import run_recipe
     folder = run_recipe(
-        find(recipe), data_dir or Path("data") / recipe, out or Path("runs") / recipe, start=start, average=average, **how
-    )  # fmt: skip
+        find(recipe),
+        data_dir or Path("data") / recipe,
+        out or Path("runs") / recipe,
+        start=start,
+        average=average,
+        **how,
+    )
     show.line(f"model folder: {folder}")
 
 
@@ -191,9 +190,7 @@ def train(
 def distil(
     task: TaskOption,
     model: ModelOption = "",
-    data_dir: Annotated[
-        Path | None, option("What `chemspec data` wrote; default data/<task>.", "--data")
-    ] = None,
+    data_dir: Annotated[Path | None, option("What `chemspec data` wrote; default data/<task>.", "--data")] = None,
     out: Annotated[Path | None, option("Folder to write; default data/<task>-distilled.")] = None,
     pairs: Annotated[int, option("So many training queries; 0: all.")] = 40_000,
     batch_size: BatchOption = 64,
@@ -211,9 +208,7 @@ def distil(
     engine = load(task, model, threads=threads, device=device)
     how = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, max_len=max_len)
     with show.progress("answering") as report:
-        count = teaching.distil(
-            engine, folder, target, pairs=pairs, settings=how, seed=seed, progress=report
-        )
+        count = teaching.distil(engine, folder, target, pairs=pairs, settings=how, seed=seed, progress=report)
     show.note(f"{target / 'train.npz'}: {count} pairs")
     if as_json:
         print(json.dumps({"pairs": count}))
@@ -223,9 +218,7 @@ def distil(
 def calibrate(
     task: TaskOption,
     model: ModelOption = "",
-    data_dir: Annotated[
-        Path | None, option("What `chemspec data` wrote; default data/<task>.", "--data")
-    ] = None,
+    data_dir: Annotated[Path | None, option("What `chemspec data` wrote; default data/<task>.", "--data")] = None,
     pairs: Annotated[int, option("Training pairs to learn phrases from.")] = 100_000,
     queries: Annotated[int, option("Validation queries to measure and fit on.")] = 500,
     heads: Annotated[int, option("Most attention heads to follow.")] = 3,
@@ -241,7 +234,7 @@ def calibrate(
     made = f"chemspec calibrate --task {engine.task} --pairs {pairs} --queries {queries} --heads {heads} --seed {seed}"
     knowledge, report = learning.calibrate(
         engine, folder, pairs=pairs, queries=queries, heads=heads, seed=seed, made=made, tell=show.note
-    )  # fmt: skip
+    )
     knowledge.save(engine.folder)
     show.note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts, heads {report.heads}")
     if as_json:
@@ -259,23 +252,20 @@ def alpha(
     threads: ThreadsOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Count how much of a model's small drafters (ar, medium) it accepts; their adaptive draft length starts from there."""
+    """Count how much of a model's small drafters (ar, medium) it accepts; their adaptive draft length starts from
+    there."""
     from chemspec.bench import draft_length
     from chemspec.engine.registry import usable
 
     asked = questions(source, task, "val", limit=queries, seed=seed)
     engine = load(task, model, threads=threads)
-    made = (
-        f"chemspec alpha --task {engine.task} --queries {queries} --seed {seed} --length {length}"
-    )
+    made = f"chemspec alpha --task {engine.task} --queries {queries} --seed {seed} --length {length}"
     names = [name for name in usable(engine.folder) if name in ("ar", "hierarchy")]
     if not names:
         raise ValueError(f"{engine.folder} has no small model to count; train one first")
     found = {}
     for name in names:
-        found[name] = draft_length.alpha(
-            engine, [item.query for item in asked], name, length=length
-        )
+        found[name] = draft_length.alpha(engine, [item.query for item in asked], name, length=length)
         show.note(str(draft_length.keep_alpha(engine.folder, name, found[name], counted=made)))
     if as_json:
         print(json.dumps(found))

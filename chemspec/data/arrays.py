@@ -35,11 +35,7 @@ class Ragged:
     @classmethod
     def pack(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
         lengths = [len(sequence) for sequence in sequences]
-        flat = np.fromiter(
-            (token for sequence in sequences for token in sequence),
-            dtype=np.uint16,
-            count=sum(lengths),
-        )
+        flat = np.fromiter((token for sequence in sequences for token in sequence), dtype=np.uint16, count=sum(lengths))
         return cls(flat, np.concatenate(([0], np.cumsum(lengths))).astype(np.int64))
 
     def __len__(self) -> int:
@@ -88,15 +84,12 @@ class Pairs:
         try:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 pairs = cls(
-                    Ragged(file["sources"], file["source_offsets"]),
-                    Ragged(file["targets"], file["target_offsets"]),
+                    Ragged(file["sources"], file["source_offsets"]), Ragged(file["targets"], file["target_offsets"])
                 )
         except (KeyError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"{path} holds no prepared reactions: {error}") from error
         if len(pairs.sources) != len(pairs.targets):
-            raise ValueError(
-                f"{path} is damaged: {len(pairs.sources)} sources, {len(pairs.targets)} targets"
-            )
+            raise ValueError(f"{path} is damaged: {len(pairs.sources)} sources, {len(pairs.targets)} targets")
         return pairs
 
     def batch(self, indices: Sequence[int], *, source_specials: bool = False) -> Batch:
@@ -127,15 +120,7 @@ class TokenBatches(Sampler[list[int]]):
 
     POOL = 100  # batches sorted together: enough for little padding, few enough that batches stay random
 
-    def __init__(
-        self,
-        pairs: Pairs,
-        *,
-        tokens: int,
-        seed: int,
-        skip: int = 0,
-        source_specials: bool = False,
-    ) -> None:
+    def __init__(self, pairs: Pairs, *, tokens: int, seed: int, skip: int = 0, source_specials: bool = False) -> None:
         if not len(pairs):
             raise ValueError("there are no reactions to make batches of")
         self.source_lengths = pairs.sources.lengths + (2 if source_specials else 0)
@@ -157,11 +142,7 @@ class TokenBatches(Sampler[list[int]]):
         order = rng.permutation(len(self.source_lengths))
         mean = float((self.source_lengths + self.target_lengths).mean())
         pool = max(1, int(self.POOL * self.tokens / mean))
-        batches = [
-            batch
-            for start in range(0, len(order), pool)
-            for batch in self._cut(order[start : start + pool])
-        ]
+        batches = [batch for start in range(0, len(order), pool) for batch in self._cut(order[start : start + pool])]
         return [batches[index] for index in rng.permutation(len(batches))]
 
     def _like(self, pool: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -172,9 +153,7 @@ class TokenBatches(Sampler[list[int]]):
         by_target = pool[np.argsort(self.target_lengths[pool], kind="stable")]
         batches = float((self.source_lengths + self.target_lengths)[pool].sum()) / self.tokens
         strips = np.array_split(by_target, max(1, round(math.sqrt(batches))))
-        return np.concatenate(
-            [strip[np.argsort(self.source_lengths[strip], kind="stable")] for strip in strips]
-        )
+        return np.concatenate([strip[np.argsort(self.source_lengths[strip], kind="stable")] for strip in strips])
 
     def _cut(self, pool: NDArray[np.int64]) -> list[list[int]]:
         keys = self._like(pool)
@@ -182,16 +161,10 @@ class TokenBatches(Sampler[list[int]]):
         current: list[int] = []
         source = target = 0
         for index in keys.tolist():
-            wider = (
-                max(source, int(self.source_lengths[index])),
-                max(target, int(self.target_lengths[index])),
-            )
+            wider = (max(source, int(self.source_lengths[index])), max(target, int(self.target_lengths[index])))
             if current and sum(wider) * (len(current) + 1) > self.tokens:
                 batches.append(current)
-                current, wider = (
-                    [],
-                    (int(self.source_lengths[index]), int(self.target_lengths[index])),
-                )
+                current, wider = ([], (int(self.source_lengths[index]), int(self.target_lengths[index])))
             current.append(index)
             source, target = wider
         return [*batches, current] if current else batches

@@ -1,6 +1,7 @@
 """Is a test reaction, or a test product, among what a model is trained on? Compared by canonical keys, not as texts.
 
-A product's key is the canonical SMILES of its largest component; for the forward task without stereochemistry, which the
+A product's key is the canonical SMILES of its largest component; for the forward task without stereochemistry, which
+the
 USPTO-MIT test set lacks. A reaction's key adds the canonical SMILES of all other molecules, sorted.
 """
 
@@ -77,9 +78,7 @@ def check_rows(
         limit: read only so many rows of each file; 0 means all.
     """
     rows = (
-        canonical_pair(row, task)
-        for file in files
-        for row in islice(_used(file, leave_out, limit), 0, None, every)
+        canonical_pair(row, task) for file in files for row in islice(_used(file, leave_out, limit), 0, None, every)
     )
     return compare(rows, (canonical_pair(row, task) for row in read_rows(tests)), task, progress)
 
@@ -91,12 +90,7 @@ def _used(file: Path, leave_out: Sequence[str], limit: int) -> Iterator[Row]:
 
 
 def check_arrays(
-    data: Path,
-    tests: Path,
-    task: Task,
-    *,
-    name: str = "train",
-    progress: Callable[[int], None] = lambda _: None,
+    data: Path, tests: Path, task: Task, *, name: str = "train", progress: Callable[[int], None] = lambda _: None
 ) -> LeakReport:
     """Compare what a training really reads, `<name>.npz` in its data folder, with the rows of a test file."""
     pairs, tokenizer = Pairs.load(data / f"{name}.npz"), Tokenizer.load(data / "vocab.json")

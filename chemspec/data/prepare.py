@@ -114,12 +114,7 @@ def _count_rows(path: Path) -> int:
     return sum(1 for _ in read_rows(path))
 
 
-def _run(
-    jobs: Sequence[Job],
-    settings: DataSettings,
-    workers: int,
-    progress: Callable[[int, int], None],
-) -> None:
+def _run(jobs: Sequence[Job], settings: DataSettings, workers: int, progress: Callable[[int, int], None]) -> None:
     """Write the shards that are not there yet."""
     todo = [job for job in jobs if not job[3].exists()]
     total = sum(rows for _, _, rows, _ in jobs)
@@ -133,9 +128,7 @@ def _run(
         return
     # Fresh processes, because forking one in which torch has started threads can hang.
     with ProcessPoolExecutor(
-        min(workers, len(todo)),
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_leave_with_parent,
+        min(workers, len(todo)), mp_context=multiprocessing.get_context("spawn"), initializer=_leave_with_parent
     ) as pool:
         running = {pool.submit(write_shard, *job, settings): job[2] for job in todo}
         try:
@@ -149,7 +142,8 @@ def _run(
 
 
 def _leave_with_parent() -> None:
-    """End a worker when its parent was killed: it would wait for jobs forever, for it holds both ends of the queue itself."""
+    """End a worker when its parent was killed: it would wait for jobs forever, for it holds both ends of the queue
+    itself."""
 
     def wait() -> None:
         parent = multiprocessing.parent_process()

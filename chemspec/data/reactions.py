@@ -13,19 +13,11 @@ Row = Mapping[str, str]
 Pair = tuple[str, str]
 
 # The columns that a row needs, by task, and those from which maps can be guessed (`DataSettings.guess_maps`).
-COLUMNS = {
-    "forward": ("mapped_core_rxn", "core_reactants", "reactants_and_reagents"),
-    "retro": ("mapped_rxn",),
-}
-PLAIN_COLUMNS = {
-    "forward": ("reactants_and_reagents", "main_product"),
-    "retro": ("product", "reactants"),
-}
+COLUMNS = {"forward": ("mapped_core_rxn", "core_reactants", "reactants_and_reagents"), "retro": ("mapped_rxn",)}
+PLAIN_COLUMNS = {"forward": ("reactants_and_reagents", "main_product"), "retro": ("product", "reactants")}
 
 
-def variants(
-    row: Row, task: Task, *, count: int, flat_share: float, rng: Random, guess: bool = False
-) -> list[Pair]:
+def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random, guess: bool = False) -> list[Pair]:
     """Up to `count` ways to write one reaction: first the canonical source, then sources rooted at random.
 
     Args:

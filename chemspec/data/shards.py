@@ -45,9 +45,7 @@ def check_columns(path: Path, settings: DataSettings) -> None:
     missing = [name for name in needed if name not in first]
     if missing:
         found = ", ".join(str(name) for name in first)
-        raise ValueError(
-            f"{path} lacks column {', '.join(missing)}, needed for {settings.task} data; it has {found}"
-        )
+        raise ValueError(f"{path} lacks column {', '.join(missing)}, needed for {settings.task} data; it has {found}")
 
 
 def write_shard(file: Path, start: int, length: int, target: Path, settings: DataSettings) -> None:
@@ -68,11 +66,7 @@ def write_shard(file: Path, start: int, length: int, target: Path, settings: Dat
             rng=rng,
             guess=settings.guess_maps,
         )
-        lines += [
-            f"{source}\t{answer}\n"
-            for source, answer in pairs
-            if _short(source, answer, settings.max_tokens)
-        ]
+        lines += [f"{source}\t{answer}\n" for source, answer in pairs if _short(source, answer, settings.max_tokens)]
     partial = target.with_suffix(".partial")
     partial.write_text("".join(lines), encoding="utf-8")
     partial.replace(target)

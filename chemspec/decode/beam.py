@@ -1,7 +1,9 @@
 """Beam search: the textbook algorithm, as one pure step and a loop around it.
 
-At every step all extensions of the live hypotheses are ranked by total log-prob (ties: by token ids). Those among the first
-`width` that end with eos are finished; the best `width` others live on. The search ends when `width` are finished and no
+At every step all extensions of the live hypotheses are ranked by total log-prob (ties: by token ids). Those among the
+first
+`width` that end with eos are finished; the best `width` others live on. The search ends when `width` are finished and
+no
 live one can still overtake the last of them, or at the length limit. (Hugging Face's `generate` with
 `early_stopping=False, length_penalty=0` plays by the same rules.)
 """
@@ -36,9 +38,7 @@ class Beam(NamedTuple):
     finished: tuple[Hyp, ...] = ()
 
 
-Candidate = tuple[
-    float, int, int
-]  # minus the total log-prob, which live hypothesis, which of its next tokens
+Candidate = tuple[float, int, int]  # minus the total log-prob, which live hypothesis, which of its next tokens
 
 
 class Rules(NamedTuple):
@@ -55,14 +55,11 @@ class Rules(NamedTuple):
     length_penalty: float = 0.0
 
     def rank(self, hyp: Hyp) -> float:
-        return (
-            hyp.total / len(hyp.log_probs) ** self.length_penalty
-            if self.length_penalty
-            else hyp.total
-        )
+        return hyp.total / len(hyp.log_probs) ** self.length_penalty if self.length_penalty else hyp.total
 
     def hope(self, hyp: Hyp) -> float:
-        """The best rank that a live hypothesis can still reach: log-probs only fall, but longer texts may be favoured."""
+        """The best rank that a live hypothesis can still reach: log-probs only fall, but longer texts may be
+        favoured."""
         return hyp.total / self.max_len**self.length_penalty if self.length_penalty else hyp.total
 
 
@@ -71,20 +68,17 @@ def beam_search(*, width: int, max_len: int, length_penalty: float = 0.0) -> Dec
     rules = Rules(width, max_len, length_penalty)
     beam = Beam((Hyp(START, (), 0.0),))
     while beam.live and len(beam.live[0].log_probs) < max_len:
-        scores = yield ScoreRequest.of(
-            [hyp.tokens for hyp in beam.live], partial(look_ahead, beam, rules)
-        )
+        scores = yield ScoreRequest.of([hyp.tokens for hyp in beam.live], partial(look_ahead, beam, rules))
         beam = advance(beam, scores, rules)
     best = [*beam.finished, *beam.live][:width]
     return [finished(hyp.tokens, hyp.log_probs) for hyp in best]
 
 
-def look_ahead(
-    beam: Beam, rules: Rules, known: Mapping[Prefix, Scores], guess: Guess
-) -> Iterator[Prefix]:
+def look_ahead(beam: Beam, rules: Rules, known: Mapping[Prefix, Scores], guess: Guess) -> Iterator[Prefix]:
     """Play the search on past the point where it must wait, and tell which unscored prefixes it then meets.
 
-    Where scores are known they count; elsewhere the guessed token is taken to follow at a small cost, so that a hypothesis
+    Where scores are known they count; elsewhere the guessed token is taken to follow at a small cost, so that a
+    hypothesis
     that is only guessed loses against one that is known to be as good. The game ends when nothing is left to guess.
     """
     met: set[Prefix] = set()
@@ -118,7 +112,8 @@ def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
         finished.sort(key=lambda hyp: (-rules.rank(hyp), hyp.tokens))
         del finished[rules.width :]
     if len(finished) == rules.width:
-        # What cannot overtake the last finished hypothesis (or equal it and win by token ids) only costs: the outcome is the
+        # What cannot overtake the last finished hypothesis (or equal it and win by token ids) only costs: the outcome
+        # is the
         # same without it.
         bar = rules.rank(finished[-1])
         live = [hyp for hyp in live if rules.hope(hyp) >= bar]

@@ -46,9 +46,7 @@ def decoder(source: tuple[int, ...], settings: DecodeSettings, drafter: Drafter)
     if settings.decoder == "greedy":
         return greedy(max_len=settings.max_len)
     if settings.decoder == "beam":
-        return beam_search(
-            width=settings.n, max_len=settings.max_len, length_penalty=settings.length_penalty
-        )
+        return beam_search(width=settings.n, max_len=settings.max_len, length_penalty=settings.length_penalty)
     if settings.decoder == "sbs":
         return speculative_beam_search(width=settings.n, max_len=settings.max_len, drafts=drafts)
     seed = f"{settings.seed}/{source}"  # per query: what else is in the batch changes nothing
@@ -63,9 +61,7 @@ def decoder(source: tuple[int, ...], settings: DecodeSettings, drafter: Drafter)
     )
 
 
-def _drawn(
-    source: tuple[int, ...], settings: DecodeSettings, drafter: Drafter, seed: str
-) -> Decoder:
+def _drawn(source: tuple[int, ...], settings: DecodeSettings, drafter: Drafter, seed: str) -> Decoder:
     drafts = Seeded(f"{seed}/drafts")  # drafts have draws of their own
     desk = (
         drafter.desk(source, drafts)

@@ -1,6 +1,7 @@
 """The only loop: it merges the questions of all queries, adds drafts, runs the model, answers, and writes the trace.
 
-A decoder cannot tell whether an answer was computed for it or had been prefetched, so whatever a drafter proposes, an exact
+A decoder cannot tell whether an answer was computed for it or had been prefetched, so whatever a drafter proposes, an
+exact
 decoder returns what it would have returned without.
 """
 
@@ -11,26 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from chemspec.decode.prefetch import DraftTree
 from chemspec.decode.protocol import Decoder, ScoreRequest
-from chemspec.draft.base import (
-    AdaptiveDrafter,
-    BatchedDrafter,
-    CountingDrafter,
-    Drafter,
-    Speculation,
-)
+from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, Speculation
 from chemspec.model.session import Session
 from chemspec.tokenizer import BOS
-from chemspec.types import (
-    AHEAD,
-    ASKED,
-    AcceptedSpan,
-    Draft,
-    FinishedSequence,
-    Pass,
-    Prefix,
-    Scores,
-    TreeDelta,
-)
+from chemspec.types import AHEAD, ASKED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix, Scores, TreeDelta
 
 Clock = Callable[[], float]
 Event = tuple[int, Pass]  # which query, and what one model call did for it
@@ -44,9 +29,7 @@ class QueryState:
     decoder: Decoder
     asked: tuple[Prefix, ...] = ()
     known: dict[Prefix, Scores] = field(default_factory=dict)
-    origin: dict[Prefix, tuple[Draft, int]] = field(
-        default_factory=dict
-    )  # drafted prefix -> draft, place in it
+    origin: dict[Prefix, tuple[Draft, int]] = field(default_factory=dict)  # drafted prefix -> draft, place in it
     numbers: dict[Prefix, int] = field(default_factory=dict)  # of the nodes recorded so far
     answer: list[FinishedSequence] | None = None
 
@@ -60,7 +43,8 @@ class QueryState:
         return [prefix for prefix in self.asked if prefix not in self.known]
 
     def go_on(self) -> tuple[int, float]:
-        """Answer the decoder as long as all it asks is known; returns steps taken and the smallest top-2 margin seen."""
+        """Answer the decoder as long as all it asks is known; returns steps taken and the smallest top-2 margin
+        seen."""
         steps, margin, known = 0, float("inf"), self.known
         while self.answer is None:
             try:
@@ -104,9 +88,7 @@ def run_loop(
     Returns:
         What each decoder returned.
     """
-    flights = [
-        QueryState(source, decoder) for source, decoder in zip(sources, decoders, strict=True)
-    ]
+    flights = [QueryState(source, decoder) for source, decoder in zip(sources, decoders, strict=True)]
     for flight in flights:
         flight.start()
     session.drop(query for query, flight in enumerate(flights) if flight.answer is not None)
@@ -130,9 +112,7 @@ def run_loop(
                     if len(prefix) < max_len
                 ]
             )
-        plans = [
-            DraftTree(flight.source, flight.known, drafter, max_len, budget) for flight in active
-        ]
+        plans = [DraftTree(flight.source, flight.known, drafter, max_len, budget) for flight in active]
         for flight, prefixes, plan in zip(active, missing, plans, strict=True):
             if pays is Speculation.OFF:
                 break
@@ -143,14 +123,10 @@ def run_loop(
                 plan.extend(prefixes)
             flight.origin.update(plan.origin)
         ready = clock()
-        scored = session.score(
-            [[*own, *plan.added] for own, plan in zip(missing, plans, strict=True)]
-        )
+        scored = session.score([[*own, *plan.added] for own, plan in zip(missing, plans, strict=True)])
         done = clock()
         events = []
-        for query, flight, prefixes, scores, plan in zip(
-            session.rows, active, missing, scored, plans, strict=True
-        ):
+        for query, flight, prefixes, scores, plan in zip(session.rows, active, missing, scored, plans, strict=True):
             before = flight.leading()
             flight.known.update(scores)
             grown = _grown(flight, scores, set(prefixes)) if record else None
@@ -228,17 +204,11 @@ def _accepted(flight: QueryState, before: Prefix, emitted: int) -> tuple[Accepte
         copied = draft.source(place)
         span = None if copied is None else (copied, copied + 1)
         last = runs[-1] if runs else None
-        joins = (
-            last is not None and last.start + last.length == start and last.drafter == draft.drafter
-        )
+        joins = last is not None and last.start + last.length == start and last.drafter == draft.drafter
         if (
             last is not None
             and joins
-            and (
-                last.span is None
-                if span is None
-                else last.span is not None and last.span[1] == span[0]
-            )
+            and (last.span is None if span is None else last.span is not None and last.span[1] == span[0])
         ):
             grown = None if span is None or last.span is None else (last.span[0], span[1])
             runs[-1] = AcceptedSpan(last.start, last.length + 1, last.drafter, grown)

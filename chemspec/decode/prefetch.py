@@ -1,4 +1,5 @@
-"""Which prefixes to compute before they are asked for: the drafts of one query in one pass, as one tree within a budget."""
+"""Which prefixes to compute before they are asked for: the drafts of one query in one pass, as one tree within a
+budget."""
 
 from __future__ import annotations
 
@@ -19,12 +20,7 @@ class DraftTree:
     """
 
     def __init__(
-        self,
-        source: Sequence[int],
-        known: Mapping[Prefix, Scores],
-        drafter: Drafter,
-        max_len: int,
-        budget: int,
+        self, source: Sequence[int], known: Mapping[Prefix, Scores], drafter: Drafter, max_len: int, budget: int
     ) -> None:
         self.source, self.known, self.drafter = source, known, drafter
         self.max_len, self.budget = max_len, budget

@@ -27,9 +27,7 @@ class ScoreRequest(tuple[Prefix, ...]):
         return ask
 
 
-Decoder = Generator[
-    tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]
-]  # answers in the order asked
+Decoder = Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]  # answers in the order asked
 
 START: Prefix = (BOS,)
 

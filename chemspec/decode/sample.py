@@ -13,9 +13,7 @@ from chemspec.tokenizer import EOS
 from chemspec.types import FinishedSequence, Prefix
 
 
-def sample(
-    *, count: int, max_len: int, rng: Random, temperature: float = 1.0, top_p: float = 1.0
-) -> Decoder:
+def sample(*, count: int, max_len: int, rng: Random, temperature: float = 1.0, top_p: float = 1.0) -> Decoder:
     """`count` draws; returns the different ones among them, most probable (under the model itself) first.
 
     `scores` must hold the whole vocabulary. Log-probs are the model's own, whatever the temperature.
@@ -31,19 +29,12 @@ def sample(
         for index in open_:
             prefix, log_probs = draws[index]
             if prefix not in chances:
-                chances[prefix] = np.cumsum(
-                    distribution(known[prefix], temperature=temperature, top_p=top_p)
-                )
+                chances[prefix] = np.cumsum(distribution(known[prefix], temperature=temperature, top_p=top_p))
             reached = chances[prefix]
-            place = min(
-                int(np.searchsorted(reached, rng.random() * reached[-1], side="right")),
-                len(reached) - 1,
-            )
+            place = min(int(np.searchsorted(reached, rng.random() * reached[-1], side="right")), len(reached) - 1)
             token = int(known[prefix].ids[place])
             draws[index] = ((*prefix, token), [*log_probs, float(known[prefix].log_probs[place])])
-    answers: dict[Prefix, FinishedSequence] = {
-        prefix: finished(prefix, log_probs) for prefix, log_probs in draws
-    }
+    answers: dict[Prefix, FinishedSequence] = {prefix: finished(prefix, log_probs) for prefix, log_probs in draws}
     return sorted(answers.values(), key=lambda answer: (-answer.log_prob, answer.tokens))
 
 

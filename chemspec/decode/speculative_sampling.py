@@ -1,6 +1,8 @@
-"""Speculative sampling (Leviathan et al. 2023; paper T, Algorithm 1): draws from a small model, kept or redrawn by the target.
+"""Speculative sampling (Leviathan et al. 2023; paper T, Algorithm 1): draws from a small model, kept or redrawn by the
+target.
 
-Exact in distribution: every answer has the probability that `sample` gives it, though the same seed draws others. Each draw
+Exact in distribution: every answer has the probability that `sample` gives it, though the same seed draws others. Each
+draw
 goes its own way: one whose guess is refused does not hold up the others.
 """
 
@@ -32,9 +34,11 @@ def speculative_sample(
 def sampled_beam(
     *, count: int, max_len: int, desk: SampleRequest, dice: SamplerRng, nucleus: Nucleus = Nucleus()
 ) -> Decoder:
-    """Paper T's Algorithm 2 as printed: `count` beams, each extended by one speculative draw a pass, ranked by its score.
+    """Paper T's Algorithm 2 as printed: `count` beams, each extended by one speculative draw a pass, ranked by its
+    score.
 
-    Relaxed: this is no beam search. As every beam puts forward one candidate, none is ever dropped, and the score counts
+    Relaxed: this is no beam search. As every beam puts forward one candidate, none is ever dropped, and the score
+    counts
     those tokens only that were not drafted (line 24), so that it prefers answers with many drafted ones.
     """
     draws = yield from _draws(count, max_len, desk, dice, nucleus)
@@ -45,9 +49,7 @@ def _answers(draws: Sequence[SampledSequence]) -> list[FinishedSequence]:
     return list({draw.prefix: finished(draw.prefix, draw.log_probs) for draw in draws}.values())
 
 
-def _draws(
-    count: int, max_len: int, desk: SampleRequest, dice: SamplerRng, nucleus: Nucleus
-) -> Draws:
+def _draws(count: int, max_len: int, desk: SampleRequest, dice: SamplerRng, nucleus: Nucleus) -> Draws:
     draws = [SampledSequence() for _ in range(count)]
     while open_ := [draw for draw in draws if _unfinished(draw, max_len)]:
         # Those with something left to judge go on by themselves; when none has, all wait for new guesses together.

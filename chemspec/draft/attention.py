@@ -1,13 +1,17 @@
 """Copy on from where the decoder looks: its cross-attention says which of the places that match is meant.
 
-Andronov et al. (2024) leave open "a drafting strategy for SMILES that removes the need for multiple parallel drafts". The
-decoder itself knows what it is copying: some heads of its cross-attention point at the token that they are about to write. For a
+Andronov et al. (2024) leave open "a drafting strategy for SMILES that removes the need for multiple parallel drafts".
+The
+decoder itself knows what it is copying: some heads of its cross-attention point at the token that they are about to
+write. For a
 place p in the query, from which copying would go on, the score is
 
     s(p) = gain[match(p)] + away * ln(1 + |p - pointer|) + sum_h last_h ln a_h(p - 1) + here_h ln a_h(p)
 
-with a_h the attention of head h at the last node that was computed, which is the one that wrote the last token. Heads and
-weights are fitted by maximum likelihood of the place that copies furthest, on validation queries (`chemspec calibrate`).
+with a_h the attention of head h at the last node that was computed, which is the one that wrote the last token. Heads
+and
+weights are fitted by maximum likelihood of the place that copies furthest, on validation queries (`chemspec
+calibrate`).
 """
 
 from __future__ import annotations
@@ -31,7 +35,8 @@ def nothing_seen(source: tuple[int, ...], prefix: Prefix) -> None:
 
 
 class Attention:
-    """The best `count` places, ranked by match, nearness and attention; where nothing was seen yet, as `copy` ranks them.
+    """The best `count` places, ranked by match, nearness and attention; where nothing was seen yet, as `copy` ranks
+    them.
 
     One object serves one run: it remembers the trails of the prefixes that it has met.
 

@@ -1,6 +1,7 @@
 """Draft as much as pays: which continuations, how long and whether at all, from what a pass costs and how drafts fare.
 
-The wall-time model of Leviathan et al. (2023), used by Xia et al. and Tulsian et al., with a measured cost curve instead of a
+The wall-time model of Leviathan et al. (2023), used by Xia et al. and Tulsian et al., with a measured cost curve
+instead of a
 constant ratio: a pass with n drafted nodes takes time t(n) and yields 1 + sum of p_i tokens, p_i being the chance that
 node i is accepted. Nodes are added in order of p_i, as many as make (1 + sum p_i) / t(n) largest.
 """
@@ -25,7 +26,8 @@ HOST = 1e-5  # seconds to think of one more node of a tree, and to keep account 
 
 
 class Record:
-    """How often a drafted token was right, by class: hits and tries, which begin as if `weight` had been tried of each."""
+    """How often a drafted token was right, by class: hits and tries, which begin as if `weight` had been tried of
+    each."""
 
     def __init__(self, rates: Sequence[float] = BY_MATCH, weight: float = 30.0) -> None:
         self.hits = [rate * weight for rate in rates]
@@ -48,9 +50,11 @@ class Record:
 
 
 class Auto:
-    """The default drafter: as many nodes of `mixed` as pay at the load of the pass, or of `copy` where no phrases are known.
+    """The default drafter: as many nodes of `mixed` as pay at the load of the pass, or of `copy` where no phrases are
+    known.
 
-    One object serves one run of the loop, and learns from it; what it learns changes the number of passes, not an answer.
+    One object serves one run of the loop, and learns from it; what it learns changes the number of passes, not an
+    answer.
     """
 
     SECOND = 0.5  # a further place is tried with this share of the chance that the place before it was wrong
@@ -76,11 +80,7 @@ class Auto:
         self.cost = cost
         self.record = Record(knowledge.by_match)
         self.likely = Record(knowledge.by_chance, weight=100.0)
-        self.mixed = (
-            None
-            if knowledge.phrases is None
-            else Mixed(knowledge.phrases, length=length, marks=marks)
-        )
+        self.mixed = None if knowledge.phrases is None else Mixed(knowledge.phrases, length=length, marks=marks)
         self.asked, self.queries, self.beams = 1, 1, False
         self._heard: set[tuple[int, ...]] = set()
         self._loads: dict[tuple[int, int, int], tuple[Speculation, TreeLimits]] = {}
@@ -104,9 +104,7 @@ class Auto:
         ahead = self.cost(nodes) + self.HOST_AHEAD * nodes
         if self.WORTH * ahead < self.SAVES * self.cost(max(asked, waiting)):
             return Speculation.LOOKAHEAD
-        return (
-            Speculation.OFF if self.beams else Speculation.DRAFT
-        )  # a beam fills its passes by itself
+        return Speculation.OFF if self.beams else Speculation.DRAFT  # a beam fills its passes by itself
 
     def _would_pay(self, nodes: int) -> bool:
         """Whether so many nodes a query would pay if all were accepted."""
@@ -138,7 +136,8 @@ class Auto:
         return TreeLimits(NODES, paths, length, self._least(), seconds=self._seconds)
 
     def _least(self) -> float:
-        """The chance below which no node pays: it must exceed the node's seconds over those of a token without drafts."""
+        """The chance below which no node pays: it must exceed the node's seconds over those of a token without
+        drafts."""
         seconds = self._seconds
         slopes = [(seconds[b] - seconds[a]) / (b - a) for a, b in pairwise((0, *STEPS))]
         return max(LEAST, min(slopes) / seconds[0])
@@ -186,6 +185,7 @@ class Auto:
 
 @lru_cache(maxsize=512)
 def _seconds(cost: Callable[[float], float], asked: int, queries: int) -> Sequence[float]:
-    """What a pass takes in which each of so many queries computes 0, 1, 2, ... more nodes, thinking of them included."""
+    """What a pass takes in which each of so many queries computes 0, 1, 2, ... more nodes, thinking of them
+    included."""
     added = [queries * nodes for nodes in range(NODES + STEPS[-1] + 1)]
     return array("d", [cost(asked + nodes) + HOST * nodes for nodes in added])

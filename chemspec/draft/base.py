@@ -38,7 +38,8 @@ class AdaptiveDrafter(Drafter, Protocol):
         """The next pass computes `asked` nodes anyway, for so many queries; says what pays in it.
 
         Args:
-            waiting: prefixes that the decoders wait for, those with known scores among them: a beam waits for all of its
+            waiting: prefixes that the decoders wait for, those with known scores among them: a beam waits for all of
+                its
                 hypotheses, however many are known.
         """
 
@@ -75,6 +76,4 @@ def check_size(length: int, count: int) -> None:
     if length < 1:
         raise ValueError(f"draft length {length}; it must be at least 1")
     if count < 1:
-        raise ValueError(
-            f"{count} drafts; there must be at least 1 (for none choose the drafter none)"
-        )
+        raise ValueError(f"{count} drafts; there must be at least 1 (for none choose the drafter none)")

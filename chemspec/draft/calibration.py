@@ -76,19 +76,13 @@ class DrafterCalibration:
             "by_chance": [round(rate, 4) for rate in self.by_chance],
             "reading": reading
             and {
-                "heads": [
-                    [one.layer, one.head, round(one.last, 4), round(one.here, 4)]
-                    for one in reading.heads
-                ],
+                "heads": [[one.layer, one.head, round(one.last, 4), round(one.here, 4)] for one in reading.heads],
                 "match": [round(gain, 4) for gain in reading.match],
                 "away": round(reading.away, 4),
             },
             "phrases": self.phrases.to_json() if self.phrases else None,
         }
-        lines = [
-            f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}"
-            for key, value in values.items()
-        ]
+        lines = [f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in values.items()]
         partial = folder / f"{FILE}.partial"
         try:
             partial.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
@@ -133,10 +127,7 @@ def _rates(values: Sequence[float], count: int, name: str) -> tuple[float, ...]:
 def _reading(values: dict[str, Any], layers: int, heads: int) -> AttentionWeights:
     found = tuple(
         sorted(
-            (
-                Head(int(layer), int(head), float(last), float(here))
-                for layer, head, last, here in values["heads"]
-            ),
+            (Head(int(layer), int(head), float(last), float(here)) for layer, head, last, here in values["heads"]),
             key=lambda one: (one.layer, one.head),
         )
     )

@@ -1,6 +1,7 @@
 """Go on copying: the query's text after the place that the last written tokens match best.
 
-Two facts about SMILES make the match better than one of plain text. Ring labels are arbitrary: `c2ccc2` of the query comes
+Two facts about SMILES make the match better than one of plain text. Ring labels are arbitrary: `c2ccc2` of the query
+comes
 back as `c1ccc1` once another ring is gone, so labels match each other, and a draft opens its rings with the lowest free
 label, as the writer of the SMILES does. And an answer begins with the main molecule, which is mostly the longest.
 """
@@ -84,9 +85,7 @@ class Copy:
                 drafts.append(draft)
         return drafts
 
-    def draft(
-        self, source: Sequence[int], prefix: Prefix, place: int, match: int, length: int
-    ) -> Draft:
+    def draft(self, source: Sequence[int], prefix: Prefix, place: int, match: int, length: int) -> Draft:
         """`length` tokens of the query from `place` on (eos at its end), rings labelled as `prefix` needs them."""
         text = (*source, EOS)[place : place + length]
         tokens = self._relabelled(text, source[:place], prefix) if self.marks.rings else text
@@ -143,10 +142,7 @@ class Copy:
                     token = label.pop(token)
                     ours.remove(token)
                 else:
-                    token, old = (
-                        next((free for free in self.marks.rings if free not in ours), token),
-                        token,
-                    )
+                    token, old = (next((free for free in self.marks.rings if free not in ours), token), token)
                     label[old] = token
                     ours.append(token)
             tokens.append(token)

@@ -44,10 +44,9 @@ class Mixed:
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         return self.drafts(source, prefix, room, self.limits)
 
-    def drafts(
-        self, source: Sequence[int], prefix: Prefix, room: int, limits: TreeLimits
-    ) -> list[Draft]:
-        """The paths from `prefix` to the leaves of a tree within these limits, the one that promises most tokens first."""
+    def drafts(self, source: Sequence[int], prefix: Prefix, room: int, limits: TreeLimits) -> list[Draft]:
+        """The paths from `prefix` to the leaves of a tree within these limits, the one that promises most tokens
+        first."""
         tree = self.grow(source, prefix, room, limits)
         inner = set(tree.parents)
         found: list[tuple[float, Draft]] = []

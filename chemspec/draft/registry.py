@@ -116,9 +116,7 @@ def _writer(settings: DecodeSettings, means: DrafterInputs) -> GreedyDraftGenera
     small = GreedyDraftGenerator(Small(means.companion("ar"), top_k=1), floor=FLOOR)
     if settings.drafts_by == "ar":
         return small
-    return GreedyDraftGenerator(
-        Small(means.companion("medium"), top_k=1), helper=small, floor=FLOOR
-    )
+    return GreedyDraftGenerator(Small(means.companion("medium"), top_k=1), helper=small, floor=FLOOR)
 
 
 def _autoregressive(settings: DecodeSettings, means: DrafterInputs) -> Drafter:

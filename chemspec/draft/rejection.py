@@ -1,10 +1,12 @@
 """The acceptance-rejection rule of speculative sampling (Leviathan et al. 2023; paper T, Algorithm 1, lines 10 to 18).
 
-A token x drawn from a small model's distribution q is kept with probability min(1, p(x) / q(x)); otherwise another is drawn
+A token x drawn from a small model's distribution q is kept with probability min(1, p(x) / q(x)); otherwise another is
+drawn
 from norm(max(0, p - q)). Either way the token is distributed as p, the target's distribution, whatever q is:
 q(t) min(1, p(t) / q(t)) + (1 - sum min(p, q)) norm(max(0, p - q))(t) = p(t).
 
-Distributions are arrays (V,) by token id, after temperature and top-p: those change p and q alike, and the rule knows nothing
+Distributions are arrays (V,) by token id, after temperature and top-p: those change p and q alike, and the rule knows
+nothing
 of them.
 """
 
@@ -45,9 +47,7 @@ class Nucleus(NamedTuple):
     def __call__(self, scores: Scores) -> Chances:
         """Probabilities (V,) by token id; `scores` must hold the whole vocabulary."""
         chances = np.zeros(len(scores.ids))
-        chances[np.asarray(scores.ids)] = distribution(
-            scores, temperature=self.temperature, top_p=self.top_p
-        )
+        chances[np.asarray(scores.ids)] = distribution(scores, temperature=self.temperature, top_p=self.top_p)
         return chances
 
 
@@ -93,9 +93,7 @@ def residual(p: Chances, q: Chances) -> Chances:
     """What a token is drawn from where a drafted one was not kept: norm(max(0, p - q))."""
     more = np.maximum(0.0, p - q)
     total = more.sum()
-    return (
-        more / total if total > 0 else p
-    )  # p = q but for rounding, which made the token be dropped
+    return more / total if total > 0 else p  # p = q but for rounding, which made the token be dropped
 
 
 class SampledToken(NamedTuple):

@@ -31,7 +31,4 @@ class Smart:
         text = (*source, EOS)
         places = [i + 1 for i, token in enumerate(source) if token == prefix[-1]] or [0]
         reach = min(self.length, room)
-        return [
-            Draft(text[i : i + reach], "smart", (i, min(i + reach, len(source))))
-            for i in places[: self.count]
-        ]
+        return [Draft(text[i : i + reach], "smart", (i, min(i + reach, len(source)))) for i in places[: self.count]]

@@ -1,6 +1,7 @@
 """Test-time augmentation: the answers to several spellings of one query, merged into one list by rank and frequency.
 
-Every spelling is decoded on its own, exactly as it would be alone; only the list made of their answers is a different thing,
+Every spelling is decoded on its own, exactly as it would be alone; only the list made of their answers is a different
+thing,
 and is labelled so (`DecodeResult.spellings`, `Hypothesis.vote`).
 """
 
@@ -11,16 +12,16 @@ from dataclasses import replace
 
 from chemspec.types import DecodeResult, Hypothesis, Merged, Pass, Trace, Vote
 
-ALPHA = (
-    1.0  # of root-aligned SMILES (Zhong et al. 2022); their code, score.py, has the same default
-)
+ALPHA = 1.0  # of root-aligned SMILES (Zhong et al. 2022); their code, score.py, has the same default
 
 
 def vote(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA) -> list[Hypothesis]:
     """Different valid answers, best first, each as the spelling that ranked it best wrote it.
 
-    An answer's score is the sum of 1 / (1 + alpha * rank) over the spellings that gave it; its rank there counts different
-    valid answers from 0, so that neither a faulty nor a repeated one takes a place (Zhong et al. 2022, root-aligned SMILES).
+    An answer's score is the sum of 1 / (1 + alpha * rank) over the spellings that gave it; its rank there counts
+    different
+    valid answers from 0, so that neither a faulty nor a repeated one takes a place (Zhong et al. 2022, root-aligned
+    SMILES).
 
     Args:
         lists: of every spelling its answers, best first.
@@ -49,17 +50,12 @@ def _order(answer: Hypothesis) -> tuple[float, int, float, str]:
 
 
 def merge(
-    query: str,
-    spellings: Sequence[DecodeResult],
-    *,
-    asked: int,
-    n: int,
-    trace: Trace,
-    notes: tuple[str, ...] = (),
+    query: str, spellings: Sequence[DecodeResult], *, asked: int, n: int, trace: Trace, notes: tuple[str, ...] = ()
 ) -> DecodeResult:
     """One result of the results of several spellings of a query, the canonical one first.
 
-    Where no spelling has a valid answer there is nothing to vote on: the canonical spelling's own answers stand, without votes.
+    Where no spelling has a valid answer there is nothing to vote on: the canonical spelling's own answers stand,
+    without votes.
 
     Args:
         asked: spellings that were wanted; a small molecule has fewer, and some may not be readable for the model.

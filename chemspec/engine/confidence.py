@@ -1,7 +1,9 @@
 """From the model's probability to the chance of being right, as measured on validation data; kept beside the weights.
 
-A model's probability of a text is not the chance that the answer is right: other spellings of the same molecule take part of
-the probability, and trained models are too sure or not sure enough. One temperature, or a slope and an offset (Platt 1999),
+A model's probability of a text is not the chance that the answer is right: other spellings of the same molecule take
+part of
+the probability, and trained models are too sure or not sure enough. One temperature, or a slope and an offset (Platt
+1999),
 on the log-odds mends most of that (Guo et al. 2017, "On calibration of modern neural networks").
 """
 
@@ -52,12 +54,10 @@ class Confidence:
         return squash(self.slope * log_odds(probability) + self.offset)
 
     def assess(self, answers: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
-        """The answers to one spelling of a query, each with its confidence; one that is no molecule is certainly not right."""
+        """The answers to one spelling of a query, each with its confidence; one that is no molecule is certainly not
+        right."""
         odds = by_molecule(answers)
-        return tuple(
-            replace(one, confidence=self.of(odds[one.canonical]) if one.valid else 0.0)
-            for one in answers
-        )
+        return tuple(replace(one, confidence=self.of(odds[one.canonical]) if one.valid else 0.0) for one in answers)
 
     def save(self, folder: Path) -> None:
         """Write it into a model folder."""
@@ -99,9 +99,7 @@ def load(folder: Path, digest: str) -> Confidence | None:
     if not (math.isfinite(found.slope) and math.isfinite(found.offset) and found.slope > 0):
         raise ConfidenceError(f"{file} holds a slope or an offset that is none; {remedy}")
     if found.digest != digest:
-        raise ConfidenceError(
-            f"{file} was measured with other weights and is left unused; {remedy}"
-        )
+        raise ConfidenceError(f"{file} was measured with other weights and is left unused; {remedy}")
     return found
 
 
@@ -174,7 +172,8 @@ def nll(scored: Scored) -> float:
 
 
 def ece(scored: Scored, *, mass: bool = False, bins: int = BINS) -> float:
-    """Expected calibration error: the mean of |share right - mean probability| over bins, by their sizes (Naeini et al. 2015).
+    """Expected calibration error: the mean of |share right - mean probability| over bins, by their sizes (Naeini et al.
+    2015).
 
     Args:
         mass: bins of equally many answers instead of equally wide ones.
@@ -187,6 +186,4 @@ def ece(scored: Scored, *, mass: bool = False, bins: int = BINS) -> float:
         parts = [[] for _ in range(bins)]
         for p, right in rows:
             parts[min(bins - 1, int(p * bins))].append((p, right))
-    return sum(
-        abs(sum(right for _, right in part) - sum(p for p, _ in part)) for part in parts
-    ) / len(rows)
+    return sum(abs(sum(right for _, right in part) - sum(p for p, _ in part)) for part in parts) / len(rows)

@@ -24,12 +24,7 @@ from chemspec.tokenizer import Tokenizer
 class DrafterResources:
     """Everything that drafts for one loaded model, each part made at first use; threads may share it."""
 
-    def __init__(
-        self,
-        loaded: checkpoint.Checkpoint | hf.HfCheckpoint,
-        backend: Backend,
-        place: RuntimeConfig,
-    ) -> None:
+    def __init__(self, loaded: checkpoint.Checkpoint | hf.HfCheckpoint, backend: Backend, place: RuntimeConfig) -> None:
         # Not `loaded` itself, which holds the weights a second time.
         self.name, self.task, self.folder = loaded.name, loaded.task, loaded.folder
         self.digest, self.tokenizer = loaded.digest, loaded.tokenizer
@@ -58,10 +53,7 @@ class DrafterResources:
             if self._knowledge is None:
                 config = self.config
                 self._knowledge = DrafterCalibration.load(
-                    self.folder,
-                    vocab_size=config.vocab_size,
-                    layers=config.decoder_layers,
-                    heads=config.heads,
+                    self.folder, vocab_size=config.vocab_size, layers=config.decoder_layers, heads=config.heads
                 )
             return self._knowledge
 
@@ -69,8 +61,10 @@ class DrafterResources:
         """The learned drafter of a kind, on the model's device; loaded at first use.
 
         Returns:
-            Of "ar" and "medium" a small model that writes as the target does (`draft.small.Companion`), on the same runtime;
-            of the others their network (`model.companions.DrafterCheckpoint`), in torch unless the kernel computes a "spec_drafter".
+            Of "ar" and "medium" a small model that writes as the target does (`draft.small.Companion`), on the same
+            runtime;
+            of the others their network (`model.companions.DrafterCheckpoint`), in torch unless the kernel computes a
+            "spec_drafter".
 
         Raises:
             ValueError: if there is none, or none that can draft for this model.
@@ -82,7 +76,8 @@ class DrafterResources:
             return self._companions[kind]
 
     def watching(self) -> Backend:
-        """A backend that tells where heads look and keeps hidden states: torch in place of ONNX Runtime, which does neither."""
+        """A backend that tells where heads look and keeps hidden states: torch in place of ONNX Runtime, which does
+        neither."""
         if self.place.runtime != "onnx":
             return self.backend
         with self._making:
@@ -96,9 +91,7 @@ class DrafterResources:
             raise ValueError(
                 f"model {self.name} is a Hugging Face model, for which there is no drafter {kind!r}; choose another"
             )
-        found = companions.load(
-            companions.drafter_dir(self.folder, kind), tokenizer=self.tokenizer, target=self.digest
-        )
+        found = companions.load(companions.drafter_dir(self.folder, kind), tokenizer=self.tokenizer, target=self.digest)
         found.model.to(self.place.device, self.place.precision)
         if self.place.runtime != "native":
             return found

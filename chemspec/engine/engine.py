@@ -1,4 +1,5 @@
-"""The facade: load a model once, then predict, stream or compare. Immutable after loading, safe to share between threads."""
+"""The facade: load a model once, then predict, stream or compare. Immutable after loading, safe to share between
+threads."""
 
 from __future__ import annotations
 
@@ -18,15 +19,7 @@ from chemspec import chem
 from chemspec.chem import root_align
 from chemspec.decode.factory import decoder, top_k
 from chemspec.decode.loop import Event, run_loop
-from chemspec.draft.registry import (
-    Attention,
-    Drafter,
-    DrafterCalibration,
-    DrafterInputs,
-    HeadDrafts,
-    NoDrafts,
-    build,
-)
+from chemspec.draft.registry import Attention, Drafter, DrafterCalibration, DrafterInputs, HeadDrafts, NoDrafts, build
 from chemspec.engine import augment, confidence
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.engine.registry import installed, model_folder, models_dir, usable
@@ -42,9 +35,7 @@ from chemspec.types import DecodeResult, FinishedSequence, Hypothesis, Pass, Tra
 
 MAX_CHARS = 1000
 MAX_TOKENS = 400  # of a query; models are trained on at most 200, and time grows with the square
-OUT_OF_MEMORY = (
-    "the GPU's memory does not suffice for this query; ask for fewer answers or use the CPU"
-)
+OUT_OF_MEMORY = "the GPU's memory does not suffice for this query; ask for fewer answers or use the CPU"
 
 
 @dataclass(frozen=True)
@@ -61,12 +52,7 @@ class PreparedQuery:
 class Engine:
     """A model on a device, ready to answer."""
 
-    def __init__(
-        self,
-        loaded: checkpoint.Checkpoint | hf.HfCheckpoint,
-        backend: Backend,
-        place: RuntimeConfig,
-    ) -> None:
+    def __init__(self, loaded: checkpoint.Checkpoint | hf.HfCheckpoint, backend: Backend, place: RuntimeConfig) -> None:
         self.name = loaded.name
         self.task: Task = loaded.task
         self.tokenizer: Tokenizer | hf.HfTokenizer = loaded.tokenizer
@@ -139,26 +125,17 @@ class Engine:
             progress: called with the number of queries done so far.
         """
         prepared = [self.prepare(query) for query in queries]
-        results: dict[int, DecodeResult] = {
-            i: item.refusal for i, item in enumerate(prepared) if item.refusal
-        }
+        results: dict[int, DecodeResult] = {i: item.refusal for i, item in enumerate(prepared) if item.refusal}
         progress(len(results))
         # Like lengths together: a batch takes as many passes as its longest answer.
-        order = sorted(
-            (i for i, item in enumerate(prepared) if not item.refusal),
-            key=lambda i: len(prepared[i].ids),
-        )
+        order = sorted((i for i, item in enumerate(prepared) if not item.refusal), key=lambda i: len(prepared[i].ids))
         for start in range(0, len(order), settings.batch_size):
             chosen = order[start : start + settings.batch_size]
-            results.update(
-                zip(chosen, self._decode([prepared[i] for i in chosen], settings), strict=True)
-            )
+            results.update(zip(chosen, self._decode([prepared[i] for i in chosen], settings), strict=True))
             progress(len(results))
         return [results[i] for i in range(len(queries))]
 
-    def stream(
-        self, query: str, settings: DecodeSettings = DecodeSettings()
-    ) -> Iterator[Pass | DecodeResult]:
+    def stream(self, query: str, settings: DecodeSettings = DecodeSettings()) -> Iterator[Pass | DecodeResult]:
         """Answer one query; yields every pass when it is done, and the result at the end.
 
         Of a query in several spellings a pass is one model call with all of them, as in the result's trace.
@@ -181,9 +158,7 @@ class Engine:
             passes = [event for _, event in events]
             yield augment.together(passes, 1) if settings.augment > 1 else passes[0]
 
-    def write(
-        self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings
-    ) -> list[list[FinishedSequence]]:
+    def write(self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings) -> list[list[FinishedSequence]]:
         """Answers of token sequences as token sequences, best first; no text is read, checked or made."""
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
         found: dict[int, list[FinishedSequence]] = {}
@@ -213,22 +188,15 @@ class Engine:
             ids = self.tokenizer.encode(query.smiles)
         except TokenError as error:
             return PreparedQuery(
-                text,
-                refusal=DecodeResult(
-                    text, "invalid", f"{error} in {query.smiles}", notes=query.notes
-                ),
+                text, refusal=DecodeResult(text, "invalid", f"{error} in {query.smiles}", notes=query.notes)
             )
         if len(ids) > self.longest_query:
             message = f"{len(ids)} tokens; queries may have at most {self.longest_query}"
-            return PreparedQuery(
-                text, refusal=DecodeResult(text, "too_long", message, notes=query.notes)
-            )
+            return PreparedQuery(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
         notes = (*query.notes, *self.caveats)
         return PreparedQuery(text, ids, tuple(self.tokenizer.pieces(ids)), notes)
 
-    def _decode(
-        self, ready: Sequence[PreparedQuery], settings: DecodeSettings
-    ) -> list[DecodeResult]:
+    def _decode(self, ready: Sequence[PreparedQuery], settings: DecodeSettings) -> list[DecodeResult]:
         """Decode one batch; where a GPU's memory does not suffice, decode its halves."""
         rows = [self._spellings(item, settings) for item in ready]
         try:
@@ -238,9 +206,7 @@ class Engine:
                     next(run)
                 except StopIteration as stop:
                     found = iter(stop.value)
-                    return self._merged(
-                        ready, [list(islice(found, len(own))) for own in rows], settings
-                    )
+                    return self._merged(ready, [list(islice(found, len(own))) for own in rows], settings)
         except torch.cuda.OutOfMemoryError:
             if len(ready) == 1:
                 return [DecodeResult(ready[0].text, "failed", OUT_OF_MEMORY)]
@@ -265,10 +231,7 @@ class Engine:
         return rows
 
     def _merged(
-        self,
-        ready: Sequence[PreparedQuery],
-        spelled: Sequence[Sequence[DecodeResult]],
-        settings: DecodeSettings,
+        self, ready: Sequence[PreparedQuery], spelled: Sequence[Sequence[DecodeResult]], settings: DecodeSettings
     ) -> list[DecodeResult]:
         """Of every query one result, made of the results of its spellings."""
         if settings.augment == 1:
@@ -280,9 +243,7 @@ class Engine:
                 results,
                 asked=settings.augment,
                 n=settings.n,
-                trace=self._trace(
-                    item, settings, passes, max(one.trace.seconds for one in results)
-                ),
+                trace=self._trace(item, settings, passes, max(one.trace.seconds for one in results)),
                 notes=item.notes,
             )
             for item, results, passes in zip(ready, spelled, called, strict=True)
@@ -307,9 +268,7 @@ class Engine:
             except StopIteration as stop:
                 return [
                     self._result(item, answer, self._trace(item, alone, own, spent))
-                    for item, answer, own, spent in zip(
-                        ready, stop.value, passes, seconds, strict=True
-                    )
+                    for item, answer, own, spent in zip(ready, stop.value, passes, seconds, strict=True)
                 ]
             for query, event in events:
                 passes[query].append(event)
@@ -318,9 +277,7 @@ class Engine:
 
     def _means(self) -> DrafterInputs:
         kit = self.kit
-        return DrafterInputs(
-            kit.cost, self.tokenizer.alphabet, kit.knowledge, kit.companion, self.tokenizer.head
-        )
+        return DrafterInputs(kit.cost, self.tokenizer.alphabet, kit.knowledge, kit.companion, self.tokenizer.head)
 
     def _drive(
         self, ready: Sequence[PreparedQuery], settings: DecodeSettings, drafter: Drafter
@@ -331,13 +288,7 @@ class Engine:
         heads = drafter.heads if isinstance(drafter, Attention) else ()
         states = isinstance(drafter, HeadDrafts)
         backend = self.kit.watching() if heads or states else self.backend
-        session = Session(
-            backend,
-            sources,
-            top_k=top_k(settings, self.config.vocab_size),
-            heads=heads,
-            states=states,
-        )
+        session = Session(backend, sources, top_k=top_k(settings, self.config.vocab_size), heads=heads, states=states)
         if isinstance(drafter, Attention):
             drafter.looks = session.look
         if isinstance(drafter, HeadDrafts):
@@ -367,9 +318,7 @@ class Engine:
         """The learned drafter of a kind; loaded at first use. See `DrafterResources.companion`."""
         return self.kit.companion(kind)
 
-    def _trace(
-        self, ready: PreparedQuery, settings: DecodeSettings, passes: Sequence[Pass], seconds: float
-    ) -> Trace:
+    def _trace(self, ready: PreparedQuery, settings: DecodeSettings, passes: Sequence[Pass], seconds: float) -> Trace:
         where = {
             "model": self.name,
             "task": self.task,
@@ -385,9 +334,7 @@ class Engine:
             self.tokenizer.tokens if settings.record and settings.augment == 1 else (),
         )
 
-    def _result(
-        self, ready: PreparedQuery, answers: Sequence[FinishedSequence], trace: Trace
-    ) -> DecodeResult:
+    def _result(self, ready: PreparedQuery, answers: Sequence[FinishedSequence], trace: Trace) -> DecodeResult:
         hypotheses = tuple(self._hypothesis(answer) for answer in answers)
         if self.confidence is not None:
             hypotheses = self.confidence.assess(hypotheses)
@@ -413,9 +360,7 @@ def _told(settings: DecodeSettings) -> dict[str, Any]:
     return asdict(settings)
 
 
-def _confidence(
-    loaded: checkpoint.Checkpoint | hf.HfCheckpoint,
-) -> tuple[confidence.Confidence | None, str]:
+def _confidence(loaded: checkpoint.Checkpoint | hf.HfCheckpoint) -> tuple[confidence.Confidence | None, str]:
     """What turns probabilities into chances of being right, or why there is none; a model answers without it."""
     try:
         return confidence.load(loaded.folder, loaded.digest), ""

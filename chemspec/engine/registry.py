@@ -47,11 +47,7 @@ def models_dir() -> Path:
 def installed() -> list[Path]:
     """The folders of the models at `models_dir()`."""
     home = models_dir()
-    return (
-        sorted(folder for folder in home.iterdir() if (folder / "config.json").is_file())
-        if home.is_dir()
-        else []
-    )
+    return sorted(folder for folder in home.iterdir() if (folder / "config.json").is_file()) if home.is_dir() else []
 
 
 def usable(folder: Path) -> tuple[str, ...]:

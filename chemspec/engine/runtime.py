@@ -17,12 +17,7 @@ from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig
 
 RUNTIMES = ("auto", "native", "onnx", "torch", "graphs")
-DTYPES = {
-    "fp32": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-    "fp64": torch.float64,
-}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -63,9 +58,7 @@ class RuntimeConfig:
         runtime = self.runtime
         cpu = self.device == "cpu" and self.dtype == "fp32"
         if runtime in ("native", "onnx") and not cpu:
-            raise ValueError(
-                f"the {runtime} runtime computes in fp32 on a CPU, not in {self.dtype} on {self.device}"
-            )
+            raise ValueError(f"the {runtime} runtime computes in fp32 on a CPU, not in {self.dtype} on {self.device}")
         if runtime == "graphs" and self.device == "cpu":
             raise ValueError("the graphs runtime records CUDA graphs; it needs a GPU")
         if runtime == "native" or (runtime == "auto" and cpu):
@@ -77,9 +70,7 @@ class RuntimeConfig:
                 if runtime == "native":
                     raise ValueError(f"the native runtime cannot be had here: {why}") from why
         if runtime == "onnx" or (runtime == "auto" and cpu):
-            from chemspec.model.runners.onnx_runner import (
-                OnnxBackend,  # spares GPU boxes the import
-            )
+            from chemspec.model.runners.onnx_runner import OnnxBackend  # spares GPU boxes the import
 
             return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
         torch.set_num_threads(self.threads)
@@ -93,9 +84,7 @@ class RuntimeConfig:
     def foreign_backend(self, loaded: hf.HfCheckpoint) -> tuple[Backend, str]:
         """What computes a Hugging Face model: torch."""
         if self.runtime not in ("auto", "torch"):
-            raise ValueError(
-                f"a Hugging Face model runs in torch, not in the {self.runtime} runtime"
-            )
+            raise ValueError(f"a Hugging Face model runs in torch, not in the {self.runtime} runtime")
         if self.dtype == "fp16" and loaded.model.family == "t5":
             raise ValueError("T5 overflows in fp16; use bf16 or fp32")
         torch.set_num_threads(self.threads)
@@ -103,7 +92,8 @@ class RuntimeConfig:
         return HfBackend(loaded.model), "torch"
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
-        """What a pass of a model costs on this machine, from disk if it was measured before; asks for the real runtime."""
+        """What a pass of a model costs on this machine, from disk if it was measured before; asks for the real
+        runtime."""
         key = f"{digest}-{self.runtime}-{self.device}-{self.dtype}-{self.threads}"
         sizes = config.vocab_size, config.max_positions
         return cached(key, lambda: measure(backend, *sizes, time.perf_counter))

@@ -44,9 +44,7 @@ def questions(
     Raises:
         ValueError: if the file lacks rows or columns.
     """
-    rows = [
-        row for row in read_rows(file) if not any(row.get(column) == "1" for column in leave_out)
-    ]
+    rows = [row for row in read_rows(file) if not any(row.get(column) == "1" for column in leave_out)]
     if not rows:
         raise ValueError(f"{file} has no rows")
     for column in COLUMNS[task]:
@@ -127,10 +125,7 @@ def read_answers(file: Path, asked: Sequence[Question]) -> list[dict[str, Any]]:
 
 def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Accuracy of results in the form of `files.brief`. A query that was refused counts as answered wrongly."""
-    ranks = [
-        rank_of(item.answer, result["hypotheses"])
-        for item, result in zip(asked, results, strict=True)
-    ]
+    ranks = [rank_of(item.answer, result["hypotheses"]) for item, result in zip(asked, results, strict=True)]
     written = [_written(result) for result in results]
     first = [result["hypotheses"][0] for result in results if result["hypotheses"]]
     width = max((len(result["hypotheses"]) for result in results), default=0)
@@ -138,19 +133,13 @@ def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> di
     return {
         "reactions": len(asked),
         "refused": sum(result["status"] != "ok" for result in results),
-        "top": {
-            str(k): share(sum(0 < rank <= k for rank in ranks), len(ranks))
-            for k in RANKS
-            if k <= width
-        },
+        "top": {str(k): share(sum(0 < rank <= k for rank in ranks), len(ranks)) for k in RANKS if k <= width},
         "invalid": share(sum(bad for bad, _ in written), sum(all_ for _, all_ in written)),
         "invalid_first": share(sum(not answer["valid"] for answer in first), len(first)),
         "repeated": share(sum(map(_repeated, results)), sum(map(_valid, results))),
         "top1_by_class": {
             kind: share(
-                sum(
-                    rank == 1 for item, rank in zip(asked, ranks, strict=True) if item.kind == kind
-                ),
+                sum(rank == 1 for item, rank in zip(asked, ranks, strict=True) if item.kind == kind),
                 sum(item.kind == kind for item in asked),
             )
             for kind in kinds
@@ -177,9 +166,7 @@ def _repeated(result: Mapping[str, Any]) -> int:
     return _valid(result) - len({one["canonical"] for one in result["hypotheses"] if one["valid"]})
 
 
-def differences(
-    one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def differences(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How far two runs over the same questions differ: places with another text, and the log-probs of the rest."""
     differing, answers, gap = 0, 0, 0.0
     for own, theirs in zip(one, other, strict=True):

@@ -1,7 +1,9 @@
 """How often the model is right when it says so: measured on validation reactions, which no weight was fitted to.
 
-Answers are those of a beam search. Two numbers of every different valid answer are measured: its probability (`sequence`; of all
-spellings of the molecule in the list together) and its share of the list's probability (`share`). Fits are made on one half of
+Answers are those of a beam search. Two numbers of every different valid answer are measured: its probability
+(`sequence`; of all
+spellings of the molecule in the list together) and its share of the list's probability (`share`). Fits are made on one
+half of
 the queries and measured on the other, and the other way round; what is stored is fitted to all.
 """
 
@@ -28,7 +30,8 @@ class CalibrationReport:
 
     Attributes:
         queries, answers: validation queries, and their different valid answers.
-        table: by kind ("sequence", "share") and way ("as it is", "temperature", "slope and offset"): held-out loss in nats
+        table: by kind ("sequence", "share") and way ("as it is", "temperature", "slope and offset"): held-out loss in
+            nats
             and expected calibration errors (15 bins of equal width, of equal mass), of first answers and of all.
         slope, offset: fitted to all answers; what is stored.
     """
@@ -50,8 +53,13 @@ class CalibrationReport:
 
 
 NUMBERS = (
-    "first: loss", "first: ece by width", "first: ece by mass", "all: loss", "all: ece by width", "all: ece by mass",
-)  # fmt: skip
+    "first: loss",
+    "first: ece by width",
+    "first: ece by mass",
+    "all: loss",
+    "all: ece by width",
+    "all: ece by mass",
+)
 RAW, TEMPERATURE, PLATT = "as it is", "temperature", "slope and offset"
 
 
@@ -90,13 +98,9 @@ def outcomes(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) ->
         odds: dict[str, float] = {}
         for one in result["hypotheses"]:
             if one["valid"]:
-                odds[one["canonical"]] = min(
-                    1.0, odds.get(one["canonical"], 0.0) + one["probability"]
-                )
+                odds[one["canonical"]] = min(1.0, odds.get(one["canonical"], 0.0) + one["probability"])
         total = sum(odds.values())
-        found.append(
-            [(p, p / total, text == question.answer) for text, p in odds.items() if total > 0]
-        )
+        found.append([(p, p / total, text == question.answer) for text, p in odds.items() if total > 0])
     return found
 
 
@@ -108,21 +112,14 @@ def examine(answered: Answered) -> CalibrationReport:
     """
     answered = [own for own in answered if own]
     if len(answered) < 2:
-        raise ValueError(
-            "fewer than two of the queries have a valid answer; nothing can be measured"
-        )
+        raise ValueError("fewer than two of the queries have a valid answer; nothing can be measured")
     table = {kind: _ways(answered, place) for place, kind in enumerate(("sequence", "share"))}
     found = table["sequence"]
     gain = found[TEMPERATURE]["all: loss"] - found[PLATT]["all: loss"]
     offset = gain > WORTH * found[TEMPERATURE]["all: loss"]
     slope, shift = fit(_scored(answered, 0), offset=offset)
     return CalibrationReport(
-        len(answered),
-        sum(map(len, answered)),
-        sum(own[0][2] for own in answered) / len(answered),
-        table,
-        slope,
-        shift,
+        len(answered), sum(map(len, answered)), sum(own[0][2] for own in answered) / len(answered), table, slope, shift
     )
 
 
@@ -140,9 +137,7 @@ def _ways(answered: Answered, place: int) -> dict[str, dict[str, float]]:
     return ways
 
 
-def _numbers(
-    answered: Answered, place: int, fitted: Sequence[tuple[float, float]]
-) -> dict[str, float]:
+def _numbers(answered: Answered, place: int, fitted: Sequence[tuple[float, float]]) -> dict[str, float]:
     first: list[tuple[float, bool]] = []
     every: list[tuple[float, bool]] = []
     for own_half, (slope, offset) in zip((answered[::2], answered[1::2]), fitted, strict=True):
@@ -156,8 +151,4 @@ def _numbers(
 
 
 def _errors(scored: Scored) -> dict[str, float]:
-    return {
-        "loss": nll(scored),
-        "ece by width": ece(scored),
-        "ece by mass": ece(scored, mass=True),
-    }
+    return {"loss": nll(scored), "ece by width": ece(scored), "ece by mass": ece(scored, mass=True)}

@@ -71,9 +71,7 @@ def fault(query: str, truth: str, hypotheses: Sequence[Answer], task: Task) -> s
     return next((kind for kind, test in KINDS.items() if test(wrong)), OTHER)
 
 
-def faults(
-    asked: Sequence[tuple[str, str]], results: Sequence[Answer], task: Task
-) -> dict[str, dict[str, Any]]:
+def faults(asked: Sequence[tuple[str, str]], results: Sequence[Answer], task: Task) -> dict[str, dict[str, Any]]:
     """By kind of fault: how many first answers have it, and the one that the model was surest of.
 
     Args:

@@ -1,8 +1,12 @@
-"""Whether exact decoding is exact: the engine's answers against the naive decoders of `chemspec.testing`, query by query.
+"""Whether exact decoding is exact: the engine's answers against the naive decoders of `chemspec.testing`, query by
+query.
 
-Two programs that add in different orders differ in the last bits, and where two texts are as good as equal, the last bits
-decide. So a difference is excused if the naive decoder gives the engine's very answers, in their order, once no more than `TIE`
-has been added to or taken from the totals of the texts concerned: then, and only then, it is a tie. It is still counted and reported.
+Two programs that add in different orders differ in the last bits, and where two texts are as good as equal, the last
+bits
+decide. So a difference is excused if the naive decoder gives the engine's very answers, in their order, once no more
+than `TIE`
+has been added to or taken from the totals of the texts concerned: then, and only then, it is a tie. It is still counted
+and reported.
 """
 
 from __future__ import annotations
@@ -59,7 +63,8 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some queries, compared: the time that the naive decoder took for them, and by drafter verdicts, traces and time."""
+    """Some queries, compared: the time that the naive decoder took for them, and by drafter verdicts, traces and
+    time."""
 
     queries: tuple[str, ...]
     refused: int
@@ -70,8 +75,12 @@ class Chunk:
 
 
 def judge(
-    model: Target, source: Sequence[int], expected: Sequence[FinishedSequence], found: Sequence[FinishedSequence], how: DecodeSettings
-) -> Verdict:  # fmt: skip
+    model: Target,
+    source: Sequence[int],
+    expected: Sequence[FinishedSequence],
+    found: Sequence[FinishedSequence],
+    how: DecodeSettings,
+) -> Verdict:
     """Compare one query's answers.
 
     Args:
@@ -79,9 +88,7 @@ def judge(
         found: the engine's answers, best first.
     """
     theirs = {item.tokens: item for item in expected}
-    score = max(
-        (_apart(item, theirs[item.tokens]) for item in found if item.tokens in theirs), default=0.0
-    )
+    score = max((_apart(item, theirs[item.tokens]) for item in found if item.tokens in theirs), default=0.0)
     texts, wanted = [item.tokens for item in found], [item.tokens for item in expected]
     if texts == wanted:
         return Verdict(score=score)
@@ -104,8 +111,12 @@ def _apart(one: FinishedSequence, other: FinishedSequence) -> float:
 
 
 def _greedy_tie(
-    model: Target, source: Sequence[int], _: Sequence[FinishedSequence], found: Sequence[FinishedSequence], how: DecodeSettings
-) -> float:  # fmt: skip
+    model: Target,
+    source: Sequence[int],
+    _: Sequence[FinishedSequence],
+    found: Sequence[FinishedSequence],
+    how: DecodeSettings,
+) -> float:
     """By how much the worst-chosen token of the answer falls short of the best at its place."""
     if len(found) != 1 or not found[0].tokens:
         return float("inf")
@@ -121,8 +132,12 @@ def _greedy_tie(
 
 
 def _beam_tie(
-    model: Target, source: Sequence[int], expected: Sequence[FinishedSequence], found: Sequence[FinishedSequence], how: DecodeSettings
-) -> float:  # fmt: skip
+    model: Target,
+    source: Sequence[int],
+    expected: Sequence[FinishedSequence],
+    found: Sequence[FinishedSequence],
+    how: DecodeSettings,
+) -> float:
     """The least by which totals must move for the naive search to find what was found."""
     if len({item.tokens for item in found}) != len(found):
         return float("inf")
@@ -132,12 +147,18 @@ def _beam_tie(
 
 
 def _explains(
-    model: Target, source: Sequence[int], expected: Sequence[FinishedSequence], found: Sequence[FinishedSequence], how: DecodeSettings,
+    model: Target,
+    source: Sequence[int],
+    expected: Sequence[FinishedSequence],
+    found: Sequence[FinishedSequence],
+    how: DecodeSettings,
     gap: float,
-) -> bool:  # fmt: skip
-    """Whether the naive search finds what was found, if texts on the way there are a little better and others a little worse.
+) -> bool:
+    """Whether the naive search finds what was found, if texts on the way there are a little better and others a little
+    worse.
 
-    Texts that the search finds and the engine did not are worse; there may be more of them once the first are out of the way.
+    Texts that the search finds and the engine did not are worse; there may be more of them once the first are out of
+    the way.
     """
     ours = [item.tokens for item in found]
     liked, disliked = _beginnings(found), set[tuple[int, ...]]()
@@ -191,9 +212,7 @@ def check(
             f"decoder {settings.decoder!r} cannot be compared; only {' and '.join(COMPARED)} must equal the naive decoder"
         )
     if engine.dtype != "fp32":
-        raise ValueError(
-            f"the engine computes in {engine.dtype}, where rounding decides more often; compare in fp32"
-        )
+        raise ValueError(f"the engine computes in {engine.dtype}, where rounding decides more often; compare in fp32")
     how = replace(settings, max_len=min(settings.max_len, engine.config.max_positions - 1))
     variants = {name: replace(settings, drafter=name) for name in drafters}
     model = checkpoint.load(engine.folder).model.to(engine.device)
@@ -208,11 +227,7 @@ def check(
 
 
 def _chunk(
-    engine: Engine,
-    model: Target,
-    texts: Sequence[str],
-    how: DecodeSettings,
-    variants: Mapping[str, DecodeSettings],
+    engine: Engine, model: Target, texts: Sequence[str], how: DecodeSettings, variants: Mapping[str, DecodeSettings]
 ) -> Chunk:
     ready = [engine.prepare(text) for text in texts]
     usable = [item for item in ready if not item.refusal]
@@ -252,7 +267,8 @@ def written(engine: Engine, result: DecodeResult) -> list[FinishedSequence]:
 def summary(chunks: Sequence[Chunk], settings: DecodeSettings) -> dict[str, Any]:
     """What the chunks say: `{"settings", "queries", "refused", "naive_seconds", "fine", "rows", "differences"}`.
 
-    A row counts, for one drafter, queries whose answers differ in tokens or in order, those of them that are ties (`excused`)
+    A row counts, for one drafter, queries whose answers differ in tokens or in order, those of them that are ties
+    (`excused`)
     and those that are not (`unexcused`, where scores that are too far apart count too).
     """
     names = list(chunks[0].verdicts) if chunks else []
@@ -275,16 +291,13 @@ def summary(chunks: Sequence[Chunk], settings: DecodeSettings) -> dict[str, Any]
         "queries": sum(len(chunk.queries) for chunk in chunks),
         "refused": sum(chunk.refused for chunk in chunks),
         "naive_seconds": sum(chunk.naive_seconds for chunk in chunks),
-        "fine": any(chunk.queries for chunk in chunks)
-        and not any(row["unexcused"] for row in rows),
+        "fine": any(chunk.queries for chunk in chunks) and not any(row["unexcused"] for row in rows),
         "rows": rows,
         "differences": differences,
     }
 
 
-def _row(
-    name: str, verdicts: Sequence[Verdict], counted: SpeedNumbers, chunks: Sequence[Chunk]
-) -> dict[str, Any]:
+def _row(name: str, verdicts: Sequence[Verdict], counted: SpeedNumbers, chunks: Sequence[Chunk]) -> dict[str, Any]:
     return {
         "drafter": name,
         "queries": len(verdicts),
@@ -305,18 +318,44 @@ def _plain(verdict: Verdict) -> dict[str, Any]:
     return {**verdict._asdict(), "gap": verdict.gap if verdict.gap <= TIE else None}
 
 
-HEAD = ("task", "decoder", "n", "drafter", "queries", "tokens differ", "order differs", "of these ties", "not excused",
-        "largest score difference", "smallest margin", "passes", "nodes/pass", "seconds", "naive seconds")  # fmt: skip
+HEAD = (
+    "task",
+    "decoder",
+    "n",
+    "drafter",
+    "queries",
+    "tokens differ",
+    "order differs",
+    "of these ties",
+    "not excused",
+    "largest score difference",
+    "smallest margin",
+    "passes",
+    "nodes/pass",
+    "seconds",
+    "naive seconds",
+)
 
 
 def _cells(report: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
     margin = row["smallest_margin"]
     cells = [
-        report["task"], report["settings"]["decoder"], report["settings"]["n"], row["drafter"], row["queries"], row["tokens"],
-        row["order"], row["excused"], row["unexcused"], f"{row['largest_score_difference']:.1e}",
-        "" if margin is None else f"{margin:.1e}", f"{row['passes_per_query']:.1f}", f"{row['nodes_per_pass']:.1f}",
-        f"{row['seconds']:.0f}", f"{report['naive_seconds']:.0f}",
-    ]  # fmt: skip
+        report["task"],
+        report["settings"]["decoder"],
+        report["settings"]["n"],
+        row["drafter"],
+        row["queries"],
+        row["tokens"],
+        row["order"],
+        row["excused"],
+        row["unexcused"],
+        f"{row['largest_score_difference']:.1e}",
+        "" if margin is None else f"{margin:.1e}",
+        f"{row['passes_per_query']:.1f}",
+        f"{row['nodes_per_pass']:.1f}",
+        f"{row['seconds']:.0f}",
+        f"{report['naive_seconds']:.0f}",
+    ]
     assert len(cells) == len(HEAD)
     return list(map(str, cells))
 
@@ -351,9 +390,7 @@ def markdown(report: Mapping[str, Any], *, head: bool) -> str:
     return "\n".join(lines)
 
 
-def queries_for(
-    engine: Engine, given: Sequence[str] | None, *, limit: int, seed: int, skip: int = 0
-) -> list[str]:
+def queries_for(engine: Engine, given: Sequence[str] | None, *, limit: int, seed: int, skip: int = 0) -> list[str]:
     """A random sample of the queries given, or of the built-in ones, always the same for a seed; 0 takes all in order.
 
     Args:

@@ -26,9 +26,7 @@ def bench_queries(task: Task) -> tuple[str, ...]:
 
 
 @torch.inference_mode()
-def recompute(
-    model: Transformer, source: Sequence[int], settings: DecodeSettings
-) -> list[FinishedSequence]:
+def recompute(model: Transformer, source: Sequence[int], settings: DecodeSettings) -> list[FinishedSequence]:
     """Decode one query the way most published code does: the encoder once, then at every step all prefixes in full.
 
     Returns:

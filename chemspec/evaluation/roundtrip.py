@@ -1,7 +1,10 @@
-"""Round trips: does the forward model make the target again from proposed reactants? Settings are fixed, so that numbers compare.
+"""Round trips: does the forward model make the target again from proposed reactants? Settings are fixed, so that
+numbers compare.
 
-The forward model reads the proposed reactants alone, without reagents, and its first answer by greedy decoding (exact, at most 200
-tokens) counts: it must hold the target, or its main product must be the target, stereochemistry included. Asking the same of the
+The forward model reads the proposed reactants alone, without reagents, and its first answer by greedy decoding (exact,
+at most 200
+tokens) counts: it must hold the target, or its main product must be the target, stereochemistry included. Asking the
+same of the
 true reactants says how much the forward model itself allows.
 """
 
@@ -42,32 +45,22 @@ def round_trip(
         ValueError: if the model is no forward model.
     """
     if forward.task != "forward":
-        raise ValueError(
-            f"model {forward.name!r} is a {forward.task} model; a round trip needs a forward model"
-        )
+        raise ValueError(f"model {forward.name!r} is a {forward.task} model; a round trip needs a forward model")
     lists = [
         list(dict.fromkeys(one["canonical"] for one in result["hypotheses"] if one["valid"]))[:most]
         for result in results
     ]
-    sets = list(dict.fromkeys(text for item, own in zip(asked, lists, strict=True) for text in (item.answer, *own)))  # fmt: skip
+    sets = list(dict.fromkeys(text for item, own in zip(asked, lists, strict=True) for text in (item.answer, *own)))
     told = answer_all(forward, [Question(text, "") for text in sets], out, HOW, progress=progress)
     made = {text: _first(result) for text, result in zip(sets, told, strict=True)}
-    back = [
-        [leads_back(item.query, made[text]) for text in own]
-        for item, own in zip(asked, lists, strict=True)
-    ]
+    back = [[leads_back(item.query, made[text]) for text in own] for item, own in zip(asked, lists, strict=True)]
     ranks = [k for k in RANKS if k <= most]
     return {
         "forward": {"model": forward.name, "digest": forward.digest},
         "reactions": len(asked),
-        "kept": {
-            str(k): share(sum(sum(own[:k]) for own in back), sum(len(own[:k]) for own in back))
-            for k in ranks
-        },
+        "kept": {str(k): share(sum(sum(own[:k]) for own in back), sum(len(own[:k]) for own in back)) for k in ranks},
         "found": {str(k): share(sum(any(own[:k]) for own in back), len(back)) for k in ranks},
-        "truth": share(
-            sum(leads_back(item.query, made[item.answer]) for item in asked), len(asked)
-        ),
+        "truth": share(sum(leads_back(item.query, made[item.answer]) for item in asked), len(asked)),
     }
 
 
@@ -88,6 +81,4 @@ def leads_back(target: str, made: str) -> bool:
     if not made:
         return False
     wanted = chem.main_product(target)
-    return wanted is not None and (
-        chem.same_molecules(made, target) or chem.main_product(made) == wanted
-    )
+    return wanted is not None and (chem.same_molecules(made, target) or chem.main_product(made) == wanted)

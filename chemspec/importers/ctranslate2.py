@@ -25,9 +25,7 @@ VOCABULARY = "shared_vocabulary.json"  # CTranslate2's name for it where source 
 Answer = tuple[tuple[int, ...], float]  # tokens after bos, eos included if reached; total log-prob
 
 
-def convert(
-    model: Transformer, tokenizer: Tokenizer, folder: Path, *, quantization: str | None = None
-) -> Path:
+def convert(model: Transformer, tokenizer: Tokenizer, folder: Path, *, quantization: str | None = None) -> Path:
     """Write a model as a CTranslate2 folder and return the folder; the model itself stays as it is.
 
     Args:
@@ -83,11 +81,7 @@ class Opponent:
         self._tokens: list[str] = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
         self._ids = {token: index for index, token in enumerate(self._tokens)}
         self._translator = library.Translator(
-            str(folder),
-            device="cpu",
-            compute_type=compute_type,
-            inter_threads=1,
-            intra_threads=threads,
+            str(folder), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
         )
         self.version: str = library.__version__
         self.compute_type: str = self._translator.compute_type
@@ -146,8 +140,7 @@ def _library() -> Any:
         import ctranslate2
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "CTranslate2 is not installed; get it with: pip install 'chemspec[bench]'",
-            name=error.name,
+            "CTranslate2 is not installed; get it with: pip install 'chemspec[bench]'", name=error.name
         ) from error
     return ctranslate2
 

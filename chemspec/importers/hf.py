@@ -1,6 +1,8 @@
-"""Encoder-decoders of Hugging Face transformers as chemspec models: T5, mT5, BART, mBART, from a folder or from the local cache.
+"""Encoder-decoders of Hugging Face transformers as chemspec models: T5, mT5, BART, mBART, from a folder or from the
+local cache.
 
-Nothing is fetched: a model that is not on this machine is refused with the command that gets it. Nothing is executed: weights are
+Nothing is fetched: a model that is not on this machine is refused with the command that gets it. Nothing is executed:
+weights are
 read from safetensors only, and code that a checkpoint brings along is never run. Needs the extra `hf`.
 """
 
@@ -80,9 +82,7 @@ class HfTokenizer:
         self.inner, self.numbers, self.template = inner, numbers, template
         size = len(inner)
         texts = [_plain(token) for token in inner.convert_ids_to_tokens(list(range(size)))]
-        self.tokens = tuple(
-            texts[token] if token < size else f"<{token}>" for token in numbers.theirs
-        )
+        self.tokens = tuple(texts[token] if token < size else f"<{token}>" for token in numbers.theirs)
         self._silent = set(inner.all_special_ids)
         self._unknown = inner.unk_token_id
         head = template[: template.index(HOLE)]
@@ -116,9 +116,7 @@ class HfTokenizer:
             raise self._never_seen(smiles)
         restored = self.inner.decode(ids, clean_up_tokenization_spaces=False)
         if _solid(restored) != _solid(text):
-            message = (
-                f"the model's tokenizer reads {text!r} as {restored!r}; it cannot answer for it"
-            )
+            message = f"the model's tokenizer reads {text!r} as {restored!r}; it cannot answer for it"
             raise TokenError(message, 0, len(smiles))
         ours = self.numbers.ours
         return tuple(ours[token] for token in ids)
@@ -207,9 +205,7 @@ def get_it(name: str) -> str:
 # --- loading ---------------------------------------------------------------------------------------
 
 
-def load(
-    folder: Path, *, task: Task | None = None, template: str = "", name: str = ""
-) -> HfCheckpoint:
+def load(folder: Path, *, task: Task | None = None, template: str = "", name: str = "") -> HfCheckpoint:
     """Read a folder that transformers wrote.
 
     Args:
@@ -256,8 +252,7 @@ def _library() -> Any:
         import transformers
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "this is a Hugging Face model, which needs more packages: pip install 'chemspec[hf]'",
-            name=error.name,
+            "this is a Hugging Face model, which needs more packages: pip install 'chemspec[hf]'", name=error.name
         ) from error
     return transformers
 
@@ -343,11 +338,7 @@ def _network(library: Any, folder: Path) -> Any:
     def read() -> Any:
         with _quiet(library):
             return library.AutoModelForSeq2SeqLM.from_pretrained(
-                folder,
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-                output_loading_info=True,
+                folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, output_loading_info=True
             )
 
     network, info = _safely(folder, "the model", read)
@@ -362,9 +353,7 @@ def _network(library: Any, folder: Path) -> Any:
 
 def _tokenizer(library: Any, folder: Path) -> Any:
     def read() -> Any:
-        return library.AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
+        return library.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
     return _safely(folder, "the tokenizer", read)
 
@@ -382,25 +371,19 @@ def _assemble(network: Any, inner: Any, template: str) -> tuple[HfModel, HfToken
         return getattr(config, name, None) if found is None else found
 
     size = network.get_output_embeddings().weight.shape[0]
-    start, eos, first = (
-        special(f"{name}_token_id") for name in ("decoder_start", "eos", "forced_bos")
-    )
+    start, eos, first = (special(f"{name}_token_id") for name in ("decoder_start", "eos", "forced_bos"))
     start = special("bos_token_id") if start is None else start
     if isinstance(eos, list) and len(eos) == 1:
         eos = eos[0]
     if not isinstance(start, int) or not isinstance(eos, int):
-        raise ValueError(
-            f"decoder_start_token_id is {start} and eos_token_id {eos}; both must be one number"
-        )
+        raise ValueError(f"decoder_start_token_id is {start} and eos_token_id {eos}; both must be one number")
     if len(inner) > size:
         raise ValueError(f"its tokenizer has {len(inner)} tokens, the model only {size}")
     used = {"decoder_start_token_id": start, "eos_token_id": eos, "forced_bos_token_id": first}
     for name, token in used.items():
         if token is not None and not 0 <= token < size:
             raise ValueError(f"{name} is {token}, but the model has {size} tokens")
-    numbers = IdMap.of(
-        size, start=start, eos=eos, pad=special("pad_token_id"), unk=inner.unk_token_id
-    )
+    numbers = IdMap.of(size, start=start, eos=eos, pad=special("pad_token_id"), unk=inner.unk_token_id)
     tokenizer = HfTokenizer(inner, numbers, template)
     return HfModel(network, numbers, around=tokenizer.around, first=first), tokenizer
 
@@ -441,9 +424,7 @@ def _check_agreement(model: HfModel, folder: Path) -> None:
 def _notes(rules: Any) -> tuple[str, ...]:
     """What the checkpoint tells `generate` to do and chemspec does not do."""
     found = {name: getattr(rules, name, None) for name in UNUSED}
-    told = [
-        f"{name}={value}" for name, value in found.items() if value not in (None, UNUSED[name], [])
-    ]
+    told = [f"{name}={value}" for name, value in found.items() if value not in (None, UNUSED[name], [])]
     return (f"not applied, though the checkpoint asks for it: {', '.join(told)}",) if told else ()
 
 

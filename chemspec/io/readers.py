@@ -13,9 +13,7 @@ from typing import TextIO
 
 from chemspec import chem
 
-USUAL_NAMES = (
-    "smiles", "query", "product", "products", "reactants", "reactants_and_reagents", "source", "input",
-)  # fmt: skip
+USUAL_NAMES = ("smiles", "query", "product", "products", "reactants", "reactants_and_reagents", "source", "input")
 TABLES = (".csv", ".tsv", ".tab")
 TEXTS = (".smi", ".smiles", ".txt")
 

@@ -84,9 +84,7 @@ def predict_file(
     except OSError as error:
         reason = error.strerror or error
         message = f"{out} cannot be written: {reason}"
-        raise FileError(
-            f"{message}; what is in it stays valid, so the command can go on later"
-        ) from error
+        raise FileError(f"{message}; what is in it stays valid, so the command can go on later") from error
     return dict(counts)
 
 
@@ -119,8 +117,10 @@ def columns(n: int, *, votes: bool = False) -> list[str]:
 def brief(result: DecodeResult) -> dict[str, Any]:
     """A result as the contract for scripts has it: no trace, only its totals; notes are in the message.
 
-    `votes`, `best_rank` and `score` of an answer, and `merged`, are null unless spellings were merged (see `types.Vote`,
-    `types.Merged`); passes are then model calls, and tokens those of all spellings. `confidence` is null where it is unknown.
+    `votes`, `best_rank` and `score` of an answer, and `merged`, are null unless spellings were merged (see
+    `types.Vote`,
+    `types.Merged`); passes are then model calls, and tokens those of all spellings. `confidence` is null where it is
+    unknown.
     """
     passes = result.trace.passes
     return {
@@ -229,10 +229,7 @@ def _rows(raw: bytes, journal: Path) -> list[tuple[str, str]]:
     try:
         text = raw.decode("utf-8")
         if journal.suffix.lower() == ".csv":
-            return [
-                (row["query"], row["status"])
-                for row in csv.DictReader(io.StringIO(text, newline=""))
-            ]
+            return [(row["query"], row["status"]) for row in csv.DictReader(io.StringIO(text, newline=""))]
         return [(item["query"], item["status"]) for item in map(json.loads, text.split("\n")[:-1])]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise FileError(f"{journal} is damaged ({error}); remove it to start anew") from error
@@ -259,9 +256,16 @@ def _parquet(journal: Path, out: Path) -> None:
     text = pyarrow.string()
     number = pyarrow.float64()
     answer = {
-        "smiles": text, "canonical": text, "valid": pyarrow.bool_(), "log_prob": number, "probability": number,
-        "confidence": number, "votes": pyarrow.int64(), "best_rank": pyarrow.int64(), "score": number,
-    }  # fmt: skip
+        "smiles": text,
+        "canonical": text,
+        "valid": pyarrow.bool_(),
+        "log_prob": number,
+        "probability": number,
+        "confidence": number,
+        "votes": pyarrow.int64(),
+        "best_rank": pyarrow.int64(),
+        "score": number,
+    }
     whole = pyarrow.int64()
     merged = {"asked": whole, "spellings": whole, "answers": whole, "invalid": whole}
     schema = pyarrow.schema(

@@ -37,22 +37,17 @@ class Checkpoint:
     notes: tuple[str, ...] = ()  # to be told with every answer
 
 
-def save(
-    folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, half: bool = True
-) -> None:
-    """Write a model folder; `half` stores matrices in bfloat16: half the size, and what trained in bfloat16 loses nothing.
+def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, half: bool = True) -> None:
+    """Write a model folder; `half` stores matrices in bfloat16: half the size, and what trained in bfloat16 loses
+    nothing.
 
     Raises:
         CheckpointError: for a model that `load` would refuse; nothing is written then.
     """
     if len(tokenizer) != model.config.vocab_size:
-        raise CheckpointError(
-            f"{folder}: {len(tokenizer)} tokens, but vocab_size {model.config.vocab_size}"
-        )
+        raise CheckpointError(f"{folder}: {len(tokenizer)} tokens, but vocab_size {model.config.vocab_size}")
     state = {
-        name: tensor.detach()
-        .to("cpu", torch.bfloat16 if half and tensor.ndim > 1 else torch.float32)
-        .contiguous()
+        name: tensor.detach().to("cpu", torch.bfloat16 if half and tensor.ndim > 1 else torch.float32).contiguous()
         for name, tensor in own_tensors(model).items()
     }
     for name, tensor in state.items():
@@ -83,11 +78,7 @@ def load(folder: Path) -> Checkpoint:
     Raises:
         CheckpointError: for a missing file, an unknown config key, a missing, superfluous or misshapen tensor.
     """
-    config_file, weights_file, vocab_file = (
-        folder / "config.json",
-        _weights(folder),
-        folder / "vocab.json",
-    )
+    config_file, weights_file, vocab_file = (folder / "config.json", _weights(folder), folder / "vocab.json")
     for file in (config_file, weights_file, vocab_file):
         if not file.is_file():
             raise CheckpointError(f"{folder} is no model folder: {file.name} is missing")
@@ -100,9 +91,7 @@ def load(folder: Path) -> Checkpoint:
     except (OSError, ValueError) as error:  # they name the file
         raise CheckpointError(str(error)) from error
     if len(tokenizer) != config.vocab_size:
-        raise CheckpointError(
-            f"{folder}: {len(tokenizer)} tokens in vocab.json, vocab_size {config.vocab_size}"
-        )
+        raise CheckpointError(f"{folder}: {len(tokenizer)} tokens in vocab.json, vocab_size {config.vocab_size}")
     try:
         state = load_file(weights_file)
     except (SafetensorError, OSError, ValueError) as error:
@@ -143,14 +132,10 @@ def own_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
-        return {
-            name: tuple(tensor.shape) for name, tensor in own_tensors(Transformer(config)).items()
-        }
+        return {name: tuple(tensor.shape) for name, tensor in own_tensors(Transformer(config)).items()}
 
 
-def check_tensors(
-    shapes: Mapping[str, tuple[int, ...]], state: Mapping[str, Tensor], *, where: str
-) -> None:
+def check_tensors(shapes: Mapping[str, tuple[int, ...]], state: Mapping[str, Tensor], *, where: str) -> None:
     """Refuse tensors that are missing, superfluous, misshapen or not finite.
 
     Raises:

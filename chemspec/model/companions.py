@@ -1,9 +1,12 @@
 """Drafters with a network of their own kind: one folder each, in `drafters/<kind>` of the target's folder.
 
-Small models that write as the target does ("ar", "medium") lie beside them as ordinary model folders; see `draft.small`.
+Small models that write as the target does ("ar", "medium") lie beside them as ordinary model folders; see
+`draft.small`.
 
-A folder holds `model.safetensors` (matrices in bfloat16), `config.json` and `card.md`. The config says what kind it is, its
-architecture, how many tokens it drafts at once, and what it belongs to: the digest of the vocabulary, and that of the target's
+A folder holds `model.safetensors` (matrices in bfloat16), `config.json` and `card.md`. The config says what kind it is,
+its
+architecture, how many tokens it drafts at once, and what it belongs to: the digest of the vocabulary, and that of the
+target's
 weights where the drafter reads the target's hidden state. A drafter that does not fit would change no answer, but
 none of its guesses would be right, so it is refused.
 """
@@ -22,13 +25,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from chemspec.model.checkpoint import (
-    CheckpointError,
-    check_tensors,
-    own_tensors,
-    read_config,
-    write_weights,
-)
+from chemspec.model.checkpoint import CheckpointError, check_tensors, own_tensors, read_config, write_weights
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.session import Backend
 from chemspec.model.spec_drafter import Filler
@@ -118,13 +115,7 @@ def build(kind: str, shape: Mapping[str, Any]) -> Transformer | Heads:
 
 
 def save(
-    folder: Path,
-    model: Transformer | Heads,
-    tokenizer: Tokenizer,
-    *,
-    kind: NetworkKind,
-    length: int,
-    target: str = "",
+    folder: Path, model: Transformer | Heads, tokenizer: Tokenizer, *, kind: NetworkKind, length: int, target: str = ""
 ) -> None:
     """Write a drafter's folder, its matrices in bfloat16 as `checkpoint.save` does; a card is written by hand.
 
@@ -132,9 +123,7 @@ def save(
         CheckpointError: for weights that are not finite.
     """
     state = {
-        name: tensor.detach()
-        .to("cpu", torch.bfloat16 if tensor.ndim > 1 else torch.float32)
-        .contiguous()
+        name: tensor.detach().to("cpu", torch.bfloat16 if tensor.ndim > 1 else torch.float32).contiguous()
         for name, tensor in own_tensors(model).items()
     }
     for name, tensor in state.items():
@@ -199,9 +188,7 @@ def load(folder: Path, *, tokenizer: Vocabulary, target: str = "") -> DrafterChe
         raise CheckpointError(f"{weights_file} cannot be read: {error}") from error
     model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=False)
     digest = hashlib.sha256(weights_file.read_bytes() + config_file.read_bytes()).hexdigest()[:16]
-    return DrafterCheckpoint(
-        kind, length, model.eval().requires_grad_(False), folder, bound, digest
-    )
+    return DrafterCheckpoint(kind, length, model.eval().requires_grad_(False), folder, bound, digest)
 
 
 def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:

@@ -49,9 +49,7 @@ class CostCurve:
         return max(y0 + (y1 - y0) * (count - x0) / (x1 - x0), 1e-9)
 
 
-def measure(
-    backend: Backend, vocab_size: int, max_positions: int, clock: Callable[[], float]
-) -> CostCurve:
+def measure(backend: Backend, vocab_size: int, max_positions: int, clock: Callable[[], float]) -> CostCurve:
     """Time passes of every size in `SIZES` for one query; takes under a second on two cores."""
     written = max(0, min(WRITTEN, max_positions - 4))
     sizes = [size for size in SIZES if size <= 2 or written + size < max_positions]
@@ -81,9 +79,7 @@ def measure(
     return CostCurve(tuple(sizes), tuple(seconds))
 
 
-def cached(
-    key: str, make: Callable[[], CostCurve], *, load: Callable[[], float] = host.load_per_core
-) -> CostCurve:
+def cached(key: str, make: Callable[[], CostCurve], *, load: Callable[[], float] = host.load_per_core) -> CostCurve:
     """The curve measured earlier, or a new one; what a busy machine gave is measured again on a quieter one.
 
     Args:

@@ -1,7 +1,9 @@
 """Heads that foretell several tokens from the target's last hidden state: Blockwise Decoding and Medusa.
 
-The target's output layer reads the state h of the last place computed (after the final norm) and writes the next token; head
-i, from the same state, writes the i-th token after that one. The target stays as it is. All heads share its attention: Xia et al.
+The target's output layer reads the state h of the last place computed (after the final norm) and writes the next token;
+head
+i, from the same state, writes the i-th token after that one. The target stays as it is. All heads share its attention:
+Xia et al.
 (2023, section 3.1.1) give that as the reason why their own drafter does better.
 
 - blockwise (Stern et al. 2018, section 4): h_i = h + W2_i relu(W1_i h), read by the target's own output layer.
@@ -107,7 +109,8 @@ class Heads(nn.Module):
     def best(
         self, states: Sequence[Tensor] | Sequence[NDArray[np.float32]], count: int
     ) -> tuple[list[list[list[int]]], list[list[list[float]]]]:
-        """The `count` best tokens of every head after each state (D,) and their log-probs, best first; (N, K, count)."""
+        """The `count` best tokens of every head after each state (D,) and their log-probs, best first; (N, K,
+        count)."""
         if isinstance(states[0], np.ndarray):
             rows = torch.from_numpy(np.stack(cast(Any, states)))
         else:

@@ -1,7 +1,9 @@
 """The prefix-tree session: every prefix is run through the decoder once, whoever asks for it, in whatever order.
 
-Per query there is a tree of prefixes. A node is one token in one place; its keys and values stay in a slot of the cache.
-In a pass, all new nodes of a query form one row with a mask under which each sees its ancestors and itself, with its depth
+Per query there is a tree of prefixes. A node is one token in one place; its keys and values stay in a slot of the
+cache.
+In a pass, all new nodes of a query form one row with a mask under which each sees its ancestors and itself, with its
+depth
 as position; queries are the batch. So drafts and beams share what they have in common, and the encoder's output is
 neither copied nor recomputed.
 
@@ -24,13 +26,12 @@ Floats = NDArray[np.floating]
 
 
 class Runner(Protocol):
-    """The device side of one session: the encoder's output, the cache, and the pass. Slots are the session's concern."""
+    """The device side of one session: the encoder's output, the cache, and the pass. Slots are the session's
+    concern."""
 
     flat: Literal[False]
 
-    def run(
-        self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
-    ) -> tuple[Ints, Floats]:
+    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
         """Compute new nodes and keep their keys and values.
 
         Args:
@@ -53,19 +54,22 @@ class Runner(Protocol):
 
 
 class ExposesAttention(Runner, Protocol):
-    """A runner that tells where some heads looked in the last pass: `looks` is (B, N, heads, S); flat: (R, heads, S)."""
+    """A runner that tells where some heads looked in the last pass: `looks` is (B, N, heads, S); flat: (R, heads,
+    S)."""
 
     looks: Floats
 
 
 class ExposesHiddenStates(Runner, Protocol):
-    """A runner that keeps the last hidden states of the last pass: `states` is (B, N, D), on its device; flat: (R, D)."""
+    """A runner that keeps the last hidden states of the last pass: `states` is (B, N, D), on its device; flat: (R,
+    D)."""
 
     states: Any
 
 
 class FlatRunner(Protocol):
-    """A runner that takes nodes in one list, finds ancestors by parents, and pays nothing for what it does not visit."""
+    """A runner that takes nodes in one list, finds ancestors by parents, and pays nothing for what it does not
+    visit."""
 
     flat: Literal[True]
 
@@ -135,9 +139,7 @@ class PrefixTree:
             if prefix[:-1] in below:
                 below.add(prefix)
         near |= below
-        kept = np.array(
-            [slot for prefix, slot in self.slots.items() if prefix in near], dtype=np.int64
-        )
+        kept = np.array([slot for prefix, slot in self.slots.items() if prefix in near], dtype=np.int64)
         if len(kept) == len(self.slots):
             return None
         left = [prefix for prefix in self.slots if prefix in near]
@@ -152,8 +154,10 @@ class PrefixTree:
 class Session:
     """Scores prefixes of several queries, batched, each prefix once; queries are known by their numbers."""
 
-    # A query may keep so many dead nodes, plus so many for every prefix asked for and half as many as the last clearing left,
-    # before they are cleared away: that costs about as much as a small pass, while a dead node costs the others one product each.
+    # A query may keep so many dead nodes, plus so many for every prefix asked for and half as many as the last clearing
+    # left,
+    # before they are cleared away: that costs about as much as a small pass, while a dead node costs the others one
+    # product each.
     SLACK, SLACK_EACH = 48, 6
 
     # For a runner that visits ancestors only, dead nodes cost memory and nothing else.
@@ -239,7 +243,7 @@ class Session:
 
     def _note(
         self, what: dict[tuple[tuple[int, ...], Prefix], Any], fresh: Sequence[Sequence[Prefix]], found: Iterable[Any]
-    ) -> None:  # fmt: skip
+    ) -> None:
         values = iter(found)
         for query, prefixes in zip(self.places, fresh, strict=True):
             for prefix in prefixes:
@@ -285,12 +289,14 @@ class Session:
         ]
 
     def look(self, source: tuple[int, ...], prefix: Prefix) -> list[list[float]] | None:
-        """The attention of each head, by layer and number, to each token of `source` after a prefix that was computed."""
+        """The attention of each head, by layer and number, to each token of `source` after a prefix that was
+        computed."""
         seen = self._seen.get((source, prefix))
         return None if seen is None else seen.tolist()
 
     def state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
-        """The last hidden state (D,) after a prefix that was computed, as the runner keeps it (a tensor or an array)."""
+        """The last hidden state (D,) after a prefix that was computed, as the runner keeps it (a tensor or an
+        array)."""
         return self._states.get((source, prefix))
 
     def _missing(self, query: int, prefixes: Iterable[Prefix]) -> list[Prefix]:
@@ -320,9 +326,7 @@ class Session:
 
     def prune(self, wanted: dict[int, Sequence[Prefix]]) -> None:
         """Drop nodes that are neither ancestors nor descendants of what a query now asks for, if many are."""
-        times, slack, each = (
-            (2.0, self.SLACK_FLAT, 0) if self.runner.flat else (1.5, self.SLACK, self.SLACK_EACH)
-        )
+        times, slack, each = (2.0, self.SLACK_FLAT, 0) if self.runner.flat else (1.5, self.SLACK, self.SLACK_EACH)
         for query, row in self.places.items():
             tree = self.trees[query]
             allowed = times * tree.needed + slack

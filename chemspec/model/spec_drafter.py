@@ -1,12 +1,16 @@
 """The Spec-Drafter of Xia et al. (2023, section 3.1): an encoder-decoder that fills k masks after a prefix in one pass.
 
-It is a `Transformer` whose vocabulary has one more token, the mask. Its encoder is deep and runs once a query; its decoder is
-shallow and runs once a pass. A mask at place p + i foretells the token of that very place (Eq. 5 to 7). Masks see the whole prefix
-and each other; a place of the prefix sees only what is left of it, as in the target. So the prefix's keys and values do not depend on
+It is a `Transformer` whose vocabulary has one more token, the mask. Its encoder is deep and runs once a query; its
+decoder is
+shallow and runs once a pass. A mask at place p + i foretells the token of that very place (Eq. 5 to 7). Masks see the
+whole prefix
+and each other; a place of the prefix sees only what is left of it, as in the target. So the prefix's keys and values do
+not depend on
 the masks and are kept, like the encoder's output, for the whole decode; and in training one row holds several
 prefixes of the same target at once, each with its own masks.
 
-Shapes: B queries, T target tokens with bos, M prefixes of one target, k masks of a prefix, V vocabulary without the mask.
+Shapes: B queries, T target tokens with bos, M prefixes of one target, k masks of a prefix, V vocabulary without the
+mask.
 """
 
 from __future__ import annotations
@@ -27,9 +31,7 @@ from chemspec.tokenizer import BOS, PAD, UNK
 from chemspec.types import Prefix
 
 
-def drafter_config(
-    target: ModelConfig, *, encoder: int, decoder: int, width: int = 0
-) -> ModelConfig:
+def drafter_config(target: ModelConfig, *, encoder: int, decoder: int, width: int = 0) -> ModelConfig:
     """The architecture of a drafter for a target.
 
     Args:
@@ -37,9 +39,7 @@ def drafter_config(
         width: of the model, with the feed-forward layers four times as wide; 0 takes the target's widths. The paper
             halves it to ablate the Capability Principle.
     """
-    chosen = replace(
-        target, vocab_size=target.vocab_size + 1, encoder_layers=encoder, decoder_layers=decoder
-    )
+    chosen = replace(target, vocab_size=target.vocab_size + 1, encoder_layers=encoder, decoder_layers=decoder)
     return replace(chosen, d_model=width, feedforward=4 * width) if width else chosen
 
 
@@ -53,15 +53,7 @@ def begin_with(model: Transformer, target: Transformer) -> int:
         How many layers of the encoder were copied; 0 where the widths differ, and then nothing is.
     """
     own, other = model.config, target.config
-    shape = (
-        "d_model",
-        "heads",
-        "feedforward",
-        "norm_first",
-        "final_norms",
-        "shared_embedding",
-        "tied_output",
-    )
+    shape = ("d_model", "heads", "feedforward", "norm_first", "final_norms", "shared_embedding", "tied_output")
     if any(getattr(own, name) != getattr(other, name) for name in shape):
         return 0
     vocab = other.vocab_size
@@ -80,9 +72,7 @@ def begin_with(model: Transformer, target: Transformer) -> int:
         mine.load_state_dict(theirs.state_dict())
     for layer in layers[copied:] if own.norm_first else []:
         _make_identity(layer)
-    for mine, theirs in zip(
-        reversed(list(model.decoder)), reversed(list(target.decoder)), strict=False
-    ):
+    for mine, theirs in zip(reversed(list(model.decoder)), reversed(list(target.decoder)), strict=False):
         mine.load_state_dict(theirs.state_dict())
     if own.final_norms:
         model.encoder.norm.load_state_dict(target.encoder.norm.state_dict())
@@ -130,9 +120,7 @@ def fill(
     for layer in layers:
         normed = layer.before(x, layer.norm1)
         q, k, v = layer.self_attn.project(normed)
-        if (
-            layer is layers[-1]
-        ):  # of the prefix, its last layer's keys and values are all that is wanted
+        if layer is layers[-1]:  # of the prefix, its last layer's keys and values are all that is wanted
             q, x, sees = q[:, :, width:], x[:, width:], sees[:, :, width:]
         x = layer.add(x, layer.self_attn.attend(q, k, v, sees), layer.norm1)
         q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
@@ -156,9 +144,7 @@ def _sees(starts: Tensor, width: int, length: int) -> Tensor:
     device = starts.device
     block = torch.arange(blocks, device=device).repeat_interleave(length)  # of each mask
     columns = torch.arange(width, device=device)
-    sees = torch.zeros(
-        batch, width + len(block), width + len(block), dtype=torch.bool, device=device
-    )
+    sees = torch.zeros(batch, width + len(block), width + len(block), dtype=torch.bool, device=device)
     sees[:, :width, :width] = columns[:, None] >= columns
     sees[:, width:, :width] = columns < starts[:, block, None]
     sees[:, width:, width:] = block[:, None] == block
@@ -216,9 +202,7 @@ class _Group:
     SLACK = 48
     BEST = 5  # the best token may be one of four that are never drafted
 
-    def __init__(
-        self, backend: Backend, config: ModelConfig, sources: list[tuple[int, ...]], length: int
-    ) -> None:
+    def __init__(self, backend: Backend, config: ModelConfig, sources: list[tuple[int, ...]], length: int) -> None:
         self.runner: Runner | FlatRunner = backend.open(sources, top_k=self.BEST)
         self.mask = config.vocab_size - 1
         self.never = np.zeros(config.vocab_size, dtype=np.bool_)
@@ -241,17 +225,13 @@ class _Group:
             self.width = len(self.rows)
         return bool(self.rows)
 
-    def fill(
-        self, wanted: dict[tuple[int, ...], list[Prefix]]
-    ) -> dict[tuple[tuple[int, ...], Prefix], Filled]:
+    def fill(self, wanted: dict[tuple[int, ...], list[Prefix]]) -> dict[tuple[tuple[int, ...], Prefix], Filled]:
         found = self._fill_flat(wanted) if self.runner.flat else self._fill_padded(wanted)
         for source, row in self.rows.items():
             self._clear(source, row, wanted[source])
         return found
 
-    def _fill_flat(
-        self, wanted: dict[tuple[int, ...], list[Prefix]]
-    ) -> dict[tuple[tuple[int, ...], Prefix], Filled]:
+    def _fill_flat(self, wanted: dict[tuple[int, ...], list[Prefix]]) -> dict[tuple[tuple[int, ...], Prefix], Filled]:
         runner, k = self.runner, self.length
         assert runner.flat
         rows: list[int] = []
@@ -280,9 +260,7 @@ class _Group:
             for at, source, prefix in asked
         }
 
-    def _fill_padded(
-        self, wanted: dict[tuple[int, ...], list[Prefix]]
-    ) -> dict[tuple[tuple[int, ...], Prefix], Filled]:
+    def _fill_padded(self, wanted: dict[tuple[int, ...], list[Prefix]]) -> dict[tuple[tuple[int, ...], Prefix], Filled]:
         runner, k = self.runner, self.length
         assert not runner.flat
         fresh = {source: self._missing(source, wanted[source]) for source in self.rows}
@@ -323,19 +301,14 @@ class _Group:
             for number, prefix in enumerate(wanted[source]):
                 at = len(fresh[source]) + number * k
                 part = slice(at, at + k)
-                found[source, prefix] = Filled(
-                    ids[row, part].tolist(), log_probs[row, part].tolist()
-                )
+                found[source, prefix] = Filled(ids[row, part].tolist(), log_probs[row, part].tolist())
         return found
 
     def _allowed(self, ids: Ints, log_probs: np.ndarray) -> tuple[Ints, np.ndarray]:  # type: ignore[type-arg]
         """The best token of every node that may be drafted, and its log-prob."""
         never = self.never[ids]
         best = never.argmin(axis=-1)[..., None]
-        return (
-            np.take_along_axis(ids, best, -1)[..., 0],
-            np.take_along_axis(log_probs, best, -1)[..., 0],
-        )
+        return (np.take_along_axis(ids, best, -1)[..., 0], np.take_along_axis(log_probs, best, -1)[..., 0])
 
     def _missing(self, source: tuple[int, ...], prefixes: Sequence[Prefix]) -> list[Prefix]:
         """The prefixes and their ancestors that were not run yet, parents first."""

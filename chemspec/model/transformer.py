@@ -1,7 +1,9 @@
 """The encoder-decoder of Vaswani et al. (2017), in the variants that SMILES models use.
 
-Shapes: B queries, S source tokens, T target tokens, N new nodes, C cached nodes, L decoder layers, H heads, d width of a
-head, D = H * d, V vocabulary. Tensor names follow `torch.nn.Transformer`. There is no dropout: neither training of a few epochs on a CPU
+Shapes: B queries, S source tokens, T target tokens, N new nodes, C cached nodes, L decoder layers, H heads, d width of
+a
+head, D = H * d, V vocabulary. Tensor names follow `torch.nn.Transformer`. There is no dropout: neither training of a
+few epochs on a CPU
 nor inference wants it, and the training module adds it where a recipe asks for it.
 """
 
@@ -21,9 +23,7 @@ from chemspec.tokenizer import PAD
 def sinusoids(positions: int, width: int) -> Tensor:
     """The position table: sine in even columns, cosine in odd ones; (positions, width)."""
     place = torch.arange(positions, dtype=torch.float64)[:, None]
-    frequency = torch.exp(
-        torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width)
-    )
+    frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
     table = torch.zeros(positions, width, dtype=torch.float64)
     table[:, 0::2] = torch.sin(place * frequency)
     table[:, 1::2] = torch.cos(place * frequency)[:, : width // 2]
@@ -68,9 +68,7 @@ class Attention(nn.Module):
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output, computed once a query; each (B, H, S, d)."""
         width = memory.shape[-1]
-        k, v = F.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]).chunk(
-            2, dim=-1
-        )
+        k, v = F.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]).chunk(2, dim=-1)
         return self.split(k), self.split(v)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
@@ -114,18 +112,10 @@ class Layer(nn.Module):
 class Stack(nn.Module):
     """Layers and, if the config says so, a final norm."""
 
-    def __init__(
-        self, config: ModelConfig, depth: int, *, cross: bool, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, config: ModelConfig, depth: int, *, cross: bool, dropout: float = 0.0) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            Layer(config, cross=cross, dropout=dropout) for _ in range(depth)
-        )
-        self.norm = (
-            nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
-            if config.final_norms
-            else nn.Identity()
-        )
+        self.layers = nn.ModuleList(Layer(config, cross=cross, dropout=dropout) for _ in range(depth))
+        self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps) if config.final_norms else nn.Identity()
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(self.layers)  # type: ignore[arg-type]
@@ -177,9 +167,7 @@ class Transformer(nn.Module):
 
     def memory_cache(self, memory: Tensor) -> Tensor:
         """Keys and values of the memory for every decoder layer (L, 2, B, H, S, d); computed once a query."""
-        return torch.stack(
-            [torch.stack(layer.multihead_attn.project_memory(memory)) for layer in self.decoder]
-        )
+        return torch.stack([torch.stack(layer.multihead_attn.project_memory(memory)) for layer in self.decoder])
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits (B, T, V) of every next token of `target` (B, T), which starts with bos; both right-padded."""
@@ -236,10 +224,7 @@ class Transformer(nn.Module):
         for index, layer in enumerate(self.decoder):
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
             fresh.append(torch.stack((k, v)))
-            keys, values = (
-                torch.cat((cache[index, 0], k), dim=2),
-                torch.cat((cache[index, 1], v), dim=2),
-            )
+            keys, values = (torch.cat((cache[index, 0], k), dim=2), torch.cat((cache[index, 1], v), dim=2))
             x = layer.add(x, layer.self_attn.attend(q, keys, values, sees), layer.norm1)
             q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
             keys, values = memory_cache[index].unbind(0)

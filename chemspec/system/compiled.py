@@ -57,7 +57,7 @@ def build(command: list[str], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}.so")
     try:
-        subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=SECONDS)  # fmt: skip
+        subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=SECONDS)
         partial.chmod(0o755)
         partial.replace(path)
     finally:

@@ -46,7 +46,8 @@ class Meter:
         return tuple(counter.read() for counter in self.counters)
 
     def joules(self, before: tuple[int, ...]) -> float:
-        """Energy since `read` gave `before`, of everything that the machine did; correct up to one turn of a counter."""
+        """Energy since `read` gave `before`, of everything that the machine did; correct up to one turn of a
+        counter."""
         used = (
             now - then if now >= then else now + counter.most - then
             for counter, now, then in zip(self.counters, self.read(), before, strict=True)

@@ -1,6 +1,7 @@
 """What a target writes for training queries: the data of drafters (sequence-level distillation, Kim and Rush 2016).
 
-A drafter is to foretell the target, not the chemistry, so it learns from the target's own greedy answers (Xia et al. 2023,
+A drafter is to foretell the target, not the chemistry, so it learns from the target's own greedy answers (Xia et al.
+2023,
 section 4.1). Token arrays go in and come out; nothing is read as SMILES, hence RDKit has no part in it.
 """
 
@@ -45,9 +46,7 @@ def distil(
         ValueError: for data of another vocabulary, or a folder that holds answers of another model or choice.
     """
     train = Pairs.load(data / "train.npz")
-    if max(int(side.flat.max(initial=0)) for side in (train.sources, train.targets)) >= len(
-        engine.tokenizer
-    ):
+    if max(int(side.flat.max(initial=0)) for side in (train.sources, train.targets)) >= len(engine.tokenizer):
         raise ValueError(f"{data} has more kinds of tokens than model {engine.name}")
     # In a random order of all, so that more pairs can be had later by a higher number.
     chosen = np.random.default_rng(seed).permutation(len(train))[: pairs or len(train)]
@@ -66,15 +65,11 @@ def distil(
                 for source, answers in zip(sources, written, strict=True)
                 if answers and answers[0].ended == "eos" and len(answers[0].tokens) > 1
             ]
-            Pairs(
-                *(Ragged.pack(side) for side in (list(zip(*kept, strict=True)) or ((), ())))
-            ).save(file)
+            Pairs(*(Ragged.pack(side) for side in (list(zip(*kept, strict=True)) or ((), ())))).save(file)
         done += len(own)
         progress(done, len(chosen))
     parts = [Pairs.load(file) for file in files]
-    whole = Pairs(
-        _joined([part.sources for part in parts]), _joined([part.targets for part in parts])
-    )
+    whole = Pairs(_joined([part.sources for part in parts]), _joined([part.targets for part in parts]))
     whole.save(out / "train.npz")
     shutil.copyfile(engine.folder / "vocab.json", out / "vocab.json")
     return len(whole)
@@ -84,9 +79,7 @@ def _claim(out: Path, stamp: dict[str, object]) -> None:
     """Mark a folder as holding these answers and no others."""
     file = out / "distilled.json"
     if file.is_file() and json.loads(file.read_text(encoding="utf-8")) != stamp:
-        raise ValueError(
-            f"{out} holds answers of another model, data or seed; choose another folder"
-        )
+        raise ValueError(f"{out} holds answers of another model, data or seed; choose another folder")
     (out / "parts").mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(stamp), encoding="utf-8")
 

@@ -115,7 +115,8 @@ class MaskTraining(Training):
 
 
 def glanced(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
-    """Which masks to show: of every block as many, at random, as `share` of its wrong guesses (Qian et al. 2021, Eq. 5).
+    """Which masks to show: of every block as many, at random, as `share` of its wrong guesses (Qian et al. 2021, Eq.
+    5).
 
     Args:
         wrong, counted: (B, M, k) bool; guesses that differ from the truth, and masks that have one.
@@ -142,9 +143,8 @@ class HeadTraining(Training):
         logits, true = self._foretell(batch)
         count = logits.shape[-2]
         losses = F.cross_entropy(
-            logits.flatten(0, -2).float(), true.flatten(), ignore_index=PAD, reduction="none",
-            label_smoothing=smoothing,
-        ).reshape(-1, count)  # fmt: skip
+            logits.flatten(0, -2).float(), true.flatten(), ignore_index=PAD, reduction="none", label_smoothing=smoothing
+        ).reshape(-1, count)
         medusa = self.model.config.style == "medusa"
         weights = (DECAY if medusa else 1.0) ** torch.arange(count, device=losses.device)
         each = losses.sum(dim=0) / (true != PAD).reshape(-1, count).sum(dim=0).clamp(min=1)
@@ -155,11 +155,7 @@ class HeadTraining(Training):
         logits, true = self._foretell(batch)
         counted = true[..., 0] != PAD
         right = ((logits.argmax(-1) == true) & (true != PAD))[counted]
-        self.log(
-            "val_accepted",
-            right.long().cumprod(-1).sum(-1).float().mean(),
-            batch_size=int(counted.sum()),
-        )
+        self.log("val_accepted", right.long().cumprod(-1).sum(-1).float().mean(), batch_size=int(counted.sum()))
 
     def _foretell(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits (N, K, V) of every head at every place, and what they should have said (N, K)."""
@@ -207,14 +203,10 @@ def train_drafter(
     """
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
-            raise FileNotFoundError(
-                f"{data / name} is missing; make it with `chemspec distil --task {recipe.task}`"
-            )
+            raise FileNotFoundError(f"{data / name} is missing; make it with `chemspec distil --task {recipe.task}`")
     loaded = checkpoint.load(target)
     if loaded.task != recipe.task:
-        raise ValueError(
-            f"{target} is a {loaded.task} model; recipe {recipe.name} wants {recipe.task}"
-        )
+        raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} wants {recipe.task}")
     if Tokenizer.load(data / "vocab.json") != loaded.tokenizer:
         raise ValueError(f"{data} has another vocabulary than {target}; distil it with that model")
     changes: dict[str, Any] = {"steps": steps} if steps > 0 else {}
@@ -232,9 +224,8 @@ def train_drafter(
     module = _module(recipe, settings, loaded.model)
     config = module.model.config.to_json()
     describe(
-        out, settings, task=recipe.task, kind=recipe.kind, target=loaded.digest, model=config,
-        recipe=_told(recipe),
-    )  # fmt: skip
+        out, settings, task=recipe.task, kind=recipe.kind, target=loaded.digest, model=config, recipe=_told(recipe)
+    )
     pairs, held = split(data, settings.holdout)
     specials = loaded.model.config.source_specials
     batches = loaders(pairs, held, settings, done=done, specials=specials)
@@ -243,9 +234,7 @@ def train_drafter(
     module.model.load_state_dict(average(newest(out / "checkpoints", last, recipe.average_last)))
     folder = companions.drafter_dir(target, recipe.kind) if install else out / recipe.kind
     bound = "" if recipe.kind == "spec_drafter" else loaded.digest
-    companions.save(
-        folder, module.model, loaded.tokenizer, kind=recipe.kind, length=recipe.length, target=bound
-    )
+    companions.save(folder, module.model, loaded.tokenizer, kind=recipe.kind, length=recipe.length, target=bound)
     return folder
 
 
@@ -259,17 +248,19 @@ def _same_target(out: Path, digest: str) -> None:
         )
 
 
-def _module(
-    recipe: DrafterRecipe, settings: TrainSettings, target: Transformer
-) -> MaskTraining | HeadTraining:
+def _module(recipe: DrafterRecipe, settings: TrainSettings, target: Transformer) -> MaskTraining | HeadTraining:
     config = target.config
     if recipe.kind == "spec_drafter":
         model = Transformer(drafter_config(config, **recipe.shape), dropout=settings.dropout)
         copied = begin_with(model, target)
         return MaskTraining(
-            model, settings, length=recipe.length, blocks=recipe.blocks, glance=recipe.glance,
+            model,
+            settings,
+            length=recipe.length,
+            blocks=recipe.blocks,
+            glance=recipe.glance,
             frozen=copied if recipe.frozen else 0,
-        )  # fmt: skip
+        )
     heads = Heads(
         HeadsConfig(
             vocab_size=config.vocab_size,

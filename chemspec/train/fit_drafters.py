@@ -29,9 +29,7 @@ from chemspec.types import Prefix
 HOLDOUT = 1000  # pairs at the end of train.npz that training kept for validation where there is no val.npz
 FURTHEST = 16  # tokens that a fitted place is asked to foretell
 FLOOR = 1e-3  # as in draft/attention.py
-Answers = list[
-    tuple[tuple[int, ...], tuple[int, ...]]
-]  # queries, and what the model writes, with eos
+Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]  # queries, and what the model writes, with eos
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,8 @@ class FitReport:
         answers: validation queries that the model answered.
         by_match, by_chance: as in `DrafterCalibration`.
         heads: (layer, head) chosen, the most telling first.
-        first_right: share of the steps at which the best place is ranked first: by text alone, with one head, two, and so on.
+        first_right: share of the steps at which the best place is ranked first: by text alone, with one head, two, and
+        so on.
     """
 
     nodes: int
@@ -68,7 +67,8 @@ def calibrate(
     """Learn everything that a model's drafters can.
 
     Args:
-        data: folder made by `chemspec data`: `train.npz`, and `val.npz` if there is one; else the last 1,000 training pairs,
+        data: folder made by `chemspec data`: `train.npz`, and `val.npz` if there is one; else the last 1,000 training
+            pairs,
             which training kept aside, serve for validation.
         pairs: training pairs read for the phrases.
         queries: validation queries answered.
@@ -90,9 +90,7 @@ def calibrate(
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(kept)[:pairs]
     tell(f"phrases from {len(chosen)} answers")
-    phrases = count_edits(
-        ((train.sources[i].tolist(), train.targets[i].tolist()) for i in chosen), marks
-    )
+    phrases = count_edits(((train.sources[i].tolist(), train.targets[i].tolist()) for i in chosen), marks)
     first = 0 if own.is_file() else kept
     asked = first + rng.permutation(len(validation) - first)[:queries]
     tell(f"{len(asked)} validation queries")
@@ -171,7 +169,8 @@ def fit_reading(
     """Choose heads one by one, each time the one that helps most, and fit the weights.
 
     Returns:
-        The reading, the heads in the order chosen, and the share of steps with the best place first after 0, 1, ... heads.
+        The reading, the heads in the order chosen, and the share of steps with the best place first after 0, 1, ...
+        heads.
     """
     config = engine.config
     all_heads = [(i, j) for i in range(config.decoder_layers) for j in range(config.heads)]
@@ -182,11 +181,7 @@ def fit_reading(
     _, weights, right = _fit(steps, chosen)
     shares = [right]
     while len(chosen) < min(most, len(all_heads)):
-        trials = [
-            (*_fit(steps, [*chosen, head]), head)
-            for head in range(len(all_heads))
-            if head not in chosen
-        ]
+        trials = [(*_fit(steps, [*chosen, head]), head) for head in range(len(all_heads)) if head not in chosen]
         _, weights, right, head = min(trials, key=lambda trial: trial[0])
         chosen.append(head)
         shares.append(right)
@@ -200,9 +195,7 @@ def fit_reading(
     return reading, tuple(all_heads[head] for head in chosen), tuple(shares)
 
 
-def _steps(
-    engine: Engine, answers: Answers, marks: TokenClasses, heads: Sequence[tuple[int, int]]
-) -> _Steps | None:
+def _steps(engine: Engine, answers: Answers, marks: TokenClasses, heads: Sequence[tuple[int, int]]) -> _Steps | None:
     backend = TorchBackend(checkpoint.load(engine.folder).model)
     copy = Copy(length=FURTHEST, marks=marks)
     parts: list[list[Tensor]] = []

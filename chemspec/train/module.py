@@ -27,15 +27,7 @@ from chemspec.settings import ModelConfig, Task, TrainSettings
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
 from chemspec.train.average import average, export, read_checkpoint
-from chemspec.train.watch import (
-    ExactMatch,
-    Log,
-    SaveNow,
-    StopOnSignal,
-    StopOnTime,
-    Stopped,
-    WholeFiles,
-)
+from chemspec.train.watch import ExactMatch, Log, SaveNow, StopOnSignal, StopOnTime, Stopped, WholeFiles
 
 __all__ = [
     "ExactMatch",
@@ -81,10 +73,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         source, target = batch
         logits = self.computes[0](source, target[:, :-1])
         return F.cross_entropy(
-            logits.flatten(0, 1).float(),
-            target[:, 1:].flatten(),
-            ignore_index=PAD,
-            label_smoothing=smoothing,
+            logits.flatten(0, 1).float(), target[:, 1:].flatten(), ignore_index=PAD, label_smoothing=smoothing
         )
 
     def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
@@ -115,13 +104,8 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
     def configure_optimizers(self) -> Any:
         settings = self.settings
         optimizer = optim.build(self.model, settings)
-        scheduler = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: rate(step, self.progress(step), settings)
-        )
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
-        }
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate(step, self.progress(step), settings))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **options: Any) -> None:
         # Lightning refuses to clip for fused optimisers because of fp16 loss scaling, which bf16 does without.
@@ -242,31 +226,23 @@ def fit(
             trainer.fit(module, *data_loaders, ckpt_path=resume, weights_only=True)
             trainer.save_checkpoint(stop.last)
         except Stopped:
-            raise KeyboardInterrupt(
-                f"stopped after step {trainer.global_step}; {stop.last} resumes it"
-            ) from None
+            raise KeyboardInterrupt(f"stopped after step {trainer.global_step}; {stop.last} resumes it") from None
         except SystemExit as error:  # what Lightning makes of Ctrl-C
             raise KeyboardInterrupt from error
         finally:
             stop.restore()
 
 
-def _read(
-    data: Path, config: ModelConfig, settings: TrainSettings
-) -> tuple[Tokenizer, Pairs, Pairs]:
+def _read(data: Path, config: ModelConfig, settings: TrainSettings) -> tuple[Tokenizer, Pairs, Pairs]:
     """Vocabulary, training and validation pairs; what does not fit is told before the training, not after it."""
     tokenizer = Tokenizer.load(data / "vocab.json")
     if len(tokenizer) != config.vocab_size:
-        raise ValueError(
-            f"{data / 'vocab.json'} has {len(tokenizer)} tokens, the model {config.vocab_size}"
-        )
+        raise ValueError(f"{data / 'vocab.json'} has {len(tokenizer)} tokens, the model {config.vocab_size}")
     pairs, held = split(data, settings.holdout)
     for part in (pairs, held):
         highest = max(int(side.flat.max(initial=0)) for side in (part.sources, part.targets))
         if highest >= len(tokenizer):
-            raise ValueError(
-                f"{data} holds token {highest}, vocab.json only {len(tokenizer)} tokens"
-            )
+            raise ValueError(f"{data} holds token {highest}, vocab.json only {len(tokenizer)} tokens")
         longest = 2 + max(int(side.lengths.max(initial=0)) for side in (part.sources, part.targets))
         if longest > config.max_positions:
             raise ValueError(f"{data} holds {longest} tokens in a row, max_positions is less")
@@ -313,13 +289,9 @@ def describe(out: Path, settings: TrainSettings, **what: Any) -> None:
     (out / "settings.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
 
 
-def loaders(
-    pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, specials: bool
-) -> tuple[Any, Any]:
+def loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, specials: bool) -> tuple[Any, Any]:
     """Endless training batches from step `done` on, and the validation batches."""
-    batches = TokenBatches(
-        pairs, tokens=settings.tokens, seed=settings.seed, skip=done, source_specials=specials
-    )
+    batches = TokenBatches(pairs, tokens=settings.tokens, seed=settings.seed, skip=done, source_specials=specials)
     held_batches = TokenBatches(held, tokens=settings.tokens, seed=0, source_specials=specials)
 
     def load(part: Pairs, sampler: Any) -> Any:
@@ -378,9 +350,7 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated")
         warnings.filterwarnings("ignore", message=r".*does not have many workers")
-        warnings.filterwarnings(
-            "ignore", message=r"Checkpoint directory .* exists and is not empty"
-        )
+        warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not empty")
         warnings.filterwarnings("ignore", message=r"The dirpath has changed")
         try:
             yield
@@ -406,9 +376,7 @@ def split(data: Path, holdout: int) -> tuple[Pairs, Pairs]:
     if holdout < 1:
         raise ValueError(f"{data} has no val.npz, so holdout must be at least 1, not {holdout}")
     if len(pairs) <= holdout:
-        raise ValueError(
-            f"{data / 'train.npz'} has {len(pairs)} pairs, too few to hold out {holdout}"
-        )
+        raise ValueError(f"{data / 'train.npz'} has {len(pairs)} pairs, too few to hold out {holdout}")
     cut = len(pairs) - holdout
     return take(pairs, cut), Pairs(_tail(pairs.sources, cut), _tail(pairs.targets, cut))
 

@@ -1,7 +1,8 @@
 """Muon (Jordan et al., 2024): momentum, made orthogonal, as the step of a matrix.
 
 `torch.optim.Muon` does the same, always in bf16 and one matrix after another. Here matrices of one shape go through the
-iteration together (three products a round for each shape instead of each matrix, which counts on a GPU), and in fp32 where the
+iteration together (three products a round for each shape instead of each matrix, which counts on a GPU), and in fp32
+where the
 processor has no bf16 products: there emulated ones take sixty times longer (log.md).
 """
 
@@ -55,8 +56,7 @@ class Muon(torch.optim.Optimizer):
                     alike[min(p.shape), max(p.shape)].append(p)
             for (_, wide), matrices in alike.items():
                 updates = orthogonal(
-                    torch.stack([_wide(self._ahead(p, group["momentum"])) for p in matrices]),
-                    self.dtype,
+                    torch.stack([_wide(self._ahead(p, group["momentum"])) for p in matrices]), self.dtype
                 )
                 for p, update in zip(matrices, updates, strict=True):
                     p.mul_(1 - group["lr"] * group["weight_decay"])
@@ -78,9 +78,7 @@ class Muon(torch.optim.Optimizer):
 def orthogonal(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     """Matrices (M, n, m), n <= m, with singular vectors kept and all singular values near one (between 0.7 and 1.2)."""
     x = matrices.to(dtype)
-    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(
-        min=TINY
-    )  # so that no singular value exceeds one
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=TINY)  # so that no singular value exceeds one
     for a, b, c in ROUNDS:
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)

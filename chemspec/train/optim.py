@@ -25,10 +25,7 @@ def build(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
     matrices = [p for name, p in named if p.ndim == 2 and "layers." in name]
     tables = [p for name, p in named if p.ndim > 2 or (p.ndim == 2 and "layers." not in name)]
     vectors = [p for _, p in named if p.ndim < 2]
-    plain = [
-        {"params": vectors, "weight_decay": 0.0},
-        {"params": tables, "weight_decay": settings.weight_decay},
-    ]
+    plain = [{"params": vectors, "weight_decay": 0.0}, {"params": tables, "weight_decay": settings.weight_decay}]
     adam = {"lr": settings.lr, "betas": (0.9, 0.98), "eps": 1e-9, "fused": True}
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(

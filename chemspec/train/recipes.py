@@ -17,7 +17,8 @@ class Recipe:
             training data are held out.
         validation_data: how the validation files are prepared, with the vocabulary of the training data.
         average_last: the model is the mean of so many last checkpoints.
-        starts_from: a recipe whose model this one goes on with; it is given with `--start`. If the data are others, they are
+        starts_from: a recipe whose model this one goes on with; it is given with `--start`. If the data are others,
+            they are
             prepared with that model's vocabulary (`chemspec data --vocab`).
         tried: whether anybody has run it to its end.
     """
@@ -121,15 +122,25 @@ _FORWARD = Recipe(
         "machine. Accuracy stays below the published 88 to 91 % of models of this kind with days of GPU training."
     ),
 )
-_FORWARD_2 = _goes_on(_FORWARD, "forward-mit-2", replace(_cpu(0), lr=1e-3, steps=3800, seed=3), (
-    "3,800 steps, about 50 minutes on one CPU core. When it was first run, its first 2,000 steps followed a cosine over "
-    "120 minutes instead of one over steps, so that the learning rate fell a little later. Validation loss from 0.172 (end of "
-    "forward-mit) to 0.163 nats per token after 3,000 steps (assets/docs/curves/forward-mit-2.csv)."
-))  # fmt: skip
-_FORWARD_3 = _goes_on(_FORWARD_2, "forward-mit-3", replace(_cpu(0), lr=1e-3, steps=4000, seed=6), (
-    "4,000 steps, about 45 minutes on one CPU core. Validation loss from 0.163 to 0.132 nats per token, 44 % exact by greedy "
-    "decoding of 200 validation pairs (assets/docs/curves/forward-mit-3.csv): top-1 65.0 % on 1,000 test reactions instead of 58.9 %."
-))  # fmt: skip
+_FORWARD_2 = _goes_on(
+    _FORWARD,
+    "forward-mit-2",
+    replace(_cpu(0), lr=1e-3, steps=3800, seed=3),
+    (
+        "3,800 steps, about 50 minutes on one CPU core. When it was first run, its first 2,000 steps followed a cosine over "
+        "120 minutes instead of one over steps, so that the learning rate fell a little later. Validation loss from 0.172 (end of "
+        "forward-mit) to 0.163 nats per token after 3,000 steps (assets/docs/curves/forward-mit-2.csv)."
+    ),
+)
+_FORWARD_3 = _goes_on(
+    _FORWARD_2,
+    "forward-mit-3",
+    replace(_cpu(0), lr=1e-3, steps=4000, seed=6),
+    (
+        "4,000 steps, about 45 minutes on one CPU core. Validation loss from 0.163 to 0.132 nats per token, 44 % exact by greedy "
+        "decoding of 200 validation pairs (assets/docs/curves/forward-mit-3.csv): top-1 65.0 % on 1,000 test reactions instead of 58.9 %."
+    ),
+)
 
 _FORWARD_5 = Recipe(
     name="forward-mit-5",
@@ -146,12 +157,7 @@ _FORWARD_5 = Recipe(
         seed=1,
     ),
     validation_data=DataSettings(
-        task="forward",
-        variants=1,
-        flat_share=1.0,
-        leave_out=("overlaps_test",),
-        guess_maps=True,
-        limit=2000,
+        task="forward", variants=1, flat_share=1.0, leave_out=("overlaps_test",), guess_maps=True, limit=2000
     ),
     preset="small",
     train=replace(_cpu(58), lr=5e-4, tokens=8000, threads=2, seed=8),

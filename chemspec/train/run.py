@@ -43,15 +43,11 @@ def run_recipe(
     """
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
-            raise FileNotFoundError(
-                f"{data / name} is missing; prepare it with `chemspec data --recipe {recipe.name}`"
-            )
+            raise FileNotFoundError(f"{data / name} is missing; prepare it with `chemspec data --recipe {recipe.name}`")
     last = out / "checkpoints" / "last.ckpt"
     again = resume and last.exists()
     if recipe.starts_from and start is None and not again:
-        raise ValueError(
-            f"{recipe.name} goes on with the model of {recipe.starts_from}; give its folder with --start"
-        )
+        raise ValueError(f"{recipe.name} goes on with the model of {recipe.starts_from}; give its folder with --start")
     settings = recipe.train
     if steps > 0:
         settings = replace(settings, steps=steps)

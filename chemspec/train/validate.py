@@ -35,24 +35,18 @@ def exact_match(model: Transformer, pairs: Pairs) -> float:
         for start in range(0, len(order), BATCH):
             chosen = order[start : start + BATCH]
             wanted = [(*targets[index].tolist(), EOS) for index in chosen]
-            answers = _decode(
-                backend, [sources[index].tolist() for index in chosen], list(map(len, wanted))
-            )
+            answers = _decode(backend, [sources[index].tolist() for index in chosen], list(map(len, wanted)))
             found += sum(one.tokens == other for one, other in zip(answers, wanted, strict=True))
     finally:
         model.train(was_training)
     return found / len(pairs)
 
 
-def _decode(
-    backend: TorchBackend, sources: Sequence[Sequence[int]], limits: Sequence[int]
-) -> list[FinishedSequence]:
+def _decode(backend: TorchBackend, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[FinishedSequence]:
     """One greedy answer a source, none longer than its target: it would be wrong anyway."""
     session = Session(backend, sources, top_k=1)
     decoders = [greedy(max_len=limit) for limit in limits]
-    run = run_loop(
-        sources, decoders, session, NoDrafts(), max_len=max(limits), budget=0, clock=time.monotonic
-    )
+    run = run_loop(sources, decoders, session, NoDrafts(), max_len=max(limits), budget=0, clock=time.monotonic)
     while True:
         try:
             next(run)

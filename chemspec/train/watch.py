@@ -108,16 +108,7 @@ class Log(Callback):  # type: ignore[misc]
     sessions, and `tokens_per_second` counts source and target tokens without padding and without validation time.
     """
 
-    COLUMNS = (
-        "step",
-        "seconds",
-        "loss",
-        "lr",
-        "tokens_per_second",
-        "val_loss",
-        "val_exact",
-        "val_accepted",
-    )
+    COLUMNS = ("step", "seconds", "loss", "lr", "tokens_per_second", "val_loss", "val_exact", "val_accepted")
 
     def __init__(self, path: Path, *, done: int, every: int = 50, bar: bool = True) -> None:
         self.path, self.done, self.every = path, done, every
@@ -147,9 +138,7 @@ class Log(Callback):  # type: ignore[misc]
     def on_train_batch_start(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
         self.lr = trainer.optimizers[0].param_groups[0]["lr"]  # the scheduler is a step ahead later
 
-    def on_train_batch_end(
-        self, trainer: lightning.Trainer, module: Any, outputs: Any, *args: Any
-    ) -> None:
+    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, outputs: Any, *args: Any) -> None:
         # A sum on the device: reading every loss would make a GPU wait at every step.
         self.loss = self.loss + outputs["loss"].detach().double()
         self.count += 1
@@ -222,9 +211,7 @@ def describe(latest: dict[str, float], minutes: float) -> str:
 class WholeFiles(TorchCheckpointIO):  # type: ignore[misc]
     """Checkpoints that are there whole or not at all, even where the disk fills up."""
 
-    def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
-    ) -> None:
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(file.name + ".partial")

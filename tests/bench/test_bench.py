@@ -21,8 +21,24 @@ from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
 from chemspec.settings import DecodeSettings
 
-NAMED = ["task", "engine", "decoder", "drafter", "n", "batch", "dtype", "median_ms", "q1_ms", "q3_ms", "passes_per_query",
-         "nodes_per_pass", "tokens_per_pass", "speedup", "identical", "peak_mb"]  # fmt: skip
+NAMED = [
+    "task",
+    "engine",
+    "decoder",
+    "drafter",
+    "n",
+    "batch",
+    "dtype",
+    "median_ms",
+    "q1_ms",
+    "q3_ms",
+    "passes_per_query",
+    "nodes_per_pass",
+    "tokens_per_pass",
+    "speedup",
+    "identical",
+    "peak_mb",
+]
 OURS = ("chemspec", "naive")
 
 
@@ -45,8 +61,22 @@ def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_json_ends_with_one_document_with_the_named_fields() -> None:
-    words = ["bench", "--limit", "2", "--widths", "2", "--batches", "1,2", "--engines", "chemspec,naive", "--threads", "1",
-             "--drafters", "none,copy", "--json"]  # fmt: skip
+    words = [
+        "bench",
+        "--limit",
+        "2",
+        "--widths",
+        "2",
+        "--batches",
+        "1,2",
+        "--engines",
+        "chemspec,naive",
+        "--threads",
+        "1",
+        "--drafters",
+        "none,copy",
+        "--json",
+    ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout.rstrip("\n").split("\n")[-1])
@@ -59,10 +89,7 @@ def test_json_ends_with_one_document_with_the_named_fields() -> None:
         assert row["peak_mb"] > 50
         assert row["version"]
         assert row["same_first"] == 1.0
-    cases = [
-        (r["task"], r["decoder"], r["n"], r["batch"], r["engine"], r["drafter"])
-        for r in report["rows"]
-    ]
+    cases = [(r["task"], r["decoder"], r["n"], r["batch"], r["engine"], r["drafter"]) for r in report["rows"]]
     assert cases == [
         (task, decoder, n, batch, engine, drafter)
         for task, decoder, n in (("forward", "greedy", 1), ("retro", "beam", 2))
@@ -86,9 +113,14 @@ def test_the_standard_decoder_is_the_yardstick_and_tells_where_its_time_goes() -
 
 def test_a_drafter_that_knows_the_answer_needs_one_pass() -> None:
     plan = Plan(
-        tasks=("retro",), limit=6, widths=(1, 2), batches=(1, 4), engines=("chemspec", "oracle"),
-        drafters=("copy",), threads=1,
-    )  # fmt: skip
+        tasks=("retro",),
+        limit=6,
+        widths=(1, 2),
+        batches=(1, 4),
+        engines=("chemspec", "oracle"),
+        drafters=("copy",),
+        threads=1,
+    )
     rows = speed.run(plan)["rows"]
     assert all(row["identical"] for row in rows)
     told = [row for row in rows if row["drafter"] == "oracle"]
@@ -96,17 +128,14 @@ def test_a_drafter_that_knows_the_answer_needs_one_pass() -> None:
     for row in told:
         assert row["passes_per_query"] == 1
         (standard,) = (
-            other for other in rows
-            if other["drafter"] == "none" and (other["n"], other["batch"]) == (1, row["batch"])
-        )  # fmt: skip
+            other for other in rows if other["drafter"] == "none" and (other["n"], other["batch"]) == (1, row["batch"])
+        )
         assert row["nodes_per_pass"] == row["tokens_per_pass"] == standard["passes_per_query"]
 
 
 def test_ctranslate2_runs_on_the_same_weights() -> None:
     pytest.importorskip("ctranslate2")
-    plan = Plan(
-        tasks=("forward",), limit=4, batches=(1, 3), engines=("ctranslate2", "chemspec"), threads=1
-    )
+    plan = Plan(tasks=("forward",), limit=4, batches=(1, 3), engines=("ctranslate2", "chemspec"), threads=1)
     rows = speed.run(plan)["rows"]
     exact = [row for row in rows if row["dtype"] == "float32"]
     assert len(exact) == 2
@@ -164,9 +193,7 @@ def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
     timed = seen[2 * speed.WARM_UP :]  # a warm-up of the longest comes first
     assert {query for _, query in seen[: 2 * speed.WARM_UP]} == set(queries[-speed.WARM_UP :])
     assert [who for who, _ in timed[:32:4]] == ["none", "copy"] * 2 + ["copy", "none"] * 2
-    assert sorted(timed) == sorted(
-        (who, query) for who in ("none", "copy") for query in queries * 2
-    )
+    assert sorted(timed) == sorted((who, query) for who in ("none", "copy") for query in queries * 2)
 
 
 def test_times_of_batches_are_per_query() -> None:
@@ -177,15 +204,15 @@ def test_times_of_batches_are_per_query() -> None:
 def test_agreement_counts_lists_and_first_answers() -> None:
     standard = [[(1,), (2,)], [(3,), (4,)], [(5,), (6,)]]
     assert speed._agreement([[(1,), (2,)], [(3,), (9,)]], standard) == {
-        "identical": False, "same_list": 0.5, "same_first": 1.0,
-    }  # fmt: skip
+        "identical": False,
+        "same_list": 0.5,
+        "same_first": 1.0,
+    }
 
 
 def test_random_weights_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
-    plan = Plan(
-        tasks=("retro",), limit=2, widths=(2,), batches=(1,), engines=OURS, preset="tiny", threads=1
-    )
+    plan = Plan(tasks=("retro",), limit=2, widths=(2,), batches=(1,), engines=OURS, preset="tiny", threads=1)
     one, other = (speed.run(plan)["rows"] for _ in range(2))
     assert one[0]["model"] == "tiny-random"
     assert all(row["identical"] for row in one)
@@ -212,17 +239,13 @@ def test_the_stopwatch_changes_no_answer(home: Path) -> None:
     settings = DecodeSettings(n=3, max_len=10, drafter="none")
     timed, watch = baselines._timed(engine)
     one, other = (made.predict(QUERIES, settings) for made in (engine, timed))
-    assert [[h.tokens for h in r.hypotheses] for r in one] == [
-        [h.tokens for h in r.hypotheses] for r in other
-    ]
+    assert [[h.tokens for h in r.hypotheses] for r in one] == [[h.tokens for h in r.hypotheses] for r in other]
     assert watch.encoder > 0
     assert watch.passes > 0
     assert engine.backend is not timed.backend
 
 
-@pytest.mark.parametrize(
-    "options", [{"engines": ("x",)}, {"limit": 0}, {"batches": (0,)}, {"widths": (0,)}]
-)
+@pytest.mark.parametrize("options", [{"engines": ("x",)}, {"limit": 0}, {"batches": (0,)}, {"widths": (0,)}])
 def test_a_plan_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"engine|at least 1"):
         Plan(**options)
@@ -236,8 +259,5 @@ def test_the_runtime_asked_for_is_the_one_timed() -> None:
 
 def test_cases_are_greedy_forward_and_beams_back() -> None:
     plan = Plan(widths=(5,), batches=(1, 32))
-    assert plan.cases("forward") == [
-        Case("forward", "greedy", 1, 1),
-        Case("forward", "greedy", 1, 32),
-    ]
+    assert plan.cases("forward") == [Case("forward", "greedy", 1, 1), Case("forward", "greedy", 1, 32)]
     assert plan.cases("retro") == [Case("retro", "beam", 5, 1), Case("retro", "beam", 5, 32)]

@@ -29,9 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_passes_and_runs_of_the_small_model_are_counted(folder: Path) -> None:
     engine = Engine.load(folder, device="cpu", threads=1, runtime="torch", dtype="fp64")
     settings = DecodeSettings(decoder="greedy", n=1, max_len=20, batch_size=1)
-    copied, two, four = draft_length.count(
-        engine, QUERIES[:4], settings, drafters=("copy", "ar"), lengths=(2, 4)
-    )
+    copied, two, four = draft_length.count(engine, QUERIES[:4], settings, drafters=("copy", "ar"), lengths=(2, 4))
     assert (copied["gamma"], two["gamma"], four["gamma"]) == ("", "2", "4")
     assert copied["draft_calls"] == 0
     assert [row["same"] for row in (copied, two, four)] == [1, 1, 1]
@@ -43,15 +41,13 @@ def test_passes_and_runs_of_the_small_model_are_counted(folder: Path) -> None:
     assert draft_length.price(engine.companion("ar"), engine) > 0
 
 
-def test_the_rate_of_a_small_model_is_counted_on_validation_data_and_read_again(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_the_rate_of_a_small_model_is_counted_on_validation_data_and_read_again(folder: Path, tmp_path: Path) -> None:
     home = tmp_path / "retro"
     shutil.copytree(folder, home)
     rows = [f"{smiles},{smiles},1" for smiles in QUERIES[:4]]
     with gzip.open(tmp_path / "retro_val.csv.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(["product,reactants,reaction_class", *rows]))
-    words = ["alpha", "--task", "retro", "--model", str(home), "--source", str(tmp_path), "--threads", "1", "--json"]  # fmt: skip
+    words = ["alpha", "--task", "retro", "--model", str(home), "--source", str(tmp_path), "--threads", "1", "--json"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.stderr
     # It drafts for itself: all is accepted, and a rate of one would draft without end.
@@ -66,12 +62,7 @@ def test_a_model_is_offered_the_drafters_that_it_can_use(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(folder.parent))
-    assert set(DRAFTER_NAMES) - set(usable(folder)) == {
-        "hierarchy",
-        "spec_drafter",
-        "blockwise",
-        "medusa",
-    }
+    assert set(DRAFTER_NAMES) - set(usable(folder)) == {"hierarchy", "spec_drafter", "blockwise", "medusa"}
     names, missing = queued_engine.drafters("retro")
     assert names == usable(folder)
     assert "hierarchy, spec_drafter, blockwise and medusa need small models" in missing

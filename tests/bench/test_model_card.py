@@ -37,9 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def put(folder: Path, name: str = "accuracy", digest: str = "d", **more: Any) -> None:
-    model_card.keep(
-        folder, name, measured(**more), digest=digest, command="chemspec it", today=TODAY
-    )
+    model_card.keep(folder, name, measured(**more), digest=digest, command="chemspec it", today=TODAY)
 
 
 def test_a_section_is_filled_and_the_rest_stays(folder: Path) -> None:
@@ -120,9 +118,7 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
         "truth": level,
     }
     judged = examine([[(0.5, 1.0, True)], [(0.4, 1.0, False)]])
-    told = {
-        "queries": 2, "answers": 2, "table": judged.table, "slope": 1.0, "offset": 0.0, "numbers": NUMBERS,
-    }  # fmt: skip
+    told = {"queries": 2, "answers": 2, "table": judged.table, "slope": 1.0, "offset": 0.0, "numbers": NUMBERS}
     sections = dict.fromkeys(("accuracy", "augmented", "classes", "failures"), found)
     sections |= {"roundtrip": trip, "reliability": told}
     assert set(sections) == set(model_card.SECTIONS)

@@ -34,8 +34,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed, kind in enumerate(("ar", "medium")):
         tiny_folder(target / "drafters" / kind, seed=5 + seed)
     config, width = checkpoint.read_config(target)[1], 32
-    filler = tiny_model(7, config.vocab_size + 1, d_model=width, heads=4, feedforward=32, max_positions=1024)  # fmt: skip
-    companions.save(target / "drafters" / "spec_drafter", filler.float(), TOKENIZER, kind="spec_drafter", length=15)  # fmt: skip
+    filler = tiny_model(7, config.vocab_size + 1, d_model=width, heads=4, feedforward=32, max_positions=1024)
+    companions.save(target / "drafters" / "spec_drafter", filler.float(), TOKENIZER, kind="spec_drafter", length=15)
     return folder
 
 
@@ -53,7 +53,7 @@ def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sets_in(folder: Path) -> Path:
     """Test sets whose answers are known."""
-    columns = {"forward": ["reactants_and_reagents", "main_product"], "retro": ["product", "reactants"]}  # fmt: skip
+    columns = {"forward": ["reactants_and_reagents", "main_product"], "retro": ["product", "reactants"]}
     for task, names in columns.items():
         with gzip.open(folder / f"{task}_test.csv.gz", "wt", newline="") as file:
             writer = csv.writer(file)
@@ -62,14 +62,24 @@ def sets_in(folder: Path) -> Path:
     return folder
 
 
-def test_the_command_writes_page_charts_and_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_writes_page_charts_and_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {"widths": (2, 3), "batches": (1, 2)}
     monkeypatch.setattr(papers, "Suite", lambda **options: Suite(**options, **few))
     page = tmp_path / "benchmarks.md"
     page.write_text(f"# Before\n\n{BEGIN}\nold\n{END}\n\n# After\n", encoding="utf-8")
-    words = ["bench", "--suite", "papers", "--out", str(tmp_path), "--limit", "2", "--seconds", "0.01", "--threads", "1"]  # fmt: skip
+    words = [
+        "bench",
+        "--suite",
+        "papers",
+        "--out",
+        str(tmp_path),
+        "--limit",
+        "2",
+        "--seconds",
+        "0.01",
+        "--threads",
+        "1",
+    ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout.rstrip("\n").split("\n")[-1])
@@ -79,19 +89,12 @@ def test_the_command_writes_page_charts_and_numbers(
     assert "\nold\n" not in text
     assert "chemspec " in text
     assert papers.NO_TRUTH in text
-    for name in (
-        "forward-times",
-        "retro-times",
-        "learned-times",
-        "latency",
-        "speedups-time",
-        "speedups-passes",
-    ):
+    for name in ("forward-times", "retro-times", "learned-times", "latency", "speedups-time", "speedups-passes"):
         assert f"(charts/{name}.svg)" in text
         ElementTree.fromstring((tmp_path / "charts" / f"{name}.svg").read_text(encoding="utf-8"))
     assert json.loads((tmp_path / "charts" / "papers.json").read_text(encoding="utf-8")) == report
     assert {row["n"] for row in report["learned"]} == {1, 5}
-    assert [row["n"] for row in report["retro"]] == [1, 1, *(n for n in (2, 3) for _ in range(5))]  # fmt: skip
+    assert [row["n"] for row in report["retro"]] == [1, 1, *(n for n in (2, 3) for _ in range(5))]
 
 
 def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None:
@@ -101,8 +104,17 @@ def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None
     assert seen[-1][0] == seen[-1][1] == len(seen) == 9 + 6 + 10 + 7 + 26
     assert "Energy is not reported by this machine." in report["notes"]
     names = [row["name"] for row in report["forward"]]
-    assert names == ["standard, B=1", "windows DL=4, B=1", "windows DL=10, B=1", "copy, B=1", "attention, B=1", "mixed, B=1",
-                     "auto, B=1", "standard, B=32", "auto, B=32"]  # fmt: skip
+    assert names == [
+        "standard, B=1",
+        "windows DL=4, B=1",
+        "windows DL=10, B=1",
+        "copy, B=1",
+        "attention, B=1",
+        "mixed, B=1",
+        "auto, B=1",
+        "standard, B=32",
+        "auto, B=32",
+    ]
     for row in [*report["forward"], *report["retro"], *report["curve"], *report["learned"]]:
         assert row["queries"] == 3
         assert row["q1_ms"] <= row["median_ms"] <= row["q3_ms"]
@@ -115,16 +127,18 @@ def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None
         elif row["exact"] and not standard:
             assert row["same_list"] == 1.0
     sbs = [row for row in report["retro"] if not row["exact"]]
-    assert [(row["decoder"], row["drafter"]) for row in sbs] == [("sbs", "windows"), ("sbs", "none")]  # fmt: skip
+    assert [(row["decoder"], row["drafter"]) for row in sbs] == [("sbs", "windows"), ("sbs", "none")]
     for row in report["accuracy"]:
         assert row["queries"] == 3
         if row["standard"] is not None and "SBS" not in row["name"]:
             assert row["top"] == row["standard"]
     assert set(report["speedups"]) >= {"forward, auto, B=1", "retro, greedy, auto"}
     learned = {row["name"]: row for row in report["learned"]}
-    assert {f"retro, greedy B=1, {name}" for name in ("ar", "hierarchy", "spec_drafter", "spec_drafter k=5")} <= set(learned)  # fmt: skip
+    assert {f"retro, greedy B=1, {name}" for name in ("ar", "hierarchy", "spec_drafter", "spec_drafter k=5")} <= set(
+        learned
+    )
     assert not any(name.startswith("forward") and "spec_drafter" in name for name in learned)
-    small, both = (learned[f"retro, greedy B=1, {name}"]["weights_mb"] for name in ("ar", "hierarchy"))  # fmt: skip
+    small, both = (learned[f"retro, greedy B=1, {name}"]["weights_mb"] for name in ("ar", "hierarchy"))
     assert both == 2 * small > 0 == learned["retro, greedy B=1, mixed"]["weights_mb"]
     assert "equal" in papers.section(report, "c", dict.fromkeys(papers.charts(report), "words"))
 
@@ -134,7 +148,7 @@ def made(name: str, seconds: list[float], answers: list[str], *, passes: int = 4
     results = tuple(
         DecodeResult("q", "ok", "", (Hypothesis(text, text, True, tuple(text), (-1.0,), -1.0, 0.4),), trace)
         for text in answers
-    )  # fmt: skip
+    )
     queries = tuple(f"q{place}" for place in range(len(answers)))
     way = Way(name, DecodeSettings(decoder="greedy", n=1, batch_size=1), "standard")
     return Measured(way, queries, results, tuple(seconds), (1,) * len(seconds), 100.0, None)
@@ -178,7 +192,7 @@ def test_the_widths_of_the_papers_and_50_are_measured() -> None:
     assert table["n=50, SBS DL=10"] is None
 
 
-@pytest.mark.parametrize("options", [{"limit": 0}, {"seconds": 0.0}, {"widths": (0,)}, {"batches": (0,)}])  # fmt: skip
+@pytest.mark.parametrize("options", [{"limit": 0}, {"seconds": 0.0}, {"widths": (0,)}, {"batches": (0,)}])
 def test_a_suite_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Suite(**options)

@@ -15,7 +15,7 @@ LABELS = Labels("A & B", "x <ms>", "y")
 
 
 def test_lines_are_to_scale() -> None:
-    root = ElementTree.fromstring(plot.lines(LABELS, {"one": [(0, 0, "a"), (1, 2, "b"), (2, 4, "<c>")]}))  # fmt: skip
+    root = ElementTree.fromstring(plot.lines(LABELS, {"one": [(0, 0, "a"), (1, 2, "b"), (2, 4, "<c>")]}))
     (path,) = root.iter(f"{SVG}polyline")
     places = [tuple(map(float, pair.split(","))) for pair in path.attrib["points"].split()]
     (x0, y0), (x1, y1), (x2, y2) = places
@@ -26,7 +26,7 @@ def test_lines_are_to_scale() -> None:
 
 
 def test_logarithmic_axes_keep_ratios() -> None:
-    root = ElementTree.fromstring(plot.lines(LABELS, {"one": [(1, 1, ""), (10, 10, ""), (100, 100, "")]}, log=True))  # fmt: skip
+    root = ElementTree.fromstring(plot.lines(LABELS, {"one": [(1, 1, ""), (10, 10, ""), (100, 100, "")]}, log=True))
     xs = [float(item.attrib["cx"]) for item in root.iter(f"{SVG}circle")]
     assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=0.2)
 
@@ -34,7 +34,7 @@ def test_logarithmic_axes_keep_ratios() -> None:
 def test_a_histogram_shares_out_all_values() -> None:
     root = ElementTree.fromstring(plot.histogram(LABELS, {"a": [1.0, 1.0, 1.0, 3.0], "b": [2.0]}))
     shapes = [item for item in root.iter(f"{SVG}rect") if item.attrib["width"] != "12.0"]
-    heights = {color: [float(i.attrib["height"]) for i in shapes if i.attrib["fill"] == color] for color in COLORS[:2]}  # fmt: skip
+    heights = {color: [float(i.attrib["height"]) for i in shapes if i.attrib["fill"] == color] for color in COLORS[:2]}
     a, b = (sorted(height for height in own if height) for own in heights.values())
     assert a[1] == pytest.approx(3 * a[0], abs=0.3)
     assert b[0] == pytest.approx(4 * a[0], abs=0.4)

@@ -106,7 +106,8 @@ def browser() -> Iterator[Any]:
 def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
     """Opens pages in contexts of their own (`color_scheme=`, `viewport=` ...).
 
-    At the end of the test every page must have asked nobody but this machine for anything and must have logged no error.
+    At the end of the test every page must have asked nobody but this machine for anything and must have logged no
+    error.
     """
     contexts: list[Any] = []
     faults: list[str] = []
@@ -114,14 +115,10 @@ def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
     def watch(page: Any) -> None:
         page.on("pageerror", lambda error: faults.append(f"error: {error}"))
         page.on("console", lambda line: line.type == "error" and faults.append(line.text))
-        page.on(
-            "request", lambda request: faults.append(request.url) if foreign(request.url) else 0
-        )
+        page.on("request", lambda request: faults.append(request.url) if foreign(request.url) else 0)
 
     def open_page(**options: Any) -> Any:
-        contexts.append(
-            browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        )
+        contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}))
         page = contexts[-1].new_page()
         page.set_default_timeout(30_000)
         watch(page)

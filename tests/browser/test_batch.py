@@ -64,9 +64,7 @@ def test_a_job_survives_cancel_and_a_killed_server(
 ) -> None:
     queries = molecules()
     table = io.StringIO()
-    csv.writer(table).writerows(
-        [["name", "smiles"], *([f"=n{k}", q] for k, q in enumerate(queries))]
-    )
+    csv.writer(table).writerows([["name", "smiles"], *([f"=n{k}", q] for k, q in enumerate(queries))])
     first = new_server(CHEMSPEC_HOME=str(tmp_path))
     page = new_page()
     page.set_default_timeout(90_000)  # loading a model on a busy machine

@@ -19,9 +19,7 @@ from chemspec.engine.engine import installed
 
 @pytest.mark.weights
 @pytest.mark.skipif(not installed(), reason="no model in assets/models")
-def test_the_command_opens_the_app_from_any_folder(
-    tmp_path: Path, new_page: Callable[..., Any]
-) -> None:
+def test_the_command_opens_the_app_from_any_folder(tmp_path: Path, new_page: Callable[..., Any]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -25,9 +25,7 @@ def inside(page: Any) -> bool:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_lessons_are_illustrated(
-    server: Any, new_page: Callable[..., Any], settled: Settled, scheme: str
-) -> None:
+def test_the_lessons_are_illustrated(server: Any, new_page: Callable[..., Any], settled: Settled, scheme: str) -> None:
     page = new_page(color_scheme=scheme, viewport={"width": 390, "height": 844})
     page.goto(server.url + "/learn")
     settled(page)
@@ -63,9 +61,7 @@ def test_the_sliders_work_by_keyboard_and_the_address_names_the_part(
     page = new_page()
     page.goto(server.url + "/learn?part=Speed-up")
     settled(page)
-    page.locator(
-        "[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg"
-    ).first.wait_for()
+    page.locator("[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg").first.wait_for()
     page.get_by_text("The best is 8 tokens").wait_for()
     slider = page.get_by_role("slider").nth(2)  # c
     slider.focus()

@@ -48,9 +48,7 @@ def loaded(page: Any) -> bool:
 
 def overflow(page: Any) -> int:
     """Pixels by which the page is wider than the window."""
-    script = (
-        "e => Math.max(e.scrollWidth, document.documentElement.scrollWidth) - window.innerWidth"
-    )
+    script = "e => Math.max(e.scrollWidth, document.documentElement.scrollWidth) - window.innerWidth"
     return int(page.locator("[data-testid=stMain]").evaluate(script))
 
 
@@ -113,10 +111,7 @@ def test_the_shortcut_works_outside_the_box_too(
 
 
 def test_a_link_works_on_a_fresh_server(
-    new_server: Callable[..., Any],
-    new_page: Callable[..., Any],
-    settled: Callable[[Any], None],
-    tmp_path: Any,
+    new_server: Callable[..., Any], new_page: Callable[..., Any], settled: Callable[[Any], None], tmp_path: Any
 ) -> None:
     fresh = new_server(CHEMSPEC_HOME=str(tmp_path))
     page = open_at(new_page(), fresh, settled, task="retro", smi=ACETANILIDE)
@@ -176,9 +171,7 @@ def test_a_phone_never_scrolls_sideways(
     open_at(page, server, settled)
     assert overflow(page) <= 0
     imatinib = "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1"
-    open_at(
-        page, server, settled, task=task, smi=imatinib if task == "retro" else "CCO." + imatinib
-    )
+    open_at(page, server, settled, task=task, smi=imatinib if task == "retro" else "CCO." + imatinib)
     expect(answers(page).first).to_be_visible()
     assert loaded(page)
     page.get_by_text("Confidence, token by token").first.click()
@@ -223,9 +216,7 @@ def test_a_pasted_molfile_keeps_its_lines(
 
 
 @pytest.mark.skipif(not sketcher.available(), reason=sketcher.why_not())
-def test_a_drawing_is_a_question(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
+def test_a_drawing_is_a_question(server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]) -> None:
     page = open_at(new_page(), server, settled)
     box = page.locator(BOX)
     box.fill("CC(=O)Cl")

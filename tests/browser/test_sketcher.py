@@ -76,9 +76,7 @@ def sketch(url: str, new_page: Callable[..., Any]) -> Sketch:
 @built
 def test_text_and_canvas_follow_each_other_without_echoes(sketch: Sketch) -> None:
     sketch.soon(sketch.canvas, "CCO")
-    assert (
-        sketch.page.evaluate("document.activeElement.tagName") == "BODY"
-    )  # the focus is not taken
+    assert sketch.page.evaluate("document.activeElement.tagName") == "BODY"  # the focus is not taken
     sketch.quiet()
     assert sketch.counts() == (1, 0)
 
@@ -165,15 +163,7 @@ def test_it_fits_a_phone_in_the_dark(url: str, new_page: Any) -> None:
     wide = "document.documentElement.scrollWidth > window.innerWidth"
     assert not page.evaluate(wide) and not sketch.inside.evaluate(wide)
     frame = page.locator("iframe[title*=sketcher]").bounding_box()
-    for name in (
-        "clear-canvas",
-        "undo",
-        "erase",
-        "bonds",
-        "C-button",
-        "template-7",
-        "template-lib",
-    ):
+    for name in ("clear-canvas", "undo", "erase", "bonds", "C-button", "template-7", "template-lib"):
         box = sketch.frame.get_by_test_id(name).first.bounding_box()
         assert frame["x"] <= box["x"] and box["x"] + box["width"] <= frame["x"] + frame["width"]
     ground = "getComputedStyle(document.documentElement).filter"
@@ -182,9 +172,7 @@ def test_it_fits_a_phone_in_the_dark(url: str, new_page: Any) -> None:
     sketch.soon(sketch.text, "CCO.c1ccccc1")
 
 
-def test_without_the_files_a_line_says_why(
-    new_server: Any, new_page: Any, settled: Any, tmp_path: Path
-) -> None:
+def test_without_the_files_a_line_says_why(new_server: Any, new_page: Any, settled: Any, tmp_path: Path) -> None:
     (tmp_path / "why.txt").write_text("Node.js was not found <b>")
     page = new_page()
     page.goto(new_server(PAGE, CHEMSPEC_VENDOR=str(tmp_path)).url)

@@ -29,9 +29,7 @@ def race(page: Any, settled: Callable[[Any], None]) -> None:
     settled(page)
 
 
-def test_a_race_is_run_and_replayed(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
+def test_a_race_is_run_and_replayed(server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]) -> None:
     page = new_page()
     page.goto(server.url + LINK)
     race(page, settled)
@@ -53,7 +51,7 @@ def test_a_race_is_run_and_replayed(
     texts = ["".join(lane.locator(".token.on").all_inner_texts()) for lane in lanes.all()]
     assert texts[0] == texts[1]
     assert chem.canonical(texts[0].removesuffix("end")) == "CC(=O)Nc1ccccc1"
-    assert lanes.nth(1).locator(".token.copied").count() > lanes.nth(0).locator(".token.copied").count() == 0  # fmt: skip
+    assert lanes.nth(1).locator(".token.copied").count() > lanes.nth(0).locator(".token.copied").count() == 0
     speed = page.get_by_role("group", name="Speed of the replay")
     speed.get_by_role("button", name="true speed").click()
     assert speed.locator("[aria-pressed=true]").all_inner_texts() == ["true speed"]
@@ -68,9 +66,7 @@ def test_a_race_is_run_and_replayed(
 def test_whoever_wants_no_motion_sees_the_end_on_a_phone_in_the_dark(
     server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
 ) -> None:
-    page = new_page(
-        viewport={"width": 390, "height": 844}, color_scheme="dark", reduced_motion="reduce"
-    )
+    page = new_page(viewport={"width": 390, "height": 844}, color_scheme="dark", reduced_motion="reduce")
     page.goto(server.url + LINK)
     race(page, settled)
     assert page.locator(".lane.done").count() == 2
@@ -103,7 +99,7 @@ def test_a_stopped_benchmark_keeps_what_it_measured(
     with (tmp_path / "cases.csv").open(newline="") as file:
         cases = list(csv.DictReader(file))
     assert 0 < len(cases) < 100
-    assert f"Stopped: {len(cases)} of 100" in page.locator("[data-testid=stAlert]").first.inner_text()  # fmt: skip
+    assert f"Stopped: {len(cases)} of 100" in page.locator("[data-testid=stAlert]").first.inner_text()
     assert {case["same"] for case in cases} == {"True"}
 
 
@@ -122,9 +118,7 @@ def test_draft_sizes_are_drawn_with_words(
     assert page.locator("[data-testid=stVegaLiteChart]").count() == 4
 
 
-def test_a_hostile_link_is_inert(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
+def test_a_hostile_link_is_inert(server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]) -> None:
     page = new_page()
     hostile = "CC<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
     page.goto(f"{server.url}/speed?task=<b>x</b>&smi={quote(hostile)}")

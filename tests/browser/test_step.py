@@ -15,8 +15,7 @@ from chemspec.engine.engine import installed
 QUERY = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
 
 pytestmark = pytest.mark.skipif(
-    not {"forward", "retro"} <= {folder.name for folder in installed()},
-    reason="no models in assets/models",
+    not {"forward", "retro"} <= {folder.name for folder in installed()}, reason="no models in assets/models"
 )
 
 
@@ -108,9 +107,7 @@ def test_tokens_and_atoms_light_each_other(
     assert page.locator(".mol").nth(1).locator(".unwritten").count() > 0
 
 
-def test_a_beam_grows_as_a_tree(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
+def test_a_beam_grows_as_a_tree(server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]) -> None:
     page = new_page(viewport={"width": 390, "height": 844})
     page.goto(f"{server.url}/step")
     settled(page)

@@ -15,7 +15,7 @@ from chemspec.engine.engine import Engine, installed
 from chemspec.settings import DecodeSettings
 
 # Amides of benzylamine with ten acids: each answer names its own acid and nobody else's.
-ACIDS = ["C", "CC", "CCC", "C1CC1", "c1ccccc1", "c1ccc(F)cc1", "c1ccc(Cl)cc1", "c1ccc(OC)cc1", "c1ccncc1", "c1ccsc1"]  # fmt: skip
+ACIDS = ["C", "CC", "CCC", "C1CC1", "c1ccccc1", "c1ccc(F)cc1", "c1ccc(Cl)cc1", "c1ccc(OC)cc1", "c1ccncc1", "c1ccsc1"]
 QUERIES = [f"O=C(NCc2ccc(Br)cc2){acid}" for acid in ACIDS]
 
 
@@ -38,10 +38,7 @@ def visit(pages: list[Any], url: str, settled: Callable[[Any], None]) -> list[tu
 @pytest.mark.weights
 @pytest.mark.skipif("retro" not in {path.name for path in installed()}, reason="no retro model")
 def test_ten_visitors_get_their_own_answers(
-    server: Any,
-    new_page: Callable[..., Any],
-    settled: Callable[[Any], None],
-    capsys: pytest.CaptureFixture[str],
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ten browser contexts in one browser: ten browsers would measure the machine, not the server."""
     pages = [new_page() for _ in QUERIES]
@@ -56,7 +53,5 @@ def test_ten_visitors_get_their_own_answers(
     peak = next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
     first, second = (max(seconds for _, seconds in own) for own in rounds)
     with capsys.disabled():  # figures to read, not to assert: they depend on the machine
-        sys.stdout.write(
-            f"\nten visitors: all drawn after {first:.1f} s, then {second:.1f} s; {peak:.0f} MB\n"
-        )
+        sys.stdout.write(f"\nten visitors: all drawn after {first:.1f} s, then {second:.1f} s; {peak:.0f} MB\n")
     assert peak < 3000

@@ -19,7 +19,7 @@ REACTIONS = {
     "ester": ("CCO.O=C(O)c1ccccc1", "CCOC(=O)c1ccccc1", "O=C(c1ccccc1)OCC"),
     "Suzuki": ("Brc1ccncc1.COc1ccc(B(O)O)cc1.[Na+].[OH-]", "COc1ccc(-c2ccncc2)cc1", "COc1ccc(-c2ccncc2)cc1"),
     "deprotection": ("CC(C)(C)OC(=O)NCc1ccccc1.ClCCl", "NCc1ccccc1", "NCc1ccccc1"),
-}  # fmt: skip
+}
 
 MOLECULES = (
     "CCO",
@@ -48,9 +48,7 @@ def test_spectators_are_told_from_givers() -> None:
     assert found is not None and found[1] == ["ClCCl"]
 
 
-@pytest.mark.parametrize(
-    ("precursors", "product"), [("C(", "C"), ("C", "C("), ("CC", "O.C"), ("CC", "Cl"), ("", "C")]
-)
+@pytest.mark.parametrize(("precursors", "product"), [("C(", "C"), ("C", "C("), ("CC", "O.C"), ("CC", "Cl"), ("", "C")])
 def test_what_cannot_be_mapped_is_refused(precursors: str, product: str) -> None:
     assert guess_maps(precursors, product) is None
 

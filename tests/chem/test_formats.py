@@ -17,17 +17,7 @@ from rdkit.Chem import rdChemReactions
 
 from chemspec import chem
 from chemspec.chem.formats import reagents
-from chemspec.chem.formats.formats import (
-    LARGEST,
-    Fault,
-    Input,
-    read_any,
-    to_cdxml,
-    to_csv,
-    to_png,
-    to_rxn,
-    to_sdf,
-)
+from chemspec.chem.formats.formats import LARGEST, Fault, Input, read_any, to_cdxml, to_csv, to_png, to_rxn, to_sdf
 from chemspec.types import DecodeResult, Hypothesis
 
 # Rings, [nH], stereo of atoms and bonds, charges, isotopes, salts, metals, nitro, azide.
@@ -120,11 +110,7 @@ def test_inchi_prefers_the_usual_tautomer() -> None:
 def test_reactions_give_the_side_that_is_asked_for() -> None:
     rxn = to_rxn(REACTANTS, PRODUCT)
     rdf = f"$RDFILE 1\n$DATM    now\n$RFMT $RIREG 1\n{rxn}$DTYPE note\n$DATUM x\n"
-    texts = {
-        "reaction SMILES": f"{REACTANTS}>>{PRODUCT}",
-        "RXN": rxn,
-        "RDF": rdf + rdf.removeprefix("$RDFILE 1\n"),
-    }
+    texts = {"reaction SMILES": f"{REACTANTS}>>{PRODUCT}", "RXN": rxn, "RDF": rdf + rdf.removeprefix("$RDFILE 1\n")}
     for kind, text in texts.items():
         for written in (text, text.replace("\n", "\r\n"), text.encode()):
             forward, retro = read(written, "forward"), read(written, "retro")
@@ -337,13 +323,27 @@ def test_every_reagent_is_a_molecule() -> None:
 @pytest.mark.parametrize(
     ("name", "formula"),
     [
-        ("HATU", "C10H15F6N6OP"), ("HBTU", "C11H16F6N5OP"), ("PyBOP", "C18H28F6N6OP2"), ("T3P", "C9H21O6P3"),
-        ("Dess-Martin periodinane", "C13H13IO8"), ("IBX", "C7H5IO4"), ("Lawesson's reagent", "C14H14O2P2S4"),
-        ("DPPA", "C12H10N3O3P"), ("Boc2O", "C10H18O5"), ("DIAD", "C8H14N2O4"), ("B2pin2", "C12H24B2O4"),
-        ("TBSCl", "C6H15ClSi"), ("mCPBA", "C7H5ClO3"), ("DDQ", "C8Cl2N2O2"), ("STAB", "C6H10BNaO6"),
-        ("DBU", "C9H16N2"), ("triphosgene", "C3Cl6O3"), ("Pd(PPh3)4", "C72H60P4Pd"), ("FmocCl", "C15H11ClO2"),
+        ("HATU", "C10H15F6N6OP"),
+        ("HBTU", "C11H16F6N5OP"),
+        ("PyBOP", "C18H28F6N6OP2"),
+        ("T3P", "C9H21O6P3"),
+        ("Dess-Martin periodinane", "C13H13IO8"),
+        ("IBX", "C7H5IO4"),
+        ("Lawesson's reagent", "C14H14O2P2S4"),
+        ("DPPA", "C12H10N3O3P"),
+        ("Boc2O", "C10H18O5"),
+        ("DIAD", "C8H14N2O4"),
+        ("B2pin2", "C12H24B2O4"),
+        ("TBSCl", "C6H15ClSi"),
+        ("mCPBA", "C7H5ClO3"),
+        ("DDQ", "C8Cl2N2O2"),
+        ("STAB", "C6H10BNaO6"),
+        ("DBU", "C9H16N2"),
+        ("triphosgene", "C3Cl6O3"),
+        ("Pd(PPh3)4", "C72H60P4Pd"),
+        ("FmocCl", "C15H11ClO2"),
     ],
-)  # fmt: skip
+)
 def test_formulas_of_reagents(name: str, formula: str) -> None:
     found = reagents.find(name)
     assert found is not None
@@ -382,15 +382,40 @@ def test_any_text_or_bytes(text: str | bytes) -> None:
 
 
 VALID = (
-    molfile("CN1CCC[C@H]1c1cccnc1"), v3000("CC(=O)[O-].[Na+]"), to_sdf([{"smiles": "CCO"}, {"smiles": "CC"}]),
-    to_rxn(REACTANTS, PRODUCT), v3000_rxn(), "$RDFILE 1\n$DATM x\n$RFMT\n" + to_rxn("CCO", "CC=O"),
-    to_cdxml("CC(=O)Nc1ccccc1"), SCHEME, "InChI=1S/C8H9NO/c1-7(10)9-8-5-3-2-4-6-8/h2-6H,1H3,(H,9,10)",
-    "[CH3:1]O>Cl>[CH3:1]Br", "DMF, CCO; TEA",
-)  # fmt: skip
+    molfile("CN1CCC[C@H]1c1cccnc1"),
+    v3000("CC(=O)[O-].[Na+]"),
+    to_sdf([{"smiles": "CCO"}, {"smiles": "CC"}]),
+    to_rxn(REACTANTS, PRODUCT),
+    v3000_rxn(),
+    "$RDFILE 1\n$DATM x\n$RFMT\n" + to_rxn("CCO", "CC=O"),
+    to_cdxml("CC(=O)Nc1ccccc1"),
+    SCHEME,
+    "InChI=1S/C8H9NO/c1-7(10)9-8-5-3-2-4-6-8/h2-6H,1H3,(H,9,10)",
+    "[CH3:1]O>Cl>[CH3:1]Br",
+    "DMF, CCO; TEA",
+)
 PIECES = (
-    "9", "999999", "-1", " ", "\n", "\r", "\0", "é", "*", "R#", "<n/>", "M  END\n", "M  ALS\n", "$MOL\n", "$$$$\n", ">>",
-    "M  CHG  1   1   9\n", "M  V30 ", 'NodeType="Nickname" ', "\ud800",
-)  # fmt: skip
+    "9",
+    "999999",
+    "-1",
+    " ",
+    "\n",
+    "\r",
+    "\0",
+    "é",
+    "*",
+    "R#",
+    "<n/>",
+    "M  END\n",
+    "M  ALS\n",
+    "$MOL\n",
+    "$$$$\n",
+    ">>",
+    "M  CHG  1   1   9\n",
+    "M  V30 ",
+    'NodeType="Nickname" ',
+    "\ud800",
+)
 
 
 def mutate(text: str, rng: random.Random) -> str:
@@ -443,7 +468,7 @@ def test_long_chains_do_not_overflow_the_stack() -> None:
 
 
 def hypothesis(smiles: str, log_prob: float = -0.5) -> Hypothesis:
-    return Hypothesis(smiles, chem.canonical(smiles) or "", True, (smiles,), (log_prob,), log_prob, 0.6)  # fmt: skip
+    return Hypothesis(smiles, chem.canonical(smiles) or "", True, (smiles,), (log_prob,), log_prob, 0.6)
 
 
 def test_csv_has_a_line_an_answer() -> None:
@@ -453,8 +478,10 @@ def test_csv_has_a_line_an_answer() -> None:
     ]
     rows = list(csv.DictReader(io.StringIO(to_csv(results))))
     assert [(row["query"], row["rank"], row["smiles"]) for row in rows] == [
-        ("CCO", "1", "CC=O"), ("CCO", "2", "CC(=O)O"), ("C1", "", ""),
-    ]  # fmt: skip
+        ("CCO", "1", "CC=O"),
+        ("CCO", "2", "CC(=O)O"),
+        ("C1", "", ""),
+    ]
     assert float(rows[1]["log_prob"]) == -2.25 and rows[0]["valid"] == "yes"
     assert rows[2]["message"].startswith("ring 1")
 

@@ -229,8 +229,7 @@ def test_a_fault_points_at_its_cause(smiles: str, blamed: str, start: int, kind:
 
 
 @pytest.mark.parametrize(
-    ("smiles", "hint"),
-    [("CC(=O)ONa", "[Na]"), ("CCCL", "Cl"), ("[D]C", "[2H]"), ("Cc1ccccn1C", "[nH]")],
+    ("smiles", "hint"), [("CC(=O)ONa", "[Na]"), ("CCCL", "Cl"), ("[D]C", "[2H]"), ("Cc1ccccn1C", "[nH]")]
 )
 def test_a_common_slip_comes_with_its_remedy(smiles: str, hint: str) -> None:
     fault = explain(smiles)
@@ -339,17 +338,13 @@ def test_each_task_takes_its_side_of_a_reaction(text: str, forward: str, retro: 
         ("[H]C([H])(C)(C)C", None, "C", "valence"),
     ],
 )
-def test_a_fault_points_into_the_text_as_typed(
-    text: str, task: None, blamed: str, kind: str
-) -> None:
+def test_a_fault_points_into_the_text_as_typed(text: str, task: None, blamed: str, kind: str) -> None:
     answer = read_query(text, task)
     assert isinstance(answer, Fault)
     assert (text[answer.start : answer.end], answer.kind) == (blamed, kind)
 
 
-@pytest.mark.parametrize(
-    "text", ["C" * 2000, "C" * 10**7, "C(" * 1500, "C1" * 1000, " " * 50_000, "[" * 5000]
-)
+@pytest.mark.parametrize("text", ["C" * 2000, "C" * 10**7, "C(" * 1500, "C1" * 1000, " " * 50_000, "[" * 5000])
 def test_a_text_that_is_too_long_is_refused_at_once(text: str) -> None:
     begin = time.perf_counter()
     answer = read_query(text)
@@ -401,15 +396,11 @@ def test_two_thousand_real_smiles_keep_their_laws() -> None:
         assert main_product(smiles) in parts
 
 
-@pytest.mark.parametrize(
-    "smiles", ["", " ", "CC(", "c1cccc1", "C C", "[Xx]", "C" * 10**6, "\ud800"]
-)
+@pytest.mark.parametrize("smiles", ["", " ", "CC(", "c1cccc1", "C C", "[Xx]", "C" * 10**6, "\ud800"])
 def test_an_invalid_smiles_is_a_value(smiles: str) -> None:
     assert not is_valid(smiles)
     assert canonical(smiles) is canonical_parts(smiles) is drop_stereo(smiles) is None
-    assert (
-        main_product(smiles) is formula_balance(smiles, "C") is formula_balance("C", smiles) is None
-    )
+    assert main_product(smiles) is formula_balance(smiles, "C") is formula_balance("C", smiles) is None
     assert not same_molecules(smiles, smiles)
     assert atom_tokens([smiles, ""]) == (None, None)
 

@@ -22,14 +22,12 @@ TEXTBOOK = {
     "fischer ester": ("CC(=O)O.OCC", "CC(=O)OCC", (1, 3, 4), (1, 3)),
     "hydrolysis": ("CC(=O)OCC", "CC(=O)O", (3, 4, 5), (3,)),
     "suzuki": ("Brc1ccncc1.OB(O)c1ccccc1", "c1ccc(-c2ccncc2)cc1", (0, 1, 7, 8, 9, 10), (3, 4)),
-    "mitsunobu keeps the phenol's oxygen": (
-        "OCC.Oc1ccccc1", "CCOc1ccccc1", (0, 1, 3), (1, 2),
-    ),
+    "mitsunobu keeps the phenol's oxygen": ("OCC.Oc1ccccc1", "CCOc1ccccc1", (0, 1, 3), (1, 2)),
     "reduction": ("CC(=O)C", "CC(O)C", (1, 2), (1, 2)),
     "boc off": ("CC(C)(C)OC(=O)NCC", "NCC", (0, 1, 2, 3, 4, 5, 6, 7), (0,)),
     "n-oxide, a charge": ("c1ccncc1.OO", "[O-][n+]1ccccc1", (3, 6, 7), (0, 1)),
     "nothing": ("CCO", "CCO", (), ()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", TEXTBOOK)
@@ -62,7 +60,7 @@ def test_equal_chains_are_not_crossed() -> None:
     assert found is not None and found.product_atoms == (4, 5, 9)
 
 
-@pytest.mark.parametrize(("left", "right"), [("", "C"), ("C", ""), ("C1", "C"), ("C", "x"), ("C C", "C")])  # fmt: skip
+@pytest.mark.parametrize(("left", "right"), [("", "C"), ("C", ""), ("C1", "C"), ("C", "x"), ("C C", "C")])
 def test_unreadable_is_none(left: str, right: str) -> None:
     assert changes(left, right) is None
     assert missing(left, right) is None
@@ -92,7 +90,7 @@ def test_no_text_makes_it_raise(left: str, right: str) -> None:
 
 @given(st.randoms(use_true_random=False))
 def test_order_of_writing_does_not_matter(rng: random.Random) -> None:
-    reactants, product = "CC(C)(C)OC(=O)N1CCC(O)CC1.Oc1ccc(F)cc1", "CC(C)(C)OC(=O)N1CCC(Oc2ccc(F)cc2)CC1"  # fmt: skip
+    reactants, product = "CC(C)(C)OC(=O)N1CCC(O)CC1.Oc1ccc(F)cc1", "CC(C)(C)OC(=O)N1CCC(Oc2ccc(F)cc2)CC1"
     mols = [Chem.MolFromSmiles(smiles) for smiles in (reactants, product)]
     seed = rng.randrange(1000)
     written = [Chem.MolToRandomSmilesVect(mol, 1, seed)[0] for mol in mols]
@@ -121,8 +119,7 @@ def _states(mol: Any, maps: list[int]) -> dict[int, Any]:
     found = {}
     for atom, number in zip(mol.GetAtoms(), maps, strict=True):
         bonds = sorted(
-            (maps[bond.GetOtherAtomIdx(atom.GetIdx())], bond.GetBondTypeAsDouble())
-            for bond in atom.GetBonds()
+            (maps[bond.GetOtherAtomIdx(atom.GetIdx())], bond.GetBondTypeAsDouble()) for bond in atom.GetBonds()
         )
         found[number] = bonds, atom.GetFormalCharge(), atom.GetTotalNumHs()
     return found
@@ -142,7 +139,7 @@ def _score(rows: list[str]) -> float:
     return same / len(rows)
 
 
-@pytest.mark.skipif(not (DATA / "retro_test.csv.gz").is_file(), reason="needs the reaction data; set CHEMSPEC_DATA")  # fmt: skip
+@pytest.mark.skipif(not (DATA / "retro_test.csv.gz").is_file(), reason="needs the reaction data; set CHEMSPEC_DATA")
 def test_agrees_with_atom_maps() -> None:
     with gzip.open(DATA / "retro_test.csv.gz", "rt", encoding="utf-8") as file:
         rows = [row["mapped_rxn"] for row in csv.DictReader(file) if row["mapped_rxn"]]

@@ -44,9 +44,7 @@ def refused(drafter: str, options: dict[str, Any]) -> str:
     engine, _ = retro()
     if drafter not in usable(engine.folder):
         return "chemspec train"
-    return (
-        "draft length 1000" if drafter in COMPANIONS and options.get("draft_length") == 1000 else ""
-    )
+    return "draft length 1000" if drafter in COMPANIONS and options.get("draft_length") == 1000 else ""
 
 
 def check(**options: Any) -> None:
@@ -112,7 +110,7 @@ def test_one_token_answers_are_as_many_as_the_vocabulary_has_tokens(n: int) -> N
 def test_speculative_beam_search_answers_at_the_limits(drafter: str) -> None:
     engine, _ = retro()
     for options in ({"n": 100, "max_len": 2}, {"max_len": 1}, {"draft_length": 1000}, {}):
-        settings = DecodeSettings(**{"decoder": "sbs", "n": 3, "drafter": drafter, **SHORT, **options})  # type: ignore[arg-type] # fmt: skip
+        settings = DecodeSettings(**{"decoder": "sbs", "n": 3, "drafter": drafter, **SHORT, **options})  # type: ignore[arg-type]
         if says := refused(drafter, options):
             with pytest.raises(ValueError, match=says):
                 engine.predict(QUERIES, settings)

@@ -90,9 +90,7 @@ def test_exit_code_0_where_every_query_is_answered() -> None:
     assert predict(*QUERIES).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "query", ["", "  ", "CC(", "c1ccccc", "C(C)(C)(C)(C)C", "[Uus]", "C" * 2000]
-)
+@pytest.mark.parametrize("query", ["", "  ", "CC(", "c1ccccc", "C(C)(C)(C)(C)C", "[Uus]", "C" * 2000])
 def test_exit_code_1_and_a_message_where_one_is_not(query: str) -> None:
     result = predict("CCO", query)
     assert result.exit_code == 1
@@ -255,10 +253,7 @@ def test_models_lists_them_and_a_broken_one_hides_no_other(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = last(call("models", "--json"))["models"]
-    assert [(row["name"], row["task"]) for row in rows] == [
-        ("forward", "forward"),
-        ("retro", "retro"),
-    ]
+    assert [(row["name"], row["task"]) for row in rows] == [("forward", "forward"), ("retro", "retro")]
     tiny_folder(tmp_path / "m" / "good")
     (tmp_path / "m" / "bad").mkdir()
     (tmp_path / "m" / "bad" / "config.json").write_text("{")
@@ -322,10 +317,7 @@ def test_ctrl_c_ends_with_130_and_the_run_can_go_on(tmp_path: Path) -> None:
     Path("q.smi").write_text("\n".join(QUERIES * 4000))
     words = [*CLI, "predict", "q.smi", "-t", "retro", "--out", "o.csv", "--batch-size", "1", *FAST]
     with subprocess.Popen(
-        words,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        preexec_fn=heed_ctrl_c,
+        words, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}, preexec_fn=heed_ctrl_c
     ) as run:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and run.poll() is None:
@@ -357,11 +349,6 @@ app(sys.argv[1:])
 """
     Path("q.smi").write_text("\n".join(QUERIES * 4000))
     words = ["predict", "q.smi", "-t", "retro", "--out", "o.csv", "--batch-size", "1", *FAST]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        capture_output=True,
-        timeout=60,
-        preexec_fn=heed_ctrl_c,
-    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, timeout=60, preexec_fn=heed_ctrl_c)
     assert done.returncode == 130, done.stderr
     assert b"interrupted" in done.stderr and b"Traceback" not in done.stderr

@@ -86,9 +86,7 @@ def retro_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_workers_do_not_change_the_arrays(retro_csv: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     one = prepare([retro_csv], tmp_path / "one", RETRO, workers=1)
-    two = prepare(
-        [retro_csv], tmp_path / "two", RETRO, workers=2, progress=lambda *pair: seen.append(pair)
-    )
+    two = prepare([retro_csv], tmp_path / "two", RETRO, workers=2, progress=lambda *pair: seen.append(pair))
     assert one == two
     assert one["pairs"] > 60
     assert same(Pairs.load(tmp_path / "one/train.npz"), Pairs.load(tmp_path / "two/train.npz"))
@@ -97,9 +95,7 @@ def test_workers_do_not_change_the_arrays(retro_csv: Path, tmp_path: Path) -> No
     assert json.loads((tmp_path / "one" / "train.json").read_text())["files"] == one["files"]
 
 
-def test_an_interrupted_preparation_goes_on(
-    retro_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_preparation_goes_on(retro_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = prepare([retro_csv], tmp_path / "out", RETRO, workers=1)
     before = Pairs.load(tmp_path / "out" / "train.npz")
     shards = sorted((tmp_path / "out" / "train-shards").glob("*.tsv"))
@@ -108,9 +104,7 @@ def test_an_interrupted_preparation_goes_on(
     shards[2].rename(shards[2].with_suffix(".partial"))
     (tmp_path / "out" / "train.npz").unlink()
     made = []
-    monkeypatch.setattr(
-        module, "write_shard", lambda *job: made.append(job[1]) or write_shard(*job)
-    )
+    monkeypatch.setattr(module, "write_shard", lambda *job: made.append(job[1]) or write_shard(*job))
     assert prepare([retro_csv], tmp_path / "out", RETRO, workers=1) == whole
     assert made == [8, 16]
     assert same(Pairs.load(tmp_path / "out" / "train.npz"), before)
@@ -120,9 +114,7 @@ def test_an_interrupted_preparation_goes_on(
 write_shard = module.write_shard
 
 
-def test_other_settings_or_another_file_do_not_reuse_shards(
-    retro_csv: Path, tmp_path: Path
-) -> None:
+def test_other_settings_or_another_file_do_not_reuse_shards(retro_csv: Path, tmp_path: Path) -> None:
     first = prepare([retro_csv], tmp_path / "out", RETRO, workers=1)
     other = prepare([retro_csv], tmp_path / "out", replace(RETRO, variants=1), workers=1)
     assert other["pairs"] < first["pairs"]
@@ -160,9 +152,7 @@ def test_rows_with_rare_tokens_are_left_out_and_counted(retro_csv: Path, tmp_pat
 def test_rows_flagged_in_a_leave_out_column_are_not_used(retro_csv: Path, tmp_path: Path) -> None:
     settings = replace(RETRO, variants=1)
     every = prepare([retro_csv], tmp_path / "every", settings, workers=1)
-    less = prepare(
-        [retro_csv], tmp_path / "less", replace(settings, leave_out=("test",)), workers=1
-    )
+    less = prepare([retro_csv], tmp_path / "less", replace(settings, leave_out=("test",)), workers=1)
     assert (every["pairs"], less["pairs"]) == (29, 28)
 
 
@@ -204,9 +194,7 @@ def test_the_texts_mean_what_the_rows_say(retro_csv: Path, tmp_path: Path) -> No
     prepare([retro_csv], tmp_path / "out", RETRO, workers=1)
     pairs = Pairs.load(tmp_path / "out" / "train.npz")
     tokenizer = Tokenizer.load(tmp_path / "out" / "vocab.json")
-    texts = [
-        (tokenizer.decode(pairs.sources[i]), tokenizer.decode(pairs.targets[i])) for i in (0, 1)
-    ]
+    texts = [(tokenizer.decode(pairs.sources[i]), tokenizer.decode(pairs.targets[i])) for i in (0, 1)]
     assert texts[0] == ("CCC(=O)OC", "CCC(=O)O.OC")  # in the order of the source
     assert canonical(texts[1][0]) == "CCC(=O)OC"
 
@@ -230,9 +218,7 @@ def test_a_missing_leave_out_column_is_an_error_not_a_leak(tmp_path: Path) -> No
 
 def test_no_usable_reaction_says_why(tmp_path: Path) -> None:
     file = write(tmp_path / "a.csv", [{"mapped_rxn": "CC>>CC"}] * 3)
-    with pytest.raises(
-        ValueError, match=r"no usable reaction in the 3 rows of .*a\.csv: atom maps"
-    ):
+    with pytest.raises(ValueError, match=r"no usable reaction in the 3 rows of .*a\.csv: atom maps"):
         prepare([file], tmp_path / "out", RETRO, workers=1)
     file = write(tmp_path / "b.csv", retro_rows(2))
     with pytest.raises(ValueError, match=r"each of the 4 pairs has a token .* min_count"):
@@ -292,17 +278,12 @@ def test_workers_end_when_their_parent_is_killed(retro_csv: Path, tmp_path: Path
 
 def test_files_of_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
-    files = [
-        write(tmp_path / "a.csv", retro_rows(2)),
-        write(tmp_path / "x" / "a.csv", retro_rows(3)),
-    ]
+    files = [write(tmp_path / "a.csv", retro_rows(2)), write(tmp_path / "x" / "a.csv", retro_rows(3))]
     with pytest.raises(ValueError, match="same name"):
         prepare(files, tmp_path / "out", RETRO)
 
 
-def test_a_given_vocabulary_is_used_and_kept_beside_the_arrays(
-    retro_csv: Path, tmp_path: Path
-) -> None:
+def test_a_given_vocabulary_is_used_and_kept_beside_the_arrays(retro_csv: Path, tmp_path: Path) -> None:
     prepare([retro_csv], tmp_path / "a", RETRO, workers=1)
     vocab = tmp_path / "a" / "vocab.json"
     for folder in ("a", "b"):
@@ -358,7 +339,7 @@ def test_rows_without_maps_or_with_missing_fields_give_nothing() -> None:
 def test_guessed_maps_give_the_pairs_of_the_true_ones() -> None:
     row = forward_rows()[0]
     for task, mapped in (("forward", "mapped_core_rxn"), ("retro", "mapped_rxn")):
-        true = variants({**row, mapped: row["mapped_core_rxn"]}, task, count=1, flat_share=0, rng=Random(0))  # fmt: skip
+        true = variants({**row, mapped: row["mapped_core_rxn"]}, task, count=1, flat_share=0, rng=Random(0))
         bare = dict(zip(PLAIN_COLUMNS[task], true[0], strict=True))
         assert variants(bare, task, count=1, flat_share=0, rng=Random(0), guess=True) == true
         assert variants(bare, task, count=1, flat_share=0, rng=Random(0)) == []
@@ -371,9 +352,7 @@ def test_plain_texts_of_a_test_row() -> None:
 
 # --- arrays --------------------------------------------------------------------------------------
 
-sequences = st.lists(
-    st.lists(st.integers(4, 65535), min_size=1, max_size=9), min_size=1, max_size=30
-)
+sequences = st.lists(st.lists(st.integers(4, 65535), min_size=1, max_size=9), min_size=1, max_size=30)
 
 
 @given(sequences)
@@ -403,9 +382,12 @@ def test_files_that_are_no_pairs_are_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=rf"{name}\.npz holds no prepared reactions"):
             Pairs.load(tmp_path / f"{name}.npz")
     np.savez(
-        tmp_path / "odd.npz", sources=np.zeros(1), source_offsets=np.array([0, 1]),
-        targets=np.zeros(0), target_offsets=np.array([0]),
-    )  # fmt: skip
+        tmp_path / "odd.npz",
+        sources=np.zeros(1),
+        source_offsets=np.array([0, 1]),
+        targets=np.zeros(0),
+        target_offsets=np.array([0]),
+    )
     with pytest.raises(ValueError, match=r"odd\.npz is damaged: 1 sources, 0 targets"):
         Pairs.load(tmp_path / "odd.npz")
 

@@ -27,10 +27,8 @@ def test_recipes_leave_test_products_out(name: str) -> None:
     assert flag in recipe.data.leave_out
 
 
-@pytest.mark.parametrize(("name", "every", "limit"), [("retro-50k", 40, 0), ("forward-mit", 40, 30_000)])  # fmt: skip
-def test_no_test_product_is_in_the_rows_of_a_recipe(
-    name: str, every: int, limit: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("name", "every", "limit"), [("retro-50k", 40, 0), ("forward-mit", 40, 30_000)])
+def test_no_test_product_is_in_the_rows_of_a_recipe(name: str, every: int, limit: int, tmp_path: Path) -> None:
     recipe = RECIPES[name]
     files = [DATA / file for file in recipe.train_files]
     tests = DATA / f"{recipe.task}_test.csv.gz"
@@ -38,9 +36,7 @@ def test_no_test_product_is_in_the_rows_of_a_recipe(
         if not file.is_file():
             pytest.skip(f"no {file}; set CHEMSPEC_DATA to the folder that holds the data sets")
     tests = _head(tests, tmp_path / "t.csv", 2000)
-    found = check_rows(
-        files, tests, recipe.task, leave_out=recipe.data.leave_out, every=every, limit=limit
-    )
+    found = check_rows(files, tests, recipe.task, leave_out=recipe.data.leave_out, every=every, limit=limit)
     assert found.checked > 500 and found.tests > 1000
     refuse(found)
 
@@ -58,15 +54,40 @@ COLUMNS = {
     "forward": ("reactants_and_reagents", "main_product", "mapped_core_rxn", "core_reactants", "f"),
 }
 FINE = {
-    "retro": ("CCOC(C)=O", "CCO.CC(=O)O", "[CH3:1][CH2:2][OH:3].[CH3:4][C:5](=[O:6])O>>[CH3:1][CH2:2][O:3][C:5]([CH3:4])=[O:6]", "0"),
-    "forward": ("CCO.CC(=O)O", "CCOC(C)=O", "[CH3:1][CH2:2][OH:3].[CH3:4][C:5](=[O:6])O>>[CH3:1][CH2:2][O:3][C:5]([CH3:4])=[O:6]", "CCO.CC(=O)O", "0"),
-}  # fmt: skip
+    "retro": (
+        "CCOC(C)=O",
+        "CCO.CC(=O)O",
+        "[CH3:1][CH2:2][OH:3].[CH3:4][C:5](=[O:6])O>>[CH3:1][CH2:2][O:3][C:5]([CH3:4])=[O:6]",
+        "0",
+    ),
+    "forward": (
+        "CCO.CC(=O)O",
+        "CCOC(C)=O",
+        "[CH3:1][CH2:2][OH:3].[CH3:4][C:5](=[O:6])O>>[CH3:1][CH2:2][O:3][C:5]([CH3:4])=[O:6]",
+        "CCO.CC(=O)O",
+        "0",
+    ),
+}
 # The same molecules written otherwise, one stereo centre drawn in the forward row.
 PLANTED = {
-    "retro": ("NC(=O)c1ccccc1", "N.O=C(Cl)c1ccccc1", "[NH3:1].[O:3]=[C:2](Cl)[c:4]1[cH:5][cH:6][cH:7][cH:8][cH:9]1>>[NH2:1][C:2](=[O:3])[c:4]1[cH:5][cH:6][cH:7][cH:8][cH:9]1", "0"),
-    "forward": ("C[C@H](O)CC.BrP(Br)Br", "CC[C@@H](C)Br", "[CH3:1][C@H:2](O)[CH2:3][CH3:4].[Br:5]P(Br)Br>>[CH3:4][CH2:3][C@@H:2]([CH3:1])[Br:5]", "C[C@H](O)CC.BrP(Br)Br", "0"),
-}  # fmt: skip
-TESTS = {"retro": ("c1ccccc1C(N)=O", "ClC(=O)c1ccccc1.N", "", "0"), "forward": ("BrP(Br)Br.CCC(C)O", "CCC(C)Br", "", "", "0")}  # fmt: skip
+    "retro": (
+        "NC(=O)c1ccccc1",
+        "N.O=C(Cl)c1ccccc1",
+        "[NH3:1].[O:3]=[C:2](Cl)[c:4]1[cH:5][cH:6][cH:7][cH:8][cH:9]1>>[NH2:1][C:2](=[O:3])[c:4]1[cH:5][cH:6][cH:7][cH:8][cH:9]1",
+        "0",
+    ),
+    "forward": (
+        "C[C@H](O)CC.BrP(Br)Br",
+        "CC[C@@H](C)Br",
+        "[CH3:1][C@H:2](O)[CH2:3][CH3:4].[Br:5]P(Br)Br>>[CH3:4][CH2:3][C@@H:2]([CH3:1])[Br:5]",
+        "C[C@H](O)CC.BrP(Br)Br",
+        "0",
+    ),
+}
+TESTS = {
+    "retro": ("c1ccccc1C(N)=O", "ClC(=O)c1ccccc1.N", "", "0"),
+    "forward": ("BrP(Br)Br.CCC(C)O", "CCC(C)Br", "", "", "0"),
+}
 
 
 def write(file: Path, task: Task, *rows: tuple[str, ...]) -> Path:

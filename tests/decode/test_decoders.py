@@ -22,15 +22,7 @@ from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
 from chemspec.model.transformer import Transformer
-from chemspec.testing import (
-    RandomDrafts,
-    Table,
-    enumerate_samples,
-    naive_beam,
-    naive_greedy,
-    run,
-    tiny_model,
-)
+from chemspec.testing import RandomDrafts, Table, enumerate_samples, naive_beam, naive_greedy, run, tiny_model
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import FinishedSequence, Prefix, Scores
 
@@ -52,20 +44,13 @@ def onnx_of(seed: int) -> OnnxBackend:
 
 
 def decode(
-    decoder: Callable[[], Decoder],
-    batch: list[list[int]],
-    backend: Backend,
-    max_len: int,
-    *,
-    top_k: int = VOCAB,
+    decoder: Callable[[], Decoder], batch: list[list[int]], backend: Backend, max_len: int, *, top_k: int = VOCAB
 ) -> list[list[FinishedSequence]]:
     answers, _ = run(lambda _: decoder(), batch, backend, NoDrafts(), max_len=max_len, top_k=top_k)
     return answers
 
 
-def assert_same(
-    found: list[FinishedSequence], expected: list[FinishedSequence], *, within: float = 1e-9
-) -> None:
+def assert_same(found: list[FinishedSequence], expected: list[FinishedSequence], *, within: float = 1e-9) -> None:
     """Same tokens in the same order, same log-probs of every token, ended for the same reason."""
     assert [answer.tokens for answer in found] == [answer.tokens for answer in expected]
     assert [answer.ended for answer in found] == [answer.ended for answer in expected]
@@ -93,9 +78,7 @@ def check_beam(
 
 @given(batches, st.integers(0, 9), st.integers(1, 14))
 def test_greedy_is_naive_greedy(batch: list[list[int]], seed: int, max_len: int) -> None:
-    answers = decode(
-        lambda: greedy(max_len=max_len), batch, TorchBackend(model_of(seed)), max_len, top_k=2
-    )
+    answers = decode(lambda: greedy(max_len=max_len), batch, TorchBackend(model_of(seed)), max_len, top_k=2)
     for source, answer in zip(batch, answers, strict=True):
         assert_same(answer, [naive_greedy(model_of(seed), source, max_len)])
 
@@ -108,12 +91,7 @@ def test_beam_search_is_naive_beam_search(
 
 
 @given(
-    sources,
-    st.integers(0, 10**6),
-    st.integers(1, 12),
-    st.integers(1, 20),
-    penalties,
-    st.sampled_from([0.5, 1.5, 4.0]),
+    sources, st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 20), penalties, st.sampled_from([0.5, 1.5, 4.0])
 )
 def test_beam_search_is_naive_beam_search_on_tables(
     source: list[int], seed: int, width: int, max_len: int, penalty: float, sharpness: float
@@ -121,31 +99,20 @@ def test_beam_search_is_naive_beam_search_on_tables(
     check_beam(Table(seed, sharpness=sharpness), source, width, max_len, penalty)
 
 
-@given(
-    sources,
-    st.integers(0, 10**6),
-    st.integers(1, 9),
-    st.integers(1, 7),
-    penalties,
-    st.integers(1, 3),
-)
+@given(sources, st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 7), penalties, st.integers(1, 3))
 @example([4], 0, 5, 4, 0.0, 1)
 def test_ties_are_broken_by_token_ids(
     source: list[int], seed: int, width: int, max_len: int, penalty: float, levels: int
 ) -> None:
     """With few levels nearly every step has ties, within a hypothesis and between hypotheses."""
     answers = check_beam(Table(seed, vocab_size=8, levels=levels), source, width, max_len, penalty)
-    ranked = [
-        (-answer.log_prob / len(answer.tokens) ** penalty, answer.tokens) for answer in answers
-    ]
+    ranked = [(-answer.log_prob / len(answer.tokens) ** penalty, answer.tokens) for answer in answers]
     finished = [rank for rank, answer in zip(ranked, answers, strict=True) if answer.ended == "eos"]
     assert finished == sorted(finished)
 
 
 @given(sources, st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 7), penalties)
-def test_certain_tokens_change_nothing(
-    source: list[int], seed: int, width: int, max_len: int, penalty: float
-) -> None:
+def test_certain_tokens_change_nothing(source: list[int], seed: int, width: int, max_len: int, penalty: float) -> None:
     """Log-probs of exactly 0, as a sharp model has them in fp32: to live on costs nothing."""
     table = Table(seed, vocab_size=8, levels=2, sharpness=50.0)
     check_beam(table, source, width, max_len, penalty)
@@ -206,15 +173,10 @@ def test_a_beam_of_one_without_length_penalty_is_greedy(
 @given(sources, st.integers(0, 9), st.integers(1, 6), st.integers(1, 10))
 def test_answers_are_whole(source: list[int], seed: int, width: int, max_len: int) -> None:
     (answers,) = decode(
-        lambda: beam_search(width=width, max_len=max_len),
-        [source],
-        TorchBackend(model_of(seed)),
-        max_len,
+        lambda: beam_search(width=width, max_len=max_len), [source], TorchBackend(model_of(seed)), max_len
     )
     assert len(answers) == width or max_len < 3
-    assert [answer.ended for answer in answers] == sorted(
-        answer.ended for answer in answers
-    )  # eos first
+    assert [answer.ended for answer in answers] == sorted(answer.ended for answer in answers)  # eos first
     for answer in answers:
         assert len(answer.tokens) == len(answer.log_probs) <= max_len
         assert EOS not in answer.tokens[:-1]
@@ -228,13 +190,7 @@ def test_the_tiny_models_are_worth_decoding() -> None:
     assert {answer.ended for answer in answers} == {"eos", "length"}
     assert len({len(answer.tokens) for answer in answers}) > 3
     firsts = [naive_beam(model_of(seed), [4, 5, 6, 7], 4, 9)[0].tokens for seed in range(10)]
-    assert (
-        sum(
-            naive_greedy(model_of(seed), [4, 5, 6, 7], 9).tokens != firsts[seed]
-            for seed in range(10)
-        )
-        > 2
-    )
+    assert sum(naive_greedy(model_of(seed), [4, 5, 6, 7], 9).tokens != firsts[seed] for seed in range(10)) > 2
 
 
 # Batches -----------------------------------------------------------------------------------------
@@ -248,9 +204,7 @@ DECODERS: dict[str, Callable[[int], Callable[[], Decoder]]] = {
 
 
 @given(batches, st.integers(0, 9), st.integers(1, 10), st.sampled_from(sorted(DECODERS)))
-def test_company_never_changes_an_answer(
-    batch: list[list[int]], seed: int, max_len: int, name: str
-) -> None:
+def test_company_never_changes_an_answer(batch: list[list[int]], seed: int, max_len: int, name: str) -> None:
     make = DECODERS[name](max_len)
     together = decode(make, batch, TorchBackend(model_of(seed)), max_len)
     for source, answers in zip(batch, together, strict=True):
@@ -259,9 +213,7 @@ def test_company_never_changes_an_answer(
 
 
 @given(batches, st.integers(0, 2), st.integers(1, 10), st.sampled_from(sorted(DECODERS)))
-def test_company_never_changes_an_answer_in_onnx(
-    batch: list[list[int]], seed: int, max_len: int, name: str
-) -> None:
+def test_company_never_changes_an_answer_in_onnx(batch: list[list[int]], seed: int, max_len: int, name: str) -> None:
     make = DECODERS[name](max_len)
     together = decode(make, batch, onnx_of(seed), max_len)
     for source, answers in zip(batch, together, strict=True):
@@ -273,33 +225,35 @@ def test_company_never_changes_an_answer_in_onnx(
 
 
 @given(batches, st.integers(0, 99), st.integers(1, 8), st.integers(0, 99))
-def test_a_seed_settles_a_sample(
-    batch: list[list[int]], seed: int, max_len: int, draw: int
-) -> None:
+def test_a_seed_settles_a_sample(batch: list[list[int]], seed: int, max_len: int, draw: int) -> None:
     """Whatever the company and the drafts."""
     table = Table(seed, copying=3.0, vocab_size=VOCAB)
     results = [
         run(
             lambda query: sample(count=4, max_len=max_len, rng=Random(draw + query)),
-            batch, table, drafter, max_len=max_len,
+            batch,
+            table,
+            drafter,
+            max_len=max_len,
         )[0]
         for drafter in (NoDrafts(), NoDrafts(), RandomDrafts(seed, vocab_size=VOCAB))
-    ]  # fmt: skip
+    ]
     assert results[0] == results[1] == results[2]
     for query, source in enumerate(batch):
         alone, _ = run(
             lambda _, query=query: sample(count=4, max_len=max_len, rng=Random(draw + query)),
-            [source], table, RandomDrafts(seed + 1, vocab_size=VOCAB), max_len=max_len,
-        )  # fmt: skip
+            [source],
+            table,
+            RandomDrafts(seed + 1, vocab_size=VOCAB),
+            max_len=max_len,
+        )
         assert alone == [results[0][query]]
 
 
 def chi_square(seen: Counter[tuple[int, ...]], chances: dict[tuple[int, ...], float]) -> float:
     """Standard deviations of the statistic above its mean; rare texts are taken together."""
     draws = seen.total()
-    cells = [
-        (seen[text], chance * draws) for text, chance in chances.items() if chance * draws >= 5
-    ]
+    cells = [(seen[text], chance * draws) for text, chance in chances.items() if chance * draws >= 5]
     rare = draws - sum(count for count, _ in cells), draws - sum(mean for _, mean in cells)
     cells += [rare] if rare[1] >= 5 else []
     statistic = sum((count - mean) ** 2 / mean for count, mean in cells)
@@ -307,9 +261,7 @@ def chi_square(seen: Counter[tuple[int, ...]], chances: dict[tuple[int, ...], fl
     return (statistic - freedom) / math.sqrt(2 * freedom)
 
 
-@pytest.mark.parametrize(
-    ("temperature", "top_p"), [(1.0, 1.0), (0.6, 1.0), (2.0, 1.0), (1.0, 0.8), (0.7, 0.9)]
-)
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.6, 1.0), (2.0, 1.0), (1.0, 0.8), (0.7, 0.9)])
 def test_samples_follow_the_model(temperature: float, top_p: float) -> None:
     """Chi-square of 6000 texts against all there are; for other settings it is huge."""
     table, max_len, draws = Table(3, vocab_size=6, sharpness=1.0), 3, 6000
@@ -317,11 +269,13 @@ def test_samples_follow_the_model(temperature: float, top_p: float) -> None:
     for start in range(0, draws, 500):
         answers, _ = run(
             lambda query, start=start: sample(
-                count=1, max_len=max_len, rng=Random(start + query),
-                temperature=temperature, top_p=top_p,
+                count=1, max_len=max_len, rng=Random(start + query), temperature=temperature, top_p=top_p
             ),
-            [[4, 5]] * 500, table, NoDrafts(), max_len=max_len,
-        )  # fmt: skip
+            [[4, 5]] * 500,
+            table,
+            NoDrafts(),
+            max_len=max_len,
+        )
         seen.update(answer.tokens for (answer,) in answers)
     exact = enumerate_samples(table, [4, 5], max_len=max_len, temperature=temperature, top_p=top_p)
     assert sum(exact.values()) == pytest.approx(1)
@@ -330,9 +284,7 @@ def test_samples_follow_the_model(temperature: float, top_p: float) -> None:
     assert abs(chi_square(seen, exact)) < 3.5
     for other in ((1.0, 1.0), (0.6, 1.0), (2.0, 1.0), (1.0, 0.8), (0.7, 0.9)):
         if other != (temperature, top_p):
-            wrong = enumerate_samples(
-                table, [4, 5], max_len=max_len, temperature=other[0], top_p=other[1]
-            )
+            wrong = enumerate_samples(table, [4, 5], max_len=max_len, temperature=other[0], top_p=other[1])
             assert not set(seen) <= set(wrong) or chi_square(seen, wrong) > 10
 
 
@@ -340,32 +292,29 @@ def test_samples_follow_the_model(temperature: float, top_p: float) -> None:
 def test_a_cold_sample_is_greedy(source: list[int], seed: int, max_len: int, draw: int) -> None:
     (answers,) = decode(
         lambda: sample(count=3, max_len=max_len, rng=Random(draw), temperature=1e-7),
-        [source], TorchBackend(model_of(seed)), max_len,
-    )  # fmt: skip
+        [source],
+        TorchBackend(model_of(seed)),
+        max_len,
+    )
     assert_same(answers, [naive_greedy(model_of(seed), source, max_len)])
 
 
 @given(sources, st.integers(0, 9), st.integers(1, 8), st.integers(0, 99))
-def test_a_nucleus_of_one_token_is_greedy(
-    source: list[int], seed: int, max_len: int, draw: int
-) -> None:
+def test_a_nucleus_of_one_token_is_greedy(source: list[int], seed: int, max_len: int, draw: int) -> None:
     (answers,) = decode(
         lambda: sample(count=3, max_len=max_len, rng=Random(draw), temperature=3.0, top_p=1e-9),
-        [source], TorchBackend(model_of(seed)), max_len,
-    )  # fmt: skip
+        [source],
+        TorchBackend(model_of(seed)),
+        max_len,
+    )
     assert_same(answers, [naive_greedy(model_of(seed), source, max_len)])
 
 
 @given(sources, st.integers(0, 99), st.integers(1, 6), st.integers(1, 12))
-def test_samples_are_different_and_best_first(
-    source: list[int], seed: int, max_len: int, count: int
-) -> None:
+def test_samples_are_different_and_best_first(source: list[int], seed: int, max_len: int, count: int) -> None:
     table = Table(seed, vocab_size=6, sharpness=1.0)
     (answers,) = decode(
-        lambda: sample(count=count, max_len=max_len, rng=Random(seed), temperature=1.5),
-        [source],
-        table,
-        max_len,
+        lambda: sample(count=count, max_len=max_len, rng=Random(seed), temperature=1.5), [source], table, max_len
     )
     assert 1 <= len(answers) <= count
     assert len({answer.tokens for answer in answers}) == len(answers)
@@ -380,9 +329,7 @@ def test_samples_are_different_and_best_first(
 
 
 @given(st.lists(st.floats(-30, 0), min_size=1, max_size=8), st.floats(0.05, 5), st.floats(0.01, 1))
-def test_a_nucleus_is_the_smallest_that_reaches_top_p(
-    logits: list[float], temperature: float, top_p: float
-) -> None:
+def test_a_nucleus_is_the_smallest_that_reaches_top_p(logits: list[float], temperature: float, top_p: float) -> None:
     scores = Scores(range(len(logits)), sorted(logits, reverse=True))
     whole = distribution(scores, temperature=temperature, top_p=1.0)
     kept = distribution(scores, temperature=temperature, top_p=top_p)

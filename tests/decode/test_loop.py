@@ -50,22 +50,16 @@ class Several:
     drafters: tuple[Drafter, ...]
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
-        return [
-            draft for drafter in self.drafters for draft in drafter.propose(source, prefix, room)
-        ]
+        return [draft for drafter in self.drafters for draft in drafter.propose(source, prefix, room)]
 
 
 DECODERS: dict[str, Callable[[int], Callable[[int], Decoder]]] = {
     "greedy": lambda max_len: lambda _: greedy(max_len=max_len),
     "beam of 1": lambda max_len: lambda _: beam_search(width=1, max_len=max_len),
     "beam of 2": lambda max_len: lambda _: beam_search(width=2, max_len=max_len),
-    "beam of 5": lambda max_len: (
-        lambda _: beam_search(width=5, max_len=max_len, length_penalty=0.6)
-    ),
+    "beam of 5": lambda max_len: lambda _: beam_search(width=5, max_len=max_len, length_penalty=0.6),
     "one sample": lambda max_len: lambda query: sample(count=1, max_len=max_len, rng=Random(query)),
-    "samples": lambda max_len: (
-        lambda query: sample(count=4, max_len=max_len, rng=Random(query), top_p=0.95)
-    ),
+    "samples": lambda max_len: lambda query: sample(count=4, max_len=max_len, rng=Random(query), top_p=0.95),
 }
 
 DRAFTERS: dict[str, Callable[[Target], Drafter]] = {
@@ -77,12 +71,9 @@ DRAFTERS: dict[str, Callable[[Target], Drafter]] = {
     "wrong": lambda target: AlwaysWrong(target),
     "oracle": lambda target: Oracle(target),
     "all": lambda target: Several(
-        (
-            AlwaysWrong(target), EosInside(VOCAB), EmptyDrafts(),
-            TooLong(), RandomDrafts(3), Oracle(target),
-        )
+        (AlwaysWrong(target), EosInside(VOCAB), EmptyDrafts(), TooLong(), RandomDrafts(3), Oracle(target))
     ),
-}  # fmt: skip
+}
 
 sources = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=9)
 batches = st.lists(sources, min_size=1, max_size=8)
@@ -100,16 +91,11 @@ def onnx_of(seed: int) -> OnnxBackend:
 
 
 def assert_same(
-    found: list[list[FinishedSequence]],
-    expected: list[list[FinishedSequence]],
-    *,
-    within: float = 1e-9,
+    found: list[list[FinishedSequence]], expected: list[list[FinishedSequence]], *, within: float = 1e-9
 ) -> None:
     """Same tokens in the same order, same log-probs of every token, ended for the same reason."""
     for some, others in zip(found, expected, strict=True):
-        assert [(one.tokens, one.ended) for one in some] == [
-            (one.tokens, one.ended) for one in others
-        ]
+        assert [(one.tokens, one.ended) for one in some] == [(one.tokens, one.ended) for one in others]
         for one, other in zip(some, others, strict=True):
             assert one.log_probs == pytest.approx(other.log_probs, rel=0, abs=within)
 
@@ -128,26 +114,16 @@ def check(
     """The law: with drafts as without them, in no more passes; and the counters add up."""
     make = DECODERS[decoder](max_len)
     plain, plain_passes = run(make, batch, backend, NoDrafts(), max_len=max_len)
-    answers, passes = run(
-        make, batch, backend, DRAFTERS[drafter](target), max_len=max_len, budget=budget
-    )
+    answers, passes = run(make, batch, backend, DRAFTERS[drafter](target), max_len=max_len, budget=budget)
     assert_same(answers, plain, within=within)
     for query, source in enumerate(batch):
         assert 1 <= len(passes[query]) <= len(plain_passes[query])
-        check_counters(
-            source, answers[query], passes[query], budget=budget, decoder=decoder, max_len=max_len
-        )
-        check_counters(
-            source, plain[query], plain_passes[query], budget=0, decoder=decoder, max_len=max_len
-        )
+        check_counters(source, answers[query], passes[query], budget=budget, decoder=decoder, max_len=max_len)
+        check_counters(source, plain[query], plain_passes[query], budget=0, decoder=decoder, max_len=max_len)
         # The decoder went through the same states: as many steps, the same narrowest choice.
-        steps, plain_steps = (
-            sum(step.emitted for step in each[query]) for each in (passes, plain_passes)
-        )
+        steps, plain_steps = (sum(step.emitted for step in each[query]) for each in (passes, plain_passes))
         assert steps == plain_steps
-        margin, plain_margin = (
-            min(step.margin for step in each[query]) for each in (passes, plain_passes)
-        )
+        margin, plain_margin = (min(step.margin for step in each[query]) for each in (passes, plain_passes))
         assert margin == pytest.approx(plain_margin, rel=0, abs=10 * within)
     for each in (passes, plain_passes):
         widths = [sum(len(steps) > call for steps in each) for call in range(max(map(len, each)))]
@@ -156,13 +132,7 @@ def check(
 
 
 def check_counters(
-    source: list[int],
-    answers: list[FinishedSequence],
-    passes: list[Pass],
-    *,
-    budget: int,
-    decoder: str,
-    max_len: int,
+    source: list[int], answers: list[FinishedSequence], passes: list[Pass], *, budget: int, decoder: str, max_len: int
 ) -> None:
     """What the docstring of `Pass` promises."""
     for step in passes:
@@ -182,11 +152,8 @@ def check_counters(
                 assert span.span[1] - span.span[0] == span.length
     assert sum(step.accepted for step in passes) <= sum(step.drafted for step in passes)
     places = Counter(
-        place
-        for step in passes
-        for span in step.spans
-        for place in range(span.start, span.start + span.length)
-    )  # fmt: skip
+        place for step in passes for span in step.spans for place in range(span.start, span.start + span.length)
+    )
     assert not places or max(places.values()) == 1  # no place of the answer is accepted twice
     if decoder in ("greedy", "one sample"):
         (answer,) = answers
@@ -212,9 +179,7 @@ def test_drafts_never_change_an_answer(decoder: str, drafter: str) -> None:
     random = Random(f"{decoder} {drafter}")
     for size, max_len in zip(range(1, 9), (1, 25, 2, 12, 6, 3, 9, 18), strict=True):
         table = Table(size, vocab_size=VOCAB, copying=3.0)
-        batch = [
-            [random.randrange(3, VOCAB) for _ in range(random.randint(1, 14))] for _ in range(size)
-        ]
+        batch = [[random.randrange(3, VOCAB) for _ in range(random.randint(1, 14))] for _ in range(size)]
         budget = random.choice((0, 1, 3, 20, 64))
         check(batch, table, table, decoder, drafter, max_len=max_len, budget=budget, within=0)
 
@@ -229,13 +194,7 @@ def test_drafts_never_change_an_answer(decoder: str, drafter: str) -> None:
     st.integers(0, 40),
 )
 def test_drafts_never_change_an_answer_on_tables(
-    batch: list[list[int]],
-    seed: int,
-    copying: float,
-    decoder: str,
-    drafter: str,
-    max_len: int,
-    budget: int,
+    batch: list[list[int]], seed: int, copying: float, decoder: str, drafter: str, max_len: int, budget: int
 ) -> None:
     table = Table(seed, vocab_size=VOCAB, copying=copying)
     check(batch, table, table, decoder, drafter, max_len=max_len, budget=budget, within=0)
@@ -249,23 +208,9 @@ def test_drafts_never_change_an_answer_where_scores_tie(
     check(batch, table, table, decoder, drafter, max_len=max_len, within=0)
 
 
-@given(
-    batches,
-    st.integers(0, 5),
-    decoders,
-    drafters,
-    st.integers(1, 14),
-    st.integers(0, 40),
-    st.booleans(),
-)
+@given(batches, st.integers(0, 5), decoders, drafters, st.integers(1, 14), st.integers(0, 40), st.booleans())
 def test_drafts_never_change_an_answer_of_a_model(
-    batch: list[list[int]],
-    seed: int,
-    decoder: str,
-    drafter: str,
-    max_len: int,
-    budget: int,
-    tight: bool,
+    batch: list[list[int]], seed: int, decoder: str, drafter: str, max_len: int, budget: int, tight: bool
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if tight:  # compact the cache at every opportunity
@@ -286,36 +231,24 @@ def test_drafts_never_change_an_answer_in_onnx(
 
 
 @given(batches, st.integers(0, 5), drafters, st.integers(1, 9))
-def test_drafted_answers_are_the_naive_ones(
-    batch: list[list[int]], seed: int, drafter: str, max_len: int
-) -> None:
+def test_drafted_answers_are_the_naive_ones(batch: list[list[int]], seed: int, drafter: str, max_len: int) -> None:
     """Against the oracle itself, which shares no code with the loop."""
     model = model_of(seed)
     make = DRAFTERS[drafter](model)
-    lines, _ = run(
-        lambda _: greedy(max_len=max_len), batch, TorchBackend(model), make, max_len=max_len
-    )
+    lines, _ = run(lambda _: greedy(max_len=max_len), batch, TorchBackend(model), make, max_len=max_len)
     assert_same(lines, [[naive_greedy(model, source, max_len)] for source in batch])
     beams, _ = run(
-        lambda _: beam_search(width=3, max_len=max_len),
-        batch[:2], TorchBackend(model), make, max_len=max_len, top_k=4,
-    )  # fmt: skip
+        lambda _: beam_search(width=3, max_len=max_len), batch[:2], TorchBackend(model), make, max_len=max_len, top_k=4
+    )
     assert_same(beams, [naive_beam(model, source, 3, max_len) for source in batch[:2]])
 
 
 def test_different_decoders_may_share_a_session() -> None:
-    table, batch = (
-        Table(5, vocab_size=VOCAB, copying=3.0),
-        [[4, 5, 6, 7], [8, 9], [4, 6], [5, 5, 5, 5, 5]],
-    )
+    table, batch = (Table(5, vocab_size=VOCAB, copying=3.0), [[4, 5, 6, 7], [8, 9], [4, 6], [5, 5, 5, 5, 5]])
     makes = [DECODERS[name](12) for name in ("greedy", "beam of 5", "samples", "beam of 2")]
-    answers, _ = run(
-        lambda query: makes[query](query), batch, table, DRAFTERS["all"](table), max_len=12
-    )
+    answers, _ = run(lambda query: makes[query](query), batch, table, DRAFTERS["all"](table), max_len=12)
     for query, source in enumerate(batch):
-        alone, _ = run(
-            lambda _, query=query: makes[query](query), [source], table, NoDrafts(), max_len=12
-        )
+        alone, _ = run(lambda _, query=query: makes[query](query), [source], table, NoDrafts(), max_len=12)
         assert alone == [answers[query]]
 
 
@@ -357,31 +290,21 @@ def test_a_loop_that_believes_its_drafter_is_found_out(monkeypatch: pytest.Monke
             if prefix[-1] in list(ids)[:2]:  # the second best is good enough
                 order = sorted(range(len(ids)), key=lambda place: ids[place] != prefix[-1])
                 self.known[prefix[:-1]] = Scores(
-                    [int(ids[place]) for place in order],
-                    [float(log_probs[place]) for place in order],
+                    [int(ids[place]) for place in order], [float(log_probs[place]) for place in order]
                 )
         return go_on(self)
 
     monkeypatch.setattr(drive_module.QueryState, "go_on", trusting)
     table = Table(1, vocab_size=VOCAB)
     with pytest.raises(AssertionError):
-        check(
-            [[token, 5, 6, 7] for token in range(4, VOCAB)],
-            table,
-            table,
-            "greedy",
-            "bushy",
-            max_len=12,
-        )
+        check([[token, 5, 6, 7] for token in range(4, VOCAB)], table, table, "greedy", "bushy", max_len=12)
 
 
 # Speed in passes and nodes -----------------------------------------------------------------------
 
 
 @given(batches, st.integers(0, 99), st.integers(1, 20))
-def test_with_the_oracle_greedy_takes_one_pass(
-    batch: list[list[int]], seed: int, max_len: int
-) -> None:
+def test_with_the_oracle_greedy_takes_one_pass(batch: list[list[int]], seed: int, max_len: int) -> None:
     table = Table(seed, vocab_size=VOCAB)
     passes = check(batch, table, table, "greedy", "oracle", max_len=max_len, within=0)
     assert all(len(steps) == 1 for steps in passes)
@@ -390,13 +313,9 @@ def test_with_the_oracle_greedy_takes_one_pass(
 
 
 @given(batches, st.integers(0, 99), st.integers(1, 20), st.integers(1, 5))
-def test_a_budget_bounds_what_the_oracle_gains(
-    batch: list[list[int]], seed: int, max_len: int, budget: int
-) -> None:
+def test_a_budget_bounds_what_the_oracle_gains(batch: list[list[int]], seed: int, max_len: int, budget: int) -> None:
     table = Table(seed, vocab_size=VOCAB)
-    passes = check(
-        batch, table, table, "greedy", "oracle", max_len=max_len, budget=budget, within=0
-    )
+    passes = check(batch, table, table, "greedy", "oracle", max_len=max_len, budget=budget, within=0)
     for steps in passes:
         tokens = sum(step.emitted for step in steps)
         assert len(steps) == -(-tokens // (budget + 1))
@@ -408,15 +327,11 @@ def test_nothing_is_computed_twice(
 ) -> None:
     """Not even with pruning: what lies below the prefixes asked stays; no decoder goes back."""
     table = Table(seed, vocab_size=VOCAB, copying=3.0)
-    batch = [
-        list(source) for source in dict.fromkeys(map(tuple, batch))
-    ]  # the table tells queries by their sources
+    batch = [list(source) for source in dict.fromkeys(map(tuple, batch))]  # the table tells queries by their sources
     with pytest.MonkeyPatch.context() as patch:
         if tight:
             patch.setattr(Session, "SLACK", -(10**6))
-        _, passes = run(
-            DECODERS[decoder](max_len), batch, table, DRAFTERS[drafter](table), max_len=max_len
-        )
+        _, passes = run(DECODERS[decoder](max_len), batch, table, DRAFTERS[drafter](table), max_len=max_len)
     assert max(Counter(table.nodes).values()) == 1
     assert len(table.nodes) == sum(step.computed for steps in passes for step in steps)
     assert len(table.calls) == max(map(len, passes))
@@ -425,13 +340,10 @@ def test_nothing_is_computed_twice(
 
 def test_without_drafts_a_pass_a_token_and_a_node_an_ask() -> None:
     table = Table(2, vocab_size=VOCAB)
-    (answers,), (passes,) = run(
-        lambda _: greedy(max_len=30), [[4, 5, 6]], table, NoDrafts(), max_len=30
-    )
+    (answers,), (passes,) = run(lambda _: greedy(max_len=30), [[4, 5, 6]], table, NoDrafts(), max_len=30)
     assert len(passes) == len(answers[0].tokens) == len(table.nodes)
     assert all(
-        (step.asked, step.computed, step.drafted, step.emitted, step.accepted) == (1, 1, 0, 1, 0)
-        for step in passes
+        (step.asked, step.computed, step.drafted, step.emitted, step.accepted) == (1, 1, 0, 1, 0) for step in passes
     )
 
 
@@ -449,9 +361,8 @@ def test_a_long_decode_keeps_its_tree_small() -> None:
 
     session = Session(table, [source], top_k=2)
     loop = drive_module.run_loop(
-        [source], [watched()], session, DRAFTERS["bushy"](table),
-        max_len=room, budget=64, clock=lambda: 0.0,
-    )  # fmt: skip
+        [source], [watched()], session, DRAFTERS["bushy"](table), max_len=room, budget=64, clock=lambda: 0.0
+    )
     sizes = [len(tree.slots) for _ in loop for tree in session.trees.values()]
     assert len(sizes) > 10
     assert len(table.nodes) > 300
@@ -477,9 +388,7 @@ def test_a_decoder_that_asks_nothing_is_done() -> None:
 
     table = Table(0)
     makes = [silent, lambda: greedy(max_len=5), silent]
-    answers, passes = run(
-        lambda query: makes[query](), [[4], [5], [6]], table, NoDrafts(), max_len=5
-    )
+    answers, passes = run(lambda query: makes[query](), [[4], [5], [6]], table, NoDrafts(), max_len=5)
     assert answers[0] == answers[2] == [FinishedSequence((EOS,), (0.0,), "eos")]
     assert answers[1] == [naive_greedy(table, [5], 5)]
     assert [bool(steps) for steps in passes] == [False, True, False]
@@ -495,34 +404,22 @@ def test_a_decoder_may_ask_for_prefixes_of_any_length_and_ask_again() -> None:
         second = yield ((BOS, 4), (BOS, 4, 5, 6))
         third = yield ((BOS, 7, 8),)
         return [
-            FinishedSequence(
-                (),
-                tuple(float(scores.log_probs[0]) for scores in (*first, *second, *third)),
-                "length",
-            )
+            FinishedSequence((), tuple(float(scores.log_probs[0]) for scores in (*first, *second, *third)), "length")
         ]
 
     table = Table(0, vocab_size=VOCAB)
     (answers,), (passes,) = run(lambda _: leaps(), [[4, 5]], table, NoDrafts(), max_len=9)
     expected = [(BOS, 4, 5, 6), (BOS,), (BOS, 4), (BOS, 4, 5, 6), (BOS, 7, 8)]
-    assert answers[0].log_probs == tuple(
-        max(table.log_probs((4, 5), prefix)) for prefix in expected
-    )
+    assert answers[0].log_probs == tuple(max(table.log_probs((4, 5), prefix)) for prefix in expected)
     assert [step.computed for step in passes] == [4, 2]
 
 
 @given(sources, st.integers(1, 12), drafters)
-def test_the_drafters_are_deterministic_and_mostly_well_behaved(
-    source: list[int], room: int, name: str
-) -> None:
+def test_the_drafters_are_deterministic_and_mostly_well_behaved(source: list[int], room: int, name: str) -> None:
     table = Table(0, vocab_size=VOCAB)
     drafter, prefix = DRAFTERS[name](table), (BOS, *source[:3])
     drafts = drafter.propose(source, prefix, room)
-    assert (
-        drafts
-        == drafter.propose(source, prefix, room)
-        == DRAFTERS[name](table).propose(source, prefix, room)
-    )
+    assert drafts == drafter.propose(source, prefix, room) == DRAFTERS[name](table).propose(source, prefix, room)
     for draft in drafts:
         assert not {PAD, BOS} & set(draft.tokens)
         assert draft.tokens or draft.drafter == "empty"

@@ -44,13 +44,7 @@ batches = st.lists(queries, min_size=1, max_size=5)
 
 
 def sbs(
-    batch: list[list[int]],
-    backend: Target,
-    drafter: Drafter,
-    *,
-    width: int,
-    max_len: int,
-    top_k: int = 10**6,
+    batch: list[list[int]], backend: Target, drafter: Drafter, *, width: int, max_len: int, top_k: int = 10**6
 ) -> tuple[list[list[FinishedSequence]], list[list[Pass]]]:
     """The search on a model or a table, with its drafts from a drafter."""
 
@@ -65,9 +59,7 @@ def sbs(
     return run(decoder, batch, session_on, NoDrafts(), max_len=max_len, budget=0, top_k=top_k)
 
 
-def keeping_beam(
-    model: Target, source: Sequence[int], width: int, max_len: int
-) -> list[FinishedSequence]:
+def keeping_beam(model: Target, source: Sequence[int], width: int, max_len: int) -> list[FinishedSequence]:
     """Plain beam search in which what is finished keeps its place; over the whole vocabulary, nothing cached."""
     beam: list[tuple[float, tuple[int, ...], tuple[float, ...]]] = [(0.0, (), ())]
     for _ in range(max_len):
@@ -81,27 +73,17 @@ def keeping_beam(
                 if gain > -math.inf:
                     grown.append((total + gain, (*tokens, token), (*gains, gain)))
         beam = sorted(grown, key=lambda text: (-text[0], text[1]))[:width]
-    return [
-        FinishedSequence(tokens, gains, "eos" if tokens[-1] == EOS else "length")
-        for _, tokens, gains in beam
-    ]
+    return [FinishedSequence(tokens, gains, "eos" if tokens[-1] == EOS else "length") for _, tokens, gains in beam]
 
 
 def same(found: Sequence[FinishedSequence], expected: Sequence[FinishedSequence]) -> None:
-    assert [(one.tokens, one.ended) for one in found] == [
-        (one.tokens, one.ended) for one in expected
-    ]
+    assert [(one.tokens, one.ended) for one in found] == [(one.tokens, one.ended) for one in expected]
     for one, other in zip(found, expected, strict=True):
         assert one.log_probs == pytest.approx(other.log_probs, rel=0, abs=1e-9)
 
 
 def check_answers(
-    model: Target,
-    source: Sequence[int],
-    answers: Sequence[FinishedSequence],
-    *,
-    width: int,
-    max_len: int,
+    model: Target, source: Sequence[int], answers: Sequence[FinishedSequence], *, width: int, max_len: int
 ) -> None:
     """Whatever was drafted: the log-probs are the model's, the order is theirs, limits hold, nothing comes twice."""
     assert 1 <= len(answers) <= width
@@ -174,16 +156,18 @@ def test_without_drafts_ties_are_broken_by_token_ids(levels: int) -> None:
 
 
 @given(queries, st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 8))
-def test_drafts_that_are_never_accepted_change_nothing(
-    source: list[int], seed: int, width: int, max_len: int
-) -> None:
+def test_drafts_that_are_never_accepted_change_nothing(source: list[int], seed: int, width: int, max_len: int) -> None:
     """The paper's bos as the single draft: it is impossible, and it drafts nothing."""
     table = Table(seed, vocab_size=VOCAB)
     plain, _ = sbs([source], table, NoDrafts(), width=width, max_len=max_len)
     found, _ = run(
         lambda _: speculative_beam_search(width=width, max_len=max_len, drafts=lambda _: [(BOS,)]),
-        [source], table, NoDrafts(), max_len=max_len, budget=0,
-    )  # fmt: skip
+        [source],
+        table,
+        NoDrafts(),
+        max_len=max_len,
+        budget=0,
+    )
     assert found == plain
     assert sbs([source], table, EmptyDrafts(), width=width, max_len=max_len)[0] == plain
 
@@ -192,21 +176,14 @@ def test_drafts_that_are_never_accepted_change_nothing(
 
 
 @given(
-    batches,
-    st.integers(0, 10**6),
-    st.sampled_from([0.0, 3.0, 8.0]),
-    drafters,
-    st.integers(1, 6),
-    st.integers(1, 12),
+    batches, st.integers(0, 10**6), st.sampled_from([0.0, 3.0, 8.0]), drafters, st.integers(1, 6), st.integers(1, 12)
 )
 def test_with_drafts_the_scores_are_the_models_own(
     batch: list[list[int]], seed: int, copying: float, drafter: str, width: int, max_len: int
 ) -> None:
     table = Table(seed, vocab_size=VOCAB, copying=copying)
     top_k = max(2, width + 1)
-    answers, passes = sbs(
-        batch, table, DRAFTERS[drafter](table), width=width, max_len=max_len, top_k=top_k
-    )
+    answers, passes = sbs(batch, table, DRAFTERS[drafter](table), width=width, max_len=max_len, top_k=top_k)
     for source, own, steps in zip(batch, answers, passes, strict=True):
         check_answers(table, source, own, width=width, max_len=max_len)
         assert len(steps) <= max_len
@@ -235,9 +212,7 @@ def test_a_width_of_one_is_greedy_whatever_is_drafted(
 
 
 @given(queries, st.integers(0, 99), st.integers(1, 12))
-def test_with_the_oracle_a_width_of_one_takes_one_pass(
-    source: list[int], seed: int, max_len: int
-) -> None:
+def test_with_the_oracle_a_width_of_one_takes_one_pass(source: list[int], seed: int, max_len: int) -> None:
     table = Table(seed, vocab_size=VOCAB)
     _, (passes,) = sbs([source], table, Oracle(table), width=1, max_len=max_len)
     assert len(passes) == 1
@@ -314,9 +289,7 @@ def test_two_iterations_by_hand() -> None:
         (4, 5, 7, 5, 4): {EOS: 1.0},
         # Candidates: .288 times .05 (eos), .95 .1 (4 6), .95 .9 .7 (4 5 eos), .95 .9 .3 (4 5 7).
     }
-    decoder = speculative_beam_search(
-        width=2, max_len=20, drafts=lambda _: [(5, 4, EOS, 9), (4, 5, 6)]
-    )
+    decoder = speculative_beam_search(width=2, max_len=20, drafts=lambda _: [(5, 4, EOS, 9), (4, 5, 6)])
     answers, passes = play(decoder, chances)
     assert [answer.tokens for answer in answers] == [(4, 5, 6, 7, EOS), (4, 5, 7, 4, 5, EOS)]
     assert [math.exp(answer.log_prob) for answer in answers] == pytest.approx([0.18144, 0.172368])
@@ -369,9 +342,7 @@ def test_answers_of_unequal_lengths_compete_so_that_drafts_can_change_the_answer
     assert [answer.tokens for answer in exact] == [(4, 7, EOS), (4, 6, 4)]
     undrafted, _ = play(speculative_beam_search(width=2, max_len=3, drafts=after({})), RELAXED)
     assert [answer.tokens for answer in undrafted] == [(4, 7, EOS), (4, 6, 4)]
-    relaxed, passes = play(
-        speculative_beam_search(width=2, max_len=3, drafts=after({(): [(4,)]})), RELAXED
-    )
+    relaxed, passes = play(speculative_beam_search(width=2, max_len=3, drafts=after({(): [(4,)]})), RELAXED)
     assert passes[:2] == [[(), (4,)], [(5,), (4, 6)]]
     assert [answer.tokens for answer in relaxed] == [(5, 4, EOS), (5, 5, EOS)]
     assert relaxed[0].log_prob < exact[0].log_prob
@@ -402,12 +373,7 @@ def test_a_draft_is_accepted_only_inside_the_nucleus() -> None:
     """A token beyond 99.75 % of the probability is not, though it is the second best."""
 
     def asked(second: float) -> list[Prefix]:
-        chances: Chances = {
-            (): {4: 1 - second, 5: second},
-            (4,): {EOS: 1.0},
-            (5,): {6: 1.0},
-            (5, 6): {EOS: 1.0},
-        }
+        chances: Chances = {(): {4: 1 - second, 5: second}, (4,): {EOS: 1.0}, (5,): {6: 1.0}, (5, 6): {EOS: 1.0}}
         decoder = speculative_beam_search(width=2, max_len=9, drafts=after({(): [(5,)]}))
         _, passes = play(decoder, chances)
         assert passes[0] == [(), (5,)]
@@ -419,12 +385,7 @@ def test_a_draft_is_accepted_only_inside_the_nucleus() -> None:
 
 
 def test_what_is_finished_keeps_its_place() -> None:
-    chances: Chances = {
-        (): {EOS: 0.5, 4: 0.3, 5: 0.2},
-        (4,): {EOS: 0.5, 4: 0.5},
-        (5,): {EOS: 1.0},
-        (4, 4): {EOS: 1.0},
-    }
+    chances: Chances = {(): {EOS: 0.5, 4: 0.3, 5: 0.2}, (4,): {EOS: 0.5, 4: 0.5}, (5,): {EOS: 1.0}, (4, 4): {EOS: 1.0}}
     answers, passes = play(speculative_beam_search(width=2, max_len=9, drafts=after({})), chances)
     assert passes == [[()], [(4,)]]  # the second best, as one place is taken
     assert [answer.tokens for answer in answers] == [(EOS,), (4, EOS)]
@@ -432,9 +393,7 @@ def test_what_is_finished_keeps_its_place() -> None:
 
 def test_nothing_beyond_the_limit_is_asked() -> None:
     chances: Chances = {(4,) * place: {4: 0.9, 5: 0.1} for place in range(9)}
-    answers, passes = play(
-        speculative_beam_search(width=1, max_len=4, drafts=lambda _: [(4,) * 8]), chances
-    )
+    answers, passes = play(speculative_beam_search(width=1, max_len=4, drafts=lambda _: [(4,) * 8]), chances)
     assert passes == [[(4,) * place for place in range(4)]]
     assert [(answer.tokens, answer.ended) for answer in answers] == [((4, 4, 4, 4), "length")]
 
@@ -453,8 +412,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 def test_it_says_that_it_is_relaxed() -> None:
     assert not SBS.exact
     exact = [
-        DecodeSettings(decoder=name, n=1 if name == "greedy" else 4).exact
-        for name in ("greedy", "beam", "sample")
+        DecodeSettings(decoder=name, n=1 if name == "greedy" else 4).exact for name in ("greedy", "beam", "sample")
     ]
     assert exact == [True] * 3
 
@@ -474,9 +432,7 @@ def test_it_runs_in_the_engine(engine: Engine, drafter: str) -> None:
         assert log_probs == sorted(log_probs, reverse=True)
         assert all(len(answer.tokens) <= 20 for answer in result.hypotheses)
         assert all(step.drafted == 0 for step in result.trace.passes)
-        assert len({(answer.smiles, answer.ended) for answer in result.hypotheses}) == len(
-            result.hypotheses
-        )
+        assert len({(answer.smiles, answer.ended) for answer in result.hypotheses}) == len(result.hypotheses)
 
 
 def test_the_engine_gives_it_its_drafts_and_its_limit(engine: Engine) -> None:
@@ -488,23 +444,17 @@ def test_the_engine_gives_it_its_drafts_and_its_limit(engine: Engine) -> None:
         (Smart(length=4, count=6), "smart"),
         (NoDrafts(), "none"),
     ):
-        settings = DecodeSettings(
-            decoder="sbs", n=3, max_len=15, drafter=name, draft_length=4, draft_count=6
-        )
+        settings = DecodeSettings(decoder="sbs", n=3, max_len=15, drafter=name, draft_length=4, draft_count=6)
         found = engine.predict(QUERIES, settings)
 
         def decoder(query: int, drafter: Drafter = drafter) -> Decoder:
             return speculative_beam_search(
                 width=3,
                 max_len=15,
-                drafts=lambda prefix: [
-                    draft.tokens for draft in drafter.propose(ids[query], prefix, 15 - len(prefix))
-                ],
+                drafts=lambda prefix: [draft.tokens for draft in drafter.propose(ids[query], prefix, 15 - len(prefix))],
             )
 
-        expected, passes = run(
-            decoder, ids, engine.backend, NoDrafts(), max_len=15, budget=0, top_k=4
-        )
+        expected, passes = run(decoder, ids, engine.backend, NoDrafts(), max_len=15, budget=0, top_k=4)
         for result, own, steps in zip(found, expected, passes, strict=True):
             assert [answer.tokens for answer in result.hypotheses] == [
                 tuple(engine.tokenizer.pieces(answer.tokens)) for answer in own
@@ -520,11 +470,6 @@ def test_auto_means_windows(engine: Engine) -> None:
     assert SBS.drafter == "auto"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "cost", None)
-        auto, windows = (
-            engine.predict(QUERIES[:3], settings)
-            for settings in (SBS, replace(SBS, drafter="windows"))
-        )
+        auto, windows = (engine.predict(QUERIES[:3], settings) for settings in (SBS, replace(SBS, drafter="windows")))
     for one, other in zip(auto, windows, strict=True):
-        assert [answer.tokens for answer in one.hypotheses] == [
-            answer.tokens for answer in other.hypotheses
-        ]
+        assert [answer.tokens for answer in one.hypotheses] == [answer.tokens for answer in other.hypotheses]

@@ -34,10 +34,7 @@ def test_rules_take_what_they_say() -> None:
     assert [token for token in range(10) if TopBeta(1, 9.0).accepts(SCORES, token)] == [7]
     assert [token for token in range(10) if TopBeta(3, 9.0).accepts(SCORES, token)] == [5, 7, 9]
     assert [token for token in range(10) if TopBeta(3, 1.0).accepts(SCORES, token)] == [5, 7]
-    assert [token for token in range(10) if TopBeta(3, 0.5).accepts(SCORES, token)] == [
-        5,
-        7,
-    ]  # at most
+    assert [token for token in range(10) if TopBeta(3, 0.5).accepts(SCORES, token)] == [5, 7]  # at most
     assert [token for token in range(10) if TopBeta(3, 0.4).accepts(SCORES, token)] == [7]
     assert (Exact().exact, TopBeta(1, 5.0).exact, TopBeta(2, 0.0).exact) == (True, True, False)
 
@@ -48,19 +45,13 @@ def test_rules_that_make_no_sense_are_refused(beta: int, tau: float) -> None:
         TopBeta(beta, tau)
 
 
-def decode(
-    model: Any, rule: Rule, drafter: Any, max_len: int = 14
-) -> tuple[list[FinishedSequence], int, int]:
+def decode(model: Any, rule: Rule, drafter: Any, max_len: int = 14) -> tuple[list[FinishedSequence], int, int]:
     """Answers, passes, and how many tokens are not the target's best."""
 
     def decoder(query: int) -> Any:
         def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
             room = max_len - len(prefix)
-            return (
-                [one.tokens for one in drafter.propose(SOURCES[query], prefix, room)]
-                if room > 0
-                else []
-            )
+            return [one.tokens for one in drafter.propose(SOURCES[query], prefix, room)] if room > 0 else []
 
         return relaxed_greedy(max_len=max_len, rule=rule, drafts=drafts)
 
@@ -98,9 +89,7 @@ def test_beta_1_is_greedy_token_for_token(model: Any, drafter: Any) -> None:
     for rule in (EXACT, TopBeta(1, 5.0)):
         answers, _, departures = decode(model, rule, drafter)
         assert departures == 0
-        assert [one.tokens for one in answers] == [
-            naive_greedy(model, s, 14).tokens for s in SOURCES
-        ]
+        assert [one.tokens for one in answers] == [naive_greedy(model, s, 14).tokens for s in SOURCES]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=["table", "flat table", "tiny model"])
@@ -116,10 +105,7 @@ def test_relaxing_saves_passes_and_changes_answers() -> None:
     exact = decode(model, EXACT, Copy())
     loose = decode(model, TopBeta(5, 5.0), Copy())
     assert loose[2] > 0
-    assert (
-        sum(len(one.tokens) for one in loose[0]) / loose[1]
-        > sum(len(one.tokens) for one in exact[0]) / exact[1]
-    )
+    assert sum(len(one.tokens) for one in loose[0]) / loose[1] > sum(len(one.tokens) for one in exact[0]) / exact[1]
 
 
 class TakesAll:
@@ -135,17 +121,13 @@ def test_a_rule_that_takes_everything_is_found_out() -> None:
     answers, _, departures = decode(MODELS[0], TakesAll(), RandomDrafts(seed=1))
     assert departures > 0
     assert not within(MODELS[0], answers, 3, 1.0)
-    assert [one.tokens for one in answers] != [
-        naive_greedy(MODELS[0], s, 14).tokens for s in SOURCES
-    ]
+    assert [one.tokens for one in answers] != [naive_greedy(MODELS[0], s, 14).tokens for s in SOURCES]
 
 
 # --- settings, engine, commands ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"beta": 0}, {"beta": 3, "decoder": "beam"}, {"tau": -1.0}, {"tau": math.inf}]
-)
+@pytest.mark.parametrize("wrong", [{"beta": 0}, {"beta": 3, "decoder": "beam"}, {"tau": -1.0}, {"tau": math.inf}])
 def test_settings_refuse_what_makes_no_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"beta|tau"):
         DecodeSettings(**{"decoder": "greedy", **wrong})
@@ -166,9 +148,7 @@ def test_the_engine_says_that_it_is_relaxed(engine: Engine) -> None:
     assert [r.trace.settings["exact"] for r in (one[0], other[0])] == [True, False]
     assert [r.hypotheses[0].tokens for r in one] != [r.hypotheses[0].tokens for r in other]
     # None drafts, none departs.
-    alone = engine.predict(
-        QUERIES, DecodeSettings(decoder="greedy", drafter="none", max_len=20, beta=20, tau=9.0)
-    )
+    alone = engine.predict(QUERIES, DecodeSettings(decoder="greedy", drafter="none", max_len=20, beta=20, tau=9.0))
     assert [r.hypotheses[0].tokens for r in one] == [r.hypotheses[0].tokens for r in alone]
 
 
@@ -180,8 +160,10 @@ def test_the_grid_counts_against_the_exact_answers(engine: Engine) -> None:
     ]
     rows = spec_verification.grid(engine, asked, ["copy"], betas=[1, 20], taus=[0.5, 9.0])
     assert [(row["beta"], row["tau"], row["exact"]) for row in rows] == [
-        (1, 0.0, True), (20, 0.5, False), (20, 9.0, False)
-    ]  # fmt: skip
+        (1, 0.0, True),
+        (20, 0.5, False),
+        (20, 9.0, False),
+    ]
     assert rows[0]["agreement"]["value"] == 1
     assert rows[2]["agreement"]["value"] < 1
     assert rows[2]["agreement"]["value"] <= rows[1]["agreement"]["value"]
@@ -190,12 +172,7 @@ def test_the_grid_counts_against_the_exact_answers(engine: Engine) -> None:
 
 def test_the_tally_counts_passes_and_compares_answers(engine: Engine) -> None:
     rows = drafters.tally(engine, QUERIES, ["none", "copy"], widths=[1, 2])
-    assert [(row["n"], row["drafter"]) for row in rows] == [
-        (1, "none"),
-        (1, "copy"),
-        (2, "none"),
-        (2, "copy"),
-    ]
+    assert [(row["n"], row["drafter"]) for row in rows] == [(1, "none"), (1, "copy"), (2, "none"), (2, "copy")]
     assert all(row["same"] for row in rows)
     assert rows[0]["tokens_per_pass"] == pytest.approx(1)
     assert rows[1]["tokens_per_pass"] >= 1

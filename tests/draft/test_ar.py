@@ -40,10 +40,7 @@ VOCAB = 10
 Batch = list[list[int]]
 TARGET = tiny_model(1, VOCAB)
 # Another depth and width; and one that agrees with the target now and then.
-MODELS = {
-    "other": tiny_model(2, VOCAB, d_model=8, encoder_layers=1, decoder_layers=1),
-    "same": TARGET,
-}
+MODELS = {"other": tiny_model(2, VOCAB, d_model=8, encoder_layers=1, decoder_layers=1), "same": TARGET}
 BACKENDS = {name: TorchBackend(model) for name, model in MODELS.items()}
 
 
@@ -52,17 +49,10 @@ def companion(backend: Backend, *, positions: int = 64, seconds: float = 0.1) ->
 
 
 def made(
-    small: Backend,
-    medium: Backend | None = None,
-    *,
-    length: int = 0,
-    floor: float = 0.0,
-    positions: int = 64,
+    small: Backend, medium: Backend | None = None, *, length: int = 0, floor: float = 0.0, positions: int = 64
 ) -> Autoregressive:
     """The drafter around these models; length 0 adapts."""
-    writer = GreedyDraftGenerator(
-        Small(companion(small, positions=positions), top_k=1), floor=floor
-    )
+    writer = GreedyDraftGenerator(Small(companion(small, positions=positions), top_k=1), floor=floor)
     if medium is not None:
         model = Small(companion(medium, positions=positions), top_k=1)
         writer = GreedyDraftGenerator(model, helper=writer, stride=3, floor=floor)
@@ -89,21 +79,11 @@ def same(found: list[list[FinishedSequence]], expected: list[list[FinishedSequen
             assert one.log_probs == pytest.approx(other.log_probs, rel=0, abs=1e-9)
 
 
-@given(
-    st.lists(queries, min_size=1, max_size=5),
-    st.integers(1, 12),
-    st.integers(0, 11),
-    st.sampled_from([0, 2, 64]),
-)
+@given(st.lists(queries, min_size=1, max_size=5), st.integers(1, 12), st.integers(0, 11), st.sampled_from([0, 2, 64]))
 def test_greedy_is_the_naive_greedy(batch: Batch, max_len: int, which: int, budget: int) -> None:
     drafter = list(drafters(floor=0.3 if budget == 2 else 0.0))[which]
     found, passes = run(
-        lambda _: greedy(max_len=max_len),
-        batch,
-        TorchBackend(TARGET),
-        drafter,
-        max_len=max_len,
-        budget=budget,
+        lambda _: greedy(max_len=max_len), batch, TorchBackend(TARGET), drafter, max_len=max_len, budget=budget
     )
     same(found, [[naive_greedy(TARGET, source, max_len)] for source in batch])
     assert all(step.drafted <= budget for own in passes for step in own)
@@ -113,14 +93,16 @@ def test_greedy_is_the_naive_greedy(batch: Batch, max_len: int, which: int, budg
 def test_a_beam_is_the_naive_beam(which: int) -> None:
     random = Random(which)
     for max_len in (1, 3, 9):
-        batch = [
-            [random.randrange(3, VOCAB) for _ in range(random.randint(1, 8))] for _ in range(3)
-        ]
+        batch = [[random.randrange(3, VOCAB) for _ in range(random.randint(1, 8))] for _ in range(3)]
         batch.append(batch[0])  # one query twice
         found, _ = run(
             lambda _, max_len=max_len: beam_search(width=3, max_len=max_len),
-            batch, TorchBackend(TARGET), list(drafters())[which], max_len=max_len, budget=40,
-        )  # fmt: skip
+            batch,
+            TorchBackend(TARGET),
+            list(drafters())[which],
+            max_len=max_len,
+            budget=40,
+        )
         same(found, [naive_beam(TARGET, source, 3, max_len) for source in batch])
 
 
@@ -163,9 +145,7 @@ def naive_greedy_next(source: list[int], prefix: list[int]) -> int:
 def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -> None:
     alone = GreedyDraftGenerator(Small(companion(BACKENDS["same"]), top_k=1))
     small = GreedyDraftGenerator(Small(companion(BACKENDS["other"]), top_k=1))
-    helped = GreedyDraftGenerator(
-        Small(companion(BACKENDS["same"]), top_k=1), helper=small, stride=3
-    )
+    helped = GreedyDraftGenerator(Small(companion(BACKENDS["same"]), top_k=1), helper=small, stride=3)
     texts = [(tuple(source), (BOS,), length) for source in batch]
     for writer in (alone, helped):
         writer.write(texts)
@@ -226,11 +206,7 @@ def test_a_model_with_few_positions_drafts_as_far_as_it_reads() -> None:
     short = TorchBackend(tiny_model(3, VOCAB, max_positions=12))
     batch = [[4, 5, 6], [4] * 11, [5] * 12]  # the last two are too long for it
     found, _ = run(
-        lambda _: greedy(max_len=25),
-        batch,
-        TorchBackend(TARGET),
-        made(short, length=8, positions=12),
-        max_len=25,
+        lambda _: greedy(max_len=25), batch, TorchBackend(TARGET), made(short, length=8, positions=12), max_len=25
     )
     same(found, [[naive_greedy(TARGET, source, 25)] for source in batch])
 
@@ -238,9 +214,7 @@ def test_a_model_with_few_positions_drafts_as_far_as_it_reads() -> None:
 def test_no_bos_or_pad_is_drafted() -> None:
     class Odd(Table):
         def _log_probs(self, source, prefix):  # type: ignore[no-untyped-def]
-            return tuple(
-                0.0 if token == (PAD, BOS)[len(prefix) % 2] else -50.0 for token in range(VOCAB)
-            )
+            return tuple(0.0 if token == (PAD, BOS)[len(prefix) % 2] else -50.0 for token in range(VOCAB))
 
     drafter = made(Odd(), length=4)
     drafter.begin(1, 1, waiting=1)
@@ -291,11 +265,7 @@ def test_a_loop_that_accepts_everything_is_found_out(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(DraftTree, "extend", believed)
     batch = [[4, 5, place] for place in range(3, VOCAB)]
     found, _ = run(
-        lambda _: greedy(max_len=9),
-        batch,
-        TorchBackend(TARGET),
-        made(BACKENDS["other"], length=4),
-        max_len=9,
+        lambda _: greedy(max_len=9), batch, TorchBackend(TARGET), made(BACKENDS["other"], length=4), max_len=9
     )
     with pytest.raises(AssertionError):
         same(found, [[naive_greedy(TARGET, source, 9)] for source in batch])
@@ -325,9 +295,7 @@ def engine(folder: Path) -> Engine:
 @pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
 @pytest.mark.parametrize("drafter", ["ar", "hierarchy"])
 @pytest.mark.parametrize("length", [0, 4])
-def test_an_engine_answers_as_without(
-    engine: Engine, settings: DecodeSettings, drafter: str, length: int
-) -> None:
+def test_an_engine_answers_as_without(engine: Engine, settings: DecodeSettings, drafter: str, length: int) -> None:
     batch = [*QUERIES[:3], next(iter(BAD)), *QUERIES[3:]]
     plain = engine.predict(batch, settings)
     found = engine.predict(batch, replace(settings, drafter=drafter, draft_length=length))
@@ -341,9 +309,7 @@ def test_an_engine_answers_as_without(
 @pytest.mark.parametrize("decoder", SAMPLED_DECODERS)
 @pytest.mark.parametrize("drafter", ["auto", "ar", "hierarchy", "none"])
 def test_an_engine_draws_by_its_seed(engine: Engine, decoder: str, drafter: str) -> None:
-    settings = DecodeSettings(
-        decoder=decoder, n=3, drafter=drafter, max_len=12, draft_length=3, seed=5
-    )
+    settings = DecodeSettings(decoder=decoder, n=3, drafter=drafter, max_len=12, draft_length=3, seed=5)
     together = engine.predict(QUERIES, settings)
     alone = [engine.predict([query], settings)[0] for query in QUERIES]
     for one, other in zip(together, alone, strict=True):
@@ -356,8 +322,10 @@ def test_an_engine_draws_by_its_seed(engine: Engine, decoder: str, drafter: str)
 
 def test_what_is_promised() -> None:
     assert [DecodeSettings(decoder=name).guarantee for name in ("beam", "sample", "sbs")] == [
-        "exact", "exact", "relaxed",
-    ]  # fmt: skip
+        "exact",
+        "exact",
+        "relaxed",
+    ]
     drawn = DecodeSettings(decoder="speculative-sample")
     assert (drawn.exact, drawn.guarantee, drawn.drafts_by) == (True, "exact in distribution", "ar")
     beams = DecodeSettings(decoder="sampled-beam")
@@ -365,17 +333,13 @@ def test_what_is_promised() -> None:
 
 
 def test_bad_settings_are_told() -> None:
-    with pytest.raises(
-        ValueError, match=r"speculative-sample draws its drafts from a small model.*choose"
-    ):
+    with pytest.raises(ValueError, match=r"speculative-sample draws its drafts from a small model.*choose"):
         DecodeSettings(decoder="speculative-sample", drafter="copy")
     with pytest.raises(ValueError, match="draft_length is -1"):
         DecodeSettings(drafter="ar", draft_length=-1)
     for decoder in ("greedy", "speculative-sample"):
         settings = DecodeSettings(decoder=decoder, drafter="ar", draft_length=LONGEST + 1)
-        means = DrafterInputs(
-            lambda: lambda _: 1.0, companion=lambda _: companion(BACKENDS["other"])
-        )
+        means = DrafterInputs(lambda: lambda _: 1.0, companion=lambda _: companion(BACKENDS["other"]))
         with pytest.raises(ValueError, match=f"draft length {LONGEST + 1}.*1 to {LONGEST}"):
             build(settings, means)
     with pytest.raises(ValueError, match="no model for the drafter ar"):
@@ -389,9 +353,7 @@ def test_a_model_without_the_drafter(folder: Path, tmp_path: Path, drafter: str,
         file.unlink()
     (tmp_path / "retro" / "drafters" / kind).rmdir()
     engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
-    with pytest.raises(
-        ValueError, match=f"no small model '{kind}'.*--recipe retro-{kind}.*another drafter"
-    ):
+    with pytest.raises(ValueError, match=f"no small model '{kind}'.*--recipe retro-{kind}.*another drafter"):
         engine.predict(QUERIES, replace(GREEDY, drafter=drafter))
     assert engine.predict(QUERIES[:1], GREEDY)[0].status == "ok"
 
@@ -416,23 +378,14 @@ def test_a_damaged_drafter(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [
-        ("{", "damaged"),
-        ('{"alpha": "x"}', "damaged"),
-        ("[]", "damaged"),
-        ('{"alpha": 1.5}', "between"),
-    ],
+    [("{", "damaged"), ('{"alpha": "x"}', "damaged"), ("[]", "damaged"), ('{"alpha": 1.5}', "between")],
 )
-def test_the_rate_counted_for_a_drafter_is_its_start(
-    folder: Path, tmp_path: Path, content: str, told: str
-) -> None:
+def test_the_rate_counted_for_a_drafter_is_its_start(folder: Path, tmp_path: Path, content: str, told: str) -> None:
     copytree(folder, tmp_path / "retro")
     file = tmp_path / "retro" / "drafters" / "ar" / "alpha.json"
     file.write_text('{"alpha": 0.95, "counted": "somewhere"}')
     engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
-    drafter = build(
-        DecodeSettings(drafter="ar"), DrafterInputs(engine.cost, companion=engine.companion)
-    )
+    drafter = build(DecodeSettings(drafter="ar"), DrafterInputs(engine.cost, companion=engine.companion))
     assert isinstance(drafter, Autoregressive)
     assert isinstance(drafter.gamma, Adapting)
     assert drafter.gamma.alpha == pytest.approx(0.95)

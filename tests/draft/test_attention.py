@@ -1,4 +1,5 @@
-"""Where the decoder looks: read from the session, fitted on answers, used to rank places; and the command that learns it."""
+"""Where the decoder looks: read from the session, fitted on answers, used to rank places; and the command that learns
+it."""
 
 from __future__ import annotations
 
@@ -57,9 +58,7 @@ def attention_of(model: Transformer, source: list[int], target: Prefix) -> torch
 @torch.inference_mode()
 def test_a_session_tells_where_its_heads_look(specials: bool, runtime: str) -> None:
     """Of every node computed, in a batch, in whatever order; places are those of the query."""
-    model = tiny_model(
-        0, 12, d_model=32, heads=4, decoder_layers=2, source_specials=specials
-    )  # float64
+    model = tiny_model(0, 12, d_model=32, heads=4, decoder_layers=2, source_specials=specials)  # float64
     sources = [[4, 5, 6, 7, 8], [9, 4, 11]]
     backend: Backend = TorchBackend(model)
     if runtime == "native":
@@ -80,9 +79,7 @@ def test_a_session_tells_where_its_heads_look(specials: bool, runtime: str) -> N
             for row, (layer, head) in zip(looks, HEADS, strict=True):
                 own = expected[layer, head, length - 1]
                 own = own[1 : 1 + len(source)] if specials else own
-                assert row[: len(source)] == pytest.approx(
-                    own.tolist(), abs=1e-6 if runtime == "torch" else 1e-4
-                )
+                assert row[: len(source)] == pytest.approx(own.tolist(), abs=1e-6 if runtime == "torch" else 1e-4)
     assert session.look(tuple(sources[0]), (BOS, 9)) is None
 
 
@@ -100,12 +97,7 @@ def test_attention_chooses_between_places_that_match_alike() -> None:
 
     look(1)
     (draft,) = drafter.propose(source, prefix, 99)
-    assert (draft.tokens, draft.span, draft.drafter, draft.match) == (
-        (6, 4),
-        (2, 4),
-        "attention",
-        2,
-    )
+    assert (draft.tokens, draft.span, draft.drafter, draft.match) == ((6, 4), (2, 4), "attention", 2)
     look(4)
     (draft,) = drafter.propose(source, prefix, 99)
     assert (draft.tokens, draft.span) == ((7, EOS), (5, 6))
@@ -138,11 +130,9 @@ def test_attention_changes_no_answer(folder: Path, runtime: str, how: DecodeSett
             settings = replace(how, drafter="attention", batch_size=batch_size, draft_count=count)
             found = engine.predict(QUERIES, settings)
             for one, other in zip(found, plain, strict=True):
-                assert [item.tokens for item in one.hypotheses] == [
-                    item.tokens for item in other.hypotheses
-                ]
+                assert [item.tokens for item in one.hypotheses] == [item.tokens for item in other.hypotheses]
                 assert len(one.trace.passes) <= len(other.trace.passes)
-                assert {draft.drafter for step in one.trace.passes for draft in step.drafts} <= {"attention"}  # fmt: skip
+                assert {draft.drafter for step in one.trace.passes for draft in step.drafts} <= {"attention"}
 
 
 def test_a_damaged_file_is_told_when_a_drafter_wants_it(tmp_path: Path) -> None:
@@ -174,9 +164,7 @@ def test_calibrating_learns_everything(tmp_path: Path) -> None:
     model = tiny_folder(tmp_path / "tiny", sharpness=6.0, decoder_layers=2)
     engine = Engine.load(model, threads=1)
     told: list[str] = []
-    knowledge, report = calibrate(
-        engine, prepared(tmp_path / "data"), queries=20, heads=2, made="me", tell=told.append
-    )
+    knowledge, report = calibrate(engine, prepared(tmp_path / "data"), queries=20, heads=2, made="me", tell=told.append)
     assert knowledge.phrases is not None
     assert report.nodes == len(knowledge.phrases.steps)
     assert knowledge.made == "me"
@@ -191,12 +179,8 @@ def test_calibrating_learns_everything(tmp_path: Path) -> None:
     knowledge.save(model)
     again = Engine.load(model, threads=1).knowledge()
     assert again.by_match == pytest.approx(knowledge.by_match, abs=1e-4)
-    plain, mixed = (
-        engine.predict(QUERIES, replace(GREEDY, drafter=name)) for name in ("none", "mixed")
-    )
-    assert [one.hypotheses[0].tokens for one in plain] == [
-        one.hypotheses[0].tokens for one in mixed
-    ]
+    plain, mixed = (engine.predict(QUERIES, replace(GREEDY, drafter=name)) for name in ("none", "mixed"))
+    assert [one.hypotheses[0].tokens for one in plain] == [one.hypotheses[0].tokens for one in mixed]
 
 
 def test_calibrating_refuses_data_that_cannot_serve(tmp_path: Path) -> None:
@@ -217,9 +201,23 @@ def test_the_command_writes_the_file(tmp_path: Path) -> None:
     model, data = tiny_folder(tmp_path / "tiny"), prepared(tmp_path / "data")
     done = CliRunner().invoke(
         app,
-        ["calibrate", "--task", "retro", "--model", str(model), "--data", str(data), "--queries", "8",
-         "--heads", "1", "--threads", "1", "--json"],
-    )  # fmt: skip
+        [
+            "calibrate",
+            "--task",
+            "retro",
+            "--model",
+            str(model),
+            "--data",
+            str(data),
+            "--queries",
+            "8",
+            "--heads",
+            "1",
+            "--threads",
+            "1",
+            "--json",
+        ],
+    )
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout.strip().splitlines()[-1])
     assert report["nodes"] >= 1

@@ -21,15 +21,7 @@ from chemspec.draft.registry import Auto, Copy, Drafter, DrafterCalibration, Mix
 from chemspec.draft.tree import builder, native
 from chemspec.draft.tree.builder import LEAST, STEPS, TreeLimits
 from chemspec.draft.tree.copy_state import CONTEXT, CopyTracker
-from chemspec.draft.tree.edit_ngrams import (
-    COPY,
-    COPY_ONLY,
-    EDGES,
-    EditNgramTable,
-    chance_class,
-    context,
-    count_edits,
-)
+from chemspec.draft.tree.edit_ngrams import COPY, COPY_ONLY, EDGES, EditNgramTable, chance_class, context, count_edits
 from chemspec.engine.engine import Engine, installed
 from chemspec.evaluation import reference
 from chemspec.settings import Task
@@ -149,9 +141,7 @@ def test_a_table_survives_the_disk() -> None:
     assert found.children == TABLE.children
     for one, other in zip(found.steps, TABLE.steps, strict=True):
         assert [step for step, _ in one] == [step for step, _ in other]
-        assert [chance for _, chance in one] == pytest.approx(
-            [chance for _, chance in other], abs=5e-4
-        )
+        assert [chance for _, chance in one] == pytest.approx([chance for _, chance in other], abs=5e-4)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +177,7 @@ def test_the_tree_goes_through_an_edit() -> None:
     assert len(drafts[0].chances) == 7
 
 
-def every_path(
-    mixed: Mixed, source: list[int], prefix: Prefix, deep: int
-) -> dict[tuple[int, ...], float]:
+def every_path(mixed: Mixed, source: list[int], prefix: Prefix, deep: int) -> dict[tuple[int, ...], float]:
     """The chance of every path of at most `deep` tokens, by brute force."""
     reader = CopyTracker(source, TokenClasses())
     found: dict[tuple[int, ...], float] = {}
@@ -210,9 +198,7 @@ def every_path(
 
 
 @given(queries, texts, st.integers(1, 12), st.integers(1, 6))
-def test_the_tree_has_the_likeliest_nodes(
-    source: list[int], text: list[int], nodes: int, room: int
-) -> None:
+def test_the_tree_has_the_likeliest_nodes(source: list[int], text: list[int], nodes: int, room: int) -> None:
     mixed, prefix = Mixed(TABLE, nodes=nodes, count=999), (BOS, *text)
     everything = every_path(mixed, source, prefix, room)
     drafts = mixed.propose(source, prefix, room)
@@ -223,10 +209,7 @@ def test_the_tree_has_the_likeliest_nodes(
     assert sorted((everything[path] for path in paths), reverse=True) == pytest.approx(best)
     # No draft is the beginning of another, and the one that promises most comes first.
     assert len({draft.tokens for draft in drafts}) == len(drafts)
-    promised = [
-        sum(everything[draft.tokens[:end]] for end in range(1, len(draft.tokens) + 1))
-        for draft in drafts
-    ]
+    promised = [sum(everything[draft.tokens[:end]] for end in range(1, len(draft.tokens) + 1)) for draft in drafts]
     assert all(one >= other - 1e-9 for one, other in pairwise(promised))
 
 
@@ -246,7 +229,8 @@ def test_a_tree_has_no_more_paths_and_no_longer_ones_than_it_may() -> None:
 @settings(max_examples=400)
 @given(st.integers(0, 10**6))
 def test_compiled_code_grows_the_same_trees(seed: int) -> None:
-    """The same nodes and the same numbers to the last bit, for tables and limits of all kinds, ring labels among the tokens."""
+    """The same nodes and the same numbers to the last bit, for tables and limits of all kinds, ring labels among the
+    tokens."""
     random = Random(seed)
     library = native.library()
     assert library is not None
@@ -282,30 +266,20 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
     library = native.library()
     assert phrases is not None
     assert library is not None
-    limits = TreeLimits(40, 16, 24, rates=engine.knowledge().by_chance, seconds=[1 + node / 20 for node in range(72)])  # fmt: skip
+    limits = TreeLimits(40, 16, 24, rates=engine.knowledge().by_chance, seconds=[1 + node / 20 for node in range(72)])
     nodes = 0
     for text in reference.bench_queries(task)[:40]:
-        source, reader = (
-            engine.tokenizer.encode(text),
-            CopyTracker(engine.tokenizer.encode(text), marks),
-        )
+        source, reader = (engine.tokenizer.encode(text), CopyTracker(engine.tokenizer.encode(text), marks))
         for written in (0, 1, 7, len(source) // 2, len(source)):
             prefix = (BOS, *source[:written])
             expected = builder.tree_builder(phrases, reader)(prefix, limits)
-            assert (
-                native.NativeTreeBuilder(library, phrases, source, marks)(prefix, limits)
-                == expected
-            )
+            assert native.NativeTreeBuilder(library, phrases, source, marks)(prefix, limits) == expected
             nodes += len(expected.tokens)
     assert nodes > 1000
 
 
-def test_where_nothing_was_compiled_and_of_long_queries_python_grows_the_trees(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    compiled = {
-        length: Mixed(TABLE).propose([3, 4, 6, 5] * length, (BOS, 3, 4), 99) for length in (5, 200)
-    }
+def test_where_nothing_was_compiled_and_of_long_queries_python_grows_the_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = {length: Mixed(TABLE).propose([3, 4, 6, 5] * length, (BOS, 3, 4), 99) for length in (5, 200)}
     monkeypatch.setattr(native, "library", lambda: None)
     for length, drafts in compiled.items():
         assert Mixed(TABLE).propose([3, 4, 6, 5] * length, (BOS, 3, 4), 99) == drafts
@@ -353,9 +327,7 @@ def test_auto_grows_no_further_than_the_best_rate() -> None:
 
 @pytest.mark.parametrize("queries", [1, 4])
 @pytest.mark.parametrize("node", [0.0, 0.02, 0.1, 0.2, 0.3])
-def test_what_auto_does_not_think_of_would_not_pay(
-    queries: int, node: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_auto_does_not_think_of_would_not_pay(queries: int, node: float, monkeypatch: pytest.MonkeyPatch) -> None:
     def proposed() -> list[Draft]:
         # Cheap up to eight nodes, then dearer: the floor must come from the cheap part.
         auto = Auto(lambda nodes: 1 + node * nodes + max(0, nodes - 8) / 10, knowledge=KNOWN)
@@ -429,18 +401,14 @@ def test_no_table_changes_an_answer(name: str, decoder: str) -> None:
     for seed in range(30):
         table = Table(seed, vocab_size=VOCAB, copying=random.choice((0.0, 3.0, 8.0)))
         batch = [
-            [random.randrange(3, VOCAB) for _ in range(random.randint(1, 12))]
-            for _ in range(random.randint(1, 6))
+            [random.randrange(3, VOCAB) for _ in range(random.randint(1, 12))] for _ in range(random.randint(1, 6))
         ]
         max_len, budget = random.randint(1, 15), random.choice((0, 1, 5, 64, 300))
         phrases = tables(random)
         drafter: Drafter = Mixed(phrases)
         if name != "mixed":
             slope = 0.0 if "free" in name else 0.05
-            drafter = Auto(
-                lambda nodes, slope=slope: 1 + slope * nodes,
-                knowledge=DrafterCalibration(phrases=phrases),
-            )
+            drafter = Auto(lambda nodes, slope=slope: 1 + slope * nodes, knowledge=DrafterCalibration(phrases=phrases))
 
         def make(_: int, max_len: int = max_len):  # type: ignore[no-untyped-def]
             if decoder == "greedy":
@@ -461,10 +429,7 @@ READING = AttentionWeights((Head(0, 1, 0.5, 0.25), Head(1, 0, -0.5, 1.0)), (-1.0
 
 
 def test_knowledge_survives_the_disk(tmp_path: Path) -> None:
-    assert (
-        DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2)
-        == DrafterCalibration()
-    )
+    assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == DrafterCalibration()
     known = DrafterCalibration((0.25,) * 9, (0.5,) * 11, COPY_ONLY, READING, "a command")
     known.save(tmp_path)
     assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == known

@@ -9,17 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.draft.learned.gamma import (
-    LONGEST,
-    PROBE,
-    Adapting,
-    Fixed,
-    ascend,
-    best,
-    check,
-    improvement,
-    slope,
-)
+from chemspec.draft.learned.gamma import LONGEST, PROBE, Adapting, Fixed, ascend, best, check, improvement, slope
 
 RATES = st.floats(0.02, 0.99)
 PRICES = st.floats(0.005, 1.5)

@@ -47,9 +47,7 @@ class Played:
     def pick(self, chances: Chances) -> int:
         possible = [int(token) for token in np.flatnonzero(chances)]
         weights = [float(chances[token]) for token in possible]
-        weights[-1] += 1 - sum(
-            weights
-        )  # what is lacking falls to the last token, as with real dice
+        weights[-1] += 1 - sum(weights)  # what is lacking falls to the last token, as with real dice
         place = self._choose([weight > 0 for weight in weights])
         self.chance *= weights[place]
         return possible[place]
@@ -118,16 +116,12 @@ def answers(
 
     def decoder(query: int):  # type: ignore[no-untyped-def]
         desk = drafter.desk(sources[query], drafts or dice)
-        return speculative_sample(
-            count=count, max_len=max_len, desk=desk, dice=dice, nucleus=nucleus
-        )
+        return speculative_sample(count=count, max_len=max_len, desk=desk, dice=dice, nucleus=nucleus)
 
     return run(decoder, sources, TARGET, drafter, max_len=max_len, budget=budget)[0]
 
 
-def chances(
-    kind: str, gamma: str, *, max_len: int, **options: object
-) -> dict[tuple[Tokens, ...], float]:
+def chances(kind: str, gamma: str, *, max_len: int, **options: object) -> dict[tuple[Tokens, ...], float]:
     """The probability of every outcome of the whole sampler, by playing every game."""
     found: dict[tuple[Tokens, ...], float] = {}
     for dice in every_game():
@@ -138,9 +132,7 @@ def chances(
 
 
 def exact(max_len: int, nucleus: Nucleus = Nucleus()) -> dict[Tokens, float]:
-    return enumerate_samples(
-        TARGET, SOURCE, max_len=max_len, temperature=nucleus.temperature, top_p=nucleus.top_p
-    )
+    return enumerate_samples(TARGET, SOURCE, max_len=max_len, temperature=nucleus.temperature, top_p=nucleus.top_p)
 
 
 def same(found: dict[tuple[Tokens, ...], float], expected: dict[Tokens, float]) -> bool:
@@ -156,9 +148,7 @@ simplex = st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4).filter(lambda so
 
 
 @given(simplex, simplex)
-def test_the_rule_gives_every_token_the_targets_probability(
-    some: list[float], other: list[float]
-) -> None:
+def test_the_rule_gives_every_token_the_targets_probability(some: list[float], other: list[float]) -> None:
     p, q = (np.array(weights) / sum(weights) for weights in (some, other))
     found = np.zeros(4)
     for token in np.flatnonzero(q):
@@ -166,9 +156,7 @@ def test_the_rule_gives_every_token_the_targets_probability(
         found[token] += q[token] * keep
         found += q[token] * (1 - keep) * residual(p, q)
     assert found == pytest.approx(p, abs=1e-12)
-    assert overlap(p, q) == pytest.approx(
-        sum(q[t] * accept_prob(t, p, q) for t in range(4) if q[t])
-    )
+    assert overlap(p, q) == pytest.approx(sum(q[t] * accept_prob(t, p, q) for t in range(4) if q[t]))
 
 
 def test_a_token_dropped_by_rounding_is_drawn_from_the_target() -> None:
@@ -252,9 +240,7 @@ SABOTAGE = {"accept_prob": keep_all, "residual": not_subtracted, "leftover ": no
 
 @pytest.mark.parametrize("kind", ["ar", "hierarchy"])
 @pytest.mark.parametrize("name", sorted(SABOTAGE))
-def test_a_sabotaged_rule_is_found_out(
-    name: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sabotaged_rule_is_found_out(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rejection, name.strip(), SABOTAGE[name])
     assert not same(chances(kind, "2", max_len=2), exact(2))
 
@@ -268,9 +254,7 @@ def chi_square(kind: str, gamma: str, *, games: int = 1500, max_len: int = 3) ->
     seen = Counter(
         text.tokens
         for game in range(games)
-        for (text,) in answers(
-            kind, gamma, Seeded(f"large {game}"), drafts=Seeded(f"small {game}"), max_len=max_len
-        )
+        for (text,) in answers(kind, gamma, Seeded(f"large {game}"), drafts=Seeded(f"small {game}"), max_len=max_len)
     )
     assert set(seen) <= set(expected)
     frequent = {tokens: chance for tokens, chance in expected.items() if chance * games >= 5}
@@ -288,9 +272,7 @@ def test_seeded_draws_pass_a_chi_square_test(kind: str, gamma: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SABOTAGE))
-def test_a_sabotaged_rule_fails_the_chi_square_test(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sabotaged_rule_fails_the_chi_square_test(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rejection, name.strip(), SABOTAGE[name])
     assert chi_square("ar", "5") > 6
 
@@ -321,8 +303,11 @@ def test_good_guesses_save_passes() -> None:
     desk = drafter.desk(SOURCE, Seeded("a"))
     found, (passes,) = run(
         lambda _: speculative_sample(count=1, max_len=30, desk=desk, dice=Seeded("b")),
-        [SOURCE], TARGET, drafter, max_len=30,
-    )  # fmt: skip
+        [SOURCE],
+        TARGET,
+        drafter,
+        max_len=30,
+    )
     ((text,),) = found
     assert len(passes) == -(-len(text.tokens) // 5)
     assert sum(step.emitted for step in passes) == len(text.tokens)
@@ -333,13 +318,10 @@ def test_algorithm_2_ranks_by_the_tokens_that_were_not_drafted() -> None:
     drafter = Sampled(drawer("ar", Nucleus()), lambda: Fixed(3), name="ar")
     desk: SampleRequest = drafter.desk(SOURCE, Seeded("a"))
     ((*beams,),), _ = run(
-        lambda _: sampled_beam(count=5, max_len=8, desk=desk, dice=Seeded("b")),
-        [SOURCE], TARGET, drafter, max_len=8,
-    )  # fmt: skip
+        lambda _: sampled_beam(count=5, max_len=8, desk=desk, dice=Seeded("b")), [SOURCE], TARGET, drafter, max_len=8
+    )
     assert 1 < len(beams) <= 5
     assert len({beam.tokens for beam in beams}) == len(beams)
     for beam in beams:  # the log-probs told are the target's, whatever ranks them
         for place, (token, told) in enumerate(zip(beam.tokens, beam.log_probs, strict=True)):
-            assert told == pytest.approx(
-                TARGET.log_probs(tuple(SOURCE), (1, *beam.tokens[:place]))[token]
-            )
+            assert told == pytest.approx(TARGET.log_probs(tuple(SOURCE), (1, *beam.tokens[:place]))[token])

@@ -150,14 +150,8 @@ def test_a_query_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 DECODERS: dict[str, Any] = {
-    "greedy": (
-        lambda _: greedy(max_len=14),
-        lambda model, source: [naive_greedy(model, source, 14)],
-    ),
-    "beam": (
-        lambda _: beam_search(width=3, max_len=14),
-        lambda model, source: naive_beam(model, source, 3, 14),
-    ),
+    "greedy": (lambda _: greedy(max_len=14), lambda model, source: [naive_greedy(model, source, 14)]),
+    "beam": (lambda _: beam_search(width=3, max_len=14), lambda model, source: naive_beam(model, source, 3, 14)),
 }
 
 
@@ -183,9 +177,7 @@ class Knowing:
         self.target, self.k = target, k
         self.calls: list[int] = []
 
-    def __call__(
-        self, asked: Sequence[tuple[Sequence[int], Prefix]]
-    ) -> list[tuple[list[int], list[float]]]:
+    def __call__(self, asked: Sequence[tuple[Sequence[int], Prefix]]) -> list[tuple[list[int], list[float]]]:
         self.calls.append(len(asked))
         found = []
         for source, prefix in asked:
@@ -199,16 +191,10 @@ class Knowing:
 
 def test_a_good_drafter_saves_passes_with_one_call_a_pass() -> None:
     target = tiny_model(1, 12)
-    plain, slow = run(
-        lambda _: greedy(max_len=14), SOURCES, TorchBackend(target), NoDrafts(), max_len=14
-    )
+    plain, slow = run(lambda _: greedy(max_len=14), SOURCES, TorchBackend(target), NoDrafts(), max_len=14)
     knowing = Knowing(target, K)
     found, fast = run(
-        lambda _: greedy(max_len=14),
-        SOURCES,
-        TorchBackend(target),
-        SpecDrafter(knowing, masks=K),
-        max_len=14,
+        lambda _: greedy(max_len=14), SOURCES, TorchBackend(target), SpecDrafter(knowing, masks=K), max_len=14
     )
     assert [own[0].tokens for own in found] == [own[0].tokens for own in plain]
     assert sum(map(len, fast)) < 0.5 * sum(map(len, slow))
@@ -249,9 +235,7 @@ def test_drafts_stop_at_eos_and_where_they_are_improbable() -> None:
 
 
 def test_no_more_is_drafted_than_it_was_trained_for() -> None:
-    with pytest.raises(
-        ValueError, match="draft length 5; this drafter was trained to fill 4 tokens"
-    ):
+    with pytest.raises(ValueError, match="draft length 5; this drafter was trained to fill 4 tokens"):
         SpecDrafter(Filler(drafter_model(), K).fill, masks=K, length=K + 1)
 
 

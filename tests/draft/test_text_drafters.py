@@ -47,9 +47,7 @@ from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, FinishedSequence, Pass, Prefix
 
 VOCAB = 10
-NAMES = sorted(
-    {*DRAFTERS} - {*COMPANIONS}
-)  # those with models of their own: test_ar.py, test_companions.py
+NAMES = sorted({*DRAFTERS} - {*COMPANIONS})  # those with models of their own: test_ar.py, test_companions.py
 DEFAULTS = {
     "windows": (10, 25),
     "smart": (10, 10),
@@ -70,9 +68,7 @@ texts = st.lists(st.integers(3, VOCAB - 1), max_size=20)
 
 
 def settings_of(name: str, *, length: int = 0, count: int = 0, dilation: int = 0) -> DecodeSettings:
-    return DecodeSettings(
-        drafter=name, draft_length=length, draft_count=count, dilation=dilation, decoder="greedy"
-    )
+    return DecodeSettings(drafter=name, draft_length=length, draft_count=count, dilation=dilation, decoder="greedy")
 
 
 def made(name: str, *, cost: str = "cheap", **options: int) -> Drafter:
@@ -111,22 +107,16 @@ def test_the_settings_name_the_drafters_that_there_are() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data(), source=queries, text=texts)
-def test_a_drafter_keeps_its_promises(
-    name: str, data: st.DataObject, source: list[int], text: list[int]
-) -> None:
+def test_a_drafter_keeps_its_promises(name: str, data: st.DataObject, source: list[int], text: list[int]) -> None:
     """No bos, no pad, nothing empty, nothing too long or too many; spans are where the tokens come from."""
-    room, length, count = (
-        data.draw(st.integers(low, high)) for low, high in ((1, 25), (0, 15), (0, 8))
-    )
+    room, length, count = (data.draw(st.integers(low, high)) for low, high in ((1, 25), (0, 15), (0, 8)))
     dilation = data.draw(st.integers(0, 2)) if name == "windows" else 0
     drafter = made(name, length=length, count=count, dilation=dilation)
     prefix = (BOS, *text)
     drafts = drafter.propose(source, prefix, room)
     again = made(name, length=length, count=count, dilation=dilation)
     assert (
-        list(drafts)
-        == list(drafter.propose(source, prefix, room))
-        == list(again.propose(tuple(source), prefix, room))
+        list(drafts) == list(drafter.propose(source, prefix, room)) == list(again.propose(tuple(source), prefix, room))
     )
     if name == "none":
         assert not drafts
@@ -151,9 +141,7 @@ def test_a_drafter_keeps_its_promises(
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"none", "auto"}))
 @given(source=queries, text=texts, room=st.integers(1, 25))
-def test_there_is_always_something_to_draft(
-    name: str, source: list[int], text: list[int], room: int
-) -> None:
+def test_there_is_always_something_to_draft(name: str, source: list[int], text: list[int], room: int) -> None:
     assert made(name).propose(source, (BOS, *text), room)
 
 
@@ -180,9 +168,7 @@ def test_with_room_for_one_every_draft_has_one_token(name: str) -> None:
 
 @pytest.mark.parametrize("make", [Windows, Smart, Copy, mixed_of, attention_of])
 @pytest.mark.parametrize("options", [{"length": 0}, {"length": -3}, {"count": 0}, {"count": -1}])
-def test_a_drafter_refuses_options_out_of_range(
-    make: Callable[..., Drafter], options: dict[str, int]
-) -> None:
+def test_a_drafter_refuses_options_out_of_range(make: Callable[..., Drafter], options: dict[str, int]) -> None:
     (value,) = options.values()
     with pytest.raises(ValueError, match=f"{value}.*at least 1"):
         make(**options)
@@ -228,9 +214,7 @@ def test_the_machine_is_measured_only_for_those_who_want_to_know() -> None:
         build(settings_of(name), DrafterInputs(cost))
     with pytest.raises(AssertionError, match="measured"):
         build(settings_of("auto"), DrafterInputs(cost))
-    for_sbs = build(
-        DecodeSettings(decoder="sbs", drafter="auto", draft_length=4), DrafterInputs(cost)
-    )
+    for_sbs = build(DecodeSettings(decoder="sbs", drafter="auto", draft_length=4), DrafterInputs(cost))
     assert for_sbs == Windows(length=4)
 
 
@@ -248,11 +232,7 @@ def starts(drafter: Windows, source: list[int]) -> list[int]:
 
 
 def test_windows_are_all_pieces_of_the_query_at_stride_one() -> None:
-    assert tokens_of(Windows(length=3), [4, 5, 6, 7], [9, 9]) == [
-        (4, 5, 6),
-        (5, 6, 7),
-        (6, 7, EOS),
-    ]
+    assert tokens_of(Windows(length=3), [4, 5, 6, 7], [9, 9]) == [(4, 5, 6), (5, 6, 7), (6, 7, EOS)]
     assert starts(Windows(length=5), TWENTY) == list(range(17))
     assert starts(Windows(length=5, end=False), TWENTY) == list(range(16))
 
@@ -275,28 +255,17 @@ def test_too_many_windows_are_thinned_out_evenly(count: int, expected: list[int]
 
 
 def test_windows_with_dilation_leave_tokens_out() -> None:
-    assert tokens_of(Windows(length=3, dilation=1), [4, 5, 6, 7, 8, 9], []) == [
-        (4, 6, 8),
-        (5, 7, 9),
-        (6, 8, EOS),
-    ]
-    assert tokens_of(Windows(length=3, dilation=2, end=False), TWENTY[:8], []) == [
-        (10, 13, 16),
-        (11, 14, 17),
-    ]
+    assert tokens_of(Windows(length=3, dilation=1), [4, 5, 6, 7, 8, 9], []) == [(4, 6, 8), (5, 7, 9), (6, 8, EOS)]
+    assert tokens_of(Windows(length=3, dilation=2, end=False), TWENTY[:8], []) == [(10, 13, 16), (11, 14, 17)]
     assert tokens_of(Windows(length=9, dilation=1), [4, 5, 6, 7], []) == [(4, 6, EOS)]
 
 
 @given(queries, st.integers(1, 12), st.integers(1, 8), st.integers(0, 2))
-def test_only_the_last_window_ends_the_answer(
-    source: list[int], length: int, count: int, dilation: int
-) -> None:
+def test_only_the_last_window_ends_the_answer(source: list[int], length: int, count: int, dilation: int) -> None:
     drafts = tokens_of(Windows(length, count, dilation), source, [])
     assert not any(EOS in tokens for tokens in drafts[:-1])
     assert EOS not in {
-        token
-        for tokens in tokens_of(Windows(length, count, dilation, end=False), source, [])
-        for token in tokens
+        token for tokens in tokens_of(Windows(length, count, dilation, end=False), source, []) for token in tokens
     }
     if not dilation and count > 1:
         assert drafts[-1][-1] == EOS
@@ -305,11 +274,7 @@ def test_only_the_last_window_ends_the_answer(
 def test_a_span_covers_no_more_than_was_drafted() -> None:
     """Not even where the room cuts the window short."""
     drafts = Windows(length=4).propose([4, 5, 6, 7, 8], (BOS,), 2)
-    assert [(draft.tokens, draft.span) for draft in drafts] == [
-        ((4, 5), (0, 2)),
-        ((5, 6), (1, 3)),
-        ((6, 7), (2, 4)),
-    ]
+    assert [(draft.tokens, draft.span) for draft in drafts] == [((4, 5), (0, 2)), ((5, 6), (1, 3)), ((6, 7), (2, 4))]
 
 
 # Smart -------------------------------------------------------------------------------------------
@@ -376,12 +341,7 @@ def test_copy_then_prefers_the_place_nearest_to_the_aligned_one() -> None:
 
 
 def test_copy_tries_no_more_places_than_it_may() -> None:
-    assert [len(smiles_after("CCCCCCCC", "C", count=count)) for count in (1, 3, 8, 20)] == [
-        1,
-        3,
-        8,
-        8,
-    ]
+    assert [len(smiles_after("CCCCCCCC", "C", count=count)) for count in (1, 3, 8, 20)] == [1, 3, 8, 8]
 
 
 def test_copy_says_how_long_its_match_is() -> None:
@@ -425,15 +385,11 @@ def test_marks_are_found_in_the_vocabulary() -> None:
         ("C1CCCCC1", "C2CC", "CCC2!"),
     ],
 )
-def test_copy_labels_rings_as_the_answer_needs_them(
-    query: str, written: str, expected: str
-) -> None:
+def test_copy_labels_rings_as_the_answer_needs_them(query: str, written: str, expected: str) -> None:
     assert smiles_after(query, written, marks=MARKS) == [expected]
 
 
-SMILES = st.lists(
-    st.sampled_from(("C", "c", "1", "2", "3", ".", "(", "N")), min_size=1, max_size=15
-)
+SMILES = st.lists(st.sampled_from(("C", "c", "1", "2", "3", ".", "(", "N")), min_size=1, max_size=15)
 
 
 @given(SMILES, SMILES, st.integers(1, 20), st.integers(1, 4), st.integers(1, 20))
@@ -457,9 +413,7 @@ def test_with_marks_drafts_are_the_query_but_for_ring_labels(
 
 
 @given(queries, texts, st.integers(1, 8))
-def test_every_match_is_one_and_the_longest_come_first(
-    source: list[int], text: list[int], context: int
-) -> None:
+def test_every_match_is_one_and_the_longest_come_first(source: list[int], text: list[int], context: int) -> None:
     found = Copy(context=context).ranked(source, (BOS, *text))
     ends = {
         end: max(
@@ -528,9 +482,7 @@ def chances_of(record: Record, match: int, length: int) -> list[float]:
 @pytest.mark.parametrize("load", [1, 4])
 @pytest.mark.parametrize("node", [0.001, 0.03, 0.085, 0.2, 0.5])
 @pytest.mark.parametrize("text", [[], [4], [4, 5, 6], [4, 5, 6, 7, 8]])
-def test_a_draft_is_as_long_as_makes_the_most_tokens_a_second(
-    load: int, node: float, text: list[int]
-) -> None:
+def test_a_draft_is_as_long_as_makes_the_most_tokens_a_second(load: int, node: float, text: list[int]) -> None:
     def cost(nodes: float) -> float:
         return 0.5 + node * nodes
 
@@ -538,10 +490,7 @@ def test_a_draft_is_as_long_as_makes_the_most_tokens_a_second(
     auto.begin(load, load, waiting=load)
     (place, match), *_ = auto.copy.ranked(SOURCE, (BOS, *text))
     chances = chances_of(auto.record, match, min(8, len(SOURCE) + 1 - place))
-    rates = [
-        (1 + sum(chances[:length])) / cost(load + load * length)
-        for length in range(len(chances) + 1)
-    ]
+    rates = [(1 + sum(chances[:length])) / cost(load + load * length) for length in range(len(chances) + 1)]
     best = rates.index(max(rates))
     expected = [(*SOURCE, EOS)[place : place + best]] if best else []
     assert tokens_of(auto, SOURCE, text) == expected
@@ -616,8 +565,7 @@ def test_a_record_counts_hits_and_tries() -> None:
 
 
 @pytest.mark.parametrize(
-    ("accepted", "better", "worse"),
-    [(0, [], [2]), (1, [2], [3]), (3, [2, 3, 4], [5]), (4, [2, 3, 4, 5], [])],
+    ("accepted", "better", "worse"), [(0, [], [2]), (1, [2], [3]), (3, [2, 3, 4], [5]), (4, [2, 3, 4, 5], [])]
 )
 def test_auto_learns_from_each_token_up_to_the_first_wrong_one(
     accepted: int, better: list[int], worse: list[int]
@@ -664,9 +612,17 @@ def test_auto_learns_while_it_runs(copying: float, rises: bool) -> None:
 
 @pytest.mark.parametrize(
     ("cost", "asked", "expected"),
-    [("free", 1, True), ("free", 200, True), ("cheap", 5, True), ("cheap", 100, False),
-     ("a CPU", 1, False), ("a CPU", 5, False), ("a CPU", 50, False), ("dear", 1, False)],
-)  # fmt: skip
+    [
+        ("free", 1, True),
+        ("free", 200, True),
+        ("cheap", 5, True),
+        ("cheap", 100, False),
+        ("a CPU", 1, False),
+        ("a CPU", 5, False),
+        ("a CPU", 50, False),
+        ("dear", 1, False),
+    ],
+)
 def test_auto_looks_ahead_only_where_nodes_are_cheap(cost: str, asked: int, expected: bool) -> None:
     pays = Auto(COSTS[cost]).begin(asked, 1, waiting=asked)
     assert (pays is Speculation.LOOKAHEAD) is expected
@@ -684,14 +640,11 @@ def test_a_beam_drafts_only_to_look_ahead() -> None:
     assert tokens_of(auto, SOURCE, [4, 5]) == [(6, 7, 8, 9)]
 
 
-def beams(
-    drafter: Drafter, table: Table, batch: list[list[int]], *, width: int, budget: int = 256
-) -> list[list[Pass]]:
+def beams(drafter: Drafter, table: Table, batch: list[list[int]], *, width: int, budget: int = 256) -> list[list[Pass]]:
     """Passes of a beam search whose answers are the naive ones."""
     answers, passes = run(
-        lambda _: beam_search(width=width, max_len=20),
-        batch, table, drafter, max_len=20, budget=budget,
-    )  # fmt: skip
+        lambda _: beam_search(width=width, max_len=20), batch, table, drafter, max_len=20, budget=budget
+    )
     same(answers, [naive_beam(table, source, width, 20) for source in batch])
     return passes
 
@@ -699,8 +652,7 @@ def beams(
 def test_auto_saves_a_beam_passes_where_nodes_are_free_and_nodes_where_they_are_dear() -> None:
     table, batch = Table(3, vocab_size=VOCAB, copying=12.0), [SOURCE]
     plain, free, dear = (
-        beams(drafter, table, batch, width=4)[0]
-        for drafter in (NoDrafts(), Auto(COSTS["free"]), Auto(COSTS["dear"]))
+        beams(drafter, table, batch, width=4)[0] for drafter in (NoDrafts(), Auto(COSTS["free"]), Auto(COSTS["dear"]))
     )
     assert 2 * len(free) <= len(plain)
     assert len(dear) == len(plain)
@@ -712,9 +664,7 @@ def test_auto_saves_a_beam_passes_where_nodes_are_free_and_nodes_where_they_are_
 
 def same(found: list[list[FinishedSequence]], expected: list[list[FinishedSequence]]) -> None:
     for some, others in zip(found, expected, strict=True):
-        assert [(one.tokens, one.ended) for one in some] == [
-            (one.tokens, one.ended) for one in others
-        ]
+        assert [(one.tokens, one.ended) for one in some] == [(one.tokens, one.ended) for one in others]
         for one, other in zip(some, others, strict=True):
             assert one.log_probs == pytest.approx(other.log_probs, rel=0, abs=1e-9)
 
@@ -727,9 +677,7 @@ def model_of(seed: int) -> Transformer:
 DECODERS: dict[str, Callable[[int], Callable[[int], Decoder]]] = {
     "greedy": lambda max_len: lambda _: greedy(max_len=max_len),
     "beam": lambda max_len: lambda _: beam_search(width=4, max_len=max_len),
-    "sample": lambda max_len: (
-        lambda query: sample(count=3, max_len=max_len, rng=Random(query), top_p=0.95)
-    ),
+    "sample": lambda max_len: lambda query: sample(count=3, max_len=max_len, rng=Random(query), top_p=0.95),
 }
 EVERY = [(name, "cheap") for name in NAMES if name != "auto"]
 EVERY += [("auto", cost) for cost in COSTS]
@@ -742,9 +690,7 @@ def test_no_drafter_changes_an_answer(name: str, cost: str, decoder: str) -> Non
     random = Random(f"{name} {cost} {decoder}")
     for size, max_len in zip(range(1, 9), (18, 1, 25, 2, 12, 6, 3, 9), strict=True):
         table = Table(size, vocab_size=VOCAB, copying=random.choice((0.0, 3.0, 8.0)))
-        batch = [
-            [random.randrange(3, VOCAB) for _ in range(random.randint(1, 14))] for _ in range(size)
-        ]
+        batch = [[random.randrange(3, VOCAB) for _ in range(random.randint(1, 14))] for _ in range(size)]
         make, budget = DECODERS[decoder](max_len), random.choice((0, 1, 5, 64, 300))
         plain, plain_passes = run(make, batch, table, NoDrafts(), max_len=max_len)
         options = {"length": random.randint(0, 12), "count": random.randint(0, 6)}
@@ -765,18 +711,11 @@ def test_no_drafter_changes_an_answer(name: str, cost: str, decoder: str) -> Non
     st.integers(0, 64),
 )
 def test_no_drafter_changes_an_answer_of_a_model(
-    batch: list[list[int]],
-    seed: int,
-    drafter: tuple[str, str],
-    decoder: str,
-    max_len: int,
-    budget: int,
+    batch: list[list[int]], seed: int, drafter: tuple[str, str], decoder: str, max_len: int, budget: int
 ) -> None:
     model, (name, cost) = model_of(seed), drafter
     make = DECODERS[decoder](max_len)
-    found, _ = run(
-        make, batch, TorchBackend(model), made(name, cost=cost), max_len=max_len, budget=budget
-    )
+    found, _ = run(make, batch, TorchBackend(model), made(name, cost=cost), max_len=max_len, budget=budget)
     if decoder == "greedy":
         expected = [[naive_greedy(model, source, max_len)] for source in batch]
     else:
@@ -813,8 +752,13 @@ def test_look_ahead_returns_the_naive_beam(width: int) -> None:
         for drafter in (Oracle(table), Copy(), Mixed(COPY_ONLY), Auto(COSTS["free"])):
             (found,), (passes,) = run(
                 lambda _, max_len=max_len: beam_search(width=width, max_len=max_len),
-                [source], table, drafter, max_len=max_len, budget=budget, top_k=width + 1,
-            )  # fmt: skip
+                [source],
+                table,
+                drafter,
+                max_len=max_len,
+                budget=budget,
+                top_k=width + 1,
+            )
             same([found], [expected])
             assert all(step.drafted <= budget for step in passes)
             assert all(step.computed == step.asked + step.drafted for step in passes)
@@ -830,8 +774,12 @@ def test_look_ahead_returns_the_naive_beam_of_a_peaked_model_in_fewer_passes(wid
     for budget in (0, 20, 300):
         (found,), (passes,) = run(
             lambda _: beam_search(width=width, max_len=max_len),
-            [source], TorchBackend(model), Oracle(model), max_len=max_len, budget=budget,
-        )  # fmt: skip
+            [source],
+            TorchBackend(model),
+            Oracle(model),
+            max_len=max_len,
+            budget=budget,
+        )
         same([found], [expected])
         assert all(step.drafted <= budget for step in passes)
         lengths.append(len(passes))

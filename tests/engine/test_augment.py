@@ -52,21 +52,14 @@ def test_the_score_sums_one_over_one_plus_rank() -> None:
 
 
 def test_alpha_weighs_ranks_against_votes() -> None:
-    lists = [
-        [answer("A"), answer("B")],
-        [answer("C"), answer("B")],
-        [answer("D"), answer("B")],
-    ]
+    lists = [[answer("A"), answer("B")], [answer("C"), answer("B")], [answer("D"), answer("B")]]
     assert names(augment.vote(lists, alpha=1.0))[0] == "B"  # 3 / 2 against 1
     assert names(augment.vote(lists, alpha=9.0))[-1] == "B"  # 3 / 10 against 1
 
 
 def test_invalid_and_repeated_answers_take_no_place() -> None:
     found = augment.vote([[answer("!x"), answer("A"), answer("A", -3.0), answer("B")]])
-    assert [(one.canonical, one.vote.score) for one in found if one.vote] == [
-        ("A", 1.0),
-        ("B", 0.5),
-    ]
+    assert [(one.canonical, one.vote.score) for one in found if one.vote] == [("A", 1.0), ("B", 0.5)]
 
 
 def test_text_and_log_prob_are_of_the_spelling_that_ranked_it_best() -> None:
@@ -80,9 +73,7 @@ def test_text_and_log_prob_are_of_the_spelling_that_ranked_it_best() -> None:
     assert best.vote is not None and (best.vote.spelling, best.vote.best_rank) == (2, 1)
 
 
-lists = st.lists(
-    st.lists(st.builds(answer, st.sampled_from("AB!CD"), st.floats(-9, 0)), max_size=5), max_size=4
-)
+lists = st.lists(st.lists(st.builds(answer, st.sampled_from("AB!CD"), st.floats(-9, 0)), max_size=5), max_size=4)
 
 
 @given(lists, st.randoms())
@@ -106,23 +97,17 @@ def result(*answers: Hypothesis) -> DecodeResult:
 
 def test_invalid_answers_are_dropped_but_counted() -> None:
     found = augment.merge(
-        "C",
-        [result(answer("!"), answer("A")), result(answer("!"))],
-        asked=2,
-        n=5,
-        trace=Trace((), {}),
+        "C", [result(answer("!"), answer("A")), result(answer("!"))], asked=2, n=5, trace=Trace((), {})
     )
     assert names(list(found.hypotheses)) == ["A"]
     assert found.merged is not None and (found.merged.answers, found.merged.invalid) == (3, 2)
-    assert found.notes == (
-        "merged from 2 spellings of the query; 2 of their 3 answers are no valid SMILES",
-    )
+    assert found.notes == ("merged from 2 spellings of the query; 2 of their 3 answers are no valid SMILES",)
     told = score([Question("C", "A")], [writers.brief(found)])
     assert (told["invalid"]["value"], told["top"]["1"]["value"]) == (2 / 3, 1)
 
 
 def test_where_nothing_is_valid_the_canonical_spelling_speaks_without_votes() -> None:
-    found = augment.merge("C", [result(answer("!a")), result(answer("!b"))], asked=9, n=5, trace=Trace((), {}))  # fmt: skip
+    found = augment.merge("C", [result(answer("!a")), result(answer("!b"))], asked=9, n=5, trace=Trace((), {}))
     assert [(one.smiles, one.vote) for one in found.hypotheses] == [("!a", None)]
     assert "merged from 2 spellings of the query (9 asked for)" in found.notes[0]
 
@@ -160,27 +145,21 @@ def test_every_molecule_is_rooted_anew_and_their_order_changes() -> None:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    return Engine.load(
-        tiny_folder(tmp_path_factory.mktemp("m") / "forward", task="forward"), threads=1
-    )
+    return Engine.load(tiny_folder(tmp_path_factory.mktemp("m") / "forward", task="forward"), threads=1)
 
 
 def texts(found: DecodeResult) -> list[tuple[str, str, bool]]:
     return [(one.smiles, one.canonical, one.valid) for one in found.hypotheses]
 
 
-@pytest.mark.parametrize(
-    "how", [HOW, replace(HOW, drafter="copy"), replace(HOW, decoder="greedy", n=1)], ids=str
-)
+@pytest.mark.parametrize("how", [HOW, replace(HOW, drafter="copy"), replace(HOW, decoder="greedy", n=1)], ids=str)
 def test_every_spelling_is_decoded_exactly(engine: Engine, how: DecodeSettings) -> None:
     model = checkpoint.load(engine.folder).model
     for found in engine.predict([*QUERIES, "CCO.CC(=O)Cl"], how):
         assert found.merged is not None and found.merged.spellings == len(found.spellings)
         for one in found.spellings:
             ids = engine.tokenizer.encode(one.query)
-            wanted = [
-                engine.tokenizer.decode(answer.tokens) for answer in recompute(model, ids, how)
-            ]
+            wanted = [engine.tokenizer.decode(answer.tokens) for answer in recompute(model, ids, how)]
             assert [answer.smiles for answer in one.hypotheses] == wanted
             assert "".join(one.trace.query) == one.query
             assert one.trace.settings["augment"] == 1 and one.trace.settings["exact"]
@@ -191,9 +170,7 @@ def test_the_canonical_spelling_is_the_plain_result(engine: Engine) -> None:
     for one, found in zip(plain, engine.predict(QUERIES, HOW), strict=True):
         assert texts(found.spellings[0]) == texts(one)
         assert (found.query, found.trace.query) == (one.query, one.trace.query)
-        assert (
-            one.merged is None and not one.spellings and all(h.vote is None for h in one.hypotheses)
-        )
+        assert one.merged is None and not one.spellings and all(h.vote is None for h in one.hypotheses)
 
 
 @pytest.mark.parametrize("size", [1, 3, 16])
@@ -229,15 +206,11 @@ def test_the_trace_counts_model_calls_and_everything_in_them(engine: Engine) -> 
 def test_a_stream_of_several_spellings_yields_calls_and_the_merged_result(engine: Engine) -> None:
     *passes, found = engine.stream(QUERIES[1], HOW)
     assert isinstance(found, DecodeResult) and all(isinstance(one, Pass) for one in passes)
-    assert [one.emitted for one in passes if isinstance(one, Pass)] == [
-        one.emitted for one in found.trace.passes
-    ]
+    assert [one.emitted for one in passes if isinstance(one, Pass)] == [one.emitted for one in found.trace.passes]
     assert texts(found) == texts(engine.predict([QUERIES[1]], HOW)[0])
 
 
-def test_spellings_that_the_model_cannot_read_are_left_out(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spellings_that_the_model_cannot_read_are_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = ["CCO", "C%12CC%12O", "OCC", "C" * 5000]
     monkeypatch.setattr("chemspec.chem.root_align.spellings", lambda *_: odd)
     (found,) = engine.predict(["CCO"], HOW)
@@ -266,9 +239,7 @@ def test_merged_results_go_through_json_and_are_no_single_story(engine: Engine) 
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-def test_files_hold_votes_and_belong_to_their_number_of_spellings(
-    engine: Engine, tmp_path: Path, ending: str
-) -> None:
+def test_files_hold_votes_and_belong_to_their_number_of_spellings(engine: Engine, tmp_path: Path, ending: str) -> None:
     out = tmp_path / f"a.{ending}"
     writers.predict_file(engine, QUERIES, out, HOW)
     if ending == "parquet":

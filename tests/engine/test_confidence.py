@@ -1,4 +1,5 @@
-"""Calibration: the fit finds what made the outcomes, the errors are those of the definition, stale files are refused."""
+"""Calibration: the fit finds what made the outcomes, the errors are those of the definition, stale files are
+refused."""
 
 from __future__ import annotations
 
@@ -12,16 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from small import QUERIES, tiny_folder
 
-from chemspec.engine.confidence import (
-    RIDGE,
-    Confidence,
-    ConfidenceError,
-    apply,
-    ece,
-    fit,
-    nll,
-    squash,
-)
+from chemspec.engine.confidence import RIDGE, Confidence, ConfidenceError, apply, ece, fit, nll, squash
 from chemspec.engine.engine import Engine, confidence
 from chemspec.evaluation.accuracy import Question
 from chemspec.evaluation.calibration import PLATT, RAW, TEMPERATURE, examine, measure, outcomes
@@ -86,12 +78,8 @@ def answer(canonical: str, probability: float) -> Hypothesis:
 
 
 def test_spellings_of_a_molecule_share_a_confidence_and_faulty_ones_have_none() -> None:
-    found = Confidence("d", 0.5, 0.1, "", {}).assess([answer("A", 0.3), answer("", 0.2), answer("A", 0.1)])  # fmt: skip
-    assert (
-        found[0].confidence
-        == found[2].confidence
-        == pytest.approx(squash(0.5 * math.log(0.4 / 0.6) + 0.1))
-    )
+    found = Confidence("d", 0.5, 0.1, "", {}).assess([answer("A", 0.3), answer("", 0.2), answer("A", 0.1)])
+    assert found[0].confidence == found[2].confidence == pytest.approx(squash(0.5 * math.log(0.4 / 0.6) + 0.1))
     assert found[1].confidence == 0.0
     assert [one.probability for one in found] == [0.3, 0.2, 0.1]
 
@@ -115,9 +103,7 @@ def test_it_is_kept_in_the_model_folder(tmp_path: Path) -> None:
         ({"measured": 3}, "cannot be read"),
     ],
 )
-def test_a_file_that_does_not_fit_is_refused(
-    tmp_path: Path, change: dict[str, object], part: str
-) -> None:
+def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, change: dict[str, object], part: str) -> None:
     Confidence("abc", 0.7, -0.2, "command", {}).save(tmp_path)
     file = tmp_path / confidence.FILE
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
@@ -146,7 +132,9 @@ def test_an_engine_tells_confidences_of_its_own_weights_only(tmp_path: Path) -> 
 
 
 def test_outcomes_are_different_molecules() -> None:
-    rows = [{"canonical": c, "valid": bool(c), "probability": p} for c, p in (("A", 0.4), ("B", 0.1), ("", 0.2), ("A", 0.3))]  # fmt: skip
+    rows = [
+        {"canonical": c, "valid": bool(c), "probability": p} for c, p in (("A", 0.4), ("B", 0.1), ("", 0.2), ("A", 0.3))
+    ]
     assert outcomes([Question("q", "B")], [{"hypotheses": rows}]) == [
         [(pytest.approx(0.7), pytest.approx(0.875), False), (0.1, pytest.approx(0.125), True)]
     ]

@@ -34,9 +34,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_folder(tmp_path_factory.mktemp("models") / "tiny")
 
 
-@pytest.fixture(
-    scope="module", params=["random", pytest.param("shipped", marks=pytest.mark.weights)]
-)
+@pytest.fixture(scope="module", params=["random", pytest.param("shipped", marks=pytest.mark.weights)])
 def engine(request: pytest.FixtureRequest, tiny: Path) -> Engine:
     if request.param == "random":
         return Engine.load(tiny, threads=1)
@@ -92,9 +90,7 @@ def test_what_else_is_in_the_batch_never_changes_an_answer(
 
 def test_bad_queries_never_harm_the_others(engine: Engine) -> None:
     bad = list(BAD)
-    mixed = [query for pair in zip(bad, QUERIES, strict=False) for query in pair] + bad[
-        len(QUERIES) :
-    ]
+    mixed = [query for pair in zip(bad, QUERIES, strict=False) for query in pair] + bad[len(QUERIES) :]
     results = dict(zip(mixed, engine.predict(mixed, BEAM), strict=True))
     for query, status in BAD.items():
         result = results[query]
@@ -130,12 +126,7 @@ def test_refusals_say_what_is_wrong_and_where(small: Engine, query: str, part: s
 
 def test_maps_and_arrows_and_blanks_are_tidied_and_noted(small: Engine, tmp_path: Path) -> None:
     plain = small.predict(["CC(=O)O"], BEAM)[0]
-    for text in (
-        "[CH3:1][C:2](=[O:3])[OH:4]",
-        "CCO.O>>CC(=O)O",
-        "  CC(=O)O\n",
-        "CC(=O)O acetic acid",
-    ):
+    for text in ("[CH3:1][C:2](=[O:3])[OH:4]", "CCO.O>>CC(=O)O", "  CC(=O)O\n", "CC(=O)O acetic acid"):
         result = small.predict([text], BEAM)[0]
         assert (result.status, result.query) == ("ok", text)
         assert result.notes
@@ -189,9 +180,7 @@ def test_the_trace_adds_up(engine: Engine, how: DecodeSettings) -> None:
 
 @DECODERS
 @pytest.mark.parametrize("drafter", sorted({*DRAFTERS} - {"none", *COMPANIONS}))
-def test_a_drafter_never_changes_an_answer(
-    engine: Engine, how: DecodeSettings, drafter: str
-) -> None:
+def test_a_drafter_never_changes_an_answer(engine: Engine, how: DecodeSettings, drafter: str) -> None:
     plain = engine.predict(QUERIES, replace(how, drafter="none", batch_size=3))
     close(engine.predict(QUERIES, replace(how, drafter=drafter, batch_size=3)), plain, 1e-3)
 
@@ -212,9 +201,7 @@ def test_stream_ends_with_what_predict_returns(engine: Engine, how: DecodeSettin
 def test_compare_answers_under_each_of_the_settings(engine: Engine) -> None:
     found = engine.compare(QUERIES[1], [GREEDY, BEAM, SAMPLE])
     assert [result.trace.settings["decoder"] for result in found] == ["greedy", "beam", "sample"]
-    assert told(found) == told(
-        [engine.predict([QUERIES[1]], how)[0] for how in (GREEDY, BEAM, SAMPLE)]
-    )
+    assert told(found) == told([engine.predict([QUERIES[1]], how)[0] for how in (GREEDY, BEAM, SAMPLE)])
 
 
 @pytest.mark.parametrize("runtime", ["auto", "onnx", "torch"])
@@ -269,9 +256,7 @@ def test_the_runtimes_agree(engine: Engine, how: DecodeSettings) -> None:
 def test_half_precision_runs_on_a_cpu(tiny: Path, small: Engine, dtype: str) -> None:
     half = Engine.load(tiny, dtype=dtype, threads=1)
     assert (half.runtime, half.dtype) == ("torch", dtype)
-    for one, other in zip(
-        half.predict(QUERIES, GREEDY), small.predict(QUERIES, GREEDY), strict=True
-    ):
+    for one, other in zip(half.predict(QUERIES, GREEDY), small.predict(QUERIES, GREEDY), strict=True):
         a, b = one.hypotheses[0].token_log_probs[0], other.hypotheses[0].token_log_probs[0]
         assert a == pytest.approx(b, abs=0.15)
 
@@ -285,9 +270,7 @@ def test_half_precision_runs_on_a_cpu(tiny: Path, small: Engine, dtype: str) -> 
         ({"runtime": "onnx", "dtype": "bf16"}, "fp32 on a CPU"),
     ],
 )
-def test_what_cannot_be_had_is_refused_by_name(
-    tiny: Path, options: dict[str, Any], part: str
-) -> None:
+def test_what_cannot_be_had_is_refused_by_name(tiny: Path, options: dict[str, Any], part: str) -> None:
     with pytest.raises(ValueError, match=part):
         Engine.load(tiny, **options)
 
@@ -340,9 +323,7 @@ def test_a_query_that_does_not_fit_alone_fails_alone(tiny: Path) -> None:
 # --- finding models ------------------------------------------------------------------------------
 
 
-def test_models_are_found_by_name_and_by_folder(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_are_found_by_name_and_by_folder(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tiny.parent))
     assert [folder.name for folder in installed()] == ["tiny"]
     assert model_folder("tiny") == model_folder(tiny) == tiny

@@ -24,12 +24,7 @@ def answer(canonical: str) -> dict[str, Any]:
 
 
 def result(*answers: str, status: str = "ok") -> dict[str, Any]:
-    return {
-        "status": status,
-        "hypotheses": [answer(text) for text in answers],
-        "passes": 4,
-        "seconds": 0.5,
-    }
+    return {"status": status, "hypotheses": [answer(text) for text in answers], "passes": 4, "seconds": 0.5}
 
 
 def test_the_rank_is_the_place_among_different_valid_answers() -> None:
@@ -38,24 +33,13 @@ def test_the_rank_is_the_place_among_different_valid_answers() -> None:
 
 
 def test_accuracy_counts_refused_queries_as_wrong() -> None:
-    asked = [
-        Question("a", "C", "1"),
-        Question("b", "N", "1"),
-        Question("c", "O", "10"),
-        Question("d", "S", "2"),
-    ]
-    found = score(
-        asked, [result("C", "N"), result("C", "N"), result("", "C"), result(status="invalid")]
-    )
+    asked = [Question("a", "C", "1"), Question("b", "N", "1"), Question("c", "O", "10"), Question("d", "S", "2")]
+    found = score(asked, [result("C", "N"), result("C", "N"), result("", "C"), result(status="invalid")])
     assert {k: v["value"] for k, v in found["top"].items()} == {"1": 0.25, "2": 0.5}
     assert (found["reactions"], found["refused"]) == (4, 1)
     assert found["invalid"]["value"] == 1 / 6
     assert found["invalid_first"]["value"] == 1 / 3
-    assert {k: v["value"] for k, v in found["top1_by_class"].items()} == {
-        "1": 0.5,
-        "2": 0.0,
-        "10": 0.0,
-    }
+    assert {k: v["value"] for k, v in found["top1_by_class"].items()} == {"1": 0.5, "2": 0.0, "10": 0.0}
     assert list(found["top1_by_class"]) == ["1", "2", "10"]
     assert (found["passes_per_query"], found["seconds_per_query"]) == (4, 0.5)
 
@@ -88,11 +72,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_answers_are_canonical_and_short_rows_are_rows(file: Path) -> None:
     found = questions(file, "retro")
-    assert found == [
-        Question("CCO", "Br.CCO", "1"),
-        Question("CC", "CCCl", "2"),
-        Question("C", "short"),
-    ]
+    assert found == [Question("CCO", "Br.CCO", "1"), Question("CC", "CCCl", "2"), Question("C", "short")]
 
 
 def test_a_sample_is_the_same_for_a_seed(file: Path) -> None:
@@ -105,11 +85,7 @@ def test_a_sample_is_the_same_for_a_seed(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "part"),
-    [
-        ("product,x\nC,C\n", "no column 'reactants'"),
-        ("product,reactants\n", "no rows"),
-        ("", "no rows"),
-    ],
+    [("product,x\nC,C\n", "no column 'reactants'"), ("product,reactants\n", "no rows"), ("", "no rows")],
 )
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str, part: str) -> None:
     (tmp_path / "t.csv").write_text(text)
@@ -121,21 +97,14 @@ def test_predictions_are_written_and_reused(tmp_path: Path, file: Path) -> None:
     engine = Engine.load(tiny_folder(tmp_path / "model"), threads=1)
     asked, out = questions(file, "retro"), tmp_path / "p.jsonl"
     report = evaluate(engine, asked, out, HOW)
-    assert [json.loads(line)["query"] for line in out.read_text().splitlines()] == [
-        "CCO",
-        "CC",
-        "C",
-    ]
+    assert [json.loads(line)["query"] for line in out.read_text().splitlines()] == ["CCO", "CC", "C"]
     # What the model finds first is what it is told to be right.
     first = [json.loads(line)["hypotheses"] for line in out.read_text().splitlines()]
     right = [
         Question(q.query, next((h["canonical"] for h in f if h["valid"]), "?"))
         for q, f in zip(asked, first, strict=True)
     ]
-    assert (
-        evaluate(engine, right, out, HOW)["top"]["3"]["value"]
-        == sum(q.answer != "?" for q in right) / 3
-    )
+    assert evaluate(engine, right, out, HOW)["top"]["3"]["value"] == sum(q.answer != "?" for q in right) / 3
     assert evaluate(engine, asked, out, HOW) == report
     with pytest.raises(ValueError, match=r"\.jsonl"):
         evaluate(engine, asked, tmp_path / "p.csv", HOW)

@@ -84,16 +84,11 @@ def test_a_lossy_rule_makes_the_command_fail(queries: Path, words: list[str]) ->
     assert "NOT a tie" in result.stdout
 
 
-def test_scores_that_are_off_make_the_command_fail(
-    queries: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_that_are_off_make_the_command_fail(queries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = lossless.written
 
     def off(*given: Any) -> list[FinishedSequence]:
-        return [
-            item._replace(log_probs=(item.log_probs[0] - 1e-3, *item.log_probs[1:]))
-            for item in honest(*given)
-        ]
+        return [item._replace(log_probs=(item.log_probs[0] - 1e-3, *item.log_probs[1:])) for item in honest(*given)]
 
     monkeypatch.setattr(lossless, "written", off)
     result, report = command(queries, "--limit", "2")
@@ -137,9 +132,7 @@ def test_a_run_goes_on_where_another_ended(queries: Path) -> None:
     assert result.exit_code and not report and "there are only 11 queries" in result.output
 
 
-def test_queries_that_cannot_be_read_are_counted_and_none_at_all_is_no_success(
-    queries: Path,
-) -> None:
+def test_queries_that_cannot_be_read_are_counted_and_none_at_all_is_no_success(queries: Path) -> None:
     bad = [text for text in BAD if text.strip()]
     queries.write_text("\n".join([*QUERIES[:2], *bad]), encoding="utf-8")
     result, report = command(queries, "--limit", "0")
@@ -162,8 +155,10 @@ def test_rows_go_to_a_document(queries: Path, tmp_path: Path) -> None:
         command(queries, "--limit", "2", "-n", n, "--markdown", str(page))
     lines = page.read_text(encoding="utf-8").splitlines()
     assert [line.split(" | ")[1:4] for line in lines if not line.startswith("|-")] == [
-        ["decoder", "n", "drafter"], ["greedy", "1", "auto"], ["beam", "2", "auto"],
-    ]  # fmt: skip
+        ["decoder", "n", "drafter"],
+        ["greedy", "1", "auto"],
+        ["beam", "2", "auto"],
+    ]
 
 
 def test_the_engine_must_compute_in_fp32(home: Path) -> None:
@@ -183,7 +178,8 @@ def noise(size: float) -> Callable[[tuple[int, ...]], float]:
 def test_what_rounding_can_change_is_a_tie_and_nothing_else() -> None:
     """Scores on few levels tie often; the search then depends on noise, whose size decides the verdict.
 
-    Where ties are many, the way in which they were resolved may not be found: that is a false alarm, never a false excuse.
+    Where ties are many, the way in which they were resolved may not be found: that is a false alarm, never a false
+    excuse.
     """
     ties = excused = moved = blamed = 0
     for seed in range(60):
@@ -224,12 +220,9 @@ def test_lists_that_no_search_gives_are_no_ties(what: str) -> None:
     table = Table(3, levels=1)
     expected = naive(table, SOURCE, BEAM)
     alien = FinishedSequence((9, 9, EOS), (-1.0, -1.0, -1.0), "eos")
-    found = {
-        "twice": [expected[0], *expected[:2]],
-        "fewer": expected[:2],
-        "none": [],
-        "alien": [alien, *expected[:2]],
-    }[what]
+    found = {"twice": [expected[0], *expected[:2]], "fewer": expected[:2], "none": [], "alien": [alien, *expected[:2]]}[
+        what
+    ]
     verdict = judge(table, SOURCE, expected, found, BEAM)
     assert verdict.tokens
     assert not verdict.fine
@@ -244,9 +237,7 @@ def test_greedy_ties_are_those_of_the_best_two_tokens() -> None:
     assert not judge(table, SOURCE, expected, [rest], replace(GREEDY, max_len=1)).fine
     level = Table(5, levels=1)
     expected = naive(level, SOURCE, GREEDY)
-    other = FinishedSequence(
-        (6,) * GREEDY.max_len, expected[0].log_probs[:1] * GREEDY.max_len, "length"
-    )
+    other = FinishedSequence((6,) * GREEDY.max_len, expected[0].log_probs[:1] * GREEDY.max_len, "length")
     assert other.tokens != expected[0].tokens
     assert judge(level, SOURCE, expected, [other], GREEDY).fine
     short = other._replace(tokens=other.tokens[:3])

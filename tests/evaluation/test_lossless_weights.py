@@ -1,7 +1,9 @@
 """With real weights in fp32, the engine returns what a decoder without cache, batches and drafts returns.
 
-Two programs that add in different orders differ in the last bits, and where two tokens are as good as equal, the last bits
-decide. So a difference is allowed where the smallest top-2 margin on the way was below `TIE`; it is counted and printed.
+Two programs that add in different orders differ in the last bits, and where two tokens are as good as equal, the last
+bits
+decide. So a difference is allowed where the smallest top-2 margin on the way was below `TIE`; it is counted and
+printed.
 """
 
 from __future__ import annotations
@@ -56,9 +58,7 @@ def pair(request: pytest.FixtureRequest) -> Pair:
 
 def readable(engine: Engine, count: int) -> list[str]:
     """Evenly spaced built-in queries that the model's vocabulary covers."""
-    texts = [
-        text for text in reference.bench_queries(engine.task) if not engine.prepare(text).refusal
-    ]
+    texts = [text for text in reference.bench_queries(engine.task) if not engine.prepare(text).refusal]
     assert len(texts) > 100
     return texts[:: max(1, len(texts) // count)][:count]
 
@@ -112,9 +112,7 @@ def test_the_check_notices_other_weights(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("how", [GREEDY, BEAM], ids=["greedy", "beam"])
-def test_the_check_notices_a_lossy_rule(
-    pair: Pair, how: DecodeSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_check_notices_a_lossy_rule(pair: Pair, how: DecodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     accept_too_much(monkeypatch)
     with pytest.raises(AssertionError):
         compare(pair, sorted(readable(pair.engine, 60), key=len)[:4], replace(how, drafter="copy"))

@@ -1,6 +1,7 @@
 """How many passes drafts save with the shipped weights: counters that do not depend on the machine.
 
-Ratios are standard passes over speculative ones on the built-in queries, 200 a task; a change of weights or drafters that lowers
+Ratios are standard passes over speculative ones on the built-in queries, 200 a task; a change of weights or drafters
+that lowers
 one below its mark is a decision. Beams take minutes on all 200: those tests are marked `slow`, and a part runs always.
 """
 
@@ -56,9 +57,7 @@ def passes(results: Sequence[DecodeResult]) -> int:
 def same(standard: Sequence[DecodeResult], found: Sequence[DecodeResult]) -> None:
     """Equal answers; runtimes that add in another order for another pass may part where two are as good as equal."""
     for one, other in zip(standard, found, strict=True):
-        equal = [item.tokens for item in one.hypotheses] == [
-            item.tokens for item in other.hypotheses
-        ]
+        equal = [item.tokens for item in one.hypotheses] == [item.tokens for item in other.hypotheses]
         totals = [item.log_prob for item in one.hypotheses]
         gaps = [a - b for a, b in pairwise(totals)]
         assert equal or min(numbers([one.trace]).margin, *gaps, float("inf")) < TIE, one.query
@@ -73,9 +72,7 @@ def same(standard: Sequence[DecodeResult], found: Sequence[DecodeResult]) -> Non
         ("retro", "mixed", {}, 9.0),
     ],
 )
-def test_greedy(
-    answers: Answers, task: str, drafter: str, options: dict[str, int], least: float
-) -> None:
+def test_greedy(answers: Answers, task: str, drafter: str, options: dict[str, int], least: float) -> None:
     standard = answers(task, ALL, drafter="none", **GREEDY)
     fast = answers(task, ALL, drafter=drafter, **GREEDY, **options)
     same(standard, fast)
@@ -91,9 +88,7 @@ BEAMS = [
 
 
 @pytest.mark.parametrize(("count", "drafter", "least"), BEAMS)
-def test_exact_beams_of_ten_with_free_nodes(
-    answers: Answers, count: int, drafter: str, least: float
-) -> None:
+def test_exact_beams_of_ten_with_free_nodes(answers: Answers, count: int, drafter: str, least: float) -> None:
     standard = answers("retro", count, drafter="none", **BEAM)
     fast = answers("retro", count, drafter=drafter, node_budget=FREE, **BEAM)
     same(standard, fast)

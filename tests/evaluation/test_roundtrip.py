@@ -15,7 +15,13 @@ from chemspec.evaluation.error_analysis import EMPTY, FAULTY, OTHER, fault, faul
 
 
 def hypothesis(text: str, probability: float = 0.5, *, valid: bool = True) -> dict[str, Any]:
-    return {"smiles": text, "canonical": text if valid else "", "valid": valid, "probability": probability, "log_prob": -1.0}  # fmt: skip
+    return {
+        "smiles": text,
+        "canonical": text if valid else "",
+        "valid": valid,
+        "probability": probability,
+        "log_prob": -1.0,
+    }
 
 
 def answers(*texts: str) -> dict[str, Any]:
@@ -41,11 +47,7 @@ def test_shares_count_answers_and_targets(tmp_path: Path, monkeypatch: pytest.Mo
     asked = [Question("CN", "C.N"), Question("NO", "N.O")]
     results = [answers("C.C", "C.N", "C.N", "CN.O"), answers("C.N", "O")]
     found = roundtrip.round_trip(engine, asked, results, tmp_path / "a.jsonl", most=3)
-    assert {k: one["value"] for k, one in found["kept"].items()} == {
-        "1": 0.0,
-        "2": 1 / 4,
-        "3": 2 / 5,
-    }
+    assert {k: one["value"] for k, one in found["kept"].items()} == {"1": 0.0, "2": 1 / 4, "3": 2 / 5}
     assert {k: one["value"] for k, one in found["found"].items()} == {"1": 0, "2": 0.5, "3": 0.5}
     assert found["truth"]["value"] == 1
     retro = Engine.load(tiny_folder(tmp_path / "retro"), threads=1)

@@ -63,11 +63,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "pre-norm, no final norms": {"final_norms": False, "encoder_layers": 1, "decoder_layers": 1},
     "gelu, untied, no bias": {"activation": "gelu", "tied_output": False, "output_bias": False},
     "two embeddings, large eps": {"shared_embedding": False, "layer_norm_eps": 0.1},
-    "two embeddings, untied, no bias": {
-        "shared_embedding": False,
-        "tied_output": False,
-        "output_bias": False,
-    },
+    "two embeddings, untied, no bias": {"shared_embedding": False, "tied_output": False, "output_bias": False},
 }
 CONFIGS = {name: ModelConfig(**{**SIZE, **variant}) for name, variant in VARIANTS.items()}
 
@@ -99,19 +95,14 @@ def taught(name: str) -> Transformer:
 
 def random_sources(*, seed: int = 0, count: int = 6) -> list[list[int]]:
     rng = random.Random(seed)
-    return [
-        [rng.randrange(len(SPECIALS), len(TOKENIZER)) for _ in range(rng.randint(1, 15))]
-        for _ in range(count)
-    ]
+    return [[rng.randrange(len(SPECIALS), len(TOKENIZER)) for _ in range(rng.randint(1, 15))] for _ in range(count)]
 
 
 def forced(model: Transformer, source: Sequence[int], answers: Sequence[Answer]) -> list[float]:
     """The total log-prob of each answer by teacher forcing, without cache or session."""
     tokens = [answer for answer, _ in answers]
     targets = pad([(BOS, *answer) for answer in tokens])
-    log_probs = torch.log_softmax(
-        model(source_batch(model, [source] * len(tokens)), targets), dim=-1
-    )
+    log_probs = torch.log_softmax(model(source_batch(model, [source] * len(tokens)), targets), dim=-1)
     return [
         sum(float(log_probs[row, place, token]) for place, token in enumerate(answer))
         for row, answer in enumerate(tokens)
@@ -135,17 +126,13 @@ def naive(model: Transformer, source: Sequence[int], decoder: Decoder) -> list[F
 
 
 @pytest.fixture(params=CONFIGS, scope="module")
-def pair(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Transformer, Opponent]:
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Opponent]:
     model = taught(request.param)
     return model, Opponent(convert(model, TOKENIZER, tmp_path_factory.mktemp("model")))
 
 
 @pytest.mark.parametrize("width", [1, 5])
-def test_every_score_is_the_total_log_prob_of_its_tokens(
-    pair: tuple[Transformer, Opponent], width: int
-) -> None:
+def test_every_score_is_the_total_log_prob_of_its_tokens(pair: tuple[Transformer, Opponent], width: int) -> None:
     model, opponent = pair
     sources = random_sources()
     found = opponent.translate(sources, width=width, count=width, max_len=MAX_LEN)
@@ -196,9 +183,7 @@ def test_answers_of_one_token_and_cut_answers_both_occur(tmp_path: Path) -> None
 def test_quantizing_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     model = taught("molecular transformer")
     before = copy.deepcopy(model.state_dict())
-    opponent = Opponent(
-        convert(model, TOKENIZER, tmp_path, quantization="int8"), compute_type="int8"
-    )
+    opponent = Opponent(convert(model, TOKENIZER, tmp_path, quantization="int8"), compute_type="int8")
     assert opponent.compute_type == "int8_float32"
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     (source,) = random_sources(count=1)
@@ -241,19 +226,27 @@ def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 # Real weights. The folder lies outside the repository; its config is older than checkpoint.py.
 
 CONFIG_KEYS = (
-    "d_model", "heads", "feedforward", "encoder_layers", "decoder_layers", "activation",
-    "norm_first", "final_norms", "layer_norm_eps", "scale_embedding", "tied_output", "output_bias",
+    "d_model",
+    "heads",
+    "feedforward",
+    "encoder_layers",
+    "decoder_layers",
+    "activation",
+    "norm_first",
+    "final_norms",
+    "layer_norm_eps",
+    "scale_embedding",
+    "tied_output",
+    "output_bias",
     "shared_embedding",
-)  # fmt: skip
+)
 
 
 def real_model() -> tuple[Transformer, Tokenizer]:
     folder = SHARED / "models" / "retro-start"
     tokenizer = Tokenizer.load(folder / "vocab.json")
     values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    model = Transformer(
-        ModelConfig(vocab_size=len(tokenizer), **{key: values[key] for key in CONFIG_KEYS})
-    )
+    model = Transformer(ModelConfig(vocab_size=len(tokenizer), **{key: values[key] for key in CONFIG_KEYS}))
     fill(model, load_file(folder / "model.safetensors"), where=str(folder))
     return model.eval().requires_grad_(False), tokenizer
 
@@ -278,9 +271,7 @@ def real_sources(tokenizer: Tokenizer, count: int) -> list[tuple[int, ...]]:
 def test_real_weights_give_our_best_answer(tmp_path: Path) -> None:
     model, tokenizer = real_model()
     sources = real_sources(tokenizer, 20)
-    found = Opponent(convert(model, tokenizer, tmp_path)).translate(
-        sources, width=5, count=5, max_len=150
-    )
+    found = Opponent(convert(model, tokenizer, tmp_path)).translate(sources, width=5, count=5, max_len=150)
     decoders = [beam_search(width=5, max_len=150) for _ in sources]
     run = run_loop(
         sources,
@@ -299,6 +290,4 @@ def test_real_weights_give_our_best_answer(tmp_path: Path) -> None:
     for source, theirs, own in zip(sources, found, ours, strict=True):
         assert theirs[0][1] == pytest.approx(own[0].log_prob, abs=1e-3)
         assert theirs[0][0] == own[0].tokens
-        assert [score for _, score in theirs] == pytest.approx(
-            forced(model, source, theirs), abs=1e-3
-        )
+        assert [score for _, score in theirs] == pytest.approx(forced(model, source, theirs), abs=1e-3)

@@ -1,4 +1,5 @@
-"""Hugging Face models: our trees give the logits of transformers, our decoders its answers, and drafts change nothing."""
+"""Hugging Face models: our trees give the logits of transformers, our decoders its answers, and drafts change
+nothing."""
 
 from __future__ import annotations
 
@@ -76,21 +77,45 @@ def network(kind: str, size: int) -> Any:
         # The distances of half of the test's texts are beyond the last bucket, and 2 * 12 is not 20.
         model = transformers.T5ForConditionalGeneration(
             transformers.T5Config(
-                vocab_size=size + 3, d_model=20, d_kv=12, d_ff=32, num_layers=2, num_decoder_layers=2, num_heads=2,
-                relative_attention_num_buckets=8, relative_attention_max_distance=10, dropout_rate=0.0,
-                feed_forward_proj="gated-gelu" if new else "relu", tie_word_embeddings=not new,
-                decoder_start_token_id=0, pad_token_id=0, eos_token_id=1,
+                vocab_size=size + 3,
+                d_model=20,
+                d_kv=12,
+                d_ff=32,
+                num_layers=2,
+                num_decoder_layers=2,
+                num_heads=2,
+                relative_attention_num_buckets=8,
+                relative_attention_max_distance=10,
+                dropout_rate=0.0,
+                feed_forward_proj="gated-gelu" if new else "relu",
+                tie_word_embeddings=not new,
+                decoder_start_token_id=0,
+                pad_token_id=0,
+                eos_token_id=1,
             )
-        )  # fmt: skip
+        )
         if new:
             model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
         return model
     name = "Bart" if kind == "bart" else "MBart"
     config = getattr(transformers, f"{name}Config")(
-        vocab_size=size + 3, d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=64, dropout=0.0,
-        scale_embedding=True, init_std=0.15, decoder_start_token_id=2, bos_token_id=0, pad_token_id=1, eos_token_id=2,
-    )  # fmt: skip
+        vocab_size=size + 3,
+        d_model=24,
+        encoder_layers=1,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=32,
+        decoder_ffn_dim=32,
+        max_position_embeddings=64,
+        dropout=0.0,
+        scale_embedding=True,
+        init_std=0.15,
+        decoder_start_token_id=2,
+        bos_token_id=0,
+        pad_token_id=1,
+        eos_token_id=2,
+    )
     model = getattr(transformers, f"{name}ForConditionalGeneration")(config)
     model.generation_config.forced_eos_token_id = None  # see the test of answers that are cut
     model.final_logits_bias = 0.5 * torch.randn(1, size + 3)
@@ -115,9 +140,7 @@ def folder_of(kind: str) -> Path:
     if "t5" not in kind:
         labels = labels[:, 1:].contiguous()  # no <s>
     for _ in range(60 if "t5" in kind else 150):
-        loss = model(
-            input_ids=read["input_ids"], attention_mask=read["attention_mask"], labels=labels
-        ).loss
+        loss = model(input_ids=read["input_ids"], attention_mask=read["attention_mask"], labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -136,9 +159,7 @@ def loaded(kind: str) -> hf.HfCheckpoint:
 @cache
 def engine(kind: str) -> Engine:
     found = Engine.load(folder_of(kind), task="retro", device="cpu", dtype="fp64", threads=1)
-    found.kit._curve = CostCurve(
-        (1, 128), (1.0, 1.3)
-    )  # guesses are cheap: `auto` must not measure here
+    found.kit._curve = CostCurve((1, 128), (1.0, 1.3))  # guesses are cheap: `auto` must not measure here
     return found
 
 
@@ -149,9 +170,7 @@ def copy_of(kind: str, folder: Path) -> Path:
 # --- against transformers --------------------------------------------------------------------------
 
 
-def their_log_probs(
-    found: hf.HfCheckpoint, source: Sequence[int], text: Prefix
-) -> dict[Prefix, dict[int, float]]:
+def their_log_probs(found: hf.HfCheckpoint, source: Sequence[int], text: Prefix) -> dict[Prefix, dict[int, float]]:
     """Log-probs after every beginning of a text, by transformers itself, without cache or tree."""
     numbers = found.model.numbers
     before, after = found.model.around
@@ -178,9 +197,7 @@ def worst_difference(found: hf.HfCheckpoint) -> float:
         asked = []
         for query in session.rows:
             stems = rng.sample(texts[query], min(3, len(texts[query])))
-            new = [
-                (*stem, *(rng.choice(written) for _ in range(rng.randint(1, 5)))) for stem in stems
-            ]
+            new = [(*stem, *(rng.choice(written) for _ in range(rng.randint(1, 5)))) for stem in stems]
             asked.append([prefix for prefix in new if len(prefix) < 30])
         for query, scores in zip(session.rows, session.score(asked), strict=True):
             known: dict[Prefix, dict[int, float]] = {}
@@ -229,9 +246,14 @@ def generate(found: hf.HfCheckpoint, text: str, **options: Any) -> list[tuple[li
     """What `generate` writes after its first token, cut at eos, with the sum of the log-probs."""
     read = found.tokenizer.inner(text, return_tensors="pt")
     out = found.model.model.generate(
-        input_ids=read["input_ids"], attention_mask=read["attention_mask"], do_sample=False, max_new_tokens=MAX_LEN,
-        return_dict_in_generate=True, output_scores=True, **options,
-    )  # fmt: skip
+        input_ids=read["input_ids"],
+        attention_mask=read["attention_mask"],
+        do_sample=False,
+        max_new_tokens=MAX_LEN,
+        return_dict_in_generate=True,
+        output_scores=True,
+        **options,
+    )
     eos = found.model.numbers.theirs[EOS]
     texts = []
     for row in out.sequences.tolist():
@@ -244,9 +266,7 @@ def generate(found: hf.HfCheckpoint, text: str, **options: Any) -> list[tuple[li
 def ours(found: hf.HfCheckpoint, text: str, decoder: Any, top_k: int) -> list[FinishedSequence]:
     source = found.tokenizer.encode(text)
     session = Session(HfBackend(found.model), [source], top_k=top_k)
-    run = run_loop(
-        [source], [decoder], session, NoDrafts(), max_len=MAX_LEN, budget=0, clock=lambda: 0.0
-    )
+    run = run_loop([source], [decoder], session, NoDrafts(), max_len=MAX_LEN, budget=0, clock=lambda: 0.0)
     while True:
         try:
             next(run)
@@ -271,20 +291,15 @@ def test_greedy_is_that_of_generate(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_beams_are_those_of_generate(kind: str) -> None:
-    """With length_penalty=0 and early_stopping=False, `generate` ranks by the sum of the log-probs and stops when no live text
-    can overtake, as we do. At the length limit it ranks cut texts among finished ones, where we list them last and call them
+    """With length_penalty=0 and early_stopping=False, `generate` ranks by the sum of the log-probs and stops when no
+    live text
+    can overtake, as we do. At the length limit it ranks cut texts among finished ones, where we list them last and call
+    them
     cut; so only searches in which every answer has ended, here and there, can be compared."""
     found, compared = loaded(kind), 0
     for text in QUERIES:
         answers = ours(found, text, beam_search(width=3, max_len=MAX_LEN), 4)
-        theirs = generate(
-            found,
-            text,
-            num_beams=3,
-            num_return_sequences=3,
-            length_penalty=0.0,
-            early_stopping=False,
-        )
+        theirs = generate(found, text, num_beams=3, num_return_sequences=3, length_penalty=0.0, early_stopping=False)
         eos = found.model.numbers.theirs[EOS]
         if {answer.ended for answer in answers} != {"eos"} or any(
             len(tokens) == MAX_LEN and tokens[-1] != eos for tokens, _ in theirs
@@ -314,19 +329,13 @@ def test_a_forced_first_token_comes_first(tmp_path: Path) -> None:
 
 def answers_of(results: Sequence[DecodeResult]) -> list[list[tuple[Any, ...]]]:
     assert all(result.status == "ok" for result in results)
-    return [
-        [(one.tokens, one.ended, one.smiles) for one in result.hypotheses] for result in results
-    ]
+    return [[(one.tokens, one.ended, one.smiles) for one in result.hypotheses] for result in results]
 
 
 @pytest.mark.parametrize("kind", ["t5 v1.0", "t5 v1.1", "bart"])
 @pytest.mark.parametrize("decoder", ["greedy", "beam", "sample"])
 def test_no_drafter_changes_an_answer(kind: str, decoder: str) -> None:
-    settings: dict[str, Any] = {
-        "decoder": decoder,
-        "n": 1 if decoder == "greedy" else 3,
-        "max_len": MAX_LEN,
-    }
+    settings: dict[str, Any] = {"decoder": decoder, "n": 1 if decoder == "greedy" else 3, "max_len": MAX_LEN}
     plain = engine(kind).predict(QUERIES, DecodeSettings(drafter="none", batch_size=1, **settings))
     passes = sum(len(result.trace.passes) for result in plain)
     for drafter in ("windows", "smart", "copy", "attention", "mixed", "auto"):
@@ -353,14 +362,10 @@ def test_no_drafter_changes_an_answer(kind: str, decoder: str) -> None:
         ({"start": 5, "eos": 1, "pad": 1, "unk": 1}, [0, BOS, 3]),
     ],
 )
-def test_numbers_are_a_permutation_but_for_what_is_only_read(
-    special: Any, virtual: list[int]
-) -> None:
+def test_numbers_are_a_permutation_but_for_what_is_only_read(special: Any, virtual: list[int]) -> None:
     numbers = IdMap.of(9, **special)
     assert sorted(numbers.theirs[token] for token in numbers.written) == list(range(9))
-    assert [
-        token for token in range(len(numbers.theirs)) if token not in numbers.written
-    ] == virtual
+    assert [token for token in range(len(numbers.theirs)) if token not in numbers.written] == virtual
     assert numbers.theirs[BOS] == special["start"] and numbers.theirs[EOS] == special["eos"]
     assert all(numbers.theirs[numbers.ours[token]] == token for token in range(9))
 
@@ -408,9 +413,7 @@ def test_the_best_few_are_those_of_a_stable_sort(levels: int) -> None:
     logits = torch.randint(0, levels, (2, 3, 1000)).double() / levels * 5
     logits[..., 500:] = logits[..., :500]  # every value twice
     ids, log_probs = best(logits, 3)
-    ordered, wanted = torch.sort(
-        torch.log_softmax(logits, -1), dim=-1, descending=True, stable=True
-    )
+    ordered, wanted = torch.sort(torch.log_softmax(logits, -1), dim=-1, descending=True, stable=True)
     assert (ids == wanted[..., :3].numpy()).all() and (log_probs == ordered[..., :3].numpy()).all()
     assert (best(logits, 4)[0] == wanted[..., :4].numpy()).all()
 
@@ -429,9 +432,7 @@ def test_a_model_is_read_without_the_internet(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_output_layer_of_v1_1_is_its_own() -> None:
     model = loaded("t5 v1.1").model
-    assert (
-        not torch.equal(model.model.lm_head.weight, model.model.shared.weight) and model.gain == 1.0
-    )
+    assert not torch.equal(model.model.lm_head.weight, model.model.shared.weight) and model.gain == 1.0
     assert loaded("t5 v1.0").model.gain == 20**-0.5
 
 
@@ -454,10 +455,7 @@ def test_the_folder_may_say_what_the_model_is_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"config.json": '{"model_type": "gpt2"}'},
-            "'gpt2' is not supported.*t5, mt5, bart, mbart",
-        ),
+        ({"config.json": '{"model_type": "gpt2"}'}, "'gpt2' is not supported.*t5, mt5, bart, mbart"),
         ({"tokenizer.json": None}, "has no tokenizer"),
         ({"tokenizer.json": "{"}, "the tokenizer cannot be read"),
         ({"model.safetensors": None}, "model.safetensors is missing"),
@@ -476,9 +474,7 @@ def test_an_unusable_folder_is_refused(tmp_path: Path, change: Any, message: str
         hf.load(folder, task="retro")
 
 
-def test_a_model_that_transformers_computes_otherwise_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_model_that_transformers_computes_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     embed = hf.HfModel._embed
     monkeypatch.setattr(hf.HfModel, "_embed", lambda *given: embed(*given) * 1.1)
     with pytest.raises(CheckpointError, match="our logits differ from those of transformers"):
@@ -491,17 +487,11 @@ def test_settings_of_generate_that_are_not_applied_are_told(tmp_path: Path) -> N
     rules |= {"no_repeat_ngram_size": 3, "num_beams": 4}
     (folder / "generation_config.json").write_text(json.dumps(rules))
     found = Engine.load(folder, task="retro", device="cpu", threads=1)
-    (result,) = found.predict(
-        ["CCO"], DecodeSettings(decoder="greedy", n=1, drafter="none", max_len=5)
-    )
-    assert result.notes == (
-        "not applied, though the checkpoint asks for it: no_repeat_ngram_size=3",
-    )
+    (result,) = found.predict(["CCO"], DecodeSettings(decoder="greedy", n=1, drafter="none", max_len=5))
+    assert result.notes == ("not applied, though the checkpoint asks for it: no_repeat_ngram_size=3",)
 
 
-def test_ids_are_looked_up_in_the_local_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ids_are_looked_up_in_the_local_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(CheckpointError, match=r"fetches nothing by itself.*hf download some/model"):
         Engine.load("some/model", task="retro")
@@ -525,19 +515,7 @@ def test_runtimes_and_precisions_that_cannot_be(tmp_path: Path) -> None:
 
 def test_the_command_line_takes_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = str(folder_of("t5 v1.1"))
-    options = [
-        "--model",
-        folder,
-        "--n",
-        "1",
-        "--drafter",
-        "copy",
-        "--max-len",
-        "12",
-        "--threads",
-        "1",
-        "--json",
-    ]
+    options = ["--model", folder, "--n", "1", "--drafter", "copy", "--max-len", "12", "--threads", "1", "--json"]
     done = CliRunner().invoke(cli.app, ["predict", "CCO", "--task", "retro", *options])
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout.splitlines()[-1])
@@ -553,22 +531,31 @@ def test_the_command_line_takes_a_folder(monkeypatch: pytest.MonkeyPatch) -> Non
 # --- a small model drafts for a large one ----------------------------------------------------------
 
 
-def test_a_small_model_drafts_for_a_large_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_small_model_drafts_for_a_large_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from chemspec.bench import text_models
 
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(QUERIES))
     large, small = str(folder_of("t5 v1.1")), str(folder_of("t5 v1.0"))
-    given = ["--model", large, "--drafter", small, "--gamma", "1", "4", "--max-len", "20", "--device", "cpu", str(lines)]  # fmt: skip
+    given = [
+        "--model",
+        large,
+        "--drafter",
+        small,
+        "--gamma",
+        "1",
+        "4",
+        "--max-len",
+        "20",
+        "--device",
+        "cpu",
+        str(lines),
+    ]
     assert text_models.main(given) == 0
     plain, one, four = map(json.loads, capsys.readouterr().out.splitlines())
     assert plain["equal"] and one["equal"] and four["equal"]
     assert plain["tokens"] == one["tokens"] == four["tokens"]
     assert four["passes"] < one["passes"] < plain["passes"]
     assert 0.5 < four["hits"] <= 1
-    assert (
-        text_models.main(["--model", large, "--drafter", str(folder_of("bart")), str(lines)]) == 2
-    )
+    assert text_models.main(["--model", large, "--drafter", str(folder_of("bart")), str(lines)]) == 2
     assert "different vocabularies" in capsys.readouterr().err

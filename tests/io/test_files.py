@@ -36,11 +36,7 @@ class Fake:
         self.asked: list[str] = []
 
     def predict(
-        self,
-        queries: Sequence[str],
-        settings: DecodeSettings,
-        *,
-        progress: Callable[[int], None] = lambda _: None,
+        self, queries: Sequence[str], settings: DecodeSettings, *, progress: Callable[[int], None] = lambda _: None
     ) -> list[DecodeResult]:
         if self.calls <= 0:
             raise KeyboardInterrupt
@@ -93,10 +89,8 @@ TABLE = 'id,smiles,name\n1,CCO,ethanol\n2,,nothing\n3,"C,C",odd\n'
         ("a.csv", b"smiles\n", "", []),
         ("noending", b"C\nN\n", "", ["C", "N"]),
     ],
-)  # fmt: skip
-def test_the_queries_of_a_file(
-    tmp_path: Path, name: str, raw: bytes, column: str, queries: list[str]
-) -> None:
+)
+def test_the_queries_of_a_file(tmp_path: Path, name: str, raw: bytes, column: str, queries: list[str]) -> None:
     (tmp_path / name).write_bytes(raw)
     assert read_queries(tmp_path / name, column) == queries
 
@@ -118,9 +112,7 @@ def test_the_queries_of_a_file(
         ("a.csv.gz", gzip.compress(b"x" * 99, mtime=0)[:12] + b"\xff" * 30, "", "cannot be read"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(
-    tmp_path: Path, name: str, raw: bytes, column: str, part: str
-) -> None:
+def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, name: str, raw: bytes, column: str, part: str) -> None:
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(FileError, match=part) as caught:
         read_queries(tmp_path / name, column)
@@ -128,19 +120,13 @@ def test_what_is_wrong_with_a_file_is_said(
 
 
 @pytest.mark.parametrize(
-    ("text", "rows"),
-    [
-        ("a,b\n1,2\n\n3\n4,5,\n", [["a", "b"], ["1", "2"], ["3", ""], ["4", "5"]]),
-        ("a\n", [["a"]]),
-    ],
+    ("text", "rows"), [("a,b\n1,2\n\n3\n4,5,\n", [["a", "b"], ["1", "2"], ["3", ""], ["4", "5"]]), ("a\n", [["a"]])]
 )
 def test_the_rows_of_a_table_are_as_long_as_its_header(text: str, rows: list[list[str]]) -> None:
     assert list(readers.records(text, ".csv", "it")) == rows
 
 
-@pytest.mark.parametrize(
-    ("names", "place"), [(["id", "Smiles "], 1), (["product", "smiles"], 1), (["a", "b"], None)]
-)
+@pytest.mark.parametrize(("names", "place"), [(["id", "Smiles "], 1), (["product", "smiles"], 1), (["a", "b"], None)])
 def test_a_column_is_known_by_its_name(names: list[str], place: int | None) -> None:
     assert readers.usual_column(names) == place
 
@@ -196,16 +182,7 @@ def test_a_file_is_known_by_its_ending_or_by_being_there(
 
 # --- writing -------------------------------------------------------------------------------------
 
-ODD = [
-    *QUERIES,
-    "x",
-    "",
-    'a,"b"',
-    "a\u2028b\x85c\x0bd",
-    "=1+1",
-    "\N{GREEK SMALL LETTER ALPHA}",
-    "CCO",
-]
+ODD = [*QUERIES, "x", "", 'a,"b"', "a\u2028b\x85c\x0bd", "=1+1", "\N{GREEK SMALL LETTER ALPHA}", "CCO"]
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -222,9 +199,7 @@ def test_one_row_a_query_in_their_order(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"out{suffix}"
     assert run(ODD, out) == {"ok": len(ODD) - 1, "invalid": 1}
     rows = rows_of(out)
-    assert [row["query"] for row in rows] == (
-        list(map(writers.flat, ODD)) if suffix == ".csv" else ODD
-    )
+    assert [row["query"] for row in rows] == (list(map(writers.flat, ODD)) if suffix == ".csv" else ODD)
     assert [row["status"] for row in rows] == ["invalid" if query == "x" else "ok" for query in ODD]
     assert rows[0]["message"] == "a note"
 
@@ -245,9 +220,7 @@ def test_cells_are_not_altered_for_spreadsheets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", writers.WRITERS)
 @pytest.mark.parametrize("queries", [[], ["x", "x"]])
-def test_a_file_without_an_answer_is_valid_too(
-    tmp_path: Path, suffix: str, queries: list[str]
-) -> None:
+def test_a_file_without_an_answer_is_valid_too(tmp_path: Path, suffix: str, queries: list[str]) -> None:
     out = tmp_path / f"out{suffix}"
     run(queries, out)
     assert [row["query"] for row in rows_of(out)] == queries
@@ -287,9 +260,7 @@ def test_a_header_cut_anywhere_is_redone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", writers.WRITERS)
 @pytest.mark.parametrize("calls", [0, 1, 4, len(ODD) - 1])
-def test_an_interrupted_run_goes_on_to_the_same_file(
-    tmp_path: Path, suffix: str, calls: int
-) -> None:
+def test_an_interrupted_run_goes_on_to_the_same_file(tmp_path: Path, suffix: str, calls: int) -> None:
     once, twice = tmp_path / f"once{suffix}", tmp_path / f"twice{suffix}"
     run(ODD, once, trace=tmp_path / "once.trace")
     with pytest.raises(KeyboardInterrupt):
@@ -360,9 +331,7 @@ def test_somebody_elses_file_is_refused_and_kept(tmp_path: Path, suffix: str) ->
     assert out.read_text() == "precious\n"
 
 
-@pytest.mark.parametrize(
-    ("suffix", "junk"), [(".csv", b"\xff\xfe\n"), (".jsonl", b"{}\n"), (".jsonl", b"3\n")]
-)
+@pytest.mark.parametrize(("suffix", "junk"), [(".csv", b"\xff\xfe\n"), (".jsonl", b"{}\n"), (".jsonl", b"3\n")])
 def test_a_damaged_file_is_refused_and_kept(tmp_path: Path, suffix: str, junk: bytes) -> None:
     out = tmp_path / f"o{suffix}"
     run(ODD, out)
@@ -387,9 +356,7 @@ def test_a_complete_parquet_file_is_not_overwritten(tmp_path: Path) -> None:
         run(ODD, tmp_path / "o.parquet")
 
 
-def test_a_full_disk_is_told_and_what_is_there_stays_valid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told_and_what_is_there_stays_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk takes half a row and no more; after somebody made room the run goes on."""
     out, left = tmp_path / "o.csv", [3]
 
@@ -428,9 +395,7 @@ def test_the_size_of_each_part_can_be_chosen_anew(tmp_path: Path) -> None:
     parts: list[int] = []
     engine = Fake()
     predict = engine.predict
-    engine.predict = lambda queries, *a, **k: (
-        parts.append(len(queries)) or predict(queries, *a, **k)
-    )  # type: ignore[method-assign, func-returns-value]
+    engine.predict = lambda queries, *a, **k: parts.append(len(queries)) or predict(queries, *a, **k)  # type: ignore[method-assign, func-returns-value]
     run(ODD, tmp_path / "o.jsonl", engine, every=lambda: next(sizes))
     assert parts == [1, 3, 2, len(ODD) - 6]
     assert engine.asked == ODD
@@ -447,16 +412,7 @@ def test_what_is_kept_in_a_trace_is_no_other_way(tmp_path: Path) -> None:
 
 def test_the_fields_of_a_result_are_those_of_the_contract() -> None:
     found = writers.brief(Fake().answer("CCO"))
-    assert list(found) == [
-        "query",
-        "status",
-        "message",
-        "hypotheses",
-        "merged",
-        "passes",
-        "tokens",
-        "seconds",
-    ]
+    assert list(found) == ["query", "status", "message", "hypotheses", "merged", "passes", "tokens", "seconds"]
     assert list(found["hypotheses"][0]) == [
         "smiles",
         "canonical",

@@ -33,12 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("half", [True, False])
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"tied_output": False},
-        {"shared_embedding": False, "final_norms": False, "output_bias": False},
-    ],
+    "options", [{}, {"tied_output": False}, {"shared_embedding": False, "final_norms": False, "output_bias": False}]
 )
 def test_a_model_is_loaded_as_saved(tmp_path: Path, half: bool, options: dict[str, Any]) -> None:
     torch.manual_seed(1)
@@ -63,9 +58,7 @@ def test_saving_twice_changes_nothing_and_leaves_no_other_files(folder: Path) ->
     first = checkpoint.load(folder)
     checkpoint.save(folder, first.model, TOKENIZER, task="retro")
     assert checkpoint.load(folder).digest == first.digest
-    assert {file.name for file in folder.iterdir()} == {
-        "config.json", "model.safetensors", "vocab.json",
-    }  # fmt: skip
+    assert {file.name for file in folder.iterdir()} == {"config.json", "model.safetensors", "vocab.json"}
     checkpoint.save(folder, first.model, TOKENIZER, task="forward")
     assert checkpoint.load(folder).digest != first.digest
 
@@ -75,18 +68,14 @@ def test_weights_that_could_not_be_loaded_are_not_saved(tmp_path: Path) -> None:
     with torch.no_grad():
         model.decoder.layers[1].linear1.weight[0, 0] = float("nan")
     for half in (True, False):
-        with pytest.raises(
-            CheckpointError, match=r"decoder\.layers\.1\.linear1\.weight .*undefined"
-        ):
+        with pytest.raises(CheckpointError, match=r"decoder\.layers\.1\.linear1\.weight .*undefined"):
             checkpoint.save(tmp_path / "m", model, TOKENIZER, task="retro", half=half)
     assert not (tmp_path / "m").exists()
     with pytest.raises(CheckpointError, match="5 tokens, but vocab_size 7"):
         checkpoint.save(tmp_path / "m", model, Tokenizer((*SPECIALS, "C")), task="retro")
 
 
-def test_an_older_model_survives_a_failed_save(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_model_survives_a_failed_save(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -130,7 +119,7 @@ FIRST = "encoder.layers.0.linear1.weight"
         (lambda state: state.update({FIRST: torch.ones(32, 16, dtype=torch.int32)}), f"{FIRST} holds torch.int32"),
         (lambda state: state.clear(), "more faults)"),
     ],
-)  # fmt: skip
+)
 def test_a_faulty_tensor_is_named(folder: Path, change: Any, message: str) -> None:
     file = folder / "model.safetensors"
     state = load_file(file)
@@ -185,9 +174,7 @@ def test_a_faulty_config_is_named(folder: Path, change: dict[str, Any], message:
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", "null", "3", "{", '{"task": "retro"}', "[" * 100_000]
-)
+@pytest.mark.parametrize("content", ["", "[]", "null", "3", "{", '{"task": "retro"}', "[" * 100_000])
 def test_a_config_of_another_form_is_named(folder: Path, content: str) -> None:
     (folder / "config.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"config\.json: "):

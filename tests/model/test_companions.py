@@ -32,14 +32,10 @@ def furnish(folder: Path, *, bound: bool = True) -> Path:
     torch.manual_seed(0)
     filled = Transformer(drafter_config(config, encoder=3, decoder=1))
     begin_with(filled, loaded.model)
-    companions.save(
-        companions.drafter_dir(folder, "spec_drafter"), filled, vocab, kind="spec_drafter", length=6
-    )
+    companions.save(companions.drafter_dir(folder, "spec_drafter"), filled, vocab, kind="spec_drafter", length=6)
     for kind in ("blockwise", "medusa"):
         heads = Heads(
-            HeadsConfig(
-                vocab_size=len(vocab), d_model=config.d_model, style=kind, heads=4, feedforward=8
-            )  # type: ignore[arg-type]
+            HeadsConfig(vocab_size=len(vocab), d_model=config.d_model, style=kind, heads=4, feedforward=8)  # type: ignore[arg-type]
         )
         heads.begin(loaded.model.output)
         target = loaded.digest if bound else ""
@@ -86,9 +82,7 @@ def test_the_engine_drafts_with_them_and_answers_as_without(
     plain = engine.predict(QUERIES, DecodeSettings(drafter="none", **how))  # type: ignore[arg-type]
     drafted = engine.predict(QUERIES, DecodeSettings(drafter=kind, **how))  # type: ignore[arg-type]
     for one, other in zip(plain, drafted, strict=True):
-        assert [item.tokens for item in one.hypotheses] == [
-            item.tokens for item in other.hypotheses
-        ]
+        assert [item.tokens for item in one.hypotheses] == [item.tokens for item in other.hypotheses]
     assert sum(item.drafted for result in drafted for item in result.trace.passes)
     assert sum(item.draft_calls for result in drafted for item in result.trace.passes)
     assert drafted[0].trace.settings["exact"]
@@ -97,9 +91,7 @@ def test_the_engine_drafts_with_them_and_answers_as_without(
 @pytest.mark.parametrize("kind", KINDS)
 def test_relaxed_decoders_use_them_too(folder: Path, kind: str) -> None:
     engine = Engine.load(folder, threads=1, device="cpu")
-    (sbs,) = engine.predict(
-        QUERIES[:1], DecodeSettings(decoder="sbs", n=2, drafter=kind, max_len=20)
-    )
+    (sbs,) = engine.predict(QUERIES[:1], DecodeSettings(decoder="sbs", n=2, drafter=kind, max_len=20))
     assert sbs.status == "ok"
     assert not sbs.trace.settings["exact"]
 
@@ -110,8 +102,7 @@ def test_the_encoder_s_output_is_kept_for_the_whole_decode(folder: Path) -> None
     model = checkpoint.load(folder).model
     for query in QUERIES[:3]:
         (found,) = engine.write(
-            [TOKENIZER.encode(query)],
-            DecodeSettings(decoder="greedy", drafter="spec_drafter", max_len=20),
+            [TOKENIZER.encode(query)], DecodeSettings(decoder="greedy", drafter="spec_drafter", max_len=20)
         )
         assert found[0].tokens == naive_greedy(model, TOKENIZER.encode(query), 20).tokens
 
@@ -120,13 +111,10 @@ def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> N
     folder = tiny_folder(tmp_path / "bare", task="forward")
     engine = Engine.load(folder, threads=1, device="cpu")
     for kind, recipe in (("spec_drafter", "forward-spec-drafter"), ("medusa", "forward-medusa")):
-        with pytest.raises(
-            CheckpointError, match=f"no drafter '{kind}'.*chemspec train --recipe {recipe}"
-        ):
+        with pytest.raises(CheckpointError, match=f"no drafter '{kind}'.*chemspec train --recipe {recipe}"):
             engine.predict(["CCO"], DecodeSettings(drafter=kind))
     done = CliRunner().invoke(
-        app,
-        ["predict", "CCO", "--model", str(folder), "--drafter", "spec_drafter", "--device", "cpu"],
+        app, ["predict", "CCO", "--model", str(folder), "--drafter", "spec_drafter", "--device", "cpu"]
     )
     assert done.exit_code == 2
     assert "chemspec train --recipe forward-spec-drafter" in done.output
@@ -136,20 +124,14 @@ def test_a_drafter_of_another_vocabulary_is_refused(folder: Path) -> None:
     tokens = list(TOKENIZER.tokens)
     tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
     with pytest.raises(CheckpointError, match=r"another vocabulary.*--recipe retro-blockwise"):
-        companions.load(
-            companions.drafter_dir(folder, "blockwise"), tokenizer=Tokenizer(tuple(tokens))
-        )
+        companions.load(companions.drafter_dir(folder, "blockwise"), tokenizer=Tokenizer(tuple(tokens)))
 
 
 def test_heads_of_other_weights_are_refused(folder: Path) -> None:
     for kind in ("blockwise", "medusa"):
         with pytest.raises(CheckpointError, match="other weights"):
-            companions.load(
-                companions.drafter_dir(folder, kind), tokenizer=TOKENIZER, target="0" * 16
-            )
-    companions.load(
-        companions.drafter_dir(folder, "spec_drafter"), tokenizer=TOKENIZER, target="0" * 16
-    )
+            companions.load(companions.drafter_dir(folder, kind), tokenizer=TOKENIZER, target="0" * 16)
+    companions.load(companions.drafter_dir(folder, "spec_drafter"), tokenizer=TOKENIZER, target="0" * 16)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +145,7 @@ def test_heads_of_other_weights_are_refused(folder: Path) -> None:
         (None, "no drafter's config"),
     ],
 )
-def test_a_damaged_config_is_told(
-    folder: Path, tmp_path: Path, change: dict[str, Any] | None, message: str
-) -> None:
+def test_a_damaged_config_is_told(folder: Path, tmp_path: Path, change: dict[str, Any] | None, message: str) -> None:
     own = companions.drafter_dir(folder, "blockwise")
     copy = tmp_path / "m" / "drafters" / "blockwise"
     copy.mkdir(parents=True)
@@ -181,9 +161,7 @@ def test_damaged_weights_are_told(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "m" / "drafters" / "spec_drafter"
     copy.mkdir(parents=True)
     for name in ("config.json", "model.safetensors"):
-        (copy / name).write_bytes(
-            (own / name).read_bytes()[: None if name == "config.json" else 5000]
-        )
+        (copy / name).write_bytes((own / name).read_bytes()[: None if name == "config.json" else 5000])
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
         companions.load(copy, tokenizer=TOKENIZER)
 

@@ -60,9 +60,7 @@ def test_more_nodes_never_cost_less(curve: CostCurve, some: float, other: float)
 
 
 @given(curves(), st.floats(0, 1))
-def test_between_two_points_lies_what_lies_between_their_seconds(
-    curve: CostCurve, share: float
-) -> None:
+def test_between_two_points_lies_what_lies_between_their_seconds(curve: CostCurve, share: float) -> None:
     for (x0, x1), (y0, y1) in zip(pairwise(curve.nodes), pairwise(curve.seconds), strict=True):
         assert curve(x0 + share * (x1 - x0)) == pytest.approx(y0 + share * (y1 - y0), rel=1e-9)
 
@@ -99,9 +97,20 @@ def test_every_key_has_its_own_curve(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"\xff\xfe\x00", b"null", b"[]", b"7", b'"text"', b"{}", b'{"nodes": [1, 2]}',
-     b'{"nodes": 1, "seconds": 2}', json.dumps({"nodes": [1, 2], "seconds": [1.0, 2.0]}).encode()[:-3]],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"\xff\xfe\x00",
+        b"null",
+        b"[]",
+        b"7",
+        b'"text"',
+        b"{}",
+        b'{"nodes": [1, 2]}',
+        b'{"nodes": 1, "seconds": 2}',
+        json.dumps({"nodes": [1, 2], "seconds": [1.0, 2.0]}).encode()[:-3],
+    ],
+)
 def test_a_damaged_file_is_replaced(folder: Path, content: bytes) -> None:
     cache.write("a model.cost.json", content)
     assert (folder / "a model.cost.json").read_bytes() == content
@@ -109,9 +118,7 @@ def test_a_damaged_file_is_replaced(folder: Path, content: bytes) -> None:
     assert cached("a model", never) == CURVE
 
 
-def test_without_a_disk_it_is_measured_every_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_disk_it_is_measured_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "file" / "cache"))
     measured = []

@@ -1,6 +1,7 @@
 """Recorded passes: fixed places, padded sizes, and the scores of the plain torch runner.
 
-There may be no GPU here, so a recording is traced instead: like a CUDA graph it repeats tensor operations on the tensors it has seen and
+There may be no GPU here, so a recording is traced instead: like a CUDA graph it repeats tensor operations on the
+tensors it has seen and
 knows nothing of the Python around them.
 """
 
@@ -77,10 +78,7 @@ def test_recordings_follow_a_session_that_grows_shrinks_and_is_compacted(variant
         for step in range(14):
             rows = sessions[0].rows
             width = (1, 2, 70)[step % 3] if step < 9 else 1
-            asked = [
-                [(BOS, step + 3, *rng.integers(2, VOCAB, 5).tolist()) for _ in range(width)]
-                for _ in rows
-            ]
+            asked = [[(BOS, step + 3, *rng.integers(2, VOCAB, 5).tolist()) for _ in range(width)] for _ in rows]
             asked = [[tuple(min(t, VOCAB - 1) for t in one) for one in own] for own in asked]
             known = [set(sessions[0].trees[row].slots) for row in rows]
             if all(set(own) <= held for own, held in zip(asked, known, strict=True)):
@@ -150,9 +148,7 @@ def test_looks_and_states_are_those_of_the_plain_runner(variant: str) -> None:
         for source in map(tuple, sources):
             ours, theirs = found.look(source, prefix), expected.look(source, prefix)
             np.testing.assert_allclose(np.array(ours), np.array(theirs), rtol=0, atol=1e-6)
-            torch.testing.assert_close(
-                found.state(source, prefix), expected.state(source, prefix), rtol=0, atol=1e-12
-            )
+            torch.testing.assert_close(found.state(source, prefix), expected.state(source, prefix), rtol=0, atol=1e-12)
 
 
 @given(st.integers(0, 300), st.sampled_from([32, 64]))

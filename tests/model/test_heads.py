@@ -23,9 +23,7 @@ KINDS: dict[str, type[HeadDrafts]] = {"blockwise": Blockwise, "medusa": Medusa}
 
 def heads(style: Any, seed: int = 0, count: int = 3) -> Heads:
     """Random heads for the tiny model, in float64."""
-    found = Heads(
-        HeadsConfig(vocab_size=12, d_model=16, style=style, heads=count, feedforward=8)
-    ).double()
+    found = Heads(HeadsConfig(vocab_size=12, d_model=16, style=style, heads=count, feedforward=8)).double()
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in found.parameters():
@@ -39,11 +37,7 @@ def test_a_session_keeps_the_state_that_the_output_layer_reads() -> None:
     session = Session(TorchBackend(model), SOURCES[:2], top_k=2, states=True)
     session.score([[(BOS, 5)], [(BOS, 4, 7, 8)]])
     session.score([[(BOS, 5, 6)], [(BOS, 4, 9)]])
-    for source, path in (
-        (SOURCES[0], (BOS, 5, 6)),
-        (SOURCES[1], (BOS, 4, 7, 8)),
-        (SOURCES[1], (BOS, 4, 9)),
-    ):
+    for source, path in ((SOURCES[0], (BOS, 5, 6)), (SOURCES[1], (BOS, 4, 7, 8)), (SOURCES[1], (BOS, 4, 9))):
         expected = model.states(torch.tensor([path]), *model.encode(torch.tensor([source])))[0]
         for length in range(1, len(path) + 1):
             state = session.state(source, path[:length])
@@ -81,9 +75,7 @@ def test_heads_compute_their_formula(style: Any) -> None:
         torch.testing.assert_close(own(states)[:, head], expected)
     ids, log_probs = own.best(list(states), 2)
     assert ids == own(states).topk(2).indices.tolist()
-    assert log_probs[0][0][0] == pytest.approx(
-        float(torch.log_softmax(own(states), -1)[0, 0].max())
-    )
+    assert log_probs[0][0][0] == pytest.approx(float(torch.log_softmax(own(states), -1)[0, 0].max()))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -92,18 +84,10 @@ def test_heads_compute_their_formula(style: Any) -> None:
 def test_their_drafts_change_no_answer(style: Any, decoder: str, seed: int) -> None:
     target = tiny_model(seed, 12)
     drafter = KINDS[style](heads(style, seed).best, heads=3)
-    make: Any = (
-        greedy if decoder == "greedy" else lambda max_len: beam_search(width=3, max_len=max_len)
-    )
-    found, passes = run(
-        lambda _: make(max_len=14), SOURCES, TorchBackend(target), drafter, max_len=14
-    )
+    make: Any = greedy if decoder == "greedy" else lambda max_len: beam_search(width=3, max_len=max_len)
+    found, passes = run(lambda _: make(max_len=14), SOURCES, TorchBackend(target), drafter, max_len=14)
     for source, own in zip(SOURCES, found, strict=True):
-        naive = (
-            [naive_greedy(target, source, 14)]
-            if decoder == "greedy"
-            else naive_beam(target, source, 3, 14)
-        )
+        naive = [naive_greedy(target, source, 14)] if decoder == "greedy" else naive_beam(target, source, 3, 14)
         assert [one.tokens for one in own] == [one.tokens for one in naive]
     assert sum(item.drafted for own in passes for item in own)
 
@@ -134,9 +118,7 @@ def test_heads_that_know_save_passes(style: Any) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Session, "state", state)
-        found, passes = run(
-            lambda _: greedy(max_len=14), SOURCES, TorchBackend(target), drafter, max_len=14
-        )
+        found, passes = run(lambda _: greedy(max_len=14), SOURCES, TorchBackend(target), drafter, max_len=14)
     assert [own[0].tokens for own in found] == [answers[source] for source in SOURCES]
     for source, own in zip(SOURCES, passes, strict=True):
         assert own[0].drafted == 0  # nothing was computed yet
@@ -150,10 +132,8 @@ def test_heads_that_know_save_passes(style: Any) -> None:
 def test_medusa_s_tree_holds_the_likeliest_combinations() -> None:
     shares = [[0.6, 0.3, 0.1], [0.7, 0.2, 0.1]]
     drafter = Medusa(
-        lambda *_: ([[[4, 5, 6], [7, EOS, 8]]], [[[log(s) for s in head] for head in shares]]),
-        heads=2,
-        nodes=5,
-    )  # fmt: skip
+        lambda *_: ([[[4, 5, 6], [7, EOS, 8]]], [[[log(s) for s in head] for head in shares]]), heads=2, nodes=5
+    )
     drafter.states = lambda *_: object()
     drafter.prepare([((4,), (BOS, 9), 9)])
     drafts = drafter.propose((4,), (BOS, 9), 9)

@@ -72,10 +72,7 @@ def test_every_width_and_number_of_heads(width: int, heads: int, exact: str) -> 
 
 def paths(seed: int, count: int, longest: int, vocabulary: int) -> list[tuple[int, ...]]:
     rng = np.random.default_rng(seed)
-    return [
-        (BOS, *rng.integers(4, vocabulary, int(rng.integers(1, longest))).tolist())
-        for _ in range(count)
-    ]
+    return [(BOS, *rng.integers(4, vocabulary, int(rng.integers(1, longest))).tolist()) for _ in range(count)]
 
 
 @pytest.mark.parametrize("exact", sorted(FORMATS))
@@ -128,7 +125,8 @@ def test_the_kernel_is_right_on_other_processors_too(
 
 
 def test_sixteen_bits_cost_no_accuracy() -> None:
-    """Against fp64, a tile unit that adds up pieces is as near as fp32 arithmetic, at small and at large activations."""
+    """Against fp64, a tile unit that adds up pieces is as near as fp32 arithmetic, at small and at large
+    activations."""
     model = tiny_model(5, 40, d_model=256, heads=8, feedforward=1024).bfloat16().float()
     with torch.no_grad():
         model.encoder.layers[0].linear1.weight *= 64  # stays exact
@@ -178,7 +176,7 @@ def test_states_are_what_the_output_layer_reads() -> None:
         session = Session(backend, [[4, 5, 6], [7, 8]], top_k=VOCAB, states=True)
         session.score([[(BOS, 4, 5)], [(BOS, 6)]])
         session.score([[(BOS, 4, 7)], [(BOS, 6, 6)]])
-        for source, path in (((4, 5, 6), (BOS, 4, 5)), ((4, 5, 6), (BOS, 4, 7)), ((7, 8), (BOS, 6, 6))):  # fmt: skip
+        for source, path in (((4, 5, 6), (BOS, 4, 5)), ((4, 5, 6), (BOS, 4, 7)), ((7, 8), (BOS, 6, 6))):
             read = [BOS, *source, EOS] if model.config.source_specials else list(source)
             expected = model.states(torch.tensor([path]), *model.encode(torch.tensor([read])))[0]
             for length in range(1, len(path) + 1):
@@ -232,9 +230,7 @@ def fresh() -> object:
 
 
 @pytest.mark.usefixtures("fresh")
-def test_without_a_compiler_the_engine_takes_onnx(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_compiler_the_engine_takes_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = Tokenizer.build(["CCO"])
     model = tiny_model(0, len(tokenizer)).float()
     checkpoint.save(tmp_path / "m", model, tokenizer, task="retro")
@@ -264,9 +260,7 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("fresh")
-def test_a_library_that_others_may_write_is_not_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_that_others_may_write_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path))
     build.kernel()
     (library,) = tmp_path.glob("kernel-*.so")

@@ -43,20 +43,14 @@ class Round:
     drop: frozenset[int]
 
 
-tokens = st.integers(
-    2, 5
-)  # few, so that prefixes share beginnings; eos among them, a session does not care
+tokens = st.integers(2, 5)  # few, so that prefixes share beginnings; eos among them, a session does not care
 prefixes = st.lists(tokens, max_size=7).map(lambda tail: (BOS, *tail))
 
 
 @st.composite
 def scripts(draw: st.DrawFn) -> tuple[list[list[int]], list[Round]]:
     """Ragged sources, and rounds of asking, pruning and dropping."""
-    sources = draw(
-        st.lists(
-            st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=7), min_size=1, max_size=6
-        )
-    )
+    sources = draw(st.lists(st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=7), min_size=1, max_size=6))
     rounds = [
         Round(
             tuple(tuple(draw(st.lists(prefixes, max_size=4))) for _ in sources),
@@ -68,9 +62,7 @@ def scripts(draw: st.DrawFn) -> tuple[list[list[int]], list[Round]]:
     return sources, rounds
 
 
-def check(
-    backend: Backend, model: Target, sources: list[list[int]], rounds: list[Round], *, within: float
-) -> None:
+def check(backend: Backend, model: Target, sources: list[list[int]], rounds: list[Round], *, within: float) -> None:
     """Play a script and compare every score given out with the naive one, worked out in fp64.
 
     These models are ill-conditioned: in fp32 the naive decoder itself is off by up to 2e-4.
@@ -123,17 +115,13 @@ def test_a_session_gives_the_scores_of_a_model_without_cache(
 
 
 @given(scripts(), st.sampled_from(sorted(VARIANTS)))
-def test_onnx_gives_the_scores_of_the_model(
-    script: tuple[list[list[int]], list[Round]], variant: str
-) -> None:
+def test_onnx_gives_the_scores_of_the_model(script: tuple[list[list[int]], list[Round]], variant: str) -> None:
     backend, model = onnx_of(0, variant)
     check(backend, model, *script, within=5e-4)
 
 
 @given(scripts(), st.integers(0, 2))
-def test_a_session_spells_every_prefix_to_its_runner(
-    script: tuple[list[list[int]], list[Round]], seed: int
-) -> None:
+def test_a_session_spells_every_prefix_to_its_runner(script: tuple[list[list[int]], list[Round]], seed: int) -> None:
     table = Table(seed, vocab_size=VOCAB)
     check(table, table, *script, within=0)
 
@@ -143,9 +131,7 @@ def test_a_cache_grows_as_far_as_it_must(backend: str) -> None:
     """Far more nodes than a runner starts with, in wide passes and narrow ones, unevenly."""
     onnx, model32 = onnx_of(0, "pre")
     model = model32 if backend == "onnx" else model_of(0, "pre")
-    session = Session(
-        onnx if backend == "onnx" else TorchBackend(model), [[4, 5, 6], [7]], top_k=VOCAB
-    )
+    session = Session(onnx if backend == "onnx" else TorchBackend(model), [[4, 5, 6], [7]], top_k=VOCAB)
     rng = np.random.default_rng(0)
     naive = cache(lambda source, prefix: naive_log_probs(model, source, prefix).numpy())
     for width in (40, 1, 70, 2, 130, 1):
@@ -180,9 +166,7 @@ def test_a_compacted_cache_still_holds_what_was_kept(backend: str) -> None:
 
 def test_the_best_tokens_are_the_first_of_all_of_them() -> None:
     model = model_of(0, "pre")
-    every, best = (
-        Session(TorchBackend(model), [[4, 5]], top_k=k).score([[(BOS, 4)]])[0] for k in (VOCAB, 3)
-    )
+    every, best = (Session(TorchBackend(model), [[4, 5]], top_k=k).score([[(BOS, 4)]])[0] for k in (VOCAB, 3))
     for prefix, scores in best.items():
         assert list(scores.ids) == list(every[prefix].ids[:3])
         assert list(scores.log_probs) == list(every[prefix].log_probs[:3])
@@ -199,9 +183,7 @@ def test_ties_go_to_the_smaller_id(kind: str) -> None:
         model.output.bias.zero_()
         model.output.bias[7] = 1.0
         expected = [7, *(token for token in range(VOCAB) if token != 7)]
-        backend = (
-            TorchBackend(model) if kind == "torch" else OnnxBackend(model, digest="ties", threads=1)
-        )
+        backend = TorchBackend(model) if kind == "torch" else OnnxBackend(model, digest="ties", threads=1)
     for top_k in (VOCAB, 5):
         (scores,) = Session(backend, [[4, 5]], top_k=top_k).score([[(BOS, 4), (BOS, 5, 6)]])
         assert all(list(score.ids) == expected[:top_k] for score in scores.values())
@@ -266,13 +248,9 @@ def test_graphs_are_written_once_into_the_cache_folder() -> None:
     assert graphs == {path: path.stat().st_mtime_ns for path in cache_dir().glob("pre-0-*")}
 
 
-def test_a_cache_folder_that_cannot_be_written_does_no_harm(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_cache_folder_that_cannot_be_written_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_CACHE", "/dev/null/nowhere")
     backend = OnnxBackend(onnx_of(0, "pre")[1], digest="unwritable", threads=1)
     (scores,) = Session(backend, [[4]], top_k=VOCAB).score([[(BOS,)]])
     expected = naive_log_probs(backend.model, [4], [BOS]).numpy()
-    np.testing.assert_allclose(
-        scores[BOS,].log_probs, expected[scores[BOS,].ids], rtol=0, atol=1e-4
-    )
+    np.testing.assert_allclose(scores[BOS,].log_probs, expected[scores[BOS,].ids], rtol=0, atol=1e-4)

@@ -1,4 +1,5 @@
-"""Distillation and the training of learned drafters: what they are trained on, that they learn, and that runs resume."""
+"""Distillation and the training of learned drafters: what they are trained on, that they learn, and that runs
+resume."""
 
 from __future__ import annotations
 
@@ -38,10 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Random sources, and targets that distillation has to replace."""
     out = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(0)
-    sources = [
-        rng.integers(len(SPECIALS), len(TOKENIZER), size=rng.integers(3, 9)).tolist()
-        for _ in range(60)
-    ]
+    sources = [rng.integers(len(SPECIALS), len(TOKENIZER), size=rng.integers(3, 9)).tolist() for _ in range(60)]
     Pairs(Ragged.pack(sources), Ragged.pack([[9]] * 60)).save(out / "train.npz")
     TOKENIZER.save(out / "vocab.json")
     return out
@@ -50,13 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def taught(folder: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("distilled")
-    distil(
-        Engine.load(folder, threads=1, device="cpu", runtime="torch"),
-        data,
-        out,
-        pairs=0,
-        settings=GREEDY,
-    )
+    distil(Engine.load(folder, threads=1, device="cpu", runtime="torch"), data, out, pairs=0, settings=GREEDY)
     return out
 
 
@@ -86,9 +78,7 @@ def test_distillation_goes_on_where_it_was_stopped(
         distil(engine, data, tmp_path, pairs=0, settings=GREEDY, progress=stop)
     asked: list[int] = []
     write = engine.write
-    monkeypatch.setattr(
-        engine, "write", lambda sources, how: asked.append(len(sources)) or write(sources, how)
-    )
+    monkeypatch.setattr(engine, "write", lambda sources, how: asked.append(len(sources)) or write(sources, how))
     distil(engine, data, tmp_path, pairs=0, settings=GREEDY)
     assert asked == [20]
     one, other = (Pairs.load(where / "train.npz") for where in (taught, tmp_path))
@@ -113,22 +103,11 @@ def test_data_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["spec-drafter", "blockwise", "medusa"])
-def test_a_drafter_learns_is_resumed_and_serves(
-    folder: Path, taught: Path, tmp_path: Path, kind: str
-) -> None:
+def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_path: Path, kind: str) -> None:
     own = tmp_path / "model"
     shutil.copytree(folder, own)
     recipe = DRAFTER_RECIPES[f"retro-{kind}"]
-    settings = replace(
-        recipe.train,
-        tokens=600,
-        lr=1e-2,
-        warmup=2,
-        steps=30,
-        minutes=0,
-        holdout=10,
-        validate_every=10,
-    )
+    settings = replace(recipe.train, tokens=600, lr=1e-2, warmup=2, steps=30, minutes=0, holdout=10, validate_every=10)
     recipe = replace(recipe, train=settings, glance=(0.5, 0.3))
     found = train_drafter(recipe, taught, own, tmp_path / "run", quiet=True)
     assert found == companions.drafter_dir(own, recipe.kind)
@@ -144,14 +123,10 @@ def test_a_drafter_learns_is_resumed_and_serves(
 
     # From the checkpoint after ten steps to the very same weights.
     (tmp_path / "again" / "checkpoints").mkdir(parents=True)
-    shutil.copy(
-        tmp_path / "run" / "checkpoints" / "step=10.ckpt",
-        tmp_path / "again" / "checkpoints" / "last.ckpt",
-    )
+    shutil.copy(tmp_path / "run" / "checkpoints" / "step=10.ckpt", tmp_path / "again" / "checkpoints" / "last.ckpt")
     train_drafter(recipe, taught, own, tmp_path / "again", quiet=True, install=False)
     whole, resumed = (
-        read_checkpoint(tmp_path / run / "checkpoints" / "last.ckpt")["state_dict"]
-        for run in ("run", "again")
+        read_checkpoint(tmp_path / run / "checkpoints" / "last.ckpt")["state_dict"] for run in ("run", "again")
     )
     assert all(torch.equal(weight, resumed[name]) for name, weight in whole.items())
     assert (tmp_path / "again" / recipe.kind / "config.json").is_file()
@@ -167,18 +142,12 @@ def test_a_drafter_learns_is_resumed_and_serves(
             for name in ("none", recipe.kind)
         )
         for one, other in zip(plain, drafted, strict=True):
-            assert [item.tokens for item in one.hypotheses] == [
-                item.tokens for item in other.hypotheses
-            ]
+            assert [item.tokens for item in one.hypotheses] == [item.tokens for item in other.hypotheses]
 
 
-def test_frozen_layers_and_embeddings_stay_as_the_target_s(
-    folder: Path, taught: Path, tmp_path: Path
-) -> None:
+def test_frozen_layers_and_embeddings_stay_as_the_target_s(folder: Path, taught: Path, tmp_path: Path) -> None:
     recipe = DRAFTER_RECIPES["retro-spec-drafter"]
-    settings = replace(
-        recipe.train, tokens=600, warmup=1, steps=3, minutes=0, holdout=10, validate_every=3
-    )
+    settings = replace(recipe.train, tokens=600, warmup=1, steps=3, minutes=0, holdout=10, validate_every=3)
     recipe = replace(recipe, train=settings, shape={"encoder": 3, "decoder": 1})
     train_drafter(recipe, taught, folder, tmp_path / "run", quiet=True, install=False)
     state = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")["state_dict"]
@@ -207,9 +176,7 @@ def test_a_loss_counts_only_what_is_there(folder: Path) -> None:
     """Padding beyond a target's end has no say."""
     config = drafter_config(checkpoint.read_config(folder)[1], encoder=1, decoder=1)
     settings = TrainSettings(weight_decay=0.0)
-    module = MaskTraining(
-        Transformer(config), settings, length=6, blocks=3, glance=(0.0, 0.0)
-    ).eval()
+    module = MaskTraining(Transformer(config), settings, length=6, blocks=3, glance=(0.0, 0.0)).eval()
     source = pad([[4, 5, 6]])
     torch.manual_seed(1)
     short = module.loss((source, pad([[1, 7, 8, 2]])))

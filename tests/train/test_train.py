@@ -34,9 +34,7 @@ from chemspec.train.validate import exact_match
 
 TOKENIZER = Tokenizer((*SPECIALS, *"CNOSPFIBcn"))
 CONFIG = preset("tiny", vocab_size=len(TOKENIZER))
-SHORT = TrainSettings(
-    lr=3e-3, tokens=200, steps=40, warmup=5, validate_every=20, keep=3, holdout=16, threads=1
-)
+SHORT = TrainSettings(lr=3e-3, tokens=200, steps=40, warmup=5, validate_every=20, keep=3, holdout=16, threads=1)
 
 
 def some_pairs(count: int, seed: int = 0) -> Pairs:
@@ -95,16 +93,12 @@ def test_the_rate_rises_then_falls_to_zero() -> None:
 
 
 @pytest.mark.parametrize(("optimizer", "lr", "steps"), [("muon", 2e-2, 100), ("adamw", 1e-2, 160)])
-def test_a_small_set_is_learnt_by_heart(
-    tmp_path: Path, optimizer: Any, lr: float, steps: int
-) -> None:
+def test_a_small_set_is_learnt_by_heart(tmp_path: Path, optimizer: Any, lr: float, steps: int) -> None:
     pairs = some_pairs(32)
     for name in ("train", "val"):
         pairs.save(tmp_path / f"{name}.npz")
     TOKENIZER.save(tmp_path / "vocab.json")
-    settings = replace(
-        SHORT, optimizer=optimizer, lr=lr, steps=steps, validate_every=steps, tokens=700
-    )
+    settings = replace(SHORT, optimizer=optimizer, lr=lr, steps=steps, validate_every=steps, tokens=700)
     model = fit(tmp_path, tmp_path / "run", settings, exact=exact_match)
     last = log(tmp_path / "run")[-1]
     assert float(last["val_loss"]) < 0.1
@@ -143,9 +137,7 @@ def test_muon_makes_singular_values_alike() -> None:
 def test_without_bf16_products_training_is_in_fp32(
     data: Path, tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native}, raising=False
-    )
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native}, raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     seen = []
     call = torch.matmul
@@ -177,9 +169,7 @@ def test_a_checkpoint_of_an_earlier_version_resumes_too(data: Path, tmp_path: Pa
     assert equal(weights(tmp_path / "one"), weights(tmp_path / "two"))
 
 
-def test_the_same_seed_gives_the_same_model_and_another_does_not(
-    data: Path, tmp_path: Path
-) -> None:
+def test_the_same_seed_gives_the_same_model_and_another_does_not(data: Path, tmp_path: Path) -> None:
     short = replace(SHORT, steps=5)
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         torch.rand(len(name))
@@ -279,9 +269,7 @@ def test_a_full_disk_is_reported_with_a_remedy_and_spoils_no_checkpoint(
     fit(data, tmp_path / "run", resume=tmp_path / "run" / "checkpoints" / "last.ckpt")
 
 
-def test_a_loss_that_is_no_number_ends_the_run(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loss_that_is_no_number_ends_the_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "rate", lambda *_: float("nan"))
     with pytest.raises(FloatingPointError, match="the loss is nan at step 20; lower lr"):
         fit(data, tmp_path / "run")
@@ -290,9 +278,7 @@ def test_a_loss_that_is_no_number_ends_the_run(
 # --- what it writes and says -----------------------------------------------------------------------
 
 
-def test_the_log_holds_what_a_user_wants_to_know(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_log_holds_what_a_user_wants_to_know(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     fit(data, out, replace(SHORT, validate_every=10), exact=lambda *_: 0.25)
     rows = log(out)
@@ -318,9 +304,7 @@ def test_the_log_holds_what_a_user_wants_to_know(
 
 def test_the_progress_line_names_loss_speed_and_time_left() -> None:
     latest = {"loss": 0.1234, "speed": 12345.6, "val_loss": 0.5, "val_exact": 0.412}
-    assert watch.describe(latest, 42.4) == (
-        "loss 0.123, 12,346 tokens/s, validation 0.500, 41.2 % exact, 42 min left"
-    )
+    assert watch.describe(latest, 42.4) == ("loss 0.123, 12,346 tokens/s, validation 0.500, 41.2 % exact, 42 min left")
     assert watch.describe({}, 1.0) == "1 min left"
 
 
@@ -374,9 +358,7 @@ def test_two_runs_are_not_mixed_in_one_folder(data: Path, tmp_path: Path) -> Non
         fit(data, tmp_path / "run")
 
 
-def test_a_run_is_resumed_only_with_the_settings_that_order_its_batches(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_run_is_resumed_only_with_the_settings_that_order_its_batches(data: Path, tmp_path: Path) -> None:
     fit(data, tmp_path / "run", replace(SHORT, steps=20))
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
     with pytest.raises(ValueError, match="was made with tokens 200, not 300"):
@@ -391,21 +373,9 @@ def test_a_run_is_resumed_only_with_the_settings_that_order_its_batches(
 
 def test_the_data_must_fit_the_model(data: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"vocab\.json has 14 tokens, the model 20"):
-        train(
-            data,
-            tmp_path / "run",
-            task="retro",
-            config=preset("tiny", vocab_size=20),
-            settings=SHORT,
-        )
+        train(data, tmp_path / "run", task="retro", config=preset("tiny", vocab_size=20), settings=SHORT)
     with pytest.raises(ValueError, match="max_positions"):
-        train(
-            data,
-            tmp_path / "run",
-            task="retro",
-            config=replace(CONFIG, max_positions=5),
-            settings=SHORT,
-        )
+        train(data, tmp_path / "run", task="retro", config=replace(CONFIG, max_positions=5), settings=SHORT)
     other = tmp_path / "data"
     shutil.copytree(data, other)
     pairs = some_pairs(20)
@@ -443,9 +413,7 @@ def test_a_start_may_be_deeper_but_not_shallower(data: Path, tmp_path: Path) -> 
     checkpoint.save(tmp_path / "deep", deep, TOKENIZER, task="retro")
     fit(data, tmp_path / "run", replace(SHORT, steps=1, lr=0.0), start=tmp_path / "deep")
     state, first = weights(tmp_path / "run"), checkpoint.load(tmp_path / "deep").model.state_dict()
-    assert all(
-        torch.equal(tensor, first[name.removeprefix("model.")]) for name, tensor in state.items()
-    )
+    assert all(torch.equal(tensor, first[name.removeprefix("model.")]) for name, tensor in state.items())
     assert len(state) < len(first)
     checkpoint.save(tmp_path / "shallow", Transformer(CONFIG), TOKENIZER, task="retro")
     model = Transformer(replace(CONFIG, decoder_layers=2))
@@ -453,15 +421,14 @@ def test_a_start_may_be_deeper_but_not_shallower(data: Path, tmp_path: Path) -> 
         _begin_with(model, tmp_path / "shallow", TOKENIZER)
 
 
-def test_held_out_pairs_are_the_last_ones_unless_there_is_a_file(
-    data: Path, tmp_path: Path
-) -> None:
+def test_held_out_pairs_are_the_last_ones_unless_there_is_a_file(data: Path, tmp_path: Path) -> None:
     pairs, held = split(data, 16)
     assert (len(pairs), len(held)) == (32, 16)
     whole = some_pairs(48)
     assert [held.sources[0].tolist(), held.targets[15].tolist()] == [
-        whole.sources[32].tolist(), whole.targets[47].tolist(),
-    ]  # fmt: skip
+        whole.sources[32].tolist(),
+        whole.targets[47].tolist(),
+    ]
     assert len(take(pairs, 5)) == 5
     assert len(take(pairs, 99)) == 32
     for holdout, message in ((48, "too few to hold out 48"), (0, "must be at least 1")):
@@ -490,8 +457,9 @@ def test_exact_match_counts_what_plain_greedy_decoding_gets_right(specials: bool
     torch.manual_seed(3)
     model = Transformer(replace(CONFIG, source_specials=specials)).double().train()
     pairs = some_pairs(40, seed=9)
-    framed = [[BOS, *map(int, s), EOS] if specials else list(map(int, s)) for s in
-              (pairs.sources[i] for i in range(40))]  # fmt: skip
+    framed = [
+        [BOS, *map(int, s), EOS] if specials else list(map(int, s)) for s in (pairs.sources[i] for i in range(40))
+    ]
     answers = [naive(model.eval(), source, 12) for source in framed]
     # Half of the targets are what the model says, if it comes to an end at all, half are not.
     targets = [
@@ -558,9 +526,7 @@ def test_an_unknown_recipe_lists_the_known_ones() -> None:
         recipe("x")
 
 
-def test_a_recipe_is_run_and_resumed(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recipe_is_run_and_resumed(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     item = replace(RECIPES["retro-50k"], preset="tiny", train=SHORT)
     out = tmp_path / "run"
     folder = run_recipe(item, data, out, steps=20, threads=1, quiet=True)
@@ -578,9 +544,7 @@ def test_a_recipe_is_run_and_resumed(
 # --- what only a GPU would show ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("wanted", "device", "compiles"), [(True, "cuda", 1), (True, "cpu", 0), (False, "cuda", 0)]
-)
+@pytest.mark.parametrize(("wanted", "device", "compiles"), [(True, "cuda", 1), (True, "cpu", 0), (False, "cuda", 0)])
 def test_the_model_is_compiled_on_cuda_only(
     wanted: bool, device: str, compiles: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -598,9 +562,7 @@ def test_the_model_is_compiled_on_cuda_only(
     assert asked == [True] * compiles
     assert (training.computes[0] is training.model) == (not compiles)
     # The checkpoint is the model's, compiled or not, and holds no tensor twice.
-    assert (
-        set(training.state_dict()) == before == {f"model.{n}" for n in training.model.state_dict()}
-    )
+    assert set(training.state_dict()) == before == {f"model.{n}" for n in training.model.state_dict()}
     batch = some_pairs(4).batch([0, 1])
     assert torch.isfinite(training.loss(batch))
 
@@ -637,7 +599,7 @@ def test_the_validation_loss_is_the_mean_over_tokens(data: Path, tmp_path: Path)
     training.eval()
     _, held = split(data, SHORT.holdout)
     with torch.no_grad():
-        losses = [(training.loss(held.batch([k])), len(held.targets[k]) + 1) for k in range(len(held))]  # fmt: skip
+        losses = [(training.loss(held.batch([k])), len(held.targets[k]) + 1) for k in range(len(held))]
     mean = sum(float(loss) * count for loss, count in losses) / sum(count for _, count in losses)
     logged = [float(row["val_loss"]) for row in log(out) if row["val_loss"]]
     assert logged[-1] == pytest.approx(mean, rel=0.02)  # bf16

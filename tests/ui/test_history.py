@@ -25,9 +25,7 @@ def test_the_newest_of_each_query_counts() -> None:
 def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     for number in range(5):
-        history.write(
-            path, Entry("forward", f"C{'C' * number}", "'; DROP TABLE history; --", number)
-        )
+        history.write(path, Entry("forward", f"C{'C' * number}", "'; DROP TABLE history; --", number))
     history.write(path, Entry("forward", "C", "newer", 10.0))
     found = history.read(path, 3)
     assert [entry.at for entry in found] == [10.0, 4.0, 3.0]
@@ -67,9 +65,7 @@ def script() -> None:
 
 
 @pytest.mark.ui
-def test_nothing_goes_to_disk_unless_it_was_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_goes_to_disk_unless_it_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     monkeypatch.delenv("CHEMSPEC_HISTORY", raising=False)
     app = AppTest.from_function(script, default_timeout=30).run()
@@ -82,9 +78,7 @@ def test_nothing_goes_to_disk_unless_it_was_asked_for(
 
 
 @pytest.mark.ui
-def test_on_disk_the_list_outlives_the_visit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_disk_the_list_outlives_the_visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     monkeypatch.setenv("CHEMSPEC_HISTORY", "1")
     AppTest.from_function(script, default_timeout=30).run().text_input[0].set_value("CC").run()
@@ -96,9 +90,7 @@ def test_on_disk_the_list_outlives_the_visit(
 
 
 @pytest.mark.ui
-def test_a_broken_file_costs_only_a_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_file_costs_only_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "history.sqlite").write_text("this is a poem " * 100)
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     monkeypatch.setenv("CHEMSPEC_HISTORY", "1")

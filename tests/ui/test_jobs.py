@@ -53,9 +53,7 @@ class Fake:
         self.asked: list[str] = []
         self.before: Callable[[str], None] = lambda _: None
 
-    def predict(
-        self, queries: Sequence[str], settings: Any, *, progress: Any
-    ) -> list[DecodeResult]:
+    def predict(self, queries: Sequence[str], settings: Any, *, progress: Any) -> list[DecodeResult]:
         for query in queries:
             self.before(query)
             if query == "!":
@@ -66,9 +64,7 @@ class Fake:
     def answer(self, query: str) -> DecodeResult:
         if query == "x":
             return DecodeResult(query, "invalid", "x is no atom")
-        return DecodeResult(
-            query, "ok", "", (Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6),)
-        )
+        return DecodeResult(query, "ok", "", (Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6),))
 
 
 def make(queries: Sequence[str], **more: Any) -> Job:
@@ -96,11 +92,7 @@ def wait(worker: Worker, job: Job, *states: str) -> worker.View:
 
 def answered(job: Job) -> list[str]:
     path = jobs.answers(job)
-    return (
-        [json.loads(line)["query"] for line in path.read_text().splitlines()]
-        if path.exists()
-        else []
-    )
+    return [json.loads(line)["query"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
 # --- home ----------------------------------------------------------------------------------------
@@ -112,9 +104,7 @@ def test_the_home_is_made_for_its_owner_only(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-def test_a_home_that_cannot_be_written_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_home_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "file" / "inside"))
     with pytest.raises(app_dir.AppDirError, match="CHEMSPEC_HOME"):
@@ -137,9 +127,7 @@ def test_ids_cannot_be_guessed() -> None:
     assert all(len(path.name) == 22 for path in jobs.root().iterdir())
 
 
-@pytest.mark.parametrize(
-    "name", ["", "..", "../../etc/passwd", "a" * 22 + "/..", "a/b" * 9, "a" * 23, "é" * 22]
-)
+@pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "a" * 22 + "/..", "a/b" * 9, "a" * 23, "é" * 22])
 def test_no_path_gets_in_by_an_id(name: str) -> None:
     with pytest.raises(JobError, match="link"):
         jobs.load(name)
@@ -416,9 +404,7 @@ def test_a_disk_that_gets_full_is_told_and_the_job_goes_on_later(
     assert answered(job) == [f"q{k}" for k in range(50)]
 
 
-def test_too_many_waiting_jobs_are_refused(
-    at_work: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_waiting_jobs_are_refused(at_work: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "MOST_WAITING", 1)
     model, going = Fake(), []
     model.before = lambda _: wait_for(lambda: bool(going))
@@ -461,7 +447,7 @@ TABLE = b"id,smiles\n1,CCO\n2,\n"
         ("a.parquet", parquet_of(id=[1, 2], s=["CCO", None]), ("id", "s"), (("1", "CCO"), ("2", ""))),
         ("a.parquet.gz", gzip.compress(parquet_of(s=['a,"b"\n']), mtime=0), ("s",), (('a,"b"\n',),)),
     ],
-)  # fmt: skip
+)
 def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> None:
     assert uploads.read(raw, name) == Sheet(columns, cells)
 
@@ -492,7 +478,7 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
         ("a.gz", gzip.compress(b"C\n", mtime=0), "cannot be read here"),
         ("a.csv.gz.gz", gzip.compress(gzip.compress(b"C\n", mtime=0), mtime=0), "cannot be read here"),
     ],
-)  # fmt: skip
+)
 def test_a_file_beyond_a_limit_is_refused(name: str, raw: bytes, part: str) -> None:
     with pytest.raises(FileError, match=part):
         uploads.read(raw, name)
@@ -503,9 +489,11 @@ def test_a_file_that_unfolds_to_gigabytes_takes_no_memory_here() -> None:
     strings = pyarrow.array(["C" * 1_000_000])
     table = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 5000, pyarrow.int32()), strings)
     bomb = parquet_of(smiles=table)  # 5 GB in a few hundred bytes
-    long = parquet_of(smiles=pyarrow.DictionaryArray.from_arrays(
-        pyarrow.array([0] * 64, pyarrow.int32()), pyarrow.array(["C" * 20_000_000]))
-    )  # fmt: skip
+    long = parquet_of(
+        smiles=pyarrow.DictionaryArray.from_arrays(
+            pyarrow.array([0] * 64, pyarrow.int32()), pyarrow.array(["C" * 20_000_000])
+        )
+    )
     tracemalloc.start()
     with pytest.raises(FileError, match="more than 20 MB, the limit"):
         uploads.read(zipped, "a.csv.gz")
@@ -539,17 +527,7 @@ def test_the_column_is_guessed(columns: Any, cells: Any, place: int) -> None:
 
 # --- downloads -----------------------------------------------------------------------------------
 
-EVIL = [
-    '=HYPERLINK("http://x")',
-    "+1+1",
-    "-1+1|x",
-    "@SUM(A1)",
-    "\t=1",
-    " =1",
-    "＝1",
-    "%0A=1",
-    "\r=1",
-]
+EVIL = ['=HYPERLINK("http://x")', "+1+1", "-1+1|x", "@SUM(A1)", "\t=1", " =1", "＝1", "%0A=1", "\r=1"]
 GOOD = ["", "CCO", "-3.5", "+1", "1e-9", "-.5", "[Na+]", "name", "<script>", "'", "(C)"]
 
 
@@ -578,18 +556,12 @@ def test_downloads_hold_the_uploaded_columns_and_the_answers(at_work: Worker) ->
     at_work.submit(job, Fake())
     wait(at_work, job)
     table = list(csv.DictReader(io.StringIO(rows.as_csv(job).decode("utf-8-sig"))))
-    assert [[row["row"], row["'=name"], row["ω"]] for row in table] == [
-        ["1", "'@a", "-1"],
-        ["2", "b", "'=1"],
-    ]
+    assert [[row["row"], row["'=name"], row["ω"]] for row in table] == [["1", "'@a", "-1"], ["2", "b", "'=1"]]
     assert [row["smiles_1"] for row in table] == ["C", ""]
     assert [row["status"] for row in table] == ["ok", "invalid"]
     assert (table[0]["probability_1"], table[0]["log_prob_1"]) == ("0.6", "-0.500000")
     lines = [json.loads(line) for line in rows.as_jsonl(job).splitlines()]
-    assert [line["input"] for line in lines] == [
-        {"=name": "@a", "ω": "-1"},
-        {"=name": "b", "ω": "=1"},
-    ]
+    assert [line["input"] for line in lines] == [{"=name": "@a", "ω": "-1"}, {"=name": "b", "ω": "=1"}]
     assert [line["row"] for line in lines] == [1, 2]
     assert lines[0]["hypotheses"][0]["canonical"] == "C"
 

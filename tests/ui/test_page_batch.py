@@ -104,14 +104,10 @@ def test_a_file_that_cannot_be_used_is_told(name: str, raw: bytes, part: str) ->
 @needs_models
 def test_hostile_cells_reach_the_page_as_text_only() -> None:
     evil = '<img src=x onerror="alert(1)">'
-    app = uploaded(
-        "<script>.csv", f'smiles,"{evil.replace(chr(34), chr(34) * 2)}"\n<script>,=1+1\n'.encode()
-    )
+    app = uploaded("<script>.csv", f'smiles,"{evil.replace(chr(34), chr(34) * 2)}"\n<script>,=1+1\n'.encode())
     assert shown(app)[0]["query"] == "<script>"
     assert shown(app)[0]["own_1"] == "=1+1"
-    assert not any(
-        "<script>" in item.value for item in (*app.markdown, *app.caption, *app.subheader)
-    )
+    assert not any("<script>" in item.value for item in (*app.markdown, *app.caption, *app.subheader))
 
 
 @needs_models
@@ -135,9 +131,7 @@ def test_a_link_to_no_job_is_told(job: str) -> None:
     assert "This job cannot be opened" in app.error[0].value
 
 
-def test_a_home_that_cannot_be_written_is_told(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_that_cannot_be_written_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "file").touch()
     monkeypatch.setenv("CHEMSPEC_HOME", str(place / "file"))
     app = opened()
@@ -159,8 +153,7 @@ def test_a_job_that_cannot_be_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.2, "about 1 s"), (42.4, "about 42 s"), (100, "about 2 min"), (7200, "about 2.0 h")],
+    ("seconds", "words"), [(0.2, "about 1 s"), (42.4, "about 42 s"), (100, "about 2 min"), (7200, "about 2.0 h")]
 )
 def test_the_time_left_is_told_in_words(seconds: float, words: str) -> None:
     assert job_view.duration(seconds) == words

@@ -100,9 +100,7 @@ def test_tokens_are_escaped() -> None:
         (0.9, 5, 0.0, "longest considered"),
     ],
 )
-def test_the_verdict_says_what_the_numbers_say(
-    alpha: float, gamma: int, c: float, words: str
-) -> None:
+def test_the_verdict_says_what_the_numbers_say(alpha: float, gamma: int, c: float, words: str) -> None:
     assert words in lessons.verdict(alpha, gamma, c, walltime.flat)
 
 
@@ -150,8 +148,19 @@ def test_the_other_parts_open(part: str) -> None:
 
 def row(name: str, **values: Any) -> dict[str, Any]:
     """A row as `chemspec bench --suite papers` writes it."""
-    told = {"name": name, "queries": 9, "median_ms": 10.0, "q1_ms": 8.0, "q3_ms": 12.0, "speedup": None, "passes_per_query": 40.0,
-            "calls_per_query": 0.0, "tokens_per_pass": 1.0, "nodes_per_pass": 1.0, "weights_mb": 0.0}  # fmt: skip
+    told = {
+        "name": name,
+        "queries": 9,
+        "median_ms": 10.0,
+        "q1_ms": 8.0,
+        "q3_ms": 12.0,
+        "speedup": None,
+        "passes_per_query": 40.0,
+        "calls_per_query": 0.0,
+        "tokens_per_pass": 1.0,
+        "nodes_per_pass": 1.0,
+        "weights_mb": 0.0,
+    }
     return {**told, **values}
 
 
@@ -165,10 +174,12 @@ def test_drafters_are_compared_as_measured(monkeypatch: pytest.MonkeyPatch) -> N
     report |= {
         "machine": {"date": "2026-01-01", "cpu": "a <b>CPU</b>", "threads": 2},
         "learned": [
-            row("retro, greedy B=1, standard"), row("retro, greedy B=1, ar", speedup=2.0, weights_mb=4.5),
-            row("retro, beam 5, standard"), row("forward, greedy B=1, standard"),
+            row("retro, greedy B=1, standard"),
+            row("retro, greedy B=1, ar", speedup=2.0, weights_mb=4.5),
+            row("retro, beam 5, standard"),
+            row("forward, greedy B=1, standard"),
         ],
-    }  # fmt: skip
+    }
     app = page(part="Drafters")
     assert not app.exception
     table = app.dataframe[0].value

@@ -45,7 +45,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A models folder with one good model, `tiny`."""
     config = ModelConfig(
         vocab_size=len(TOKENS), d_model=16, heads=2, feedforward=24, encoder_layers=1, decoder_layers=1
-    )  # fmt: skip
+    )
     checkpoint.save(tmp_path / "tiny", Transformer(config), TOKENS, task="retro")
     (tmp_path / "tiny" / "card.md").write_text(CARD)
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
@@ -135,7 +135,7 @@ def test_a_folder_is_read_again_when_it_changed(home: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     ["![x](http://a.b/c.png)", "!![x](http://a.b/c.png)", "a ![x][y]\n\n[y]: http://a.b/c.png", "!!![![x](u)](v)"],
-)  # fmt: skip
+)
 def test_no_image_is_left_in_a_card(text: str) -> None:
     assert "![" not in safe.markdown(text)
 
@@ -161,8 +161,7 @@ def test_memory_is_told_where_the_system_tells_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (5_600_000, "5.6 MB"), (234e9, "234 GB")],
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (5_600_000, "5.6 MB"), (234e9, "234 GB")]
 )
 def test_sizes_in_words(count: float, text: str) -> None:
     assert cards.size(count) == text
@@ -195,9 +194,7 @@ def test_the_page_shows_good_and_broken_and_loads_on_demand(home: Path) -> None:
 
 
 @pytest.mark.ui
-def test_without_models_the_page_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_models_the_page_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "nothing"))
     app = page().run()
     assert not app.exception

@@ -63,12 +63,7 @@ def hypothesis(smiles: str, *, log_prob: float = -1.0, ended: Any = "eos") -> Hy
 def result(*smiles: str, seconds: float = 0.05, passes: int = 6, emitted: int = 41) -> DecodeResult:
     per = [emitted // passes] * passes
     per[-1] += emitted - sum(per)
-    trace = Trace(
-        ("C",),
-        {},
-        tuple(Pass(1, 1, 0, count, 0, 1.0, 1, 0.0, 0.001) for count in per),
-        seconds,
-    )
+    trace = Trace(("C",), {}, tuple(Pass(1, 1, 0, count, 0, 1.0, 1, 0.0, 0.001) for count in per), seconds)
     return DecodeResult("C", "ok", "", tuple(map(hypothesis, smiles)), trace)
 
 
@@ -77,11 +72,7 @@ def result(*smiles: str, seconds: float = 0.05, passes: int = 6, emitted: int = 
 
 def test_spellings_of_one_molecule_share_a_card() -> None:
     found = verdicts.cards(result("CCO", "CC=O", "OCC", "C(("))
-    assert [(card.rank, card.best.smiles) for card in found] == [
-        (1, "CCO"),
-        (2, "CC=O"),
-        (3, "C(("),
-    ]
+    assert [(card.rank, card.best.smiles) for card in found] == [(1, "CCO"), (2, "CC=O"), (3, "C((")]
     assert [other.smiles for other in found[0].others] == ["OCC"]
 
 
@@ -109,10 +100,7 @@ def test_a_cut_answer_says_so() -> None:
     assert "cut after 3 tokens" in verdicts.marks("forward", "CC", card)[0].text
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [("CCO", "good"), ("OCC.Cl", "good"), ("CCN", "bad"), ("C((", "bad")],
-)
+@pytest.mark.parametrize(("answer", "kind"), [("CCO", "good"), ("OCC.Cl", "good"), ("CCN", "bad"), ("C((", "bad")])
 def test_round_trips_compare_main_products(answer: str, kind: str) -> None:
     assert verdicts.trip_mark(result(answer), "CCO").kind == kind
 
@@ -168,9 +156,7 @@ def test_every_short_name_is_known() -> None:
 def test_the_strip_is_a_sentence_of_measured_numbers() -> None:
     fast, slow = result("CCO"), result("CCO", seconds=0.17, passes=41)
     said = speed_summary.sentence(speed_summary.Measured(fast, slow))
-    assert said == (
-        "41 tokens in 6 passes (6.8 per pass), 50 ms; the standard way: 170 ms; same answers: yes"
-    )
+    assert said == ("41 tokens in 6 passes (6.8 per pass), 50 ms; the standard way: 170 ms; same answers: yes")
 
 
 def test_the_strip_admits_a_difference() -> None:
@@ -229,17 +215,13 @@ def test_a_fault_is_pointed_at() -> None:
 
 
 @weights
-@pytest.mark.parametrize(
-    ("smiles", "words"), [("C" * 1200, "1200 characters are too many"), ("[Rf]", "[Rf]")]
-)
+@pytest.mark.parametrize(("smiles", "words"), [("C" * 1200, "1200 characters are too many"), ("[Rf]", "[Rf]")])
 def test_what_the_model_cannot_take_is_refused_in_words(smiles: str, words: str) -> None:
     page = open_page(smi=smiles)
     assert words in html(page) + " ".join(item.value.replace("\\", "") for item in page.error)
 
 
-def test_without_models_the_page_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_models_the_page_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
     page = open_page(smi="CCO")
     assert "No model for this question is installed" in page.info[0].value

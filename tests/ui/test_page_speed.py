@@ -187,14 +187,12 @@ def test_a_trial_reports_every_run_and_sees_nobody(line: Turns) -> None:
     assert [len(own) for own in trial.rounds] == [3, 3]
     assert not trial.others and not trial.problem
     told = list(dict.fromkeys(text for _, text in said))
-    assert told == ["Warming up: one run of each, not counted", *(f"Run {k} of 6" for k in range(1, 7))]  # fmt: skip
+    assert told == ["Warming up: one run of each, not counted", *(f"Run {k} of 6" for k in range(1, 7))]
     assert said[-1][0] == 0.833
 
 
 @pytest.mark.parametrize("during", [False, True])
-def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(
-    line: Turns, during: bool
-) -> None:
+def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(line: Turns, during: bool) -> None:
     model: Any = FakeModel()
     trial, said = trial_of(model), []
 
@@ -248,14 +246,16 @@ def test_runs_without_an_answer_are_told_not_drawn(line: Turns) -> None:
 
 
 def test_answers_are_escaped_and_marked_from_where_they_part() -> None:
-    text = tables.side_by_side([timing.Answer(1, "CC<b>", "CC&O", 2), timing.Answer(2, "N", None, 0)])  # fmt: skip
+    text = tables.side_by_side([timing.Answer(1, "CC<b>", "CC&O", 2), timing.Answer(2, "N", None, 0)])
     assert "<code>CC<mark>&lt;b&gt;</mark></code>" in text
     assert "<code>CC<mark>&amp;O</mark></code>" in text
     assert "<b>" not in text and ">–</td>" in text
 
 
 def test_the_headline_is_about_the_fastest_exact_lane() -> None:
-    def row(name: str, median: float, *, exact: bool = True, standard: bool = False, speedup: float = 2.0) -> timing.Row:  # fmt: skip
+    def row(
+        name: str, median: float, *, exact: bool = True, standard: bool = False, speedup: float = 2.0
+    ) -> timing.Row:
         spread = Spread(median, median, median, 3)
         return timing.Row(name, exact, standard, spread, speedup, 8, 5.0, 0.8, 9, True)
 

@@ -21,8 +21,7 @@ QUERY = "CC(=O)Cl.Nc1ccccc1"
 
 pytestmark = pytest.mark.ui
 needs_models = pytest.mark.skipif(
-    not {"forward", "retro"} <= {folder.name for folder in installed()},
-    reason="no models in assets/models",
+    not {"forward", "retro"} <= {folder.name for folder in installed()}, reason="no models in assets/models"
 )
 
 
@@ -31,9 +30,7 @@ def opened(**query: str) -> AppTest:
 
 
 def theatres(app: AppTest) -> list[Any]:
-    return [one for one in app.main if one.type == "bidi_component"] or list(
-        app.get("bidi_component")
-    )
+    return [one for one in app.main if one.type == "bidi_component"] or list(app.get("bidi_component"))
 
 
 @needs_models
@@ -94,19 +91,13 @@ def result(text: str = "CC") -> DecodeResult:
     tokens = tuple(text)
     passes = (Pass(1, 1, 0, len(tokens) + 1, 0, 1.0, 1, 0.0, 0.001),)
     trace = Trace(tokens, {"decoder": "greedy"}, passes, 0.01)
-    return DecodeResult(
-        text, "ok", "", (Hypothesis(text, text, True, tokens, (), 0.0, 1.0),), trace
-    )
+    return DecodeResult(text, "ok", "", (Hypothesis(text, text, True, tokens, (), 0.0, 1.0),), trace)
 
 
-def test_a_saved_trace_opens_without_a_model(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_saved_trace_opens_without_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))  # there are none
     app = opened()
-    app.file_uploader(key="step_file").set_value(
-        ("trace.json", to_json(result()).encode(), "application/json")
-    ).run()
+    app.file_uploader(key="step_file").set_value(("trace.json", to_json(result()).encode(), "application/json")).run()
     assert not app.exception
     assert not app.error
     assert len(theatres(app)) == 1

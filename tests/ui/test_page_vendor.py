@@ -107,7 +107,7 @@ def test_it_builds_once_and_again_when_something_changed(
         ),
         ({}, {"CHEMSPEC_NO_FRONTEND": "1"}, "CHEMSPEC_NO_FRONTEND was set"),
     ],
-)  # fmt: skip
+)
 def test_a_build_that_fails_is_told_in_one_line_and_hurts_nothing(
     hook: ModuleType,
     tree: Path,
@@ -181,16 +181,14 @@ def test_it_is_found_in_the_source_tree_and_in_an_installed_package(tmp_path: Pa
     ketcher = package / "assets" / "vendor" / "ketcher"
     ketcher.mkdir(parents=True)
     (ketcher / "index.html").write_text("")
-    done = subprocess.run(
-        [sys.executable, "-c", ASK], capture_output=True, text=True, cwd=tmp_path, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert done.stdout.split() == [str(ketcher.parent), str(ketcher)]
 
 
 def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
     builder = pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds wheels")
     tree = tmp_path / "tree"
-    names = ("chemspec", "app.py", "pages", ".streamlit", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE")  # fmt: skip
+    names = ("chemspec", "app.py", "pages", ".streamlit", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE")
     for name in names:
         (tree / name).parent.mkdir(exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
@@ -202,9 +200,7 @@ def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
     ketcher.mkdir(parents=True)
     (ketcher / "index.html").write_text("built")
     (ketcher.parent / "stamp.txt").write_text(hook.fingerprint(SOURCE))
-    wheel = next(
-        builder.WheelBuilder(str(tree)).build(directory=str(tmp_path), versions=["standard"])
-    )
+    wheel = next(builder.WheelBuilder(str(tree)).build(directory=str(tmp_path), versions=["standard"]))
     with zipfile.ZipFile(wheel) as file:
         held = set(file.namelist())
         assert file.read("chemspec/assets/vendor/ketcher/index.html") == b"built"
@@ -235,9 +231,13 @@ def test_texts_are_compared_as_molecules(a: str, b: str, alike: bool) -> None:
 def test_only_reports_of_a_canvas_count() -> None:
     assert sketcher._report({"smiles": "CC |^1:0|", "edit": 5}) == ("CC", 5)
     for value in (
-        None, "CCO", {"smiles": "C"}, {"smiles": 3, "edit": 1}, {"smiles": "C", "edit": "1"},
+        None,
+        "CCO",
+        {"smiles": "C"},
+        {"smiles": 3, "edit": 1},
+        {"smiles": "C", "edit": "1"},
         {"smiles": "C" * 99_999, "edit": 1},
-    ):  # fmt: skip
+    ):
         assert sketcher._report(value) is None
 
 
@@ -271,8 +271,7 @@ def test_the_canvas_gets_a_text_only_when_it_means_something_new() -> None:
 
 
 @pytest.mark.parametrize(
-    "smiles",
-    ["CC(=O)Oc1ccccc1C(=O)O", "[Na+].[Cl-]", "C[Si](C)(C)C.CCO", "[CH3:4][OH:2]", "N->[Cu]"],
+    "smiles", ["CC(=O)Oc1ccccc1C(=O)O", "[Na+].[Cl-]", "C[Si](C)(C)C.CCO", "[CH3:4][OH:2]", "N->[Cu]"]
 )
 def test_a_shape_has_every_atom_in_a_place_of_its_own(smiles: str) -> None:
     block = view3d.conformer(smiles)
@@ -294,7 +293,7 @@ def test_handedness_survives() -> None:
 
 @pytest.mark.parametrize(
     ("smiles", "why"), [("C" * 201, "201 atoms"), ("*C", "not named"), ("CC(", "never closed"), ("", "no SMILES")]
-)  # fmt: skip
+)
 def test_what_has_no_shape_says_why(smiles: str, why: str) -> None:
     fault = view3d.conformer(smiles)
     assert isinstance(fault, Fault) and why in fault.message
@@ -322,9 +321,7 @@ class Tags(HTMLParser):
 
 def test_the_page_asks_nobody_and_is_inert(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "3dmol").mkdir()
-    (tmp_path / "3dmol" / "3Dmol-min.js").write_text(
-        "let s = '</script><b>' + '<!--' + '</SCRIPT>';"
-    )
+    (tmp_path / "3dmol" / "3Dmol-min.js").write_text("let s = '</script><b>' + '<!--' + '</SCRIPT>';")
     monkeypatch.setenv("CHEMSPEC_VENDOR", str(tmp_path))
     hostile = '"><script>x()</script>'
     for dark in (False, True):
@@ -333,7 +330,18 @@ def test_the_page_asks_nobody_and_is_inert(monkeypatch: pytest.MonkeyPatch, tmp_
         assert text.lower().count("</script>") == text.lower().count("<script>") == 2
         parser = Tags()
         parser.feed(text)
-        assert {tag for tag, _ in parser.tags} <= {"html", "head", "meta", "title", "style", "body", "div", "script", "p", "br"}  # fmt: skip
+        assert {tag for tag, _ in parser.tags} <= {
+            "html",
+            "head",
+            "meta",
+            "title",
+            "style",
+            "body",
+            "div",
+            "script",
+            "p",
+            "br",
+        }
         assert ("script", {}) in parser.tags and not any("src" in held for _, held in parser.tags)
         label = next(held for tag, held in parser.tags if held.get("role") == "img")
         assert label["aria-label"] == f"3-D model of {hostile}"

@@ -21,11 +21,9 @@ BEAM = DecodeSettings(decoder="beam", n=2, drafter="none")
 SBS = DecodeSettings(decoder="sbs", n=2, drafter="windows")
 
 
-def one_pass(emitted: int, accepted: int = 0, start: int = 0, *, nodes: int = 1, seconds: float = 0.01) -> Pass:  # fmt: skip
+def one_pass(emitted: int, accepted: int = 0, start: int = 0, *, nodes: int = 1, seconds: float = 0.01) -> Pass:
     spans = (AcceptedSpan(start, accepted, "copy"),) if accepted else ()
-    return Pass(
-        1, nodes, nodes - 1, emitted, accepted, 0.5, 1, seconds / 10, seconds * 9 / 10, spans
-    )
+    return Pass(1, nodes, nodes - 1, emitted, accepted, 0.5, 1, seconds / 10, seconds * 9 / 10, spans)
 
 
 def answer(tokens: str, log_prob: float = -0.5, ended: str = "eos") -> Hypothesis:
@@ -33,13 +31,9 @@ def answer(tokens: str, log_prob: float = -0.5, ended: str = "eos") -> Hypothesi
     return Hypothesis(tokens, tokens, True, tuple(tokens), steps, log_prob, 0.6, ended)  # type: ignore[arg-type]
 
 
-def result(
-    settings: DecodeSettings, passes: list[Pass], *texts: str, seconds: float = 0.0
-) -> DecodeResult:
+def result(settings: DecodeSettings, passes: list[Pass], *texts: str, seconds: float = 0.0) -> DecodeResult:
     spent = seconds or sum(item.draft_seconds + item.model_seconds for item in passes)
-    trace = Trace(
-        ("C",), {**asdict(settings), "exact": settings.exact}, tuple(passes), round(spent, 9)
-    )
+    trace = Trace(("C",), {**asdict(settings), "exact": settings.exact}, tuple(passes), round(spent, 9))
     found = tuple(answer(text, -float(rank)) for rank, text in enumerate(texts or ("CCO",)))
     return DecodeResult("C", "ok", "", found, trace)
 
@@ -127,14 +121,8 @@ def test_every_lane_is_compared_with_the_standard_of_its_own_search() -> None:
         (GREEDY, "Greedy · standard"),
         (AUTO, "Greedy · auto"),
         (SBS, "SBS 2 (relaxed) · windows"),
-        (
-            DecodeSettings(decoder="sbs", n=2, drafter="none"),
-            "SBS 2 (relaxed) · no drafts",
-        ),
-        (
-            DecodeSettings(n=5, drafter="copy", draft_length=8, draft_count=2),
-            "Beam 5 · copy, length 8, 2 drafts",
-        ),
+        (DecodeSettings(decoder="sbs", n=2, drafter="none"), "SBS 2 (relaxed) · no drafts"),
+        (DecodeSettings(n=5, drafter="copy", draft_length=8, draft_count=2), "Beam 5 · copy, length 8, 2 drafts"),
     ],
 )
 def test_names_tell_settings_apart(settings: DecodeSettings, words: str) -> None:
@@ -220,7 +208,7 @@ def test_cells_and_their_lesson() -> None:
 
 def test_costs_of_passes_are_medians_by_size() -> None:
     runs = [result(AUTO, [one_pass(1, nodes=3, seconds=spent)]) for spent in (0.01, 0.02, 0.09)]
-    assert timing.pass_costs([runs, [STANDARD]]) == [(1, pytest.approx(9), 4), (3, pytest.approx(18), 3)]  # fmt: skip
+    assert timing.pass_costs([runs, [STANDARD]]) == [(1, pytest.approx(9), 4), (3, pytest.approx(18), 3)]
 
 
 # --- many queries
@@ -238,10 +226,16 @@ def test_a_case_and_its_csv() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (0.123, "0.12 ms"), (9.99, "9.99 ms"), (9.996, "10.0 ms"), (99.94, "99.9 ms"), (99.96, "100 ms"),
-        (999.4, "999 ms"), (999.6, "1.00 s"), (61_000, "61.00 s"),
+        (0.123, "0.12 ms"),
+        (9.99, "9.99 ms"),
+        (9.996, "10.0 ms"),
+        (99.94, "99.9 ms"),
+        (99.96, "100 ms"),
+        (999.4, "999 ms"),
+        (999.6, "1.00 s"),
+        (61_000, "61.00 s"),
     ],
-)  # fmt: skip
+)
 def test_times_have_three_figures(value: float, words: str) -> None:
     assert timing.ms(value) == words
 

@@ -81,14 +81,7 @@ def test_a_relabelled_ring_comes_from_its_place_in_the_query(words: tuple[str, .
 
 
 def test_a_rejected_draft_is_rejected_from_its_first_wrong_token_on() -> None:
-    passes = [
-        step(
-            3,
-            2,
-            spans=(AcceptedSpan(0, 2, "copy", (0, 2)),),
-            drafts=(draft("CO", 0), draft("CCOC", 1)),
-        )
-    ]
+    passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CO", 0), draft("CCOC", 1)))]
     told = story(greedy("CCOC", "CC", passes))
     best, other = told.steps[0].proposals
     assert (best.start, best.accepted, best.right) == (1, 2, 2)
@@ -97,16 +90,12 @@ def test_a_rejected_draft_is_rejected_from_its_first_wrong_token_on() -> None:
 
 
 def test_the_last_token_of_a_pass_is_the_models_own_even_where_it_was_drafted() -> None:
-    passes = [
-        step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CC", 0, end=True),))
-    ]
+    passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CC", 0, end=True),))]
     told = story(greedy("CC", "CC", passes))
     (proposal,) = told.steps[0].proposals
     assert (proposal.tokens, proposal.accepted, proposal.right) == (("C", "C", "end"), 2, 3)
     assert told.answers[0].pieces[-1].made == "own"
-    assert told.steps[0].says.startswith(
-        "Pass 1 of 1. A draft of 3 tokens copied from query token 1 on; 2 accepted."
-    )
+    assert told.steps[0].says.startswith("Pass 1 of 1. A draft of 3 tokens copied from query token 1 on; 2 accepted.")
 
 
 def test_copied_runs_end_where_the_place_in_the_query_jumps() -> None:
@@ -172,18 +161,10 @@ def test_the_drawing_shows_what_was_needed_or_everything() -> None:
 def test_origins_in_a_beam_come_from_its_tree() -> None:
     told = story(BEAM)
     first, second = told.answers
-    assert [(piece.made, piece.source) for piece in first.pieces] == [
-        ("copied", 0), ("copied", 1), ("own", None),
-    ]  # fmt: skip
+    assert [(piece.made, piece.source) for piece in first.pieces] == [("copied", 0), ("copied", 1), ("own", None)]
     assert [piece.made for piece in second.pieces] == ["own", "own"]
     (chain,) = told.steps[0].proposals
-    assert (chain.tokens, chain.start, chain.accepted, chain.waiting, chain.held) == (
-        ("C", "C", "O"),
-        0,
-        1,
-        3,
-        2,
-    )
+    assert (chain.tokens, chain.start, chain.accepted, chain.waiting, chain.held) == (("C", "C", "O"), 0, 1, 3, 2)
 
 
 @given(st.data())
@@ -275,7 +256,7 @@ def changed(**changes: object) -> bytes:
         changed(hypotheses__0__ended="nowhere"),
     ],
     ids=range(25),
-)  # fmt: skip
+)
 def test_a_hostile_file_is_refused_with_a_message_of_ours(raw: bytes) -> None:
     with pytest.raises(saved.SavedError) as error:
         saved.read(raw)
@@ -286,11 +267,7 @@ def test_a_hostile_file_is_refused_with_a_message_of_ours(raw: bytes) -> None:
 def test_hostile_text_stays_text() -> None:
     """It reaches the browser as data, which puts it in by textContent; no drawing is made of it."""
     bad = "<img src=x onerror=alert(1)>"
-    result = saved.read(
-        changed(
-            trace__query=[bad, "C", "O"], hypotheses__0__tokens=[bad], hypotheses__0__smiles=bad
-        )
-    )
+    result = saved.read(changed(trace__query=[bad, "C", "O"], hypotheses__0__tokens=[bad], hypotheses__0__smiles=bad))
     scene = trace_player.scene(result, story(result), dark=False)
     assert scene["query"]["svg"] == scene["answers"][0]["svg"] == ""
     assert scene["query"]["tokens"][0] == bad

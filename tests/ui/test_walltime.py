@@ -9,15 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.model.cost import CostCurve
-from chemspec.ui.learn.walltime import (
-    MOST,
-    best_gamma,
-    expected_tokens,
-    flat,
-    improvement,
-    relative,
-    slower_from,
-)
+from chemspec.ui.learn.walltime import MOST, best_gamma, expected_tokens, flat, improvement, relative, slower_from
 
 alphas = st.floats(0, 1)
 gammas = st.integers(0, 40)
@@ -54,9 +46,7 @@ def test_no_draft_no_difference(alpha: float, c: float) -> None:
 
 @given(alphas, gammas, costs)
 def test_improvement_is_tokens_over_time(alpha: float, gamma: int, c: float) -> None:
-    assert improvement(alpha, gamma, c) * (gamma * c + 1) == pytest.approx(
-        expected_tokens(alpha, gamma)
-    )
+    assert improvement(alpha, gamma, c) * (gamma * c + 1) == pytest.approx(expected_tokens(alpha, gamma))
 
 
 @given(alphas, costs)
@@ -96,9 +86,7 @@ def test_a_measured_curve_replaces_the_constant() -> None:
     assert improvement(1.0, 7, 0.0, relative(lambda _: 5.0)) == improvement(1.0, 7, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("alpha", "gamma", "c"), [(-0.1, 3, 0.1), (1.1, 3, 0.1), (0.5, -1, 0.1), (0.5, 3, -0.1)]
-)
+@pytest.mark.parametrize(("alpha", "gamma", "c"), [(-0.1, 3, 0.1), (1.1, 3, 0.1), (0.5, -1, 0.1), (0.5, 3, -0.1)])
 def test_nonsense_is_refused(alpha: float, gamma: int, c: float) -> None:
     with pytest.raises(ValueError, match="must"):
         improvement(alpha, gamma, c)

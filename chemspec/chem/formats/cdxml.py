@@ -15,9 +15,15 @@ _MOST = 20_000  # elements
 _DOCTYPE = re.compile(r"<!DOCTYPE[^\[>]*>")
 # Labels that stand for more than one thing, by the NodeType of ChemDraw.
 _VAGUE = {
-    "GenericNickname", "AnonymousAlternativeGroup", "NamedAlternativeGroup", "ElementList", "ElementListNickname",
-    "Unspecified", "LinkNode", "VariableAttachment",
-}  # fmt: skip
+    "GenericNickname",
+    "AnonymousAlternativeGroup",
+    "NamedAlternativeGroup",
+    "ElementList",
+    "ElementListNickname",
+    "Unspecified",
+    "LinkNode",
+    "VariableAttachment",
+}
 _LABELS = {"Nickname", "Fragment"}  # they hold the atoms they stand for
 
 
@@ -53,16 +59,14 @@ class _Walk:
 
     def doctype(self, name: str, system: str | None, public: str | None, internal: int) -> None:
         if internal:
-            self.stop(
-                "document types with definitions of their own are refused; save the file anew"
-            )
+            self.stop("document types with definitions of their own are refused; save the file anew")
 
     def entity(self, *_: Any) -> None:
         self.stop("entities are refused; save the file anew")
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if not self.open and name != "CDXML":
-            what = {"html": "a web page", "svg": "a picture"}.get(name.lower(), f"XML of the kind {name[:40]}")  # fmt: skip
+            what = {"html": "a web page", "svg": "a picture"}.get(name.lower(), f"XML of the kind {name[:40]}")
             self.stop(f"this is {what}, not CDXML; export the structure as molfile, RXN or SMILES")
         self.open.append((name, attributes))
         self.count += 1
@@ -95,7 +99,7 @@ class _Walk:
         label, filled = " ".join(self.labels.pop().split())[:30] or "?", self.filled.pop()
         kind = attributes.get("NodeType", "")
         if kind in _VAGUE or attributes.get("ElementList"):
-            self.stop(f"the label {label!r} stands for no single group of atoms; draw the one that is meant")  # fmt: skip
+            self.stop(f"the label {label!r} stands for no single group of atoms; draw the one that is meant")
         if kind in _LABELS and not filled:
             self.stop(f"the label {label!r} is not expanded; in ChemDraw: Structure, Expand Label")
 
@@ -116,9 +120,7 @@ def survey(text: str) -> Facts | Fault:
     except _Stop:
         return Fault(walk.message, 0, len(text), "other")
     except expat.ExpatError as error:
-        message = (
-            f"line {error.lineno}: this is not well-formed XML ({expat.ErrorString(error.code)})"
-        )
+        message = f"line {error.lineno}: this is not well-formed XML ({expat.ErrorString(error.code)})"
         return Fault(f"{message}; was the file cut off?", 0, len(text), "syntax")
     if not walk.nodes:
         return Fault("this ChemDraw file holds no atoms", 0, len(text), "empty")
@@ -141,7 +143,5 @@ def vague(mol: Any) -> Fault | None:
         message = "a label or an open end stands for no certain atom; draw the one that is meant"
         return Fault(message, 0, 0, "atom")
     if any(bond.HasQuery() for bond in mol.GetBonds()):
-        return Fault(
-            "a bond stands for more than one kind; draw the one that is meant", 0, 0, "bond"
-        )
+        return Fault("a bond stands for more than one kind; draw the one that is meant", 0, 0, "bond")
     return None

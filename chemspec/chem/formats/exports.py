@@ -17,15 +17,14 @@ from chemspec.chem.formats.molfile import RDKIT_ERRORS
 from chemspec.types import DecodeResult
 
 MOST_ATOMS = 999  # what a V2000 table can hold, and more than a drawing can show
-CSV_COLUMNS = (
-    "query", "rank", "smiles", "canonical", "valid", "log_prob", "probability", "status", "message",
-)  # fmt: skip
+CSV_COLUMNS = ("query", "rank", "smiles", "canonical", "valid", "log_prob", "probability", "status", "message")
 
 
 def to_sdf(rows: Sequence[Mapping[str, object]]) -> str:
     """An SDF with 2-D coordinates: a record for each row.
 
-    The structure comes from "smiles" (without atoms where it cannot be read), the title from "name" if there is one; all
+    The structure comes from "smiles" (without atoms where it cannot be read), the title from "name" if there is one;
+    all
     keys become properties, line breaks in them blanks.
     """
     return "".join(_record(row) for row in rows)
@@ -90,15 +89,14 @@ _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20\t]")
 
 def _cell(value: object) -> str:
     raw = str(value)
-    text = re.sub(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+", " ", raw).replace(
-        "\0", "\N{REPLACEMENT CHARACTER}"
-    )
+    text = re.sub(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+", " ", raw).replace("\0", "\N{REPLACEMENT CHARACTER}")
     text = text.encode("utf-8", errors="backslashreplace").decode("utf-8")
     return f"'{text}" if _FORMULA.match(raw) and not _NUMBER.fullmatch(text) else text
 
 
 def to_png(smiles: str, *, width: int = 800, height: int = 500) -> bytes:
-    """A drawing on white as PNG; empty where the SMILES cannot be drawn. The sides are kept between 50 and 4000 pixels."""
+    """A drawing on white as PNG; empty where the SMILES cannot be drawn. The sides are kept between 50 and 4000
+    pixels."""
     mol = _flat(smiles)
     if mol is None:
         return b""
@@ -151,7 +149,8 @@ def _shift(mol: Any, left: float) -> float:
 
 
 def to_cdxml(smiles: str) -> str:
-    """A ChemDraw file with 2-D coordinates; empty where the SMILES cannot be read (or this RDKit cannot write CDXML)."""
+    """A ChemDraw file with 2-D coordinates; empty where the SMILES cannot be read (or this RDKit cannot write
+    CDXML)."""
     mol = _flat(smiles)
     if mol is None or not hasattr(Chem, "MolToCDXMLBlock"):
         return ""

@@ -80,9 +80,7 @@ def _finish(found: _Found, kind: str, text: str, max_chars: int) -> Input | Faul
     """The molecules as one query, by the rules for SMILES."""
     with rdBase.BlockLogs():
         try:
-            written = [
-                part if isinstance(part, str) else Chem.MolToSmiles(part) for part in found.parts
-            ]
+            written = [part if isinstance(part, str) else Chem.MolToSmiles(part) for part in found.parts]
         except molfile.RDKIT_ERRORS as error:  # RDKit reads more than it can write
             return Fault(f"RDKit cannot write this as SMILES: {error}", 0, len(text), "other")
     query = chem.read_query(".".join(written), max_chars=max_chars)
@@ -137,10 +135,7 @@ _KEY = re.compile(r"\s*(?:InChIKey\s*=\s*)?[A-Z]{14}-[A-Z]{10}-[A-Z]\s*$", re.IG
 _REFUSED = (
     (r"\{", f"this is JSON (perhaps Ketcher's KET); {_EXPORT}"),
     (r"@<TRIPOS>", f"this is a mol2 file, which is not read; {_EXPORT}"),
-    (
-        r"(?:HEADER|CRYST1|COMPND|HETATM|ATOM  )[ \d]",
-        f"this is a PDB file: coordinates without bond orders; {_EXPORT}",
-    ),
+    (r"(?:HEADER|CRYST1|COMPND|HETATM|ATOM  )[ \d]", f"this is a PDB file: coordinates without bond orders; {_EXPORT}"),
     (r"data_\S*\s|loop_\s", f"this is a CIF file: coordinates without bond orders; {_EXPORT}"),
     (
         r"\d+[ \t]*\r?\n.*\r?\n\s*[A-Z][a-z]?(?:\s+-?\d*\.\d+){3}",
@@ -180,11 +175,7 @@ def _sdf(text: str, _: Task) -> _Found | Fault:
     """A molfile, or the first record of an SDF."""
     lines = molfile.split_lines(text)
     ends = [number for number, line in enumerate(lines) if line.text.startswith("$$$$")]
-    others = (
-        len(ends) - 1 + bool("".join(line.text for line in lines[ends[-1] + 1 :]).strip())
-        if ends
-        else 0
-    )
+    others = len(ends) - 1 + bool("".join(line.text for line in lines[ends[-1] + 1 :]).strip()) if ends else 0
     note = f"the first of {others + 1} records; the Batch page takes many"
     mol = molfile.read_molfile(lines[: ends[0]] if ends and ends[0] else lines)
     return mol if isinstance(mol, Fault) else _Found([mol], (note,) * bool(others))
@@ -198,11 +189,7 @@ def _rdf(text: str, task: Task) -> _Found | Fault:
     if not starts and not marks:
         return molfile.blame(lines[0], "this RDF holds no reaction; export one as RXN", "empty")
     first = starts[0] if starts else marks[0] + 1
-    ends = (
-        k
-        for k, line in enumerate(lines)
-        if k > first and re.match(r"\$(?:DTYPE|RFMT|MFMT|RIREG|RXN)", line.text)
-    )
+    ends = (k for k, line in enumerate(lines) if k > first and re.match(r"\$(?:DTYPE|RFMT|MFMT|RIREG|RXN)", line.text))
     record = lines[first : next(ends, len(lines))]
     many = max(len(marks), len(starts))
     notes = (f"the first of {many} records; the Batch page takes many",) * (many > 1)
@@ -260,9 +247,7 @@ def _sides_v2000(lines: Sequence[Line]) -> Blocks | Fault:
         message = f"the file announces {sum(counts)} molecules but holds {len(starts)}"
         return molfile.blame(lines[0], f"{message}; was it cut off?", "reaction")
     ends = [*starts[1:], len(lines)]
-    blocks = [
-        lines[start + 1 : end] or lines[start:end] for start, end in zip(starts, ends, strict=True)
-    ]
+    blocks = [lines[start + 1 : end] or lines[start:end] for start, end in zip(starts, ends, strict=True)]
     sides: Blocks = {}
     for name, count in zip(("REACTANT", "PRODUCT", "AGENT"), counts, strict=False):
         sides[name], blocks = blocks[:count], blocks[count:]
@@ -291,9 +276,7 @@ def _sides_v3000(lines: Sequence[Line]) -> Blocks | Fault:
             begin = k
         elif words[2:4] == ["END", "CTAB"] and begin is not None and side:
             # The counts line of a V3000 molfile always reads like this; and so it ends.
-            top = Line(
-                lines[begin].number, lines[begin].start, "  0  0  0  0  0  0            999 V3000"
-            )
+            top = Line(lines[begin].number, lines[begin].start, "  0  0  0  0  0  0            999 V3000")
             end = Line(line.number, line.start, "M  END")
             sides[side].append([top, *lines[begin : k + 1], end])
             begin = None
@@ -322,9 +305,7 @@ def _xml(text: str, task: Task) -> _Found | Fault:
         mols = _one_side(mols, task)
     mols = [mol for mol in mols if mol.GetNumAtoms()]
     if not mols:
-        what = (
-            f"the reaction has no {_wanted(task)}" if facts.steps else "there is no molecule here"
-        )
+        what = f"the reaction has no {_wanted(task)}" if facts.steps else "there is no molecule here"
         return Fault(f"{what} (of what RDKit can read); {_EXPORT}", *whole, "empty")
     for mol in mols:
         if fault := cdxml.vague(mol):
@@ -337,11 +318,7 @@ def _one_side(mols: Sequence[Any], task: Task) -> list[Any]:
     """Of molecules from a ChemDraw file those that the task asks about, in the first reaction step."""
     steps = [mol.GetIntProp("CDX_STEP_ID") for mol in mols if mol.HasProp("CDX_STEP_ID")]
     roles = ("CDX_PRODUCT_ID",) if task == "retro" else ("CDX_REAGENT_ID", "CDX_AGENT_ID")
-    return [
-        mol
-        for mol in mols
-        if any(map(mol.HasProp, roles)) and mol.GetIntProp("CDX_STEP_ID") == steps[0]
-    ]
+    return [mol for mol in mols if any(map(mol.HasProp, roles)) and mol.GetIntProp("CDX_STEP_ID") == steps[0]]
 
 
 # --- InChI ---------------------------------------------------------------------------------------
@@ -371,9 +348,7 @@ def _inchi(text: str, _: Task) -> _Found | Fault:
         message = "this InChI cannot be turned into a molecule; is it complete?"
         return Fault(f"{message} ({reason})" if reason else message, *whole, "syntax")
     others = sum(piece.strip().startswith("InChI=") for piece in text.split("\n")) - 1
-    notes = ("InChI names no tautomer: this is one of perhaps several",) * (
-        "/h" in line and "(H" in line
-    )
+    notes = ("InChI names no tautomer: this is one of perhaps several",) * ("/h" in line and "(H" in line)
     notes += (f"the first of {others + 1} InChIs",) * (others > 0)
     return _Found([_common_form(mol, f"InChI={match[1]}")], notes)
 
@@ -381,12 +356,7 @@ def _inchi(text: str, _: Task) -> _Found | Fault:
 # Nitrogen that takes the hydrogen, carbon, and what gives it: imidic acids, and imines on an aromatic ring.
 _RARE = tuple(
     Chem.MolFromSmarts(pattern)
-    for pattern in (
-        "[NX2]=[CX3]-[OX2H,SX2H]",
-        "[NX2]=[c]:[nH]",
-        "[NX2]=[c]:[a]:[a]:[nH]",
-        "[NX2]=[c]:[a]:[nH]",
-    )
+    for pattern in ("[NX2]=[CX3]-[OX2H,SX2H]", "[NX2]=[c]:[nH]", "[NX2]=[c]:[a]:[a]:[nH]", "[NX2]=[c]:[a]:[nH]")
 )
 
 
@@ -440,11 +410,7 @@ def _name(text: str, _: Task) -> _Found | Fault | None:
     if len(parts) == 1:
         found = named[parts[0]]
         # A text that is valid SMILES is taken for that: NBS, PCC.
-        return (
-            _Found([found[0]], _meaning(parts[0], found[1]))
-            if found and not chem.is_valid(parts[0])
-            else None
-        )
+        return _Found([found[0]], _meaning(parts[0], found[1])) if found and not chem.is_valid(parts[0]) else None
     smiles = {part: found[0] if found else part for part, found in named.items()}
     unread = [part for part, written in smiles.items() if not chem.is_valid(written)]
     if not parts or (unread and not any(named.values())):
@@ -472,9 +438,7 @@ def _smiles(text: str, task: Task, max_chars: int) -> Input | Fault:
     first = Line(1, 0, text) if whole else lines[0]
     read = chem.read_query(first.text, task, max_chars=max_chars)
     if isinstance(read, Fault) and not whole:
-        joined = chem.read_query(
-            "".join(line.text.strip() for line in lines), task, max_chars=max_chars
-        )
+        joined = chem.read_query("".join(line.text.strip() for line in lines), task, max_chars=max_chars)
         if not isinstance(joined, Fault):
             return Input(joined.smiles, _kind(text), (*joined.notes, "line breaks removed"))
     if isinstance(read, Fault):
@@ -489,11 +453,7 @@ def _smiles(text: str, task: Task, max_chars: int) -> Input | Fault:
 
 
 def _kind(text: str) -> str:
-    return (
-        "reaction SMILES"
-        if re.search("(?<!-)>", text) or "\N{RIGHTWARDS ARROW}" in text
-        else "SMILES"
-    )
+    return "reaction SMILES" if re.search("(?<!-)>", text) or "\N{RIGHTWARDS ARROW}" in text else "SMILES"
 
 
 def _advice(text: str, fault: Fault) -> str:
@@ -504,8 +464,6 @@ def _advice(text: str, fault: Fault) -> str:
         return "; CAS numbers are not known here, enter the SMILES"
     if re.fullmatch(r"(?:[A-Z][a-z]?\d*){2,}", text) and re.search(r"H\d", text):
         return "; a formula fits many molecules, enter the SMILES of the one you mean"
-    if re.search(r"[a-z]{4}", re.sub(r"[bcnops]{4,}", "", text)) and re.fullmatch(
-        r"[\w\s,()'\-\[\]]+", text
-    ):
+    if re.search(r"[a-z]{4}", re.sub(r"[bcnops]{4,}", "", text)) and re.fullmatch(r"[\w\s,()'\-\[\]]+", text):
         return "; names are not known here except for common reagents, enter the SMILES"
     return ""

@@ -45,13 +45,29 @@ def blame(line: Line, message: str, kind: str = "syntax") -> Fault:
 
 # Words in the place of an element that stand for something else. R groups also come with numbers.
 _QUERIES = {
-    "A": "any atom", "AH": "any atom", "Q": "any atom but carbon", "QH": "any atom but carbon", "*": "any atom",
-    "X": "any halogen", "XH": "any halogen", "M": "any metal", "MH": "any metal", "L": "a list of atoms",
-    "LP": "a lone pair", "R": "an R group", "R#": "an R group", "Pol": "a polymer bead", "Mod": "a modified residue",
-}  # fmt: skip
+    "A": "any atom",
+    "AH": "any atom",
+    "Q": "any atom but carbon",
+    "QH": "any atom but carbon",
+    "*": "any atom",
+    "X": "any halogen",
+    "XH": "any halogen",
+    "M": "any metal",
+    "MH": "any metal",
+    "L": "a list of atoms",
+    "LP": "a lone pair",
+    "R": "an R group",
+    "R#": "an R group",
+    "Pol": "a polymer bead",
+    "Mod": "a modified residue",
+}
 _QUERY_BONDS = {
-    "5": "single or double", "6": "single or aromatic", "7": "double or aromatic", "8": "any bond", "10": "hydrogen bond",
-}  # fmt: skip
+    "5": "single or double",
+    "6": "single or aromatic",
+    "7": "double or aromatic",
+    "8": "any bond",
+    "10": "hydrogen bond",
+}
 _TABLE = Chem.GetPeriodicTable()
 _ELEMENTS = {_TABLE.GetElementSymbol(number) for number in range(1, 119)} | {"D", "T"}
 _COUNTS = re.compile(r"\s*\d[\d\s]*\bV([23])000\s*$")
@@ -255,9 +271,7 @@ def _reason(block: str) -> str:
 def _no_molecule(raw: Any) -> Fault | None:
     """The fault of something that can be read but is a pattern, or a heap of atoms; without a place."""
     if raw.GetNumAtoms() > LONGEST:
-        return Fault(
-            f"{raw.GetNumAtoms()} atoms are too many; the limit is {LONGEST}", 0, 0, "length"
-        )
+        return Fault(f"{raw.GetNumAtoms()} atoms are too many; the limit is {LONGEST}", 0, 0, "length")
     for atom in raw.GetAtoms():
         if atom.GetAtomicNum() == 0 or atom.HasQuery():
             message = f"atom {atom.GetIdx() + 1} stands for more than one element; {_DRAW}"

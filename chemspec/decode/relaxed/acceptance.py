@@ -1,7 +1,9 @@
 """Acceptance rules: which drafted token may stand where the target would write its best one.
 
-`EXACT` takes the target's best token and no other, as in Eq. 2 of Xia et al. (2023). `TopBeta` is their Spec-Verification
-(Eq. 8 to 10): any drafted token among the target's best beta whose log-prob is at most tau below that of the best. With beta = 1
+`EXACT` takes the target's best token and no other, as in Eq. 2 of Xia et al. (2023). `TopBeta` is their
+Spec-Verification
+(Eq. 8 to 10): any drafted token among the target's best beta whose log-prob is at most tau below that of the best. With
+beta = 1
 it is the exact rule; otherwise the answer depends on the drafts, which every caller must say.
 """
 

@@ -16,9 +16,7 @@ from chemspec.decode.protocol import START, Decoder, finished
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Scores
 
-NUCLEUS = (
-    0.9975  # the authors' code accepts a draft's token inside this nucleus and among the best n
-)
+NUCLEUS = 0.9975  # the authors' code accepts a draft's token inside this nucleus and among the best n
 
 
 def speculative_beam_search(
@@ -34,9 +32,7 @@ def speculative_beam_search(
     while any(_open(hyp, max_len) for hyp in beam):
         live = [hyp for hyp in beam if _open(hyp, max_len)]
         lines = {hyp.tokens: _lines(hyp.tokens, drafts(hyp.tokens), max_len) for hyp in live}
-        asked = tuple(
-            dict.fromkeys(prefix for own in lines.values() for line in own for prefix in line)
-        )
+        asked = tuple(dict.fromkeys(prefix for own in lines.values() for line in own for prefix in line))
         known = dict(zip(asked, (yield asked), strict=True))
         candidates = [hyp for hyp in beam if not _open(hyp, max_len)]
         for hyp in live:
@@ -52,9 +48,7 @@ def _open(hyp: Hyp, max_len: int) -> bool:
 
 def _lines(prefix: Prefix, drafts: Sequence[tuple[int, ...]], max_len: int) -> list[list[Prefix]]:
     """For each draft, the prefixes along it, the first being `prefix` itself."""
-    room = max_len - len(
-        prefix
-    )  # the longest prefix about which anything can be asked has max_len - 1 tokens
+    room = max_len - len(prefix)  # the longest prefix about which anything can be asked has max_len - 1 tokens
     lines = []
     for draft in drafts or [()]:
         line = [prefix]

@@ -1,6 +1,8 @@
-"""Greedy decoding that trusts its drafts: Spec-Verification of Xia et al. (2023, section 3.2). Relaxed unless its rule is exact.
+"""Greedy decoding that trusts its drafts: Spec-Verification of Xia et al. (2023, section 3.2). Relaxed unless its rule
+is exact.
 
-Like the exact greedy decoder it asks about one prefix at a time, and what was drafted has been scored ahead. But where a draft's
+Like the exact greedy decoder it asks about one prefix at a time, and what was drafted has been scored ahead. But where
+a draft's
 next token is good enough by the rule, it is taken instead of the target's best one.
 """
 
@@ -35,10 +37,8 @@ def relaxed_greedy(*, max_len: int, rule: Rule, drafts: Drafts) -> Decoder:
         standing = (token for token in offered if rule.accepts(scores, token))
         token = best if best in offered else next(standing, best)
         live = [draft[1:] for draft in live if draft[0] == token and len(draft) > 1]
-        log_probs.append(next(
-            float(value)
-            for found, value in zip(scores.ids, scores.log_probs, strict=True)
-            if int(found) == token
-        ))  # fmt: skip
+        log_probs.append(
+            next(float(value) for found, value in zip(scores.ids, scores.log_probs, strict=True) if int(found) == token)
+        )
         prefix = (*prefix, token)
     return [finished(prefix, log_probs)]

@@ -1,6 +1,7 @@
 """Drafts written by a small autoregressive model (paper T, Algorithm 1), itself helped by a smaller one (Algorithm 3).
 
-For greedy and beam the drafts are the small model's own greedy text: under the exact rules whatever it writes costs passes,
+For greedy and beam the drafts are the small model's own greedy text: under the exact rules whatever it writes costs
+passes,
 never answers. A medium model writes the same text with or without the help of a small one: there, too, drafts are only
 confirmed.
 """
@@ -41,12 +42,7 @@ class GreedyDraftGenerator:
     """
 
     def __init__(
-        self,
-        model: Small,
-        *,
-        helper: GreedyDraftGenerator | None = None,
-        stride: int = 4,
-        floor: float = 0.0,
+        self, model: Small, *, helper: GreedyDraftGenerator | None = None, stride: int = 4, floor: float = 0.0
     ) -> None:
         self.model, self.helper, self.stride, self.floor = model, helper, stride, floor
         self._rounds, self._written = 1, 1 if helper is None else 3
@@ -57,9 +53,7 @@ class GreedyDraftGenerator:
         while open_:
             wanted: list[SourcePrefix] = [(text.source, text.prefix) for text in open_]
             if self.helper is not None:
-                drafts = [
-                    (text.source, text.prefix, min(self.stride, text.left - 1)) for text in open_
-                ]
+                drafts = [(text.source, text.prefix, min(self.stride, text.left - 1)) for text in open_]
                 self.helper.write(drafts)
                 for source, prefix, length in drafts:
                     for token in self.helper.text(source, prefix, length)[0]:
@@ -142,9 +136,7 @@ class Autoregressive:
     One object serves one run of the loop.
     """
 
-    def __init__(
-        self, writer: GreedyDraftGenerator, gamma: Gamma, *, name: str, cost: Cost
-    ) -> None:
+    def __init__(self, writer: GreedyDraftGenerator, gamma: Gamma, *, name: str, cost: Cost) -> None:
         self.writer, self.gamma, self.name, self._cost = writer, gamma, name, cost
         self._length = 0
 
@@ -161,9 +153,7 @@ class Autoregressive:
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         self.writer.keep([(tuple(source), prefix) for source, prefix, _ in asked])
         if self._length:
-            self.writer.write(
-                [(tuple(source), prefix, min(self._length, room)) for source, prefix, room in asked]
-            )
+            self.writer.write([(tuple(source), prefix, min(self._length, room)) for source, prefix, room in asked])
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         tokens, chances = self.writer.text(tuple(source), prefix, min(self._length, room))

@@ -1,6 +1,8 @@
-"""How many tokens to draft: the wall-time model of Leviathan et al. (2023), and the length that adapts to it (paper T, II.D.2).
+"""How many tokens to draft: the wall-time model of Leviathan et al. (2023), and the length that adapts to it (paper T,
+II.D.2).
 
-If a drafted token is accepted with probability a, and one more of them costs c passes of the target, then drafting g tokens
+If a drafted token is accepted with probability a, and one more of them costs c passes of the target, then drafting g
+tokens
 makes decoding (1 - a^(g+1)) / ((1 - a) (g c + 1)) times as fast.
 """
 

@@ -1,7 +1,9 @@
 """Draft what heads on the target's last hidden state foretell: Blockwise Decoding, and Medusa's tree.
 
-The state of the last place that was computed belongs to the token before the newest one: it is the state from which the newest
-one was written. The heads foretell what comes after that, without having seen it. Where nothing was computed yet, as before
+The state of the last place that was computed belongs to the token before the newest one: it is the state from which the
+newest
+one was written. The heads foretell what comes after that, without having seen it. Where nothing was computed yet, as
+before
 the first pass, there is no draft.
 """
 
@@ -20,10 +22,7 @@ from chemspec.types import Draft, Prefix
 # The last hidden state of a query's prefix that has been computed.
 State = Callable[[tuple[int, ...], Prefix], Any]
 # Of every state the best tokens of each head and their log-probs, best first: (states, heads, candidates) each.
-Foretell = Callable[
-    [Sequence[Any], int],
-    tuple[Sequence[Sequence[Sequence[int]]], Sequence[Sequence[Sequence[float]]]],
-]
+Foretell = Callable[[Sequence[Any], int], tuple[Sequence[Sequence[Sequence[int]]], Sequence[Sequence[Sequence[float]]]]]
 NEVER = (PAD, BOS, UNK)
 
 
@@ -84,24 +83,21 @@ class Blockwise(HeadDrafts):
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         told = self._told.get((tuple(source), prefix), [])[:room]
-        draft = line(
-            [head[0][0] for head in told], [head[0][1] for head in told], "blockwise", self.LEAST
-        )
+        draft = line([head[0][0] for head in told], [head[0][1] for head in told], "blockwise", self.LEAST)
         return (draft,) if draft.tokens else ()
 
 
 class Medusa(HeadDrafts):
     """A tree of the heads' best tokens, the likeliest combinations first (Cai et al. 2024).
 
-    The chance of a path is the product of its heads' chances, as though these were independent: what the authors choose their
+    The chance of a path is the product of its heads' chances, as though these were independent: what the authors choose
+    their
     tree by, on average; here it is chosen anew for every prefix.
     """
 
     LEAST = 0.02
 
-    def __init__(
-        self, foretell: Foretell, *, heads: int, length: int = 0, count: int = 0, nodes: int = 24
-    ) -> None:
+    def __init__(self, foretell: Foretell, *, heads: int, length: int = 0, count: int = 0, nodes: int = 24) -> None:
         """Use so many heads.
 
         Args:
@@ -117,17 +113,11 @@ class Medusa(HeadDrafts):
         inner = {path[:-1] for path in grown}
         leaves = [path for path in grown if path not in inner][: self.count or None]
         return [
-            Draft(
-                tuple(token for token, _ in path),
-                "medusa",
-                chances=tuple(share for _, share in path),
-            )
+            Draft(tuple(token for token, _ in path), "medusa", chances=tuple(share for _, share in path))
             for path in leaves
         ]
 
-    def _grow(
-        self, told: Sequence[Sequence[tuple[int, float]]]
-    ) -> list[tuple[tuple[int, float], ...]]:
+    def _grow(self, told: Sequence[Sequence[tuple[int, float]]]) -> list[tuple[tuple[int, float], ...]]:
         """The likeliest paths of (token, chance), likeliest first, and so parents before their children."""
         heap: list[tuple[float, int, tuple[tuple[int, float], ...]]] = [(-1.0, 0, ())]
         grown: list[tuple[tuple[int, float], ...]] = []

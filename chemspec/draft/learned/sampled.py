@@ -1,8 +1,12 @@
-"""Drafts drawn from a small model's distribution, for speculative sampling: every token comes with what it was drawn from.
+"""Drafts drawn from a small model's distribution, for speculative sampling: every token comes with what it was drawn
+from.
 
-A sampling decoder waits at a desk: there it says of which draws it needs the next tokens, and finds the guesses. Drafting
-happens for all desks at once, when the loop prepares a pass. With three models (paper T, Algorithm 3) the medium model's draws
-are speculative themselves: the small model's tokens are kept or redrawn by the same rule, so that each is distributed as the
+A sampling decoder waits at a desk: there it says of which draws it needs the next tokens, and finds the guesses.
+Drafting
+happens for all desks at once, when the loop prepares a pass. With three models (paper T, Algorithm 3) the medium
+model's draws
+are speculative themselves: the small model's tokens are kept or redrawn by the same rule, so that each is distributed
+as the
 medium model has it, and the target judges it by the medium model's distribution.
 """
 
@@ -27,7 +31,8 @@ class SampledSequence:
         guesses: tokens drafted after `prefix`, not judged yet.
         bonus: all guesses were kept: the next token is the target's own, from scores computed along with theirs.
         log_probs: the target's, of every token after bos.
-        score: paper T's, of Algorithm 2: log-probs of the tokens that were not drafted, under what they were drawn from.
+        score: paper T's, of Algorithm 2: log-probs of the tokens that were not drafted, under what they were drawn
+        from.
     """
 
     prefix: Prefix = (BOS,)
@@ -77,22 +82,14 @@ class SamplingDraftGenerator:
     """
 
     def __init__(
-        self,
-        model: Small,
-        nucleus: Nucleus,
-        *,
-        helper: SamplingDraftGenerator | None = None,
-        stride: int = 4,
+        self, model: Small, nucleus: Nucleus, *, helper: SamplingDraftGenerator | None = None, stride: int = 4
     ) -> None:
         self.model, self.nucleus, self.helper, self.stride = model, nucleus, helper, stride
 
     def draw(self, texts: Sequence[DraftRequest]) -> None:
         """Draw every text to its end."""
         while open_ := [one for one in texts if one.left > 0 and self._reads(one)]:
-            drafts = [
-                DraftRequest(one.source, one.prefix, min(self.stride, one.left - 1), one.dice)
-                for one in open_
-            ]
+            drafts = [DraftRequest(one.source, one.prefix, min(self.stride, one.left - 1), one.dice) for one in open_]
             if self.helper is not None:
                 self.helper.draw(drafts)
             self.model.score(
@@ -144,9 +141,7 @@ def _along(prefix: Prefix, guesses: Sequence[Guess]) -> list[Prefix]:
 class Sampled:
     """The drafter of speculative sampling; one object serves one run of the loop."""
 
-    def __init__(
-        self, drawer: SamplingDraftGenerator, gamma: Callable[[], Gamma], *, name: str
-    ) -> None:
+    def __init__(self, drawer: SamplingDraftGenerator, gamma: Callable[[], Gamma], *, name: str) -> None:
         """Draft with `drawer`, as many tokens as a query's own `gamma` says."""
         self.drawer, self.name = drawer, name
         self._gamma = gamma

@@ -1,6 +1,7 @@
 """A small model beside the target: its scores in batches, each prefix once, over a whole run of the loop.
 
-Whoever drafts with it asks for prefixes of many queries at once. Its prefix tree and cache live as long as a query does, so
+Whoever drafts with it asks for prefixes of many queries at once. Its prefix tree and cache live as long as a query
+does, so
 that drafting goes on where the last draft was confirmed.
 """
 
@@ -136,9 +137,7 @@ class Small:
             for source in gone:
                 del self._known[source]
             rooted: dict[int, Sequence[Prefix]] = {
-                opened.numbers[source]: wanted[source]
-                for source in opened.live
-                if self._known[source]
+                opened.numbers[source]: wanted[source] for source in opened.live if self._known[source]
             }
             if len(rooted) == len(opened.live):
                 opened.session.prune(rooted)

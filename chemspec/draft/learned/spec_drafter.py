@@ -1,4 +1,5 @@
-"""Draft what a trained non-autoregressive encoder-decoder fills in: the Spec-Drafter of Xia et al. (2023, section 3.1)."""
+"""Draft what a trained non-autoregressive encoder-decoder fills in: the Spec-Drafter of Xia et al. (2023, section
+3.1)."""
 
 from __future__ import annotations
 
@@ -10,9 +11,7 @@ from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
 # Of every (source, prefix) the tokens that were filled in after it, and their log-probs; in one model call.
-Fill = Callable[
-    [Sequence[tuple[Sequence[int], Prefix]]], Sequence[tuple[Sequence[int], Sequence[float]]]
-]
+Fill = Callable[[Sequence[tuple[Sequence[int], Prefix]]], Sequence[tuple[Sequence[int], Sequence[float]]]]
 
 
 class SpecDrafter:

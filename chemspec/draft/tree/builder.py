@@ -1,8 +1,10 @@
 """The tree of the likeliest continuations of a prefix, and how far it is worth growing.
 
 A table learned from training answers (`phrases.py`) says with which chance copying goes on and what is written where it
-does not. The tree grows at its likeliest leaf: node i is expected to be accepted with chance p_i, the product of the chances on
-its path, and a pass is expected to yield 1 + sum p_i tokens. So the n nodes with the largest p_i are the best n to compute.
+does not. The tree grows at its likeliest leaf: node i is expected to be accepted with chance p_i, the product of the
+chances on
+its path, and a pass is expected to yield 1 + sum p_i tokens. So the n nodes with the largest p_i are the best n to
+compute.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class TreeLimits(NamedTuple):
         length: most tokens of a path.
         least: the chance below which nothing is thought of.
         rates: of each class of the table's chances, what it is in truth; without them, they are taken as they are.
-        seconds: of a pass with 0, 1, 2, ... of these nodes, up to `nodes + STEPS[-1]`; if given, the tree is the one that
+        seconds: of a pass with 0, 1, 2, ... of these nodes, up to `nodes + STEPS[-1]`; if given, the tree is the one
+            that
             makes tokens per second largest.
     """
 
@@ -67,7 +70,8 @@ def tree_builder(phrases: EditNgramTable, reader: CopyTracker) -> BuildTree:
 
     def grow(prefix: Prefix, limits: TreeLimits) -> Tree:
         rates, least, worth = limits.rates, limits.least, ThroughputStop(limits.seconds)
-        # Minus the chance, a number, parent, token, its place, its share, the parent's trail: most of them never become nodes.
+        # Minus the chance, a number, parent, token, its place, its share, the parent's trail: most of them never become
+        # nodes.
         heap: list[tuple[float, int, int, int, int, float, CopyState]] = []
         parents, tokens, places, shares, chances = Tree([], [], [], [], [])
         texts: list[Prefix] = []  # of each node
@@ -111,9 +115,7 @@ def tree_builder(phrases: EditNgramTable, reader: CopyTracker) -> BuildTree:
             if token != EOS and len(here) < end:
                 widen(len(texts) - 1, here, reader.step(above, here))
         count = worth.best if limits.seconds else len(texts)
-        return Tree(
-            parents[:count], tokens[:count], places[:count], shares[:count], chances[:count]
-        )
+        return Tree(parents[:count], tokens[:count], places[:count], shares[:count], chances[:count])
 
     return grow
 
@@ -138,6 +140,4 @@ class ThroughputStop:
             self.best, self._rate = nodes + 1, rate
             return True
         # No later node is likelier than this one, so that better rates than these are out of reach.
-        return any(
-            self._tokens + step * chance > self._rate * seconds[nodes + 1 + step] for step in STEPS
-        )
+        return any(self._tokens + step * chance > self._rate * seconds[nodes + 1 + step] for step in STEPS)

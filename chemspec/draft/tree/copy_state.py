@@ -1,8 +1,10 @@
 """Where the copying stands: what is known of a prefix against its query, worked out token by token.
 
-`Copy` asks afresh after every prefix which places of the query match it. A drafter that thinks about every node of a tree
+`Copy` asks afresh after every prefix which places of the query match it. A drafter that thinks about every node of a
+tree
 cannot afford that, and need not: the places that match a text and one more token are those among the matches of the
-text that this token follows. Sets of places are bits of a number, so that all of them take that step at once (the shift-and
+text that this token follows. Sets of places are bits of a number, so that all of them take that step at once (the
+shift-and
 method of Baeza-Yates and Gonnet, 1992). All ring labels count as one token here.
 """
 

@@ -1,7 +1,9 @@
 """What is written where copying ends: a table of edits, learned from training answers.
 
-In a retro answer most tokens are copied, and the rest is a few phrases: `B(O)O` before an aryl bond, `Cl` or `O` after a
-carbonyl, `.` and the other half. Which comes, and where, can be read off the last tokens and off the query's text ahead.
+In a retro answer most tokens are copied, and the rest is a few phrases: `B(O)O` before an aryl bond, `Cl` or `O` after
+a
+carbonyl, `.` and the other half. Which comes, and where, can be read off the last tokens and off the query's text
+ahead.
 The table is a tree over such contexts, as in prediction by partial matching (Cleary and Witten, 1984): one walks
 down as long as the context has been seen often enough, and finds the likeliest next steps with their chances. "Go on
 copying" is one of the steps, so the table also knows where copying is likely to end.
@@ -40,7 +42,8 @@ class Packed(NamedTuple):
     """A table in few pieces of memory, for compiled code: what is read together lies together.
 
     Attributes:
-        slots: key, node, key, node, ... of the children, each in the first free slot from `hashed(key, bits)` on; -1 where none is.
+        slots: key, node, key, node, ... of the children, each in the first free slot from `hashed(key, bits)` on; -1
+        where none is.
         bits: there are two to the power of so many slots.
         starts: of each node where its steps begin; one more than there are nodes.
         steps: of each step its chance, token and class as `STEP`.
@@ -70,9 +73,18 @@ def context(text: Sequence[int], trail: CopyState, prefix: Prefix) -> list[int]:
     ahead = (*text[trail.place : trail.place + 3], PAD, PAD, PAD)
     last = (PAD, PAD, PAD, PAD, PAD, PAD, *prefix[-7:])
     return [
-        last[-1], _kind(trail.match), last[-2], ahead[0], last[-3], ahead[1], last[-4], ahead[2],
-        last[-5], last[-6], last[-7],
-    ]  # fmt: skip
+        last[-1],
+        _kind(trail.match),
+        last[-2],
+        ahead[0],
+        last[-3],
+        ahead[1],
+        last[-4],
+        ahead[2],
+        last[-5],
+        last[-6],
+        last[-7],
+    ]
 
 
 @dataclass(frozen=True)
@@ -108,7 +120,7 @@ class EditNgramTable:
                 slot = (slot + 1) % (1 << bits)
             slots[2 * slot], slots[2 * slot + 1] = key, node
         starts = array("i", accumulate(map(len, self.steps), initial=0))
-        steps = (STEP.pack(share, token, chance_class(share)) for own in self.steps for token, share in own)  # fmt: skip
+        steps = (STEP.pack(share, token, chance_class(share)) for own in self.steps for token, share in own)
         return Packed(slots, bits, starts, b"".join(steps))
 
     def to_json(self) -> dict[str, Any]:
@@ -117,9 +129,8 @@ class EditNgramTable:
         return {
             "parents": [key // BASE for key in keys],
             "entries": [key % BASE for key in keys],
-            "steps": [[part for step in steps for part in (step[0], round(1000 * step[1]))]
-                      for steps in self.steps],
-        }  # fmt: skip
+            "steps": [[part for step in steps for part in (step[0], round(1000 * step[1]))] for steps in self.steps],
+        }
 
     @classmethod
     def from_json(cls, values: Any, vocab_size: int) -> EditNgramTable:
@@ -165,7 +176,8 @@ def count_edits(
     Args:
         pairs: queries and answers, without special tokens.
         least: visits that a context needs to be kept.
-        change: how much the chances of a context must differ from those of the shorter one (summed over the steps) to be
+        change: how much the chances of a context must differ from those of the shorter one (summed over the steps) to
+            be
             kept. In trials two thirds of a table went without any loss of passes.
         most: steps kept of a context.
     """
@@ -207,10 +219,7 @@ def _pruned(
         """Shares, smoothed by those of the shorter context as if that had been seen twice."""
         own, weight = counts[node], 2.0 if parent else 0.0
         total = sum(own.values()) + weight
-        found = {
-            step: (own.get(step, 0) + weight * parent.get(step, 0.0)) / total
-            for step in {*own, *parent}
-        }
+        found = {step: (own.get(step, 0) + weight * parent.get(step, 0.0)) / total for step in {*own, *parent}}
         best = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:most]
         return dict(best)
 

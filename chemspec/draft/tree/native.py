@@ -23,12 +23,7 @@ LONGEST = 500  # tokens of a query whose places the compiled sets can hold
 
 
 class _Table(ctypes.Structure):
-    _fields_ = (
-        ("slots", c_void_p),
-        ("starts", c_void_p),
-        ("steps", c_char_p),
-        ("bits", c_int32),
-    )
+    _fields_ = (("slots", c_void_p), ("starts", c_void_p), ("steps", c_char_p), ("bits", c_int32))
 
 
 class _Query(ctypes.Structure):
@@ -47,9 +42,7 @@ class _Limits(ctypes.Structure):
 
 
 class _Nodes(ctypes.Structure):
-    _fields_ = tuple(
-        (name, c_void_p) for name in ("parents", "tokens", "places", "shares", "chances")
-    )
+    _fields_ = tuple((name, c_void_p) for name in ("parents", "tokens", "places", "shares", "chances"))
 
 
 @lru_cache(maxsize=1)
@@ -65,17 +58,13 @@ class NativeTreeBuilder:
     """Trees of one query. Not for queries of more than `LONGEST` tokens."""
 
     def __init__(
-        self,
-        library: ctypes.CDLL,
-        phrases: EditNgramTable,
-        source: Sequence[int],
-        marks: TokenClasses,
+        self, library: ctypes.CDLL, phrases: EditNgramTable, source: Sequence[int], marks: TokenClasses
     ) -> None:
         self._run = library.chemspec_grow
         packed, start = phrases.packed, beginning(source, marks)
         text, rings = array("i", (*source, EOS)), array("i", marks.rings)
         self._table = _Table(_at(packed.slots), _at(packed.starts), packed.steps, packed.bits)
-        self._query = _Query(_at(text), _at(rings), len(text), len(rings), start.place, start.pointer)  # fmt: skip
+        self._query = _Query(_at(text), _at(rings), len(text), len(rings), start.place, start.pointer)
         self._kept = (packed, text, rings)  # the structures hold no more than addresses
 
     def __call__(self, prefix: Prefix, limits: TreeLimits) -> Tree:
@@ -92,15 +81,12 @@ class NativeTreeBuilder:
         into = _Nodes(*[ctypes.addressof(one) for one in values])
         text, byref = array("i", prefix), ctypes.byref
         count = self._run(
-            byref(self._table), byref(self._query), byref(given),
-            c_void_p(_at(text)), len(text), byref(into),
-        )  # fmt: skip
+            byref(self._table), byref(self._query), byref(given), c_void_p(_at(text)), len(text), byref(into)
+        )
         if count < 0:
             raise MemoryError("there is not enough memory to draft")
         parents, tokens, places, shares, chances = values
-        return Tree(
-            parents[:count], tokens[:count], places[:count], shares[:count], chances[:count]
-        )
+        return Tree(parents[:count], tokens[:count], places[:count], shares[:count], chances[:count])
 
 
 def _at(values: array) -> int:  # type: ignore[type-arg]

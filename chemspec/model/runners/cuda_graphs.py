@@ -1,6 +1,7 @@
 """The pass in torch as recorded CUDA graphs: one launch for some two hundred small kernels, and one copy to the host.
 
-A graph computes on fixed addresses and fixed shapes. So cache and memory of a session lie in an `Arena`, which later sessions use again,
+A graph computes on fixed addresses and fixed shapes. So cache and memory of a session lie in an `Arena`, which later
+sessions use again,
 and a pass is padded to the next of a few sizes; for each size that comes twice, the arena keeps a recording.
 """
 
@@ -24,7 +25,8 @@ from chemspec.model.transformer import Transformer
 Function = Callable[[], None]
 Recorder = Callable[[Function, torch.device], Function]
 
-# Rows and nodes are padded to powers of two up to so many, and to multiples of it beyond; sources and slots to multiples.
+# Rows and nodes are padded to powers of two up to so many, and to multiples of it beyond; sources and slots to
+# multiples.
 ROWS, NODES, SOURCE, SLOTS = 32, 64, 32, 64
 FIRST_SLOTS = 256  # of an arena, which doubles when a session outgrows it
 IDLE = 8  # arenas kept for later sessions
@@ -40,7 +42,8 @@ def multiple(count: int, step: int) -> int:
 
 
 class CudaGraphs:
-    """Records on a CUDA device. What its recordings allocate lies in the same memory, so that they must run one at a time."""
+    """Records on a CUDA device. What its recordings allocate lies in the same memory, so that they must run one at a
+    time."""
 
     def __init__(self) -> None:
         self.pool: Any = None
@@ -77,7 +80,8 @@ class Arena:
         self.passes: dict[Any, RecordedPass] = {}
 
     def clear(self) -> None:
-        """Make all rows padding: of one source token, or a softmax would divide by 0; and nothing of an earlier session's."""
+        """Make all rows padding: of one source token, or a softmax would divide by 0; and nothing of an earlier
+        session's."""
         self.cache.zero_()
         self.memory.zero_()
         self.real.zero_()
@@ -145,14 +149,7 @@ class RecordedPass:
     def states(self) -> Tensor | None:
         return self.outputs[-1] if self.keeps_states else None
 
-    def run(
-        self,
-        tokens: Ints,
-        depths: Ints,
-        sees: NDArray[np.bool_],
-        starts: Ints,
-        record: Recorder,
-    ) -> None:
+    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints, record: Recorder) -> None:
         """Fill in the inputs of a pass (`session.Runner.run`), whose sizes are no larger, and compute."""
         _, rows, nodes = self.numbers.shape
         count, width = tokens.shape
@@ -257,9 +254,7 @@ class GraphRunner(TorchRunner):
             self._move(np.arange(self.count), max(multiple(slots, SLOTS), 2 * have))
 
     @torch.inference_mode()
-    def run(
-        self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
-    ) -> tuple[Ints, Floats]:
+    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
         count, width = tokens.shape
         nodes, used = padded(width, NODES), multiple(sees.shape[2] - width, SLOTS)
         self.reserve(max(used, int(starts.max()) + nodes))

@@ -1,13 +1,17 @@
 """The pass for encoder-decoders of Hugging Face transformers: their weights and layers, our tree and our cache.
 
-`transformers` loads the model and runs its encoder. Its decoders, however, place tokens by counting the cache, which is wrong for a
-tree: here a node's position is its depth, and two nodes are as far apart as their depths. So the decoder's projections, norms and
+`transformers` loads the model and runs its encoder. Its decoders, however, place tokens by counting the cache, which is
+wrong for a
+tree: here a node's position is its depth, and two nodes are as far apart as their depths. So the decoder's projections,
+norms and
 feed-forward blocks are called one by one, with a mask and a bias made for the tree.
 
-Ids: a checkpoint numbers its special tokens as it likes, while chemspec's pad, bos, eos and unk are 0 to 3. `IdMap` translates at
+Ids: a checkpoint numbers its special tokens as it likes, while chemspec's pad, bos, eos and unk are 0 to 3. `IdMap`
+translates at
 the border: nothing outside this module sees a checkpoint's own ids. Equal log-probs are ordered by chemspec's ids.
 
-Shapes: B queries, S source tokens, N new nodes, C cached slots, L layers, H heads, d width of a head, E width of the model.
+Shapes: B queries, S source tokens, N new nodes, C cached slots, L layers, H heads, d width of a head, E width of the
+model.
 """
 
 from __future__ import annotations
@@ -36,8 +40,10 @@ LONGEST = 1024  # positions of a model that has no table of them
 class IdMap:
     """chemspec's ids and those of a checkpoint.
 
-    Bos is only ever read, as the token that the decoder starts with; where the model can write that token too, it has another
-    id. Pad and unk are only read as well, as eos, where the checkpoint has no such token or uses another special one for it.
+    Bos is only ever read, as the token that the decoder starts with; where the model can write that token too, it has
+    another
+    id. Pad and unk are only read as well, as eos, where the checkpoint has no such token or uses another special one
+    for it.
 
     Attributes:
         theirs: of each id of chemspec the checkpoint's, (V + virtual ones,).
@@ -80,9 +86,7 @@ class Attend:
     """The projections of one attention block."""
 
     def __init__(self, module: Any, names: str, norm: Callable[[Tensor], Tensor]) -> None:
-        self.query, self.key, self.value, self.out = (
-            getattr(module, name) for name in names.split()
-        )
+        self.query, self.key, self.value, self.out = (getattr(module, name) for name in names.split())
         self.norm = norm
 
     def keys(self, x: Tensor, heads: int) -> Tensor:
@@ -126,9 +130,7 @@ class HfModel:
         else:
             self._read_bart(decoder, config)
         specials = max(0, len(around[0]) + len(around[1]) - 2)  # the engine leaves room for two
-        self.config = ModelDims(
-            len(numbers.theirs), self.limit - specials, len(self.blocks), self.heads
-        )
+        self.config = ModelDims(len(numbers.theirs), self.limit - specials, len(self.blocks), self.heads)
 
     def _read_t5(self, decoder: Any, config: Any) -> None:
         self.heads, self.scale, self.norm_first, self.limit = config.num_heads, 1.0, True, LONGEST
@@ -144,7 +146,8 @@ class HfModel:
         self.final = decoder.final_layer_norm
         # Only the first layer has a table of biases; all use it.
         self.biases = decoder.block[0].layer[0].SelfAttention
-        # v1.0 scales what goes into its output layer, which is the embedding; v1.1 has an output layer of its own. Releases of
+        # v1.0 scales what goes into its output layer, which is the embedding; v1.1 has an output layer of its own.
+        # Releases of
         # transformers before 5 tell the two apart by whether they are tied.
         tied = getattr(config, "tie_word_embeddings", True) and config.model_type == "t5"
         self.gain = config.d_model**-0.5 if getattr(config, "scale_decoder_outputs", tied) else 1.0
@@ -184,12 +187,8 @@ class HfModel:
         rows = [[*before, *(theirs[token] for token in source), *after] for source in sources]
         longest = max(1, *map(len, rows))
         filler = theirs[PAD]
-        ids = torch.tensor(
-            [row + [filler] * (longest - len(row)) for row in rows], device=self.device
-        )
-        real = torch.tensor(
-            [[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=self.device
-        )
+        ids = torch.tensor([row + [filler] * (longest - len(row)) for row in rows], device=self.device)
+        real = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=self.device)
         output = self.model.get_encoder()(input_ids=ids, attention_mask=real)
         return output.last_hidden_state, real.bool()[:, None, None, :]
 
@@ -198,14 +197,7 @@ class HfModel:
         return torch.stack([block.cross.keys(memory, self.heads) for block in self.blocks])
 
     def step(
-        self,
-        tokens: Tensor,
-        depths: Tensor,
-        sees: Tensor,
-        apart: Tensor,
-        cache: Tensor,
-        memory: Tensor,
-        real: Tensor,
+        self, tokens: Tensor, depths: Tensor, sees: Tensor, apart: Tensor, cache: Tensor, memory: Tensor, real: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Run new nodes through the decoder.
 
@@ -220,9 +212,7 @@ class HfModel:
             Logits (B, N, V) in the checkpoint's numbering, and the new nodes' keys and values (L, 2, B, H, N, d).
         """
         x = self._embed(tokens, depths)
-        mask = torch.zeros(sees.shape, dtype=x.dtype, device=x.device).masked_fill_(
-            ~sees, -torch.inf
-        )
+        mask = torch.zeros(sees.shape, dtype=x.dtype, device=x.device).masked_fill_(~sees, -torch.inf)
         mask = mask[:, None]
         if self.biases is not None:
             mask = mask + self._bias(apart).to(x.dtype)
@@ -268,15 +258,11 @@ class HfModel:
 
     def _attend(self, part: Attend, x: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         queries = _split(part.query(x), self.heads)
-        mixed = scaled_dot_product_attention(
-            queries, keys[0], keys[1], attn_mask=mask, scale=self.scale
-        )
+        mixed = scaled_dot_product_attention(queries, keys[0], keys[1], attn_mask=mask, scale=self.scale)
         out: Tensor = part.out(mixed.transpose(1, 2).flatten(2))
         return out
 
-    def _residual(
-        self, x: Tensor, norm: Callable[[Tensor], Tensor], part: Callable[[Tensor], Tensor]
-    ) -> Tensor:
+    def _residual(self, x: Tensor, norm: Callable[[Tensor], Tensor], part: Callable[[Tensor], Tensor]) -> Tensor:
         return x + part(norm(x)) if self.norm_first else norm(x + part(x))
 
 
@@ -318,29 +304,19 @@ class HfRunner(TorchRunner):
 
     def __init__(self, backend: HfBackend, memory: Tensor, real: Tensor, top_k: int) -> None:
         super().__init__(backend, memory, real, top_k)  # type: ignore[arg-type]
-        self.depths = torch.zeros(
-            memory.shape[2], self.cache.shape[4], dtype=torch.long, device=backend.device
-        )
+        self.depths = torch.zeros(memory.shape[2], self.cache.shape[4], dtype=torch.long, device=backend.device)
 
     def reserve(self, slots: int) -> None:
         super().reserve(slots)
         self.depths = widen(self.depths, (0, self.cache.shape[4] - self.depths.shape[1]))
 
     @torch.inference_mode()
-    def run(
-        self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
-    ) -> tuple[Ints, Floats]:
+    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
         used = sees.shape[2] - tokens.shape[1]
         deep = self.move(depths)
         apart = deep[:, :, None] - torch.cat([self.depths[:, :used], deep], dim=1)[:, None, :]
         logits, fresh = self.backend.step(
-            self.move(tokens),
-            deep,
-            self.move(sees),
-            apart,
-            self.cache[:, :, :, :, :used],
-            self.memory,
-            self.real,
+            self.move(tokens), deep, self.move(sees), apart, self.cache[:, :, :, :, :used], self.memory, self.real
         )
         self.depths[self.write(fresh, starts)] = deep
         places, log_probs = best(logits, self.top_k)

@@ -1,6 +1,7 @@
 """A `Transformer` written as two ONNX graphs, few and large operators: the encoder and the pass over new nodes.
 
-torch's own exporter gives some 380 small operators for a 4-layer pass, of which most compute shapes; this gives some 75.
+torch's own exporter gives some 380 small operators for a 4-layer pass, of which most compute shapes; this gives some
+75.
 Between the operators everything is 2-D, (rows, D) with rows = B * N, so that every linear layer is one matrix product.
 """
 
@@ -29,43 +30,22 @@ class _Graph:
         self.nodes: list[Any] = []
         self.weights: dict[str, Any] = {}
 
-    def op(
-        self,
-        kind: str,
-        *inputs: str,
-        outputs: int | Sequence[str] = 1,
-        domain: str = "",
-        **attributes: Any,
-    ) -> str:
-        names = (
-            [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
-            if isinstance(outputs, int)
-            else list(outputs)
-        )
+    def op(self, kind: str, *inputs: str, outputs: int | Sequence[str] = 1, domain: str = "", **attributes: Any) -> str:
+        names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)] if isinstance(outputs, int) else list(outputs)
         self.nodes.append(helper.make_node(kind, inputs, names, domain=domain, **attributes))
         return names[0]
 
-    def fused(
-        self, kind: str, *inputs: str, outputs: int | Sequence[str] = 1, **attributes: Any
-    ) -> str:
+    def fused(self, kind: str, *inputs: str, outputs: int | Sequence[str] = 1, **attributes: Any) -> str:
         """An operator of ONNX Runtime's own set."""
         return self.op(kind, *inputs, outputs=outputs, domain="com.microsoft", **attributes)
 
     def constant(self, name: str, value: Any, dtype: Any = np.float32) -> str:
         if name not in self.weights:
-            array = (
-                value.detach().float().cpu().numpy()
-                if hasattr(value, "detach")
-                else np.asarray(value)
-            )
-            self.weights[name] = numpy_helper.from_array(
-                np.ascontiguousarray(array, dtype=dtype), name
-            )
+            array = value.detach().float().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+            self.weights[name] = numpy_helper.from_array(np.ascontiguousarray(array, dtype=dtype), name)
         return name
 
-    def linear(
-        self, x: str, name: str, weight: Any, bias: Any | None, *, activation: str | None = None
-    ) -> str:
+    def linear(self, x: str, name: str, weight: Any, bias: Any | None, *, activation: str | None = None) -> str:
         """x weight' + bias, (rows, in) -> (rows, out); weights are stored transposed, as the product reads them."""
         matrix = self.constant(f"{name}.weight", weight.t())
         if bias is None:
@@ -94,37 +74,23 @@ class _Graph:
         return self.op("Reshape", x, target)
 
     def norm(self, x: str, name: str, norm: Any) -> str:
-        scale, bias = (
-            self.constant(f"{name}.weight", norm.weight),
-            self.constant(f"{name}.bias", norm.bias),
-        )
+        scale, bias = (self.constant(f"{name}.weight", norm.weight), self.constant(f"{name}.bias", norm.bias))
         return self.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=norm.eps)
 
     def add_norm(self, x: str, y: str, bias: Any, name: str, norm: Any) -> tuple[str, str]:
         """(norm(x + y + bias), x + y + bias), in one operator."""
         out, total = f"{name}.out", f"{name}.sum"
-        inputs = [
-            x,
-            y,
-            self.constant(f"{name}.weight", norm.weight),
-            self.constant(f"{name}.bias", norm.bias),
-        ]
+        inputs = [x, y, self.constant(f"{name}.weight", norm.weight), self.constant(f"{name}.bias", norm.bias)]
         inputs.append(self.constant(f"{name}.added", bias))
-        self.fused(
-            "SkipLayerNormalization", *inputs, outputs=[out, "", "", total], epsilon=norm.eps
-        )
+        self.fused("SkipLayerNormalization", *inputs, outputs=[out, "", "", total], epsilon=norm.eps)
         return out, total
 
-    def attend(
-        self, q: str, k: str, v: str, *, padding: str = "", bias: str = "", past: Sequence[str] = ()
-    ) -> str:
+    def attend(self, q: str, k: str, v: str, *, padding: str = "", bias: str = "", past: Sequence[str] = ()) -> str:
         """Multi-head attention (B, N, D) x (keys and values) -> (rows, D), before the output projection."""
         inputs = [q, k, v, "", padding, bias, *past]
         # Given a past, the operator needs the two outputs for past and new together, though nobody reads them.
         outputs = 3 if past else 1
-        return self.flat(
-            self.fused("MultiHeadAttention", *inputs, outputs=outputs, num_heads=self.config.heads)
-        )
+        return self.flat(self.fused("MultiHeadAttention", *inputs, outputs=outputs, num_heads=self.config.heads))
 
     def qkv(self, x: str, name: str, attention: Attention, shape: str) -> list[str]:
         """Queries, keys and values of one text, each (B, N, D)."""
@@ -137,7 +103,8 @@ class _Graph:
     def stack(self, x: str, stack: Stack, name: str, parts: Any) -> str:
         """Residual sub-layers of all layers in a row; `parts(layer, index)` lists (function, bias, norm, norm name).
 
-        In a pre-norm model each sub-layer reads norm(x) and adds to x; the norm of the next sub-layer is fused with that
+        In a pre-norm model each sub-layer reads norm(x) and adds to x; the norm of the next sub-layer is fused with
+        that
         addition. In a post-norm model the sum is normed by the sub-layer's own norm and goes on as x.
         """
         first = self.config.norm_first
@@ -161,11 +128,7 @@ class _Graph:
     def feed(self, layer: Layer, name: str, norm: str) -> tuple[Any, Any, Any, str]:
         def function(x: str) -> str:
             inner = self.linear(
-                x,
-                f"{name}.linear1",
-                layer.linear1.weight,
-                layer.linear1.bias,
-                activation=self.config.activation,
+                x, f"{name}.linear1", layer.linear1.weight, layer.linear1.bias, activation=self.config.activation
             )
             return self.linear(inner, f"{name}.linear2", layer.linear2.weight, None)
 
@@ -196,10 +159,7 @@ def encoder(model: Transformer) -> bytes:
             mixed = graph.attend(q, k, v, padding="real")
             return graph.linear(mixed, f"{name}.self.out", layer.self_attn.out_proj.weight, None)
 
-        return [
-            (look, layer.self_attn.out_proj.bias, layer.norm1, f"{name}.norm1"),
-            graph.feed(layer, name, "norm2"),
-        ]
+        return [(look, layer.self_attn.out_proj.bias, layer.norm1, f"{name}.norm1"), graph.feed(layer, name, "norm2")]
 
     memory = graph.stack(x, model.encoder, "encoder", parts)
     width = config.d_model
@@ -209,20 +169,12 @@ def encoder(model: Transformer) -> bytes:
         biases.append(layer.multihead_attn.in_proj_bias[width:].detach().float().cpu().numpy())
     matrix = graph.constant("memory.weight", np.concatenate(weights).T)
     joined = graph.op("Gemm", memory, matrix, graph.constant("memory.bias", np.concatenate(biases)))
-    parted = graph.constant(
-        "memory.parts", [2 * config.decoder_layers, config.heads, width // config.heads], np.int64
-    )
+    parted = graph.constant("memory.parts", [2 * config.decoder_layers, config.heads, width // config.heads], np.int64)
     target = graph.op("Concat", shape, parted, axis=0)
     spread = graph.op("Reshape", joined, target)  # (B, S, 2L, H, d)
     graph.op("Transpose", spread, outputs=["memory"], perm=[2, 0, 3, 1, 4])
-    inputs = [
-        _value("source", INT64, "B", "S"),
-        _value("places", INT64, "B", "S"),
-        _value("real", INT32, "B", "S"),
-    ]
-    out = _value(
-        "memory", FLOAT, 2 * config.decoder_layers, "B", config.heads, "S", width // config.heads
-    )
+    inputs = [_value("source", INT64, "B", "S"), _value("places", INT64, "B", "S"), _value("real", INT32, "B", "S")]
+    out = _value("memory", FLOAT, 2 * config.decoder_layers, "B", config.heads, "S", width // config.heads)
     return graph.build("encoder", inputs, [out])
 
 
@@ -251,9 +203,7 @@ def node_pass(model: Transformer) -> bytes:
 
         def read(x: str) -> str:
             cross = layer.multihead_attn
-            q = graph.linear(
-                x, f"{name}.cross.q", cross.in_proj_weight[:width], cross.in_proj_bias[:width]
-            )
+            q = graph.linear(x, f"{name}.cross.q", cross.in_proj_weight[:width], cross.in_proj_bias[:width])
             q = graph.like(q, width, shape)
             mixed = graph.attend(q, f"memory_{even}", f"memory_{odd}", padding="real")
             return graph.linear(mixed, f"{name}.cross.out", cross.out_proj.weight, None)
@@ -269,18 +219,20 @@ def node_pass(model: Transformer) -> bytes:
     scores = graph.op("LogSoftmax", logits, axis=-1)
     graph.op("TopK", scores, "top_k", outputs=["log_probs", "ids"], axis=-1)
     first = graph.constant("first", [0], np.int64)
-    graph.op(
-        "Concat", *(graph.op("Unsqueeze", name, first) for name in fresh), outputs=["fresh"], axis=0
-    )
+    graph.op("Concat", *(graph.op("Unsqueeze", name, first) for name in fresh), outputs=["fresh"], axis=0)
     caches = range(2 * config.decoder_layers)
     inputs = [
-        _value("tokens", INT64, "B", "N"), _value("depths", INT64, "B", "N"), _value("sees", FLOAT, "B", 1, "N", "T"),
-        _value("top_k", INT64, 1), _value("real", INT32, "B", "S"),
+        _value("tokens", INT64, "B", "N"),
+        _value("depths", INT64, "B", "N"),
+        _value("sees", FLOAT, "B", 1, "N", "T"),
+        _value("top_k", INT64, 1),
+        _value("real", INT32, "B", "S"),
         *(_value(f"past_{i}", FLOAT, "B", heads, "C", width // heads) for i in caches),
         *(_value(f"memory_{i}", FLOAT, "B", heads, "S", width // heads) for i in caches),
-    ]  # fmt: skip
+    ]
     outputs = [
-        _value("ids", INT64, "M", "k"), _value("log_probs", FLOAT, "M", "k"),
+        _value("ids", INT64, "M", "k"),
+        _value("log_probs", FLOAT, "M", "k"),
         _value("fresh", FLOAT, 2 * config.decoder_layers, "B", "N", width),
-    ]  # fmt: skip
+    ]
     return graph.build("node_pass", inputs, outputs)

@@ -43,9 +43,7 @@ class OnnxBackend:
         # on their core, until it takes the core from them in the middle of the next pass (log.md).
         options.add_session_config_entry("session.force_spinning_stop", "1")
         self.encoder, self.step = (
-            onnxruntime.InferenceSession(
-                _graph(model, name, digest), options, providers=["CPUExecutionProvider"]
-            )
+            onnxruntime.InferenceSession(_graph(model, name, digest), options, providers=["CPUExecutionProvider"])
             for name in ("encoder", "pass")
         )
 
@@ -63,9 +61,7 @@ class OnnxRunner:
 
     flat: Literal[False] = False
 
-    def __init__(
-        self, backend: OnnxBackend, memory: Floats, real: NDArray[np.int32], top_k: int
-    ) -> None:
+    def __init__(self, backend: OnnxBackend, memory: Floats, real: NDArray[np.int32], top_k: int) -> None:
         self.backend = backend
         self.memory, self.real, self.top_k = memory, real, top_k
         layers, queries, heads, _, width = memory.shape
@@ -92,9 +88,7 @@ class OnnxRunner:
             self.cache = grown
             self._bind()
 
-    def run(
-        self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
-    ) -> tuple[Ints, Floats]:
+    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
         queries, width = tokens.shape
         used, room = sees.shape[2] - width, self.cache.shape[3]
         bias = np.full((queries, 1, width, room + width), -1e9, dtype=np.float32)

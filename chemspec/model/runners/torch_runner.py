@@ -75,16 +75,12 @@ class TorchRunner:
     def reserve(self, slots: int) -> None:
         have = self.cache.shape[4]
         if slots > have:
-            grown = self.cache.new_zeros(
-                *self.cache.shape[:4], max(slots, 2 * have), self.cache.shape[5]
-            )
+            grown = self.cache.new_zeros(*self.cache.shape[:4], max(slots, 2 * have), self.cache.shape[5])
             grown[:, :, :, :, :have] = self.cache
             self.cache = grown
 
     @torch.inference_mode()
-    def run(
-        self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints
-    ) -> tuple[Ints, Floats]:
+    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
         used = sees.shape[2] - tokens.shape[1]
         looks: list[Tensor] = []
         states: list[Tensor] | None = [] if self.keeps_states else None
@@ -111,7 +107,8 @@ class TorchRunner:
         return torch.from_numpy(array).to(self.backend.device)
 
     def write(self, fresh: Tensor, starts: Ints) -> tuple[Tensor, Tensor]:
-        """Keep keys and values of new nodes (L, 2, B, H, N, d), all queries at once; returns rows (B, 1) and slots (B, N)."""
+        """Keep keys and values of new nodes (L, 2, B, H, N, d), all queries at once; returns rows (B, 1) and slots (B,
+        N)."""
         ahead = torch.arange(fresh.shape[4], device=self.backend.device)
         rows = torch.arange(len(starts), device=self.backend.device)[:, None]
         slots = self.move(starts)[:, None] + ahead
@@ -132,7 +129,8 @@ class TorchRunner:
 
 
 def put(cache: Tensor, fresh: Tensor, rows: Tensor, slots: Tensor) -> None:
-    """Write keys and values of new nodes (L, 2, B, H, N, d) to rows (B, 1) and slots (B, N) of a cache, in one operation."""
+    """Write keys and values of new nodes (L, 2, B, H, N, d) to rows (B, 1) and slots (B, N) of a cache, in one
+    operation."""
     cache[:, :, rows, :, slots] = fresh.permute(2, 4, 0, 1, 3, 5)
 
 

@@ -48,16 +48,11 @@ def upload() -> tuple[str, bytes] | None:
     sample = (examples() / SAMPLE).read_bytes()
     used = bool(st.session_state.get("batch_sample"))
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(
-            f"Using the sample file **{safe.plain(SAMPLE)}**" if used else "No file at hand?",
-            width="content",
-        )
+        st.markdown(f"Using the sample file **{safe.plain(SAMPLE)}**" if used else "No file at hand?", width="content")
         if st.button("Remove" if used else "Use the sample file", key="batch_use_sample"):
             st.session_state["batch_sample"] = not used
             st.rerun()
-        st.download_button(
-            "Download the sample", sample, SAMPLE, "text/csv", on_click="ignore", type="tertiary"
-        )
+        st.download_button("Download the sample", sample, SAMPLE, "text/csv", on_click="ignore", type="tertiary")
     return (SAMPLE, sample) if used else None
 
 
@@ -92,9 +87,7 @@ def choose_column(name: str, sheet: Sheet) -> int:
         return column
     named = st.toggle("The first line holds the names of the columns", True, key="batch_header")
     if named and not uploads.has_header(sheet, column):
-        st.warning(
-            "The first line looks like a molecule. If it is one, say above that it is no header."
-        )
+        st.warning("The first line looks like a molecule. If it is one, say above that it is no header.")
     return column
 
 
@@ -105,9 +98,7 @@ def choose_model(column: str) -> tuple[str, Task, DecodeSettings] | None:
         st.info("No model is installed yet; the page Models says how to add one.")
         return None
     tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.models(task)]
-    word = st.query_params.get("task") or (
-        "retro" if re.search("product|target", column, re.I) else ""
-    )
+    word = st.query_params.get("task") or ("retro" if re.search("product|target", column, re.I) else "")
     task = st.segmented_control(
         "What to predict",
         tasks,
@@ -120,15 +111,7 @@ def choose_model(column: str) -> tuple[str, Task, DecodeSettings] | None:
     able = queued_engine.models(task)
     with st.expander("Options"):
         model = st.selectbox("Model", able, key=f"batch_model_{task}")
-        n = int(
-            st.number_input(
-                "Answers a row",
-                1,
-                MOST_ANSWERS,
-                1 if task == "forward" else 5,
-                key=f"batch_n_{task}",
-            )
-        )
+        n = int(st.number_input("Answers a row", 1, MOST_ANSWERS, 1 if task == "forward" else 5, key=f"batch_n_{task}"))
         exact = st.segmented_control(
             "Search",
             [True, False],
@@ -170,10 +153,7 @@ def preview(sheet: Sheet, column: int, task: Task) -> None:
             "check": config.TextColumn("Check", width=125),
             "drawing": config.ImageColumn("Query", width=210),
             "query": config.TextColumn(safe.plain(sheet.columns[column]) or "SMILES", width=230),
-            **{
-                f"own_{place}": config.TextColumn(safe.plain(name))
-                for place, name in enumerate(sheet.columns)
-            },
+            **{f"own_{place}": config.TextColumn(safe.plain(name)) for place, name in enumerate(sheet.columns)},
         },
         placeholder="–",
         alt=f"The first {len(found)} rows of the file",
@@ -181,13 +161,13 @@ def preview(sheet: Sheet, column: int, task: Task) -> None:
     st.caption(f"The first {len(found)} of {len(sheet.rows):,} rows.")
 
 
-def start(name: str, sheet: Sheet, column: int, model: str, task: Task, settings: DecodeSettings) -> None:  # fmt: skip
+def start(name: str, sheet: Sheet, column: int, model: str, task: Task, settings: DecodeSettings) -> None:
     """Put a job on disk, hand it to the worker and open it."""
     try:
         engine = queued_engine.engine(model)
         job = jobs.create(
             sheet, file=name, column=column, model=model, digest=engine.digest, task=task, settings=settings
-        )  # fmt: skip
+        )
         worker().submit(job, engine)
     except (ValueError, AppDirError) as error:
         st.error(f"The job could not be started: {safe.plain(str(error))}.")

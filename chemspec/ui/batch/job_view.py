@@ -1,4 +1,5 @@
-"""The parts of the page Batch that show a job: how far it is, its answers. What visitors wrote is shown as text only."""
+"""The parts of the page Batch that show a job: how far it is, its answers. What visitors wrote is shown as text
+only."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ STATES = {
     "done": ("Done", "green"),
     "failed": ("Failed", "red"),
 }
-STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}  # fmt: skip
+STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
 @st.cache_resource(show_spinner=False)
@@ -72,9 +73,7 @@ def show_job(name: str) -> None:
 
 def _head(title: str) -> None:
     """What the job is called, and the way back."""
-    with st.container(
-        horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
-    ):
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader(title, anchor=False, width="content")
         if st.button("← New batch", key="batch_back"):
             del st.query_params["job"]
@@ -133,11 +132,7 @@ def progress_line(view: View, lines: rows.Lines) -> str:
     if view.state == "waiting":
         text += f"; {view.ahead} job{'s' * (view.ahead != 1)} before this one"
     if view.state == "running":
-        text += (
-            f"; {duration(view.left)} left"
-            if view.left is not None
-            else "; estimating the time left …"
-        )
+        text += f"; {duration(view.left)} left" if view.left is not None else "; estimating the time left …"
     if view.state == "interrupted":
         text += ". The server ended before the job did; the rows so far are safe"
     return text
@@ -156,16 +151,10 @@ def _buttons(view: View) -> None:
     job = view.job
     with st.container(horizontal=True, gap="small"):
         if view.active and st.button(
-            "Cancel",
-            key="batch_cancel",
-            help="Rows that are answered stay; the job can be resumed.",
+            "Cancel", key="batch_cancel", help="Rows that are answered stay; the job can be resumed."
         ):
             _try(lambda: worker().stop(job.id))
-        if (
-            not view.active
-            and view.state != "done"
-            and st.button("Resume", key="batch_resume", type="primary")
-        ):
+        if not view.active and view.state != "done" and st.button("Resume", key="batch_resume", type="primary"):
             _try(lambda: worker().submit(job, queued_engine.engine(job.model)))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
@@ -174,9 +163,15 @@ def _buttons(view: View) -> None:
             ("JSONL", rows.as_jsonl, "jsonl", "application/x-ndjson"),
         ):
             st.download_button(
-                f"{label}{part}", _later(make, job), f"{stem}_answers.{ending}", mime,
-                key=f"batch_{ending}", on_click="ignore", help=_WHAT[label], icon=":material/download:",
-            )  # fmt: skip
+                f"{label}{part}",
+                _later(make, job),
+                f"{stem}_answers.{ending}",
+                mime,
+                key=f"batch_{ending}",
+                on_click="ignore",
+                help=_WHAT[label],
+                icon=":material/download:",
+            )
         with st.popover("Link"):
             st.markdown(
                 "Come back by this link; the job goes on without you. Whoever has it can see, stop and delete the job."
@@ -218,9 +213,7 @@ def _try(action: Callable[[], None]) -> None:
 
 def _delete(name: str) -> None:
     worker().delete(name)
-    st.session_state["batch_jobs"] = [
-        item for item in st.session_state.get("batch_jobs", []) if item != name
-    ]
+    st.session_state["batch_jobs"] = [item for item in st.session_state.get("batch_jobs", []) if item != name]
     st.query_params.pop("job", None)
 
 
@@ -255,13 +248,9 @@ def table(job: Job, numbers: list[int], found: list[Any], key: str) -> None:
         {
             "row": number + 1,
             "query": drawing(job.task, row["query"], 185),
-            "best": drawing(job.task, row["hypotheses"][0]["smiles"], 205)
-            if row["hypotheses"]
-            else None,
+            "best": drawing(job.task, row["hypotheses"][0]["smiles"], 205) if row["hypotheses"] else None,
             "probability": row["hypotheses"][0]["probability"] if row["hypotheses"] else None,
-            "status": ": ".join(
-                filter(None, [STATUSES.get(row["status"], row["status"]), row["message"][:500]])
-            ),
+            "status": ": ".join(filter(None, [STATUSES.get(row["status"], row["status"]), row["message"][:500]])),
             **{f"own_{place}": cells[place][:200] for place in rows.others(job)},
             "smiles": _best(row)[:1000] if row["hypotheses"] else "",
             "text": row["query"][:1000],
@@ -289,10 +278,8 @@ def table(job: Job, numbers: list[int], found: list[Any], key: str) -> None:
         },
         placeholder="–",
         alt=f"Answers of rows {numbers[0] + 1} to {numbers[-1] + 1}" if numbers else "No rows",
-    )  # fmt: skip
-    st.caption(
-        "Tick a row to see all of its answers below. Probability: model probability (uncalibrated)."
     )
+    st.caption("Tick a row to see all of its answers below. Probability: model probability (uncalibrated).")
     picked: list[int] = event.selection.rows  # type: ignore[union-attr]
     if picked and picked[0] < len(found):
         _details(job, numbers[picked[0]] + 1, found[picked[0]])
@@ -332,7 +319,7 @@ def _details(job: Job, number: int, row: dict[str, Any]) -> None:
                 "valid": st.column_config.TextColumn("Validity"),
             },
             alt=f"All answers of row {number}",
-        )  # fmt: skip
+        )
 
 
 def _best(row: dict[str, Any]) -> str:

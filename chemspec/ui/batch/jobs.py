@@ -77,15 +77,13 @@ def folder(job: str) -> Path:
         JobError: if the text is no job's id, whatever else it may be.
     """
     if not _ID.fullmatch(job):
-        raise JobError(
-            "the link is not complete: it names no job; copy it again from where it was kept"
-        )
+        raise JobError("the link is not complete: it names no job; copy it again from where it was kept")
     return root() / job
 
 
 def create(
     sheet: Sheet, *, file: str, column: int, model: str, digest: str, task: Task, settings: DecodeSettings
-) -> Job:  # fmt: skip
+) -> Job:
     """Put a new job on disk.
 
     Raises:
@@ -95,9 +93,7 @@ def create(
     app_dir.app_dir()
     clean()
     name = secrets.token_urlsafe(16)
-    job = Job(
-        name, file[-200:], sheet.columns, column, model, digest, task, settings, len(sheet.rows), time.time()
-    )  # fmt: skip
+    job = Job(name, file[-200:], sheet.columns, column, model, digest, task, settings, len(sheet.rows), time.time())
     place = folder(name)
     try:
         place.mkdir(parents=True, mode=0o700)
@@ -196,9 +192,7 @@ def clean(now: float | None = None) -> None:
                 delete(place.name)
                 size, count = size - bytes_, count - 1
     if size > MOST_BYTES or count >= MOST_JOBS:
-        raise JobError(
-            "there is no room for another job; delete one that is no longer needed, or try again tomorrow"
-        )
+        raise JobError("there is no room for another job; delete one that is no longer needed, or try again tomorrow")
 
 
 def _found() -> list[tuple[float, int, Path]]:

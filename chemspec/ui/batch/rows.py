@@ -69,7 +69,8 @@ class Lines:
 def harmless(text: str) -> str:
     """A text as a cell that no spreadsheet takes for a formula.
 
-    A formula begins with = + - @ (or their wide forms), maybe after blanks; such a cell gets a leading ', which spreadsheets do
+    A formula begins with = + - @ (or their wide forms), maybe after blanks; such a cell gets a leading ', which
+    spreadsheets do
     not show. Numbers stay as they are, and so does every SMILES that can be read: none begins with these signs.
     """
     start = text.lstrip()[:1]
@@ -85,13 +86,12 @@ def others(job: Job) -> list[int]:
 def as_csv(job: Job) -> bytes:
     """The answers so far as a table: number, the uploaded columns, what was answered.
 
-    Every cell that visitors filled is made `harmless`. It begins with a byte order mark if it holds more than ASCII: without
+    Every cell that visitors filled is made `harmless`. It begins with a byte order mark if it holds more than ASCII:
+    without
     one, Excel takes UTF-8 for something else.
     """
     n = job.settings.n
-    answers = [
-        f"{name}_{k}" for k in range(1, n + 1) for name in ("smiles", "probability", "log_prob")
-    ]
+    answers = [f"{name}_{k}" for k in range(1, n + 1) for name in ("smiles", "probability", "log_prob")]
     own = [job.columns[place] for place in others(job)]
     head = ["row", *own, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
     lines = [csv_row(harmless(flat(name)) for name in head)]
@@ -112,16 +112,15 @@ def _answer(item: dict[str, Any]) -> list[Any]:
 
 
 def as_jsonl(job: Job) -> bytes:
-    """The answers so far for programs: one JSON a line, `chemspec.io.writers.brief` with `row` and the uploaded cells as `input`.
+    """The answers so far for programs: one JSON a line, `chemspec.io.writers.brief` with `row` and the uploaded cells
+    as `input`.
 
     Texts are exactly as uploaded.
     """
     lines = []
     for number, cells, row in _together(job):
         given = {job.columns[place]: cells[place] for place in others(job)}
-        lines.append(
-            json.dumps({"row": number, **({"input": given} if given else {}), **row}) + "\n"
-        )
+        lines.append(json.dumps({"row": number, **({"input": given} if given else {}), **row}) + "\n")
     return "".join(lines).encode("ascii")
 
 

@@ -1,4 +1,5 @@
-"""The thread that works through jobs, one after the other and a small part at a time, so that visitors at a page go first.
+"""The thread that works through jobs, one after the other and a small part at a time, so that visitors at a page go
+first.
 
 What it knows is lost with the server; what it did is on disk (`jobs`), all but the part under way.
 """
@@ -233,10 +234,7 @@ class Worker:
             return "failed", str(error)
         except Exception as error:  # the thread must outlive whatever happens to one job
             logging.getLogger(__name__).exception("job %s", name)
-            return (
-                "failed",
-                f"something unexpected happened ({type(error).__name__}); resume to try again",
-            )
+            return ("failed", f"something unexpected happened ({type(error).__name__}); resume to try again")
         return "done", ""
 
     def _answer(self, job: Job, model: Model) -> None:
@@ -253,9 +251,13 @@ class Worker:
         guest: Any = QueuedEngine(model, self._turns, check)
         queries = [row[job.column] for row in jobs.inputs(job)]
         writers.predict_file(
-            guest, queries, jobs.answers(job), job.settings,
-            every=lambda: guest.size(job.settings.batch_size), progress=progress,
-        )  # fmt: skip
+            guest,
+            queries,
+            jobs.answers(job),
+            job.settings,
+            every=lambda: guest.size(job.settings.batch_size),
+            progress=progress,
+        )
 
     def _note(self, name: str, state: jobs.State, message: str) -> None:
         try:

@@ -28,7 +28,8 @@ def molecule(
     """A molecule as SVG; empty where the SMILES cannot be read or has more than `MOST_ATOMS` atoms.
 
     Args:
-        fills: colours ("#rrggbb") behind atoms, by index in the SMILES as written (`chem.atom_tokens`); a bond between two
+        fills: colours ("#rrggbb") behind atoms, by index in the SMILES as written (`chem.atom_tokens`); a bond between
+            two
             atoms of one colour takes it too.
         tags: mark every atom with the classes `atom-selector atom-<index>`, for scripts and styles to find.
     """
@@ -36,9 +37,7 @@ def molecule(
 
 
 @lru_cache(maxsize=2000)
-def _molecule(
-    smiles: str, width: int, height: int, dark: bool, fills: tuple[tuple[int, str], ...], tags: bool
-) -> str:
+def _molecule(smiles: str, width: int, height: int, dark: bool, fills: tuple[tuple[int, str], ...], tags: bool) -> str:
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(smiles) if 0 < len(smiles) <= 3000 else None
     if mol is None or not 0 < mol.GetNumAtoms() <= MOST_ATOMS:
@@ -95,6 +94,4 @@ def show(svg: str, alt: str, *, missing: Collection[str] = ()) -> None:
     if svg:
         st.html(labelled(svg, alt))
     else:
-        st.caption(
-            "no drawing: " + (" ".join(missing) or "the text is no molecule that can be drawn")
-        )
+        st.caption("no drawing: " + (" ".join(missing) or "the text is no molecule that can be drawn"))

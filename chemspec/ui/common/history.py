@@ -120,8 +120,7 @@ def write(path: Path, entry: Entry) -> None:
     """
     with _open(path) as base:
         base.execute(
-            "INSERT OR REPLACE INTO history VALUES (?, ?, ?, ?)",
-            (entry.model, entry.smiles, entry.answer, entry.at),
+            "INSERT OR REPLACE INTO history VALUES (?, ?, ?, ?)", (entry.model, entry.smiles, entry.answer, entry.at)
         )
         base.execute(
             "DELETE FROM history WHERE at < (SELECT at FROM history ORDER BY at DESC LIMIT 1 OFFSET ?)",
@@ -139,9 +138,7 @@ def read(path: Path, most: int = MOST) -> list[Entry]:
         rows = base.execute(
             "SELECT model, smiles, answer, at FROM history ORDER BY at DESC LIMIT ?", (most,)
         ).fetchall()
-    return [
-        Entry(str(model), str(smiles), str(answer), float(at)) for model, smiles, answer, at in rows
-    ]
+    return [Entry(str(model), str(smiles), str(answer), float(at)) for model, smiles, answer, at in rows]
 
 
 def empty(path: Path) -> None:

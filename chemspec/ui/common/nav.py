@@ -1,7 +1,9 @@
 """The shell around every page: title, theme, navigation.
 
-Streamlit knows two ways to have several pages: a folder `pages/`, and `st.navigation`. The first visitor of a fresh server who
-opens a deep link gets the folder way, with a bare page, because the script that calls `st.navigation` has not run yet. So
+Streamlit knows two ways to have several pages: a folder `pages/`, and `st.navigation`. The first visitor of a fresh
+server who
+opens a deep link gets the folder way, with a bare page, because the script that calls `st.navigation` has not run yet.
+So
 a page file does not draw: it hands its body to `page`, which draws it inside the shell, starting the shell if needed.
 """
 
@@ -32,12 +34,7 @@ def shell(folder: Path) -> None:
     """Draw navigation and the chosen page; `folder` is where app.py lies."""
     st.set_page_config(page_title="chemspec", page_icon=ICON, layout="wide")
     pages = [
-        st.Page(
-            folder / "pages" / f"{name}.py",
-            title=title,
-            url_path=name if number else None,
-            default=number == 0,
-        )
+        st.Page(folder / "pages" / f"{name}.py", title=title, url_path=name if number else None, default=number == 0)
         for number, (name, title) in enumerate(PAGES)
     ]
     chosen = st.navigation(pages, position="top")

@@ -51,11 +51,7 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
         if len(names) > 1:
             chosen = names.index(wanted) if wanted in names else 0
             model = st.selectbox("Model", names, index=chosen, key=f"predict_model_{task}")
-        searches = (
-            SEARCH
-            if "ar" in queued_engine.drafters(model)[0]
-            else _without(SEARCH, SAMPLED_DECODERS)
-        )
+        searches = SEARCH if "ar" in queued_engine.drafters(model)[0] else _without(SEARCH, SAMPLED_DECODERS)
         search = _select("Search", searches, "predict_search")
         greedy = search == "greedy"
         count = st.number_input(
@@ -70,19 +66,11 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
         offered, missing = queued_engine.drafters(model)
         if search in SAMPLED_DECODERS:
             offered = tuple(name for name in offered if name in SAMPLING_DRAFTERS)
-        drafter = _select(
-            "Drafts", {name: DRAFTS[name] for name in DRAFTS if name in offered}, "predict_drafter"
-        )
+        drafter = _select("Drafts", {name: DRAFTS[name] for name in DRAFTS if name in offered}, "predict_drafter")
         if missing:
             st.caption(missing)
         longest = st.slider(
-            "Longest answer, in tokens",
-            20,
-            400,
-            200,
-            20,
-            key="predict_max_len",
-            persist_state="session",
+            "Longest answer, in tokens", 20, 400, 200, 20, key="predict_max_len", persist_state="session"
         )
         augment = st.number_input(
             "Spellings of the query to try",
@@ -95,11 +83,7 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
             "frequency. Takes as many times longer.",
         )
         settings = DecodeSettings(
-            decoder=search,
-            n=1 if greedy else int(count),
-            drafter=drafter,
-            max_len=longest,
-            augment=int(augment),
+            decoder=search, n=1 if greedy else int(count), drafter=drafter, max_len=longest, augment=int(augment)
         )
         st.caption(GUARANTEES[settings.guarantee])
         if settings.augment > 1:
@@ -118,11 +102,5 @@ def _select(label: str, labels: dict[str, str], key: str) -> str:
     if st.session_state.get(key) not in (None, *labels):
         del st.session_state[key]  # chosen for another model or search, and not to be had here
     return str(
-        st.selectbox(
-            label,
-            list(labels),
-            format_func=lambda name: labels[name],
-            key=key,
-            persist_state="session",
-        )
+        st.selectbox(label, list(labels), format_func=lambda name: labels[name], key=key, persist_state="session")
     )

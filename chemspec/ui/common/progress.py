@@ -25,9 +25,7 @@ def answer(model: Engine, query: str, settings: DecodeSettings) -> DecodeResult 
         if not lines:
             with place.container(horizontal=True, vertical_alignment="center"):
                 lines.append(st.empty())
-                st.button(
-                    "Stop", key="predict_stop", on_click=_stop, args=(model.digest, query, settings)
-                )
+                st.button("Stop", key="predict_stop", on_click=_stop, args=(model.digest, query, settings))
         lines[0].caption(line)  # type: ignore[attr-defined]
 
     result = queued_engine.answer(model, query, settings, report=report)

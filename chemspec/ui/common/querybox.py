@@ -1,4 +1,5 @@
-"""The box a query is typed or pasted into: tells of every pause in typing and of Enter, and marks the characters at fault.
+"""The box a query is typed or pasted into: tells of every pause in typing and of Enter, and marks the characters at
+fault.
 
 Streamlit's own text boxes drop the line ends of a pasted molfile and cannot tell "typed so far" from "asked".
 """

@@ -1,7 +1,9 @@
 """The engines behind the pages: one per model for all visitors, used in turns.
 
-A page decodes in its own script thread and reports progress with a Streamlit call at every few passes. A click or a closed
-tab ends a script at its next Streamlit call, so a prediction can be stopped between any two passes, and its turn passes on.
+A page decodes in its own script thread and reports progress with a Streamlit call at every few passes. A click or a
+closed
+tab ends a script at its next Streamlit call, so a prediction can be stopped between any two passes, and its turn passes
+on.
 """
 
 from __future__ import annotations
@@ -102,9 +104,7 @@ def decode(
     say = report or (lambda _: None)
     queued = waiting or say
     last = time.monotonic()
-    with turns().turn(
-        patient=patient, waiting=lambda ahead: queued(f"Waiting: {ahead} before you")
-    ):
+    with turns().turn(patient=patient, waiting=lambda ahead: queued(f"Waiting: {ahead} before you")):
         written, passes = 0, 0
         for event in model.stream(query, settings):
             if isinstance(event, DecodeResult):
@@ -116,13 +116,9 @@ def decode(
     raise RuntimeError("the engine returned nothing")
 
 
-def answer(
-    model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None
-) -> DecodeResult:
+def answer(model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None) -> DecodeResult:
     """`decode`, remembered for this visitor: a page is run again at every click."""
-    kept: dict[tuple[str, str, DecodeSettings], DecodeResult] = st.session_state.setdefault(
-        "_answers", {}
-    )
+    kept: dict[tuple[str, str, DecodeSettings], DecodeResult] = st.session_state.setdefault("_answers", {})
     key = (model.digest, query, settings)
     if key not in kept:
         kept[key] = decode(model, query, settings, report=report)

@@ -1,4 +1,5 @@
-"""Text that somebody else wrote, made fit for Streamlit's Markdown: nothing in it is fetched, nothing in it is formatted."""
+"""Text that somebody else wrote, made fit for Streamlit's Markdown: nothing in it is fetched, nothing in it is
+formatted."""
 
 from __future__ import annotations
 

@@ -57,9 +57,7 @@ def check_size(number: int) -> None:
         SavedError: if they are.
     """
     if number > MOST_BYTES:
-        raise SavedError(
-            f"The file has {number / 1e6:.1f} MB; a saved trace may have {MOST_BYTES // 1_000_000}."
-        )
+        raise SavedError(f"The file has {number / 1e6:.1f} MB; a saved trace may have {MOST_BYTES // 1_000_000}.")
 
 
 def _refuse(name: str) -> None:

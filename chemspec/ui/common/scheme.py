@@ -42,7 +42,8 @@ _LINE = '<span class="cs-line" aria-hidden="true"></span>'
 
 @dataclass(frozen=True)
 class Side:
-    """Molecules on one side of an arrow: canonical SMILES, atoms to highlight (`chem.atom_tokens`), a label for each."""
+    """Molecules on one side of an arrow: canonical SMILES, atoms to highlight (`chem.atom_tokens`), a label for
+    each."""
 
     smiles: str
     atoms: tuple[int, ...] = ()
@@ -53,7 +54,8 @@ def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False
     """Left side, arrow, right side, as HTML.
 
     Args:
-        apart: write common reagents of the left side above the arrow instead of drawing them, but not those with atoms to
+        apart: write common reagents of the left side above the arrow instead of drawing them, but not those with atoms
+            to
             highlight: they are reactants.
     """
     drawn, names = set_apart(left.smiles.split("."), _reacting(left)) if apart else (None, ())
@@ -103,17 +105,13 @@ def side(what: Side, *, dark: bool = False, only: Sequence[int] | None = None) -
 _PLUS = '<span class="cs-plus">+</span>'
 
 
-def figure(
-    smiles: str, *, fills: Mapping[int, str] = {}, label: str = "", dark: bool = False
-) -> str:
+def figure(smiles: str, *, fills: Mapping[int, str] = {}, label: str = "", dark: bool = False) -> str:
     """One molecule at the size that its bonds ask for, with its SMILES as the text for who cannot see it."""
     svg = draw.molecule(smiles, width=-1, height=-1, dark=dark, fills=fills)
     note = f"; {len(fills)} atoms that change are highlighted" if fills else ""
     alt = escape(f"drawing of {smiles}{note}", quote=True)
     inside = (
-        f'<img src="{draw.data_uri(svg)}" alt="{alt}">'
-        if svg
-        else f'<div class="cs-undrawn">{escape(smiles)}</div>'
+        f'<img src="{draw.data_uri(svg)}" alt="{alt}">' if svg else f'<div class="cs-undrawn">{escape(smiles)}</div>'
     )
     caption = f"<figcaption>{escape(label)}</figcaption>" if label else ""
     return f"<figure>{inside}{caption}</figure>"

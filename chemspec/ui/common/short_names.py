@@ -10,7 +10,8 @@ from functools import cache
 from chemspec import chem
 from chemspec.chem.formats import reagents
 
-# Out of the table of reagents; what is often a reactant itself (Boc2O, Ac2O, MeI, amines ...) is left out: it gets drawn.
+# Out of the table of reagents; what is often a reactant itself (Boc2O, Ac2O, MeI, amines ...) is left out: it gets
+# drawn.
 NAMES = """
 H2O MeOH EtOH iPrOH tBuOH HFIP TFE DMF DMAc DMSO NMP THF MeTHF dioxane Et2O MTBE DME CPME DCM CHCl3 CCl4 DCE MeCN acetone
 EtOAc benzene toluene hexane heptane cyclohexane HMPA Et3N DIPEA pyridine lutidine DMAP NMM DBU DABCO imidazole
@@ -30,9 +31,7 @@ MORE = {
 _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
-def set_apart(
-    parts: Sequence[str], keep: Collection[str] = ()
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def set_apart(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Which parts of a flask to draw, and short names of the others.
 
     Args:
@@ -64,10 +63,7 @@ def _book() -> tuple[tuple[str, Counter[str]], ...]:
     for name in NAMES.split():
         if found := reagents.find(name):
             table[name] = found[0]
-    pairs = [
-        (printed(name), Counter(chem.canonical_parts(smiles) or ("?",)))
-        for name, smiles in table.items()
-    ]
+    pairs = [(printed(name), Counter(chem.canonical_parts(smiles) or ("?",))) for name, smiles in table.items()]
     return tuple(sorted(pairs, key=lambda pair: -pair[1].total()))
 
 

@@ -13,10 +13,13 @@ The right use, with a text box that shares the text:
 
 Text and canvas cannot chase each other, because neither side speaks unless a person acted:
 
-* Python sends a text to the canvas only when it means something else than the canvas is known to hold, and gives it a new
+* Python sends a text to the canvas only when it means something else than the canvas is known to hold, and gives it a
+  new
   `push`. The canvas takes a text only with a push that it has not seen, so a re-run of the page changes nothing.
-* The canvas reports only what differs from what it read right after a text was put on it: an edit by hand. Each report has
-  a number, `edit`, that grows. Python sends the last one back as `seen`. A text that was sent before Python had seen the
+* The canvas reports only what differs from what it read right after a text was put on it: an edit by hand. Each report
+  has
+  a number, `edit`, that grows. Python sends the last one back as `seen`. A text that was sent before Python had seen
+  the
   last edit is out of date, and the canvas drops it: who acted last wins.
 * Texts are compared as molecules: Ketcher writes C1C=CC=CC=1 for c1ccccc1, and that is no change.
 """
@@ -69,13 +72,7 @@ def why_not() -> str:
     return f"No sketcher here, text only: {reason}." if reason else ""
 
 
-def sketcher(
-    smiles: str,
-    *,
-    key: str,
-    height: int = 480,
-    on_change: Callable[[str], None] | None = None,
-) -> str | None:
+def sketcher(smiles: str, *, key: str, height: int = 480, on_change: Callable[[str], None] | None = None) -> str | None:
     """A canvas that shows `smiles` and can be drawn on; one per page (Ketcher allows no more).
 
     Args:

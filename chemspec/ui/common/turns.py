@@ -23,11 +23,7 @@ class Turns:
 
     @contextmanager
     def turn(
-        self,
-        *,
-        patient: bool = False,
-        waiting: Callable[[int], None] = lambda _: None,
-        every: float = 0.1,
+        self, *, patient: bool = False, waiting: Callable[[int], None] = lambda _: None, every: float = 0.1
     ) -> Iterator[None]:
         """Wait for a turn and hold it.
 
@@ -58,9 +54,7 @@ class Turns:
 
     def _mine(self, ticket: tuple[bool, int], timeout: float) -> bool:
         with self._changed:
-            free = self._changed.wait_for(
-                lambda: self._at_work is None and min(self._line) == ticket, timeout
-            )
+            free = self._changed.wait_for(lambda: self._at_work is None and min(self._line) == ticket, timeout)
             if free:
                 self._line.remove(ticket)
                 self._at_work = ticket

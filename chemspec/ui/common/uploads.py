@@ -14,15 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chemspec import chem
-from chemspec.io.readers import (
-    TABLES,
-    TEXTS,
-    FileError,
-    decode_text,
-    records,
-    split_lines,
-    usual_column,
-)
+from chemspec.io.readers import TABLES, TEXTS, FileError, decode_text, records, split_lines, usual_column
 from chemspec.ui.common import unparquet
 
 MOST_MB = 10  # of a file
@@ -52,15 +44,14 @@ def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
 
     Args:
         name: tells by its ending how to read it.
-        header: whether the first line of a table holds the names of its columns; those of a parquet file have theirs anyway.
+        header: whether the first line of a table holds the names of its columns; those of a parquet file have theirs
+        anyway.
 
     Raises:
         FileError: if it cannot be read or is beyond a limit, saying which.
     """
     if len(raw) > MOST_MB * 1_000_000:
-        raise FileError(
-            f"the file has {len(raw) / 1e6:.0f} MB; {MOST_MB} are the limit, so split it"
-        )
+        raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MOST_MB} are the limit, so split it")
     stem, ending = _ending(name)
     if ending == ".gz":
         raw = _unzip(raw)
@@ -109,9 +100,7 @@ def _unzip(raw: bytes) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"the file cannot be unpacked: {error}") from error
     if len(text) > MOST_TEXT:
-        raise FileError(
-            f"the file unpacks to more than {MOST_TEXT // 1_000_000} MB, the limit; split it"
-        )
+        raise FileError(f"the file unpacks to more than {MOST_TEXT // 1_000_000} MB, the limit; split it")
     return text
 
 

@@ -67,9 +67,7 @@ def show(smiles: str, *, height: int = 320, key: str = "view3d") -> None:
         st.iframe(page(smiles, model, height, look.dark()), height=height, alt=alt)
 
 
-@lru_cache(
-    maxsize=20
-)  # kept, because a page that differed at every run would be sent and loaded anew
+@lru_cache(maxsize=20)  # kept, because a page that differed at every run would be sent and loaded anew
 def page(smiles: str, model: str, height: int, dark: bool) -> str:
     """The viewer as a page that asks nobody for anything.
 
@@ -104,7 +102,8 @@ def _inert(script: str) -> str:
 def conformer(smiles: str) -> str | Fault:
     """A likely shape of every component, side by side with all hydrogens, as a mol block; or why there is none.
 
-    The same SMILES always gets the same shape (ETKDG, then MMFF94 or, where that lacks parameters, UFF), unless the time
+    The same SMILES always gets the same shape (ETKDG, then MMFF94 or, where that lacks parameters, UFF), unless the
+    time
     runs out.
     """
     if (fault := chem.explain(smiles)) is not None:
@@ -157,9 +156,7 @@ def _embed(mol: Any, end: float) -> None:
 def _relax(mol: Any, end: float) -> None:
     """Go downhill in energy as far as time allows."""
     if rdForceFieldHelpers.MMFFHasAllMoleculeParams(mol):
-        field = rdForceFieldHelpers.MMFFGetMoleculeForceField(
-            mol, rdForceFieldHelpers.MMFFGetMoleculeProperties(mol)
-        )
+        field = rdForceFieldHelpers.MMFFGetMoleculeForceField(mol, rdForceFieldHelpers.MMFFGetMoleculeProperties(mol))
     elif rdForceFieldHelpers.UFFHasAllMoleculeParams(mol):
         field = rdForceFieldHelpers.UFFGetMoleculeForceField(mol)
     else:

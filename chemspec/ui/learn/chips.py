@@ -1,6 +1,7 @@
 """Tokens as chips, and other small pieces of the pictures of the page Learn, as HTML text.
 
-Lines and letters take the page's text colour, so that one picture serves light and dark; only drawings are made for either.
+Lines and letters take the page's text colour, so that one picture serves light and dark; only drawings are made for
+either.
 What is told apart by colour is told apart by a mark as well: kept underlined, own framed, rejected struck through.
 """
 
@@ -93,9 +94,7 @@ def row(tokens: Iterable[str], marks: Marks = lambda _: ("", 0)) -> str:
 
 def key(*entries: tuple[str, str]) -> str:
     """A legend: (class of a chip, meaning)."""
-    chips = (
-        f'<span class="k">{token("C", kind, 0)}{escape(text)}</span>' for kind, text in entries
-    )
+    chips = (f'<span class="k">{token("C", kind, 0)}{escape(text)}</span>' for kind, text in entries)
     return f'<div class="cl-key">{"".join(chips)}</div>'
 
 

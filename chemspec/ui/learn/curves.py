@@ -1,4 +1,5 @@
-"""Charts of the pages Learn and Models: plain values in, Altair charts out. Each says in `alt`-like text what it shows."""
+"""Charts of the pages Learn and Models: plain values in, Altair charts out. Each says in `alt`-like text what it
+shows."""
 
 from __future__ import annotations
 
@@ -36,29 +37,24 @@ def _accent(dark: bool) -> str:
 
 def gain(alpha: float, gamma: int, c: float, pass_cost: Cost = flat, *, dark: bool = False) -> Any:
     """Expected speed-up against draft length: the curve, its best point, the chosen one, and the line of no gain."""
-    points: list[dict[str, Any]] = [
-        {"gamma": g, "gain": improvement(alpha, g, c, pass_cost)} for g in range(MOST + 1)
-    ]
+    points: list[dict[str, Any]] = [{"gamma": g, "gain": improvement(alpha, g, c, pass_cost)} for g in range(MOST + 1)]
     for point in points:
         point["side"] = "slower than standard" if point["gain"] < 1 else "faster"
     best = best_gamma(alpha, c, pass_cost)
     top = max(2.0, 1.12 * max(point["gain"] for point in points))
-    x = alt.X(
-        "gamma:Q", title="draft length γ", scale=alt.Scale(domain=[0, MOST]), axis=alt.Axis(tickMinStep=1)
-    )  # fmt: skip
+    x = alt.X("gamma:Q", title="draft length γ", scale=alt.Scale(domain=[0, MOST]), axis=alt.Axis(tickMinStep=1))
     y = alt.Y("gain:Q", title="times as fast as standard", scale=alt.Scale(domain=[0, top]))
-    tip = [
-        alt.Tooltip("gamma:Q", title="draft length"),
-        alt.Tooltip("gain:Q", title="times as fast", format=".2f"),
-    ]
+    tip = [alt.Tooltip("gamma:Q", title="draft length"), alt.Tooltip("gain:Q", title="times as fast", format=".2f")]
     band = (
         alt.Chart(alt.Data(values=[{"low": 0, "high": 1, "from": 0, "to": MOST}]))
         .mark_rect(color="#D55E00", opacity=0.09)
         .encode(
-            x=alt.X("from:Q", title="draft length γ"), x2="to:Q",
-            y=alt.Y("low:Q", title="times as fast as standard"), y2="high:Q",
+            x=alt.X("from:Q", title="draft length γ"),
+            x2="to:Q",
+            y=alt.Y("low:Q", title="times as fast as standard"),
+            y2="high:Q",
         )
-    )  # fmt: skip
+    )
     none = (
         alt.Chart(alt.Data(values=[{"gain": 1}]))
         .mark_rule(strokeDash=[5, 4], color=_ink(dark), opacity=0.7)
@@ -70,19 +66,21 @@ def gain(alpha: float, gamma: int, c: float, pass_cost: Cost = flat, *, dark: bo
         .encode(x=x, y=y, text="text:N")
     )
     data = alt.Data(values=points)
-    line = (
-        alt.Chart(data)
-        .mark_line(color=_accent(dark), strokeWidth=2.5)
-        .encode(x=x, y=y, tooltip=tip)
-    )
+    line = alt.Chart(data).mark_line(color=_accent(dark), strokeWidth=2.5).encode(x=x, y=y, tooltip=tip)
     dots = (
         alt.Chart(data)
         .mark_point(filled=True, size=34, color=_accent(dark), opacity=1)
         .encode(
-            x=x, y=y, tooltip=tip,
-            shape=alt.Shape("side:N", legend=None, scale=alt.Scale(domain=["faster", "slower than standard"], range=["circle", "cross"])),
+            x=x,
+            y=y,
+            tooltip=tip,
+            shape=alt.Shape(
+                "side:N",
+                legend=None,
+                scale=alt.Scale(domain=["faster", "slower than standard"], range=["circle", "cross"]),
+            ),
         )
-    )  # fmt: skip
+    )
     mark: list[dict[str, Any]] = [{"gamma": best, "gain": improvement(alpha, best, c, pass_cost)}]
     mark[0]["text"] = f"best: γ = {best}" if best else "best: no drafts"
     star = (
@@ -102,9 +100,7 @@ def gain(alpha: float, gamma: int, c: float, pass_cost: Cost = flat, *, dark: bo
         .encode(x=x, y=y, text="text:N")
     )
     chosen = (
-        alt.Chart(
-            alt.Data(values=[{"gamma": gamma, "gain": improvement(alpha, gamma, c, pass_cost)}])
-        )
+        alt.Chart(alt.Data(values=[{"gamma": gamma, "gain": improvement(alpha, gamma, c, pass_cost)}]))
         .mark_point(shape="circle", size=230, strokeWidth=2.5, color="#D55E00", opacity=1)
         .encode(x=x, y=y, tooltip=tip)
     )
@@ -129,29 +125,33 @@ def optimum(c: float, pass_cost: Cost = flat) -> Any:
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
             x=alt.X("alpha:Q", title="acceptance probability α", scale=alt.Scale(domain=[0, 1])),
-            y=alt.Y(
-                "gamma:Q", title="best draft length", scale=alt.Scale(domain=[0, MOST])
+            y=alt.Y("gamma:Q", title="best draft length", scale=alt.Scale(domain=[0, MOST])),
+            color=alt.Color(
+                "c:N",
+                title=None,
+                sort=names,
+                scale=alt.Scale(domain=names, range=list(look.SPANS)),
+                legend=alt.Legend(orient="top", columns=2),
             ),
-            color=alt.Color("c:N", title=None, sort=names, scale=alt.Scale(domain=names, range=list(look.SPANS)), legend=alt.Legend(orient="top", columns=2)),
             strokeDash=alt.StrokeDash("c:N", sort=names, scale=alt.Scale(domain=names), legend=None),
-            tooltip=[alt.Tooltip("alpha:Q", title="α"), alt.Tooltip("gamma:Q", title="best γ"), alt.Tooltip("c:N", title="drafting")],
+            tooltip=[
+                alt.Tooltip("alpha:Q", title="α"),
+                alt.Tooltip("gamma:Q", title="best γ"),
+                alt.Tooltip("c:N", title="drafting"),
+            ],
         )
         .properties(height=340)
-    )  # fmt: skip
+    )
 
 
 def published(*, dark: bool = False) -> Any:
     """The speed-ups that the papers report, one dot each, beside the line of no gain."""
     points = [
-        {"who": who, "what": f"{who}: {what}", "gain": gain, "text": f"{gain:.2g}×"}
-        for who, what, gain in PUBLISHED
+        {"who": who, "what": f"{who}: {what}", "gain": gain, "text": f"{gain:.2g}×"} for who, what, gain in PUBLISHED
     ]
     y = alt.Y("what:N", title=None, sort=None, axis=alt.Axis(labelLimit=300))
     x = alt.X(
-        "gain:Q",
-        title="times as fast as their standard",
-        scale=alt.Scale(domain=[0, 6]),
-        axis=alt.Axis(tickCount=6),
+        "gain:Q", title="times as fast as their standard", scale=alt.Scale(domain=[0, 6]), axis=alt.Axis(tickCount=6)
     )
     rule = (
         alt.Chart(alt.Data(values=[{"gain": 1}]))
@@ -169,58 +169,56 @@ def published(*, dark: bool = False) -> Any:
             shape=alt.Shape("who:N", legend=None),
         )
     )
-    text = (
-        alt.Chart(data)
-        .mark_text(align="left", dx=9, color=_ink(dark))
-        .encode(x=x, y=y, text="text:N")
-    )
+    text = alt.Chart(data).mark_text(align="left", dx=9, color=_ink(dark)).encode(x=x, y=y, text="text:N")
     return (rule + dots + text).properties(height=290)
 
 
 def drafters(rows: Sequence[dict[str, Any]], *, dark: bool = False) -> Any:
-    """Milliseconds a query of every drafter, median and quartiles, with its passes beside; the standard decoder's as a line."""
+    """Milliseconds a query of every drafter, median and quartiles, with its passes beside; the standard decoder's as a
+    line."""
     points = [
         {
-            "who": row["drafter"], "ms": row["median_ms"], "low": row["q1_ms"], "high": row["q3_ms"],
+            "who": row["drafter"],
+            "ms": row["median_ms"],
+            "low": row["q1_ms"],
+            "high": row["q3_ms"],
             "text": f"{row['median_ms']:.1f} ms, {row['passes_per_query']:.1f} passes",
             "kind": "standard" if row["drafter"] == "standard" else "own model" if row["weights_mb"] else "no model",
         }
         for row in rows
-    ]  # fmt: skip
+    ]
     most = 1.45 * max(point["high"] for point in points)
     data = alt.Data(values=points)
-    y = alt.Y(
-        "who:N",
-        title=None,
-        sort=[point["who"] for point in points],
-        axis=alt.Axis(labelOverlap=False),
-    )
+    y = alt.Y("who:N", title=None, sort=[point["who"] for point in points], axis=alt.Axis(labelOverlap=False))
     x = alt.X("ms:Q", title="milliseconds a query", scale=alt.Scale(domain=[0, most]))
     kinds = ["standard", "no model", "own model"]
-    spans = alt.Chart(data).mark_rule(color=_ink(dark), opacity=0.5).encode(
-        x=alt.X("low:Q", title="milliseconds a query"), x2="high:Q", y=y
-    )  # fmt: skip
+    spans = (
+        alt.Chart(data)
+        .mark_rule(color=_ink(dark), opacity=0.5)
+        .encode(x=alt.X("low:Q", title="milliseconds a query"), x2="high:Q", y=y)
+    )
     dots = (
         alt.Chart(data)
         .mark_point(filled=True, size=110, opacity=1)
         .encode(
-            x=x, y=y,
-            color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=kinds, range=[_ink(dark), look.SPANS[0], look.SPANS[1]]),
-                            legend=alt.Legend(orient="top")),
+            x=x,
+            y=y,
+            color=alt.Color(
+                "kind:N",
+                title=None,
+                scale=alt.Scale(domain=kinds, range=[_ink(dark), look.SPANS[0], look.SPANS[1]]),
+                legend=alt.Legend(orient="top"),
+            ),
             shape=alt.Shape("kind:N", scale=alt.Scale(domain=kinds), legend=None),
         )
-    )  # fmt: skip
+    )
     text = (
         alt.Chart(data)
         .mark_text(align="left", dx=6, color=_ink(dark))
         .encode(x=alt.X("high:Q", title="milliseconds a query"), y=y, text="text:N")
     )
     standard = [point for point in points if point["kind"] == "standard"]
-    rule = (
-        alt.Chart(alt.Data(values=standard))
-        .mark_rule(strokeDash=[5, 4], color=_ink(dark), opacity=0.7)
-        .encode(x=x)
-    )
+    rule = alt.Chart(alt.Data(values=standard)).mark_rule(strokeDash=[5, 4], color=_ink(dark), opacity=0.7).encode(x=x)
     return (rule + spans + dots + text).properties(height=32 * len(points) + 110)
 
 
@@ -238,15 +236,10 @@ def cost(curve: CostCurve, *, dark: bool = False) -> Any:
         axis=alt.Axis(values=list(curve.nodes)),
     )
     y = alt.Y("ms:Q", title="milliseconds", scale=alt.Scale(domainMin=0))
-    tip = [
-        alt.Tooltip("nodes:Q", title="new tokens"),
-        alt.Tooltip("ms:Q", title="milliseconds", format=".2f"),
-    ]
+    tip = [alt.Tooltip("nodes:Q", title="new tokens"), alt.Tooltip("ms:Q", title="milliseconds", format=".2f")]
     line = alt.Chart(data).mark_line(color=_accent(dark)).encode(x=x, y=y)
     dots = (
-        alt.Chart(data)
-        .mark_point(filled=True, size=55, color=_accent(dark), opacity=1)
-        .encode(x=x, y=y, tooltip=tip)
+        alt.Chart(data).mark_point(filled=True, size=55, color=_accent(dark), opacity=1).encode(x=x, y=y, tooltip=tip)
     )
     text = alt.Chart(data).mark_text(dy=-11, color=_ink(dark)).encode(x=x, y=y, text="text:N")
     return (line + dots + text).properties(height=250)

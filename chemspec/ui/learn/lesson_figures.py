@@ -15,11 +15,7 @@ from chemspec.ui.learn.chips import figure, key, label, picture, row, token
 from chemspec.ui.learn.lesson_trees import lists, passes, tree
 from chemspec.ui.learn.lessons import Step, copied, example, steps, written
 
-KEPT, OWN, LOST = (
-    ("kept", "copied and kept"),
-    ("own", "the model's own"),
-    ("lost", "drafted, thrown away"),
-)
+KEPT, OWN, LOST = (("kept", "copied and kept"), ("own", "the model's own"), ("lost", "drafted, thrown away"))
 
 
 def reaction(result: DecodeResult, dark: bool, colored: bool = False) -> str:
@@ -32,20 +28,13 @@ def reaction(result: DecodeResult, dark: bool, colored: bool = False) -> str:
         for piece in copied(result):
             for k in range(piece.length):
                 color = look.span_color(piece.fragment)
-                for atoms, place, fills in (
-                    (of_query, piece.source + k, there),
-                    (of_answer, piece.start + k, here),
-                ):
+                for atoms, place, fills in ((of_query, piece.source + k, there), (of_answer, piece.start + k, here)):
                     atom = atoms[place] if place < len(atoms) else None
                     if atom is not None:
                         fills[atom] = color
     left = draw.molecule("".join(query), width=360, height=230, dark=dark, fills=there)
     right = draw.molecule("".join(answer), width=270, height=170, dark=dark, fills=here)
-    parts = (
-        picture(left, "query"),
-        "<b aria-hidden=true>→</b>",
-        picture(right, "answer"),
-    )
+    parts = (picture(left, "query"), "<b aria-hidden=true>→</b>", picture(right, "answer"))
     return f'<div class="cl-reaction">{"".join(parts)}</div>'
 
 
@@ -71,18 +60,12 @@ def lanes(standard: DecodeResult, drafted: DecodeResult, play: int) -> str:
     def lane(name: str, result: DecodeResult) -> str:
         boxes, answer = "", written(result)
         for number, step in enumerate(steps(result)):
-            inside = [
-                token(text, "kept", 0) for text in answer[step.start : step.start + step.kept]
-            ]
+            inside = [token(text, "kept", 0) for text in answer[step.start : step.start + step.kept]]
             inside += [token(step.own, "own")] if step.own else []
             style = f"animation:cl-show .25s {0.3 + 0.32 * number:.2f}s both"
-            boxes += (
-                f'<span class="cl-pass" data-play="{play}" style="{style}">{"".join(inside)}</span>'
-            )
+            boxes += f'<span class="cl-pass" data-play="{play}" style="{style}">{"".join(inside)}</span>'
         count = f"<small>{len(result.trace.passes)} passes</small>"
-        return (
-            f'<div class="cl-lane"><b>{name}{count}</b><div class="cl-passes">{boxes}</div></div>'
-        )
+        return f'<div class="cl-lane"><b>{name}{count}</b><div class="cl-passes">{boxes}</div></div>'
 
     alt = f"The standard way writes one token in each of {len(standard.trace.passes)} passes; with drafts {len(drafted.trace.passes)} passes suffice."
     body = lane("Standard", standard) + lane("With drafts", drafted) + key(KEPT, OWN)
@@ -98,12 +81,8 @@ def provenance(result: DecodeResult, dark: bool) -> str:
         for k in range(piece.length):
             here[piece.start + k] = there[piece.source + k] = piece.fragment
     body = reaction(result, dark, colored=True)
-    body += label("query") + row(
-        result.trace.query, lambda k: ("kept", there[k]) if k in there else ("", 0)
-    )
-    body += label("answer") + row(
-        written(result), lambda k: ("kept", here[k]) if k in here else ("own", 0)
-    )
+    body += label("query") + row(result.trace.query, lambda k: ("kept", there[k]) if k in there else ("", 0))
+    body += label("answer") + row(written(result), lambda k: ("kept", here[k]) if k in here else ("own", 0))
     alt = f"{len(here)} of the answer's {len(written(result))} tokens are copied from the query, in {len(set(here.values()))} fragments."
     return figure(body + key(("kept", "copied (one colour a fragment)"), OWN), alt)
 
@@ -116,9 +95,7 @@ def storyboard(result: DecodeResult, dark: bool) -> str:
         f"pass {number}: {step.kept} of {len(step.draft)} drafted tokens kept, then {step.own or 'none'} by the model"
         for number, step in enumerate(found, 1)
     )
-    body = f'<div class="cl-cards">{cards}</div>' + key(
-        KEPT, OWN, LOST, ("before", "written before")
-    )
+    body = f'<div class="cl-cards">{cards}</div>' + key(KEPT, OWN, LOST, ("before", "written before"))
     return figure(body, alt)
 
 
@@ -163,8 +140,7 @@ def check(result: DecodeResult, number: int) -> str:
         cells[""].append("✓" if kept else "✗" if k == step.kept else "")
     names = {"draft": "the draft", "model": "the model's choice", "": "equal?"}
     rows = "".join(
-        f"<tr><th>{names[name]}</th>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>"
-        for name, row in cells.items()
+        f"<tr><th>{names[name]}</th>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for name, row in cells.items()
     )
     written_now = " ".join(own)
     body = f'<div tabindex="0" class="cl-scroll"><table class="cl-check">{rows}</table></div>'
@@ -180,20 +156,14 @@ def counted(result: DecodeResult) -> str:
         f'<tr><td class="n">{number}</td><td class="n">{item.drafted}</td><td class="n">{item.accepted}</td><td class="n">{item.emitted}</td></tr>'
         for number, item in enumerate(result.trace.passes, 1)
     )
-    head = "".join(
-        f'<th class="n">{name}</th>' for name in ("pass", "drafted", "accepted", "written")
-    )
+    head = "".join(f'<th class="n">{name}</th>' for name in ("pass", "drafted", "accepted", "written"))
     head = f"<tr>{head}</tr>"
     total = f'<tr><td class="n"><b>{found.passes}</b></td><td class="n"><b>{found.drafted}</b></td><td class="n"><b>{found.accepted}</b></td><td class="n"><b>{found.emitted}</b></td></tr>'
     rates = (
         ("tokens per pass", f"{found.emitted} / {found.passes}", f"{found.tokens_per_pass:.2f}"),
         ("acceptance rate", f"{found.accepted} / {found.emitted}", f"{found.acceptance_rate:.0%}"),
         ("draft hit rate", f"{found.accepted} / {found.drafted}", f"{found.draft_hit_rate:.0%}"),
-        (
-            "acceptance length",
-            f"{found.accepted} / {found.passes} + 1",
-            f"{found.acceptance_length:.2f}",
-        ),
+        ("acceptance length", f"{found.accepted} / {found.passes} + 1", f"{found.acceptance_length:.2f}"),
     )
     right = "".join(
         f'<tr><td>{name}</td><td class="n">{how}</td><td class="n"><b>{value}</b></td></tr>'
@@ -211,11 +181,16 @@ def anatomy(result: DecodeResult, number: int) -> str:
     kept = [token(text, "kept", number) for text in step.draft[: step.kept]]
     drafted = kept + [token(text, "lost") for text in step.draft[step.kept :]]
     lines = (
-        ("computed", item.computed, [last, *drafted], "places the model looks at: the last token written, and the draft"),
+        (
+            "computed",
+            item.computed,
+            [last, *drafted],
+            "places the model looks at: the last token written, and the draft",
+        ),
         ("drafted", item.drafted, ["", *drafted], "guessed"),
         ("accepted", item.accepted, ["", *kept], "guessed right, up to the first mistake"),
         ("written", item.emitted, ["", *kept, token(step.own, "own")], "accepted, and one token of the model's own"),
-    )  # fmt: skip
+    )
     rows = ""
     for name, count, cells, meaning in lines:
         inside = "".join(f"<td>{cell}</td>" for cell in cells)
@@ -223,9 +198,7 @@ def anatomy(result: DecodeResult, number: int) -> str:
         rows += f"<tr><th>{name} <b>{count}</b></th>{inside}</tr>"
         rows += f'<tr class="why"><td></td><td colspan="{1 + item.computed}">{escape(meaning)}</td></tr>'
     alt = "; ".join(f"{name} {count}: {meaning}" for name, count, _, meaning in lines)
-    return figure(
-        f'<div tabindex="0" class="cl-scroll"><table class="cl-check">{rows}</table></div>', alt
-    )
+    return figure(f'<div tabindex="0" class="cl-scroll"><table class="cl-check">{rows}</table></div>', alt)
 
 
 SECONDS = ("draft_seconds", "model_seconds", "waited_seconds", "seconds", "host_share")
@@ -238,9 +211,7 @@ def definitions(found: SpeedNumbers) -> str:
         value = getattr(found, name)
         text = "" if name in SECONDS else f"{value:.2f}".rstrip("0").rstrip(".")
         title = escape(name.replace("_", " "))
-        rows += (
-            f'<tr><td><b>{title}</b></td><td>{escape(meaning)}</td><td class="n">{text}</td></tr>'
-        )
+        rows += f'<tr><td><b>{title}</b></td><td>{escape(meaning)}</td><td class="n">{text}</td></tr>'
     head = '<tr><th>figure</th><th>meaning</th><th class="n">example</th></tr>'
     return f'<div class="cl"><table style="width:100%">{head}{rows}</table></div>'
 
@@ -248,11 +219,7 @@ def definitions(found: SpeedNumbers) -> str:
 def idea(dark: bool, play: int = 0) -> tuple[str, ...]:
     """One picture for every section of assets/learn/idea.md, in its order."""
     drafted, standard = example("boc-copy"), example("boc-none")
-    beam, ahead, relaxed = (
-        example("amide-beam-none"),
-        example("amide-beam-copy"),
-        example("amide-sbs"),
-    )
+    beam, ahead, relaxed = (example("amide-beam-none"), example("amide-beam-copy"), example("amide-sbs"))
     return (
         writing(drafted, dark),
         lanes(standard, drafted, play),

@@ -26,9 +26,7 @@ def tree(result: DecodeResult, dark: bool) -> str:
             f'<text x="{width + 16:.0f}" y="{_y(k) + 4:.0f}" font-size="12">#{rank}  {100 * one.probability:.1f}%</text>'
         )
     total, height = width + 100, LINE * len(order) + 8
-    alt = "Tree of the answers: " + "; ".join(
-        f"{rank}: {one.smiles}" for rank, one in enumerate(result.hypotheses, 1)
-    )
+    alt = "Tree of the answers: " + "; ".join(f"{rank}: {one.smiles}" for rank, one in enumerate(result.hypotheses, 1))
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{total:.0f}" height="{height:.0f}" viewBox="0 0 {total:.0f} {height:.0f}" '
         f'fill="{INK[dark]}" stroke="none" font-family="ui-monospace, Menlo, DejaVu Sans Mono, monospace">{"".join(lines)}</svg>'
@@ -69,9 +67,7 @@ def _branch(
     if origin:
         ox, oy = origin
         bend = f"C{ox + 12:.1f} {oy:.1f} {x - 14:.1f} {y:.1f} {x - 3:.1f} {y:.1f}"
-        lines.append(
-            f'<path d="M{ox:.1f} {oy:.1f} {bend}" fill="none" stroke="#7d8b88" stroke-width="1.3"/>'
-        )
+        lines.append(f'<path d="M{ox:.1f} {oy:.1f} {bend}" fill="none" stroke="#7d8b88" stroke-width="1.3"/>')
     if text:
         # The width is told, because not every machine has the same letters.
         length = CHAR * len(text)
@@ -135,12 +131,8 @@ def lists(exact: DecodeResult, relaxed: DecodeResult) -> str:
 
     query = escape("".join(exact.trace.query))
     body = f'<div class="cl-label">query <span class="cl-mono">{query}</span></div><div class="cl-two">{table("Exact: beam search", exact, relaxed)}{table("Relaxed: speculative beam search", relaxed, exact)}</div>'
-    count = sum(
-        a.smiles != b.smiles for a, b in zip(exact.hypotheses, relaxed.hypotheses, strict=False)
-    )
-    copy = [one.canonical for one in exact.hypotheses].count(
-        chem.canonical("".join(exact.trace.query)) or "?"
-    )
+    count = sum(a.smiles != b.smiles for a, b in zip(exact.hypotheses, relaxed.hypotheses, strict=False))
+    copy = [one.canonical for one in exact.hypotheses].count(chem.canonical("".join(exact.trace.query)) or "?")
     if copy:
         body += '<div class="cl-verdict">Among the exact answers is the query itself: a habit of the model, which no way of decoding mends.</div>'
     return figure(body, f"Two lists of answers; {count} of {len(exact.hypotheses)} differ.")

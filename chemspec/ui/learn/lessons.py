@@ -46,7 +46,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Piece:
-    """`length` tokens of the answer from `start` on, copied from the query's `source` on; part of a numbered fragment."""
+    """`length` tokens of the answer from `start` on, copied from the query's `source` on; part of a numbered
+    fragment."""
 
     start: int
     source: int
@@ -95,7 +96,8 @@ def steps(result: DecodeResult) -> tuple[Step, ...]:
 def copied(result: DecodeResult) -> tuple[Piece, ...]:
     """Where the accepted tokens of the best answer came from.
 
-    What goes on, here and there, a token after the piece before it (the model wrote that token itself) belongs to the same fragment.
+    What goes on, here and there, a token after the piece before it (the model wrote that token itself) belongs to the
+    same fragment.
     """
     found: list[Piece] = []
     for item in result.trace.passes:
@@ -143,9 +145,15 @@ def compared(task: str, kind: str) -> list[dict[str, Any]]:
 
 
 COLUMNS = {
-    "drafter": "drafter", "median_ms": "ms a query", "speedup": "times as fast", "passes_per_query": "passes", "calls_per_query": "own runs",
-    "tokens_per_pass": "tokens a pass", "nodes_per_pass": "nodes a pass", "weights_mb": "own weights, MB",
-}  # fmt: skip
+    "drafter": "drafter",
+    "median_ms": "ms a query",
+    "speedup": "times as fast",
+    "passes_per_query": "passes",
+    "calls_per_query": "own runs",
+    "tokens_per_pass": "tokens a pass",
+    "nodes_per_pass": "nodes a pass",
+    "weights_mb": "own weights, MB",
+}
 
 
 def table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -158,10 +166,7 @@ def table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
 def facts() -> dict[str, str]:
     """The numbers that the texts name, counted in the examples."""
     drafted, standard = numbers([example("boc-copy").trace]), numbers([example("boc-none").trace])
-    ahead, beam = (
-        numbers([example("amide-beam-copy").trace]),
-        numbers([example("amide-beam-none").trace]),
-    )
+    ahead, beam = (numbers([example("amide-beam-copy").trace]), numbers([example("amide-beam-none").trace]))
     exact, relaxed = example("amide-beam-none").hypotheses, example("amide-sbs").hypotheses
     agree = sum(one.smiles == other.smiles for one, other in zip(exact, relaxed, strict=False))
     return {
@@ -197,9 +202,7 @@ def verdict(alpha: float, gamma: int, c: float, cost: walltime.Cost) -> str:
         if now >= 1
         else f"slower than standard decoding ({now:.2f} times as fast)"
     )
-    text = (
-        f"With drafts of {gamma} tokens: {text}. The best is {best} tokens, {top:.2f} times as fast"
-    )
+    text = f"With drafts of {gamma} tokens: {text}. The best is {best} tokens, {top:.2f} times as fast"
     text += " (the longest considered)." if best == walltime.MOST else "."
     end = walltime.slower_from(alpha, c, cost)
     return text + (f" From {end} tokens on, drafting is slower than not drafting." if end else "")

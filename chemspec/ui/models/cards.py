@@ -1,4 +1,5 @@
-"""A model folder as a plain value: what it holds, what its card says, what is wrong with it. Harmless, whatever lies there."""
+"""A model folder as a plain value: what it holds, what its card says, what is wrong with it. Harmless, whatever lies
+there."""
 
 from __future__ import annotations
 
@@ -17,9 +18,7 @@ from chemspec.tokenizer import Tokenizer
 
 CARD = 100_000  # characters of a card that are read
 SMALL = 1_000_000  # bytes: no config or vocabulary is larger
-CHECKED = (
-    300_000_000  # bytes of weights that are read to be checked; larger ones are checked when loaded
-)
+CHECKED = 300_000_000  # bytes of weights that are read to be checked; larger ones are checked when loaded
 FILES = ("config.json", "vocab.json", "model.safetensors", "card.md")
 
 Share = tuple[str, float, float, float]  # name; percent, and its interval
@@ -59,11 +58,7 @@ def cards() -> list[Card]:
     """All model folders of `models_dir()`, usable or not, usable ones first."""
     home = models_dir()
     try:
-        folders = sorted(
-            item
-            for item in home.iterdir()
-            if item.is_dir() and not item.name.startswith((".", "_"))
-        )
+        folders = sorted(item for item in home.iterdir() if item.is_dir() and not item.name.startswith((".", "_")))
     except OSError:
         return []
     return sorted((card(folder) for folder in folders), key=lambda one: bool(one.problem))
@@ -94,14 +89,7 @@ def _card(folder: Path, stamps: tuple[tuple[int, int], ...]) -> Card:
         return Card(folder.name, folder, problem=f"missing: {', '.join(missing)}", **found)  # type: ignore[arg-type]
     try:
         return _read(folder, sizes, found)
-    except (
-        ValueError,
-        OSError,
-        SafetensorError,
-        RuntimeError,
-        MemoryError,
-        RecursionError,
-    ) as error:
+    except (ValueError, OSError, SafetensorError, RuntimeError, MemoryError, RecursionError) as error:
         return Card(folder.name, folder, problem=str(error) or type(error).__name__, **found)  # type: ignore[arg-type]
 
 
@@ -126,9 +114,16 @@ def _read(folder: Path, sizes: dict[str, int], found: dict[str, object]) -> Card
     if sizes["model.safetensors"] <= CHECKED:
         checkpoint.load(folder)
     return Card(
-        folder.name, folder, task=task, config=config, parameters=parameters, stored=", ".join(kinds),
-        vocabulary=vocabulary, digest=_digest(weights, folder / "config.json"), **found,  # type: ignore[arg-type]
-    )  # fmt: skip
+        folder.name,
+        folder,
+        task=task,
+        config=config,
+        parameters=parameters,
+        stored=", ".join(kinds),
+        vocabulary=vocabulary,
+        digest=_digest(weights, folder / "config.json"),
+        **found,  # type: ignore[arg-type]
+    )
 
 
 def _product(shape: list[int]) -> int:
@@ -192,9 +187,11 @@ def architecture(config: ModelConfig) -> str:
         f"Transformer encoder-decoder: {depth}",
         f"{config.d_model} numbers for each token, {config.heads} attention heads, feed-forward layers of {config.feedforward} ({NAMES[config.activation]})",
         f"norms {norm} each block",
-        "one table of tokens for reading and writing" if config.tied_output and config.shared_embedding else "separate tables of tokens",
+        "one table of tokens for reading and writing"
+        if config.tied_output and config.shared_embedding
+        else "separate tables of tokens",
         f"at most {config.max_positions} tokens",
-    )  # fmt: skip
+    )
     return "; ".join(parts) + "."
 
 
@@ -202,10 +199,6 @@ def size(count: float, unit: str = "B") -> str:
     """A count with a decimal prefix: 5.6 M, 11.2 MB."""
     for prefix in ("", "k", "M", "G"):
         if count < 1000:
-            return (
-                f"{count:.0f} {prefix}{unit}"
-                if not prefix or count >= 100
-                else f"{count:.1f} {prefix}{unit}"
-            )
+            return f"{count:.0f} {prefix}{unit}" if not prefix or count >= 100 else f"{count:.1f} {prefix}{unit}"
         count /= 1000
     return f"{count:.1f} T{unit}"

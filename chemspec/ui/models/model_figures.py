@@ -57,14 +57,8 @@ def summary(here: Machine, installed: int, loaded: int) -> str:
     now = size(here.memory) if here.memory else "not told"
     peak = f"memory in use (peak {size(here.peak)})" if here.peak else "memory in use"
     what = here.gpu or f"{here.cores} CPU cores"
-    parts = (
-        (f"{loaded} of {installed}", "models in memory"),
-        (now, peak),
-        (what, here.versions),
-    )
-    cells = "".join(
-        f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for value, name in parts
-    )
+    parts = ((f"{loaded} of {installed}", "models in memory"), (now, peak), (what, here.versions))
+    cells = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for value, name in parts)
     return f'<div class="cm-sum">{cells}</div>'
 
 
@@ -95,12 +89,8 @@ def facts(card: Card, engine: Engine | None) -> str:
     if engine:
         threads = f", {engine.threads} threads" if engine.device == "cpu" else ""
         runtime = RUNTIME.get(engine.runtime, engine.runtime)
-        rows["Runs on"] = (
-            f"{runtime}, {engine.device.upper()}{threads}, computing in {engine.dtype}"
-        )
-    items = "".join(
-        f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows.items() if text
-    )
+        rows["Runs on"] = f"{runtime}, {engine.device.upper()}{threads}, computing in {engine.dtype}"
+    items = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows.items() if text)
     return f'<dl class="cm-facts">{items}</dl>'
 
 

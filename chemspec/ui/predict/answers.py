@@ -242,15 +242,7 @@ def _save_all(asked: ask.Asked, result: DecodeResult) -> None:
 
 def _file(label: str, content: str | bytes, name: str, mime: str) -> None:
     if content:
-        st.download_button(
-            label,
-            content,
-            name,
-            mime,
-            key=f"predict_file_{name}",
-            on_click="ignore",
-            width="stretch",
-        )
+        st.download_button(label, content, name, mime, key=f"predict_file_{name}", on_click="ignore", width="stretch")
 
 
 def row(card: Card) -> dict[str, object]:

@@ -20,10 +20,7 @@ from chemspec.ui.common.short_names import set_apart
 
 TASKS: tuple[Task, ...] = get_args(Task)
 QUESTION = {"forward": "What forms?", "retro": "What is it made from?"}
-LABEL = {
-    "forward": "Everything in the flask: reactants, reagents, solvents",
-    "retro": "The molecule to make",
-}
+LABEL = {"forward": "Everything in the flask: reactants, reagents, solvents", "retro": "The molecule to make"}
 PLACEHOLDER = {"forward": "e.g. CC(=O)Cl.Nc1ccccc1", "retro": "e.g. CC(=O)Nc1ccc(O)cc1"}
 FORMATS = "SMILES, reaction SMILES, InChI, molfile, SDF, RXN or CDXML; common reagents also by name"
 ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml"]
@@ -37,7 +34,8 @@ CSS = """
 
 @dataclass(frozen=True)
 class Asked:
-    """A question: the model's name, its task, the canonical query, how to answer, and what was changed in reading it."""
+    """A question: the model's name, its task, the canonical query, how to answer, and what was changed in reading
+    it."""
 
     model: str
     task: Task
@@ -222,9 +220,7 @@ def _hint(place: Any, text: str, read: formats.Input | chem.Fault | None, *, sta
         st.query_params.clear()
     if unknown := state.pop("predict_unknown", ""):
         known = ", ".join(queued_engine.models()) or "none"
-        st.warning(
-            f"The link names a model that is not installed: {unknown[:60]!r}. Installed: {known}."
-        )
+        st.warning(f"The link names a model that is not installed: {unknown[:60]!r}. Installed: {known}.")
     if isinstance(read, chem.Fault):
         place.html(fault_html(text, read))
         return
@@ -239,9 +235,7 @@ def _hint(place: Any, text: str, read: formats.Input | chem.Fault | None, *, sta
         count = read.smiles.count(".") + 1
         counted = f"{count} molecules or ions" if count > 1 else "one molecule"
         notes = "; ".join(_notes(read))
-        line = f"✓ {counted}{'; ' + notes if notes else ''}" + (
-            "" if stands else " · Enter predicts"
-        )
+        line = f"✓ {counted}{'; ' + notes if notes else ''}" + ("" if stands else " · Enter predicts")
     place.html(f'<div class="cs-hint" role="status">{escape(line)}</div>')
 
 
@@ -249,11 +243,7 @@ def fault_html(text: str, fault: chem.Fault) -> str:
     """What is wrong, and the characters to blame marked in a line of the text; safe HTML."""
     message = escape(str(fault))
     pointer = ""
-    if (
-        "\n" not in text.strip()
-        and fault.kind not in ("empty", "length")
-        and fault.end > fault.start
-    ):
+    if "\n" not in text.strip() and fault.kind not in ("empty", "length") and fault.end > fault.start:
         pointer = f"<pre>{escape(chem.pointer(text, fault, width=60))}</pre>"
     return f'<div class="cs-hint cs-fault" role="alert"><span>⚠ {message}</span>{pointer}</div>'
 

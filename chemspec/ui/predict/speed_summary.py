@@ -35,9 +35,7 @@ class Measured:
 class SpeedSummary:
     """The strip on the page: first with what the answers' own run tells, later with the comparison."""
 
-    def __init__(
-        self, place: Any, model: Engine, query: str, settings: DecodeSettings, result: DecodeResult
-    ) -> None:
+    def __init__(self, place: Any, model: Engine, query: str, settings: DecodeSettings, result: DecodeResult) -> None:
         self._place, self._model, self._query = place, model, query
         self._settings, self._result = settings, result
         self._kept: dict[tuple[str, str, DecodeSettings], list[Measured]]

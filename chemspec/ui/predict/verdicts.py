@@ -57,9 +57,7 @@ def marks(task: Task, query: str, card: Card) -> list[Mark]:
             found.append(Mark("bad", f"↺ {returned}"))
     if best.vote is not None:
         times = f"{best.vote.spellings} spelling{'s' * (best.vote.spellings > 1)} of the query"
-        found.append(
-            Mark("note", f"⊕ merged: {times} gave it, at best as answer {best.vote.best_rank}")
-        )
+        found.append(Mark("note", f"⊕ merged: {times} gave it, at best as answer {best.vote.best_rank}"))
     if card.others:
         odds = ", ".join(chance(answer.probability) for answer in card.others)
         found.append(Mark("note", f"≡ also found in another spelling ({odds})"))

@@ -42,11 +42,26 @@ def gantt(runs: Sequence[tuple[str, DecodeResult]]) -> None:
         for bar in timing.timeline(result.trace)
     ]
     base = alt.Chart(alt.Data(values=bars)).encode(
-        y=alt.Y("lane:N", sort=lanes, title=None, scale=alt.Scale(paddingInner=0.55, paddingOuter=0.5),
-                axis=alt.Axis(labelAlign="left", labelOffset=-26, labelPadding=-2, labelLimit=400, ticks=False, domain=False,
-                              labelFontSize=13, labelColor=colors.text)),
-    )  # fmt: skip
-    x = alt.X("start:Q", title="milliseconds since the start of the run", scale=alt.Scale(nice=False, domain=[0, longest]))  # fmt: skip
+        y=alt.Y(
+            "lane:N",
+            sort=lanes,
+            title=None,
+            scale=alt.Scale(paddingInner=0.55, paddingOuter=0.5),
+            axis=alt.Axis(
+                labelAlign="left",
+                labelOffset=-26,
+                labelPadding=-2,
+                labelLimit=400,
+                ticks=False,
+                domain=False,
+                labelFontSize=13,
+                labelColor=colors.text,
+            ),
+        )
+    )
+    x = alt.X(
+        "start:Q", title="milliseconds since the start of the run", scale=alt.Scale(nice=False, domain=[0, longest])
+    )
     most = max(bar["accepted"] for bar in bars)
     color = alt.Color(
         "accepted:Q",
@@ -78,13 +93,10 @@ def gantt(runs: Sequence[tuple[str, DecodeResult]]) -> None:
     middle = "(datum.start + datum.end) / 2"
     text = base.transform_calculate(middle=middle).mark_text(fontSize=11, color=colors.text)
     words = "; ".join(
-        f"{name}: {len(result.trace.passes)} passes in {timing.ms(1e3 * result.trace.seconds)}"
-        for name, result in runs
+        f"{name}: {len(result.trace.passes)} passes in {timing.ms(1e3 * result.trace.seconds)}" for name, result in runs
     )
     _show(
-        (marks + text.encode(x="middle:Q", text="shown:N")).properties(
-            height=(130 if most else 90) + 62 * len(runs)
-        ),
+        (marks + text.encode(x="middle:Q", text="shown:N")).properties(height=(130 if most else 90) + 62 * len(runs)),
         f"Bars of forward passes on one time axis. {words}.",
     )
 
@@ -95,32 +107,27 @@ def _inside(bar: timing.Bar, longest: float) -> str:
 
 
 def heat(
-    cells: Sequence[Cell],
-    value: Callable[[Cell], float],
-    title: str,
-    *,
-    form: str,
-    mark: Cell,
-    told: str,
+    cells: Sequence[Cell], value: Callable[[Cell], float], title: str, *, form: str, mark: Cell, told: str
 ) -> None:
-    """One figure for every draft length and number of drafts; the cell `mark`, of which `told` says what it is, is outlined."""  # fmt: skip
+    """One figure for every draft length and number of drafts; the cell `mark`, of which `told` says what it is, is
+    outlined."""
     colors = paint()
-    data = [
-        {"length": cell.length, "count": cell.drafts, "value": value(cell), "best": cell is mark}
-        for cell in cells
-    ]
-    base = alt.Chart(
-        alt.Data(values=data), title=alt.TitleParams(title, subtitle=f"outlined: {told}")
-    ).encode(
+    data = [{"length": cell.length, "count": cell.drafts, "value": value(cell), "best": cell is mark} for cell in cells]
+    base = alt.Chart(alt.Data(values=data), title=alt.TitleParams(title, subtitle=f"outlined: {told}")).encode(
         x=alt.X("length:O", title="draft length", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("count:O", title="number of drafts", sort="descending"),
-        tooltip=[alt.Tooltip("length:O", title="draft length"), alt.Tooltip("count:O", title="drafts"),
-                 alt.Tooltip("value:Q", title=title, format=form)],
-    )  # fmt: skip
+        tooltip=[
+            alt.Tooltip("length:O", title="draft length"),
+            alt.Tooltip("count:O", title="drafts"),
+            alt.Tooltip("value:Q", title=title, format=form),
+        ],
+    )
     ramp = alt.Scale(range=list(colors.ramp), zero=False)
-    tiles = base.mark_rect(cornerRadius=3).encode(color=alt.Color("value:Q", scale=ramp, legend=None))  # fmt: skip
-    frame = base.transform_filter("datum.best").mark_rect(filled=False, stroke=colors.text, strokeWidth=2, cornerRadius=3)  # fmt: skip
-    figures = base.mark_text(fontSize=12, color=colors.text).encode(text=alt.Text("value:Q", format=form))  # fmt: skip
+    tiles = base.mark_rect(cornerRadius=3).encode(color=alt.Color("value:Q", scale=ramp, legend=None))
+    frame = base.transform_filter("datum.best").mark_rect(
+        filled=False, stroke=colors.text, strokeWidth=2, cornerRadius=3
+    )
+    figures = base.mark_text(fontSize=12, color=colors.text).encode(text=alt.Text("value:Q", format=form))
     low, high = min(data, key=_value), max(data, key=_value)
     rows = len({cell.drafts for cell in cells})
     _show(
@@ -148,12 +155,9 @@ def costs(points: Sequence[tuple[int, float, int]]) -> None:
             tooltip=[alt.Tooltip("nodes:Q"), alt.Tooltip("ms:Q", format=".2f"), alt.Tooltip("passes:Q")],
         )
         .properties(height=250)
-    )  # fmt: skip
-    first, last = points[0], points[-1]
-    _show(
-        chart,
-        f"Time of a pass by its nodes: {first[1]:.2f} ms with {first[0]}, {last[1]:.2f} ms with {last[0]}.",
     )
+    first, last = points[0], points[-1]
+    _show(chart, f"Time of a pass by its nodes: {first[1]:.2f} ms with {first[0]}, {last[1]:.2f} ms with {last[0]}.")
 
 
 def histogram(values: Sequence[float], title: str, *, start: float, rule: str = "") -> None:
@@ -162,31 +166,31 @@ def histogram(values: Sequence[float], title: str, *, start: float, rule: str = 
     highest = max([*values, start + 1.0])
     step = next(one for one in (0.1, 0.25, 0.5, 1, 2, 5, 10, 1e9) if (highest - start) / one <= 24)
     x = alt.X(
-        "value:Q",
-        title=title,
-        bin=alt.Bin(step=step),
-        scale=alt.Scale(domainMin=start),
-        axis=alt.Axis(format=".2~f"),
+        "value:Q", title=title, bin=alt.Bin(step=step), scale=alt.Scale(domainMin=start), axis=alt.Axis(format=".2~f")
     )
     bars = (
         alt.Chart(alt.Data(values=[{"value": value} for value in values]))
         .mark_bar(color=colors.ramp[1], stroke=colors.accent, strokeWidth=0.8)
-        .encode(x=x, y=alt.Y("count():Q", title="queries", axis=alt.Axis(tickMinStep=1)), tooltip=[alt.Tooltip("count():Q", title="queries")])
-    )  # fmt: skip
+        .encode(
+            x=x,
+            y=alt.Y("count():Q", title="queries", axis=alt.Axis(tickMinStep=1)),
+            tooltip=[alt.Tooltip("count():Q", title="queries")],
+        )
+    )
     lines = [{"value": found.median, "text": f"median {found.median:.2f}", "kind": "median"}]
     if rule:
         lines.append({"value": 1.0, "text": rule, "kind": "one"})
     marks = alt.Chart(alt.Data(values=lines)).encode(x="value:Q")
     drawn = marks.mark_rule(color=colors.text, strokeWidth=1.5).encode(
-        strokeDash=alt.StrokeDash("kind:N", legend=None, scale=alt.Scale(domain=["median", "one"], range=[[1, 0], [4, 4]]))
-    )  # fmt: skip
+        strokeDash=alt.StrokeDash(
+            "kind:N", legend=None, scale=alt.Scale(domain=["median", "one"], range=[[1, 0], [4, 4]])
+        )
+    )
     words = marks.mark_text(align="left", dx=5, dy=-4, baseline="bottom", fontSize=12, color=colors.text).encode(
         text="text:N", y=alt.value(0)
-    )  # fmt: skip
+    )
     _show(
-        (bars + drawn + words).properties(
-            height=240, padding={"top": 22, "left": 5, "right": 5, "bottom": 5}
-        ),
+        (bars + drawn + words).properties(height=240, padding={"top": 22, "left": 5, "right": 5, "bottom": 5}),
         f"Histogram of {title} over {len(values)} queries: median {found.median:.2f}, quartiles {found.low:.2f} and {found.high:.2f}, "
         f"from {min(values):.2f} to {max(values):.2f}.",
     )

@@ -1,4 +1,5 @@
-"""The parts of the page Speed: the query, and three ways to measure on it. Each part keeps its results for the visitor."""
+"""The parts of the page Speed: the query, and three ways to measure on it. Each part keeps its results for the
+visitor."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from chemspec.system import host
 from chemspec.ui.common import draw, look, queued_engine, safe
 from chemspec.ui.speed import charts, race, race_settings, tables, timing, trials
 
-# For `copy` more than a few places, and for `windows` fewer than a few, make no sense. Learned drafters write one draft.
+# For `copy` more than a few places, and for `windows` fewer than a few, make no sense. Learned drafters write one
+# draft.
 SIZES = {
     "copy": ((2, 4, 8, 12, 16, 24), (1, 2, 3, 5)),
     "windows": ((2, 4, 6, 8, 10), (1, 5, 10, 25)),
@@ -66,9 +68,13 @@ def race_part(model: Engine, query: str) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         slot = st.empty()
         repeats = st.segmented_control(
-        "Repeats", (3, 5, 11), default=5, key="speed_repeats", persist_state="session",
-        help="Runs of each lane after a warm-up; the median counts.",
-    )  # fmt: skip
+            "Repeats",
+            (3, 5, 11),
+            default=5,
+            key="speed_repeats",
+            persist_state="session",
+            help="Runs of each lane after a warm-up; the median counts.",
+        )
     pressed, spot = go(slot, "speed_race_start", "Start the race"), st.empty()
     if pressed:
         settings = timing.with_standards(chosen)
@@ -101,9 +107,8 @@ def show_race(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings,
         draw.show(svg, f"The answer: {answer.smiles}")
     asked = list(zip(trial.settings, trial.good, strict=True))[: trial.asked]
     race.replay(
-        [item for item, _ in asked], [own for _, own in asked],
-        number=f"{id(trial)}-{trial.done}-{trial.where}",
-    )  # fmt: skip
+        [item for item, _ in asked], [own for _, own in asked], number=f"{id(trial)}-{trial.done}-{trial.where}"
+    )
     told = f"Medians over {found[0].time.runs} runs each, quartiles below them. {tables.HINT}"
     extra = {timing.name(item) for item in trial.settings[trial.asked :]}
     st.html(tables.table(found, told, added=extra))
@@ -129,9 +134,7 @@ def about(trial: trials.Trial, *, stale: bool) -> None:
             return
     if trial.done < trial.wanted:
         done = f"{trial.done} of {trial.wanted} runs were made"
-        st.warning(
-            f"Stopped: {done}. " + ("The figures are of those." if trial.done else "Start again.")
-        )
+        st.warning(f"Stopped: {done}. " + ("The figures are of those." if trial.done else "Start again."))
     doubts(trial.others, trial.load)
     if stale:
         st.info("These results are of an earlier query or choice; start again for the present one.")
@@ -203,26 +206,15 @@ def show_sizes(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings
     if not found:
         return
     base = timing.rows(trial.settings[:1], trial.good[:1])[0]
-    st.write(
-        f"Standard: {timing.ms(base.time.median)} in {timing.passes(base.passes)}. {timing.lesson(found)}"
-    )
+    st.write(f"Standard: {timing.ms(base.time.median)} in {timing.passes(base.passes)}. {timing.lesson(found)}")
     fastest = min(found, key=lambda cell: cell.time.median)
     fewest = min(found, key=lambda cell: cell.passes)
     most = max(found, key=lambda cell: cell.nodes_per_pass)
     time, passes, nodes = st.columns(3)
     with time:
-        charts.heat(
-            found,
-            lambda cell: cell.time.median,
-            "ms an answer",
-            form=".1f",
-            mark=fastest,
-            told="the fastest",
-        )
+        charts.heat(found, lambda cell: cell.time.median, "ms an answer", form=".1f", mark=fastest, told="the fastest")
     with passes:
-        charts.heat(
-            found, lambda cell: cell.passes, "passes", form=".0f", mark=fewest, told="the fewest"
-        )
+        charts.heat(found, lambda cell: cell.passes, "passes", form=".0f", mark=fewest, told="the fewest")
     with nodes:
         charts.heat(
             found,
@@ -237,9 +229,12 @@ def show_sizes(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings
     st.caption(
         "Every drafted token is a node that the model has to compute, right or wrong. Longer and more drafts save passes, but the "
         "passes get dearer; past some size they cost more than they save. "
-        + ("All draft sizes gave the standard answer." if all(cell.same for cell in found)
-           else "Some draft sizes gave other answers than the standard decoder: a tie in the arithmetic.")
-    )  # fmt: skip
+        + (
+            "All draft sizes gave the standard answer."
+            if all(cell.same for cell in found)
+            else "Some draft sizes gave other answers than the standard decoder: a tie in the arithmetic."
+        )
+    )
     st.caption(trial.where)
 
 
@@ -250,9 +245,13 @@ def bench_part(model: Engine) -> None:
     """Answer many built-in queries with and without drafts."""
     chosen = race_settings.drafted("speed_bench", offered(model, BENCHED))
     wanted = st.segmented_control(
-        "Queries", (10, 25, 50, 100), default=25, key="speed_bench_count", persist_state="session",
+        "Queries",
+        (10, 25, 50, 100),
+        default=25,
+        key="speed_bench_count",
+        persist_state="session",
         help=f"The first so many of the 200 built-in test queries for {model.task}.",
-    )  # fmt: skip
+    )
     slot, spot = st.empty(), st.empty()
     if go(slot, "speed_bench_start", "Start the benchmark"):
         kept = trials.Bench(model.name, chosen, wanted or 25, trials.where(model), host.load())
@@ -304,13 +303,16 @@ def show_bench(kept: trials.Bench, *, stale: bool) -> None:
         charts.histogram(rates, "tokens per pass", start=1.0)
     st.caption(
         f"{timing.name(kept.settings)} on the first built-in test queries for {kept.model}, each run once."
-        + f" {kept.unread} of them hold tokens that this model does not know and were left out."
-        * bool(kept.unread)
+        + f" {kept.unread} of them hold tokens that this model does not know and were left out." * bool(kept.unread)
     )
     st.caption(kept.where)
     st.download_button(
-        "Download as CSV", timing.table_csv(kept.cases), f"chemspec-speed-{kept.model}.csv", "text/csv", on_click="ignore",
-    )  # fmt: skip
+        "Download as CSV",
+        timing.table_csv(kept.cases),
+        f"chemspec-speed-{kept.model}.csv",
+        "text/csv",
+        on_click="ignore",
+    )
 
 
 PARTS: dict[str, Callable[[Engine, str], None]] = {

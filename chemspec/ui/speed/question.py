@@ -54,18 +54,10 @@ def query(model: Engine) -> str:
         typed=_typed,
         asked=_entered,
     )
-    with st.container(
-        horizontal=True, gap="small", vertical_alignment="center", key="speed_examples"
-    ):
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="speed_examples"):
         st.caption("Examples", width="content")
         for item in _examples(model.task):
-            st.button(
-                item.name,
-                key=f"speed_example_{item.name}",
-                help=item.line,
-                on_click=_put,
-                args=(item.smiles,),
-            )
+            st.button(item.name, key=f"speed_example_{item.name}", help=item.line, on_click=_put, args=(item.smiles,))
     if fault:
         st.html(f"<style>{ask.CSS}</style>" + ask.fault_html(text, fault))
         return ""
@@ -97,7 +89,7 @@ def _follow_link(names: list[str]) -> None:
             state.speed_model = link[0]
         elif link[0]:
             known = ", ".join(names)
-            st.warning(f"The link names a model that is not installed: {link[0][:60]!r}. Installed: {known}.")  # fmt: skip
+            st.warning(f"The link names a model that is not installed: {link[0][:60]!r}. Installed: {known}.")
 
 
 def _put(text: str) -> None:

@@ -11,9 +11,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.ui.speed import timing
 
 MOST = 4
-MOST_ANSWERS = (
-    10  # of a timed search: wider ones take seconds a run, during which nobody else gets an answer
-)
+MOST_ANSWERS = 10  # of a timed search: wider ones take seconds a run, during which nobody else gets an answer
 DECODERS = {"greedy": "Greedy", "beam": "Beam search", "sbs": "SBS (relaxed)"}
 DRAFTERS = {
     "none": "none: standard",
@@ -49,8 +47,7 @@ def choose(offered: Sequence[str] = tuple(DRAFTERS)) -> tuple[DecodeSettings, ..
     line = st.empty()
     with st.expander("Change the lanes"):  # a label that changed would close it
         chosen = tuple(
-            _lane(number, place, offered, removable=len(numbers) > 2)
-            for place, number in enumerate(numbers, 1)
+            _lane(number, place, offered, removable=len(numbers) > 2) for place, number in enumerate(numbers, 1)
         )
         if len(numbers) < MOST:
             st.button("Add a lane", key="speed_add", on_click=_add)
@@ -63,11 +60,7 @@ def _made(decoder: str, n: int, drafter: str, length: int, count: int) -> Decode
     if drafter == "none" or (decoder == "sbs" and drafter == "auto"):
         length = count = 0
     return DecodeSettings(
-        decoder=decoder,
-        n=1 if decoder == "greedy" else n,
-        drafter=drafter,
-        draft_length=length,
-        draft_count=count,
+        decoder=decoder, n=1 if decoder == "greedy" else n, drafter=drafter, draft_length=length, draft_count=count
     )
 
 
@@ -77,33 +70,32 @@ def _lane(number: int, place: int, offered: Sequence[str], *, removable: bool) -
         st.session_state[_key(number, "drafter")] = "auto"  # chosen for another model
     parts = st.columns([1.3, 0.8, 1.3, 1, 1, 0.9], vertical_alignment="bottom")
     decoder = parts[0].selectbox(
-        f"Lane {place}: decoder", list(DECODERS), format_func=DECODERS.__getitem__, help=DECODER_HELP,
+        f"Lane {place}: decoder",
+        list(DECODERS),
+        format_func=DECODERS.__getitem__,
+        help=DECODER_HELP,
         **_kept(number, "decoder"),
-    )  # fmt: skip
+    )
     n = parts[1].number_input(
-        "Answers", 1, MOST_ANSWERS, disabled=decoder == "greedy", help="The width of the beam.",
-        **_kept(number, "n", 5),
-    )  # fmt: skip
+        "Answers", 1, MOST_ANSWERS, disabled=decoder == "greedy", help="The width of the beam.", **_kept(number, "n", 5)
+    )
     drafter = parts[2].selectbox(
-        "Drafter", [name for name in DRAFTERS if name in offered], format_func=DRAFTERS.__getitem__, help=DRAFTER_HELP,
+        "Drafter",
+        [name for name in DRAFTERS if name in offered],
+        format_func=DRAFTERS.__getitem__,
+        help=DRAFTER_HELP,
         **_kept(number, "drafter", START[number % len(START)]),
-    )  # fmt: skip
+    )
     idle = drafter == "none"
     length = parts[3].number_input(
-        "Draft length", 0, 100, disabled=idle, help=f"Most tokens of a draft. {SIZE}",
-        **_kept(number, "length", 0),
-    )  # fmt: skip
+        "Draft length", 0, 100, disabled=idle, help=f"Most tokens of a draft. {SIZE}", **_kept(number, "length", 0)
+    )
     count = parts[4].number_input(
-        "Drafts", 0, 100, disabled=idle, help=f"Most drafts of a pass. {SIZE}",
-        **_kept(number, "count", 0),
-    )  # fmt: skip
+        "Drafts", 0, 100, disabled=idle, help=f"Most drafts of a pass. {SIZE}", **_kept(number, "count", 0)
+    )
     if removable:
         parts[5].button(
-            "Remove",
-            key=_key(number, "remove"),
-            on_click=_remove,
-            args=(number,),
-            help=f"Remove lane {place}",
+            "Remove", key=_key(number, "remove"), on_click=_remove, args=(number,), help=f"Remove lane {place}"
         )
     return _made(decoder, int(n), drafter, int(length), int(count))
 
@@ -136,14 +128,12 @@ def drafted(key: str, drafters: tuple[str, ...]) -> DecodeSettings:
     parts = st.columns([1.4, 0.8, 1.2], vertical_alignment="bottom")
     exact = [name for name in DECODERS if name != "sbs"]
     decoder = parts[0].selectbox(
-        "Decoder", exact, format_func=DECODERS.__getitem__, key=f"{key}_decoder", persist_state="session",
-    )  # fmt: skip
+        "Decoder", exact, format_func=DECODERS.__getitem__, key=f"{key}_decoder", persist_state="session"
+    )
     n = parts[1].number_input(
         "Answers", 1, 10, 5, disabled=decoder == "greedy", key=f"{key}_n", persist_state="session"
     )
     if st.session_state.get(f"{key}_drafter", drafters[0]) not in drafters:
         st.session_state[f"{key}_drafter"] = drafters[0]
-    drafter = parts[2].selectbox(
-        "Drafter", drafters, help=DRAFTER_HELP, key=f"{key}_drafter", persist_state="session"
-    )
+    drafter = parts[2].selectbox("Drafter", drafters, help=DRAFTER_HELP, key=f"{key}_drafter", persist_state="session")
     return _made(decoder, int(n), drafter, 0, 0)

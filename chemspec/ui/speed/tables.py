@@ -30,9 +30,9 @@ CSS = """
 
 def headline(found: list[Row]) -> str:
     """The figures of the fastest exact lane with drafts against its standard, as HTML."""
-    drafted = [
-        row for row in found if row.exact and not row.standard and row.speedup is not None
-    ] or [row for row in found if not row.standard and row.speedup is not None]
+    drafted = [row for row in found if row.exact and not row.standard and row.speedup is not None] or [
+        row for row in found if not row.standard and row.speedup is not None
+    ]
     if not drafted:
         return ""
     best = min(drafted, key=lambda row: row.time.median)
@@ -52,13 +52,11 @@ def headline(found: list[Row]) -> str:
 
 def figures(shown: Sequence[tuple[str, str]]) -> str:
     """Big figures, each with a few words below."""
-    cells = "".join(
-        f"<div><b>{escape(big)}</b><span>{escape(small)}</span></div>" for big, small in shown
-    )
+    cells = "".join(f"<div><b>{escape(big)}</b><span>{escape(small)}</span></div>" for big, small in shown)
     return f'<div class="cs-figures">{cells}</div>'
 
 
-HEAD = ("setting", "time", "speed-up", "passes", "tokens per pass", "acceptance rate", "nodes per pass", "same answer")  # fmt: skip
+HEAD = ("setting", "time", "speed-up", "passes", "tokens per pass", "acceptance rate", "nodes per pass", "same answer")
 
 HINT = "Point at a heading for its definition; the page Learn has them all."
 DEFINED = {
@@ -74,10 +72,7 @@ DEFINED = {
 
 def table(found: Sequence[Row], caption: str, *, added: Collection[str] = ()) -> str:
     """The rows of a race as HTML; those named in `added` are marked as not chosen by the visitor."""
-    head = "".join(
-        f'<th scope="col" title="{escape(DEFINED.get(name, ""), quote=True)}">{name}</th>'
-        for name in HEAD
-    )
+    head = "".join(f'<th scope="col" title="{escape(DEFINED.get(name, ""), quote=True)}">{name}</th>' for name in HEAD)
     body = "".join(f"<tr>{_cells(row, added)}</tr>" for row in found)
     return (
         f'<p class="cs-told">{escape(caption)}</p>'
@@ -120,7 +115,5 @@ def side_by_side(answers: list[Answer]) -> str:
         + f"<td>{'yes' if item.standard == item.other else 'no'}</td></tr>"
         for item in answers
     )
-    head = "".join(
-        f'<th scope="col">{name}</th>' for name in ("rank", "standard", "this lane", "same")
-    )
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("rank", "standard", "this lane", "same"))
     return f'<div class="cs-scroll"><table class="cs-table"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'

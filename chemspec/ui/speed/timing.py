@@ -143,7 +143,8 @@ def typical(results: Sequence[DecodeResult]) -> DecodeResult:
 def timeline(trace: Trace) -> list[Bar]:
     """The passes of one run on its time axis.
 
-    The trace times drafting and the model pass by pass; the rest of the time (encoder, Python) is only known as a whole,
+    The trace times drafting and the model pass by pass; the rest of the time (encoder, Python) is only known as a
+    whole,
     and stands here as equal gaps before the passes, so that the last one ends when the run did.
     """
     timed = sum(one.draft_seconds + one.model_seconds for one in trace.passes)
@@ -179,8 +180,10 @@ def untimed(trace: Trace) -> float:
 def delivery(result: DecodeResult) -> list[int]:
     """For each token of the first answer, eos included, the index of the pass that wrote it.
 
-    The k-th step of a search writes the k-th token of every live hypothesis, so the steps of a beam tell when the ancestors
-    of its first answer had grown to k tokens. A step of SBS may write several tokens, which the trace does not tell: there
+    The k-th step of a search writes the k-th token of every live hypothesis, so the steps of a beam tell when the
+    ancestors
+    of its first answer had grown to k tokens. A step of SBS may write several tokens, which the trace does not tell:
+    there
     they are spread evenly.
     """
     passes = result.trace.passes
@@ -207,15 +210,11 @@ def copied(result: DecodeResult) -> set[int]:
 def rows(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[Row]:
     """The table of a race; settings without a result are left out, and so are speed-ups without a standard."""
     return [
-        _row(item, own, _standard_of(item, settings, rounds))
-        for item, own in zip(settings, rounds, strict=True)
-        if own
+        _row(item, own, _standard_of(item, settings, rounds)) for item, own in zip(settings, rounds, strict=True) if own
     ]
 
 
-def _row(
-    settings: DecodeSettings, own: Sequence[DecodeResult], base: Sequence[DecodeResult]
-) -> Row:
+def _row(settings: DecodeSettings, own: Sequence[DecodeResult], base: Sequence[DecodeResult]) -> Row:
     counted, time = numbers([result.trace for result in own]), Spread.of(milliseconds(own))
     tokens = settings.exact
     return Row(
@@ -232,9 +231,7 @@ def _row(
     )
 
 
-def _standard_of(
-    item: DecodeSettings, settings: Sequence[DecodeSettings], rounds: Rounds
-) -> Sequence[DecodeResult]:
+def _standard_of(item: DecodeSettings, settings: Sequence[DecodeSettings], rounds: Rounds) -> Sequence[DecodeResult]:
     wanted = standard(item)
     return rounds[settings.index(wanted)] if wanted in settings else ()
 
@@ -286,7 +283,8 @@ def closest(one: DecodeResult, other: DecodeResult) -> float:
 def lanes(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[dict[str, Any]]:
     """What the replay shows: of each setting its typical run, as JSON values.
 
-    Each lane has `name`, `note`, `ms` (when it was done), `ends` (of each pass, ms) and `tokens`: pairs of text and kind
+    Each lane has `name`, `note`, `ms` (when it was done), `ends` (of each pass, ms) and `tokens`: pairs of text and
+    kind
     ("copied", "own", "end"), with `by`, the index of the pass that wrote each.
     """
     shown = []
@@ -294,10 +292,7 @@ def lanes(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[dict[str, 
         if own:
             result = typical(own)
             first, drafted = result.hypotheses[0], copied(result)
-            tokens = [
-                (text, "copied" if place in drafted else "own")
-                for place, text in enumerate(first.tokens)
-            ]
+            tokens = [(text, "copied" if place in drafted else "own") for place, text in enumerate(first.tokens)]
             shown.append(
                 {
                     "name": name(item),
@@ -327,10 +322,7 @@ def grid(
     sizes = [(length, count) for count in counts for length in lengths]
     return (
         standard(base),
-        *(
-            replace(standard(base), drafter=drafter, draft_length=length, draft_count=count)
-            for length, count in sizes
-        ),
+        *(replace(standard(base), drafter=drafter, draft_length=length, draft_count=count) for length, count in sizes),
     )
 
 

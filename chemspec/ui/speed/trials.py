@@ -1,4 +1,5 @@
-"""Timed runs on the page Speed: one after the other, with progress, stopped by any click, and what was measured is kept."""
+"""Timed runs on the page Speed: one after the other, with progress, stopped by any click, and what was measured is
+kept."""
 
 from __future__ import annotations
 
@@ -17,9 +18,7 @@ from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
 from chemspec.ui.speed import timing
 
-Say = Callable[
-    [float, str], Any
-]  # share done (0 to 1), one line; one Streamlit call, at which a stop takes effect
+Say = Callable[[float, str], Any]  # share done (0 to 1), one line; one Streamlit call, at which a stop takes effect
 WARM_UP = 2  # queries of a benchmark that are answered before it starts
 
 
@@ -83,14 +82,10 @@ class Bench:
     refusal: str = ""
 
 
-def start(
-    model: Engine, query: str, settings: Sequence[DecodeSettings], *, asked: int, repeats: int
-) -> Trial:
+def start(model: Engine, query: str, settings: Sequence[DecodeSettings], *, asked: int, repeats: int) -> Trial:
     """A trial before its first run."""
     empty: list[list[DecodeResult]] = [[] for _ in settings]
-    return Trial(
-        model.name, query, tuple(settings), asked, repeats, where(model), host.load(), empty
-    )
+    return Trial(model.name, query, tuple(settings), asked, repeats, where(model), host.load(), empty)
 
 
 def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None:
@@ -100,7 +95,8 @@ def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None
 
     def report(line: str) -> None:
         nonlocal warm
-        # Whoever is in the queue between two runs of ours is somebody else; but in the warm-up it may be what is left of a
+        # Whoever is in the queue between two runs of ours is somebody else; but in the warm-up it may be what is left
+        # of a
         # run that this visitor has just stopped.
         trial.others = trial.others or (warm and len(queued_engine.turns()) > 0)
         told = f"Run {trial.done + 1} of {trial.wanted}"
@@ -114,8 +110,8 @@ def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None
 
     try:
         queued_engine.compare(
-            model, trial.query, trial.settings, repeats=trial.repeats, report=report, patient=patient, into=trial.rounds,
-        )  # fmt: skip
+            model, trial.query, trial.settings, repeats=trial.repeats, report=report, patient=patient, into=trial.rounds
+        )
     except ValueError as error:
         trial.refusal = str(error)
 
@@ -175,6 +171,4 @@ def where(model: Engine) -> str:
     when = datetime.now().astimezone().strftime("%d %b %Y, %H:%M %Z")
     cores = os.cpu_count() or 1
     device = f"{model.device}, {model.dtype}, {model.runtime}, {model.threads} thread{'s' * (model.threads > 1)}"
-    return (
-        f"Wall clock on the server: {host.processor()}, {cores} core{'s' * (cores > 1)} · model {model.name} on {device} · {when}"
-    )  # fmt: skip
+    return f"Wall clock on the server: {host.processor()}, {cores} core{'s' * (cores > 1)} · model {model.name} on {device} · {when}"

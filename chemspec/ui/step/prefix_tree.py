@@ -1,6 +1,7 @@
 """The tree of prefixes behind an answer, pass by pass, and where to draw its nodes.
 
-A node is one token in one place. It is *born* in the pass that computes it, *kept* when the beam has gone through it, and it
+A node is one token in one place. It is *born* in the pass that computes it, *kept* when the beam has gone through it,
+and it
 *dies* when no live hypothesis can come through it any more. These three passes say all about a node at any time.
 
 Coordinates: column = depth of the node in tokens, row = line of the drawing. Branches share rows where they fit.
@@ -66,14 +67,21 @@ def tree(trace: Trace, answers: Sequence[Sequence[str]]) -> Tree | None:
     paths = tuple(_path(children, texts, answer) for answer in answers)
     kept, dies = _fates(parents, depths, beams, levels, paths)
     return Tree(
-        tuple(parents), texts, tuple(sources), tuple(depths), beams, levels, tuple(born), kept, dies,
-        paths, tuple(tuple(own) for own in children),
-    )  # fmt: skip
+        tuple(parents),
+        texts,
+        tuple(sources),
+        tuple(depths),
+        beams,
+        levels,
+        tuple(born),
+        kept,
+        dies,
+        paths,
+        tuple(tuple(own) for own in children),
+    )
 
 
-def _nodes(
-    grown: Sequence[TreeDelta],
-) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+def _nodes(grown: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
     """Parents, token ids, sources, birth and depth of all nodes."""
     parents: list[int] = []
     ids: list[int] = []
@@ -96,9 +104,7 @@ def _nodes(
     return parents, ids, sources, born, depths
 
 
-def _path(
-    children: Sequence[Sequence[int]], texts: Sequence[str], answer: Sequence[str]
-) -> tuple[int, ...]:
+def _path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Sequence[str]) -> tuple[int, ...]:
     """The nodes of an answer from bos on, as far as they were computed."""
     path = [0] if texts else []
     for token in answer:
@@ -212,16 +218,11 @@ def drawing(grove: Tree, *, spare: bool = False, most: int = MOST_DRAWN) -> Draw
         for node in path:
             ranks[node].append(rank)
     rows = _rows(grove, children, ranks, shown)
-    widths = [1] * (
-        max((d for d, on in zip(grove.depths, shown, strict=True) if on), default=0) + 1
-    )
+    widths = [1] * (max((d for d, on in zip(grove.depths, shown, strict=True) if on), default=0) + 1)
     for node, depth in enumerate(grove.depths):
         if shown[node] and node:
             widths[depth] = max(widths[depth], min(len(grove.texts[node]), WIDEST))
-    beams = tuple(
-        tuple((grove.depths[node], rows[node]) for node in beam if shown[node])
-        for beam in grove.beams
-    )
+    beams = tuple(tuple((grove.depths[node], rows[node]) for node in beam if shown[node]) for beam in grove.beams)
     leaves = tuple(
         Leaf(grove.depths[path[-1]], rows[path[-1]], rank, _finished(grove, path))
         for rank, path in enumerate(grove.answers, 1)
@@ -253,16 +254,11 @@ def _chosen(grove: Tree, spare: bool, most: int) -> list[bool]:
 
 def _finished(grove: Tree, path: Sequence[int]) -> int:
     depth = grove.depths[path[-1]]
-    return next(
-        (step for step, level in enumerate(grove.levels) if level > depth), len(grove.levels) - 1
-    )
+    return next((step for step, level in enumerate(grove.levels) if level > depth), len(grove.levels) - 1)
 
 
 def _rows(
-    grove: Tree,
-    children: Sequence[Sequence[int]],
-    ranks: Sequence[Sequence[int]],
-    shown: Sequence[bool],
+    grove: Tree, children: Sequence[Sequence[int]], ranks: Sequence[Sequence[int]], shown: Sequence[bool]
 ) -> list[int]:
     """Rows of all nodes. The chief child goes on in its parent's row; the other branches, the latest first, take the
     nearest row below in which they meet nobody."""

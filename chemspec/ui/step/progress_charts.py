@@ -28,9 +28,7 @@ def measured(
     kept = st.session_state.setdefault("step_measured", {})
     key = (model.digest, query, plain)
     if key not in kept:
-        rounds = queued_engine.compare(
-            model, query, [standard(plain), plain], repeats=3, report=report
-        )
+        rounds = queued_engine.compare(model, query, [standard(plain), plain], repeats=3, report=report)
         kept[key] = tuple(typical(results) for results in rounds)
         while len(kept) > 50:
             kept.pop(next(iter(kept)))
@@ -48,9 +46,7 @@ def against_passes(told: TraceView) -> None:
         _steps(rows, "passes", what),
         alt=f"Staircase: {what}, {total} in {len(told.steps)} passes with drafts, in {total} the standard way.",
     )
-    st.caption(
-        f"{total} {what} in {len(told.steps)} passes. The standard way takes a pass for each."
-    )
+    st.caption(f"{total} {what} in {len(told.steps)} passes. The standard way takes a pass for each.")
 
 
 def _what(told: TraceView) -> str:
@@ -67,9 +63,7 @@ def against_time(told: TraceView, result: DecodeResult, slow: DecodeResult | Non
         dear = " Fewer passes, but dearer ones: with this drafter the standard way is faster here."
         slower = len(result.trace.passes) < len(slow.trace.passes)
         slower = slower and result.trace.seconds > 1.05 * slow.trace.seconds
-        st.caption(
-            f"Measured here, one after the other, median of three runs: {ends}." + dear * slower
-        )
+        st.caption(f"Measured here, one after the other, median of three runs: {ends}." + dear * slower)
     else:
         st.caption(f"As measured when the trace was recorded: {ends}.")
 
@@ -92,13 +86,11 @@ def _steps(rows: Sequence[tuple[str, float, int]], x: str, y: str) -> alt.Chart:
                 scale=alt.Scale(domain=kinds, range=[_accent(), GREY]),
                 legend=alt.Legend(orient="top"),
             ),
-            strokeDash=alt.StrokeDash(
-                "way:N", title=None, scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])
-            ),
+            strokeDash=alt.StrokeDash("way:N", title=None, scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])),
             tooltip=["way:N", alt.Tooltip("x:Q", title=x, format=".4~r"), alt.Tooltip("y:Q", title=y)],
         )
         .properties(height=230)
-    )  # fmt: skip
+    )
 
 
 def by_place(told: TraceView) -> None:
@@ -111,11 +103,15 @@ def by_place(told: TraceView) -> None:
     frame["share"] = frame["accepted"] / frame["passes"]
     base = alt.Chart(frame).encode(
         x=alt.X("offset:O", title="token of the draft", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-        y=alt.Y("share:Q", title="share of passes", axis=alt.Axis(format="%", tickCount=4),
-                scale=alt.Scale(domain=[0, 1])),
-        tooltip=[alt.Tooltip("offset", title="token of the draft"), alt.Tooltip("passes", title="passes with one"),
-                 alt.Tooltip("accepted", title="accepted")],
-    )  # fmt: skip
+        y=alt.Y(
+            "share:Q", title="share of passes", axis=alt.Axis(format="%", tickCount=4), scale=alt.Scale(domain=[0, 1])
+        ),
+        tooltip=[
+            alt.Tooltip("offset", title="token of the draft"),
+            alt.Tooltip("passes", title="passes with one"),
+            alt.Tooltip("accepted", title="accepted"),
+        ],
+    )
     chart = base.mark_bar(color=_accent(), cornerRadiusEnd=2).properties(height=230)
     first = frame.iloc[0]
     st.altair_chart(

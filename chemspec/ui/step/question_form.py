@@ -27,10 +27,28 @@ ABOUT = {
 }
 DECODERS = {"greedy": "Greedy: one answer", "beam": "Beam search: several answers"}
 EXAMPLES: tuple[tuple[str, Task, str, str, str], ...] = (
-    ("Amide coupling", "forward", "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1", "greedy", "Most of the product is copied, in spans of up to a dozen tokens; a ring gets a new label on the way."),
-    ("Suzuki coupling", "forward", "OB(O)c1ccccc1.Brc1ccc(cc1)C(=O)OC", "greedy", "Two halves of the query meet; drafts fail where the new bond is made."),
-    ("Lidocaine, backwards", "retro", "CCN(CC)CC(=O)Nc1c(C)cccc1C", "beam", "Beam search: watch hypotheses branch, run ahead and die."),
-)  # fmt: skip
+    (
+        "Amide coupling",
+        "forward",
+        "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1",
+        "greedy",
+        "Most of the product is copied, in spans of up to a dozen tokens; a ring gets a new label on the way.",
+    ),
+    (
+        "Suzuki coupling",
+        "forward",
+        "OB(O)c1ccccc1.Brc1ccc(cc1)C(=O)OC",
+        "greedy",
+        "Two halves of the query meet; drafts fail where the new bond is made.",
+    ),
+    (
+        "Lidocaine, backwards",
+        "retro",
+        "CCN(CC)CC(=O)Nc1c(C)cccc1C",
+        "beam",
+        "Beam search: watch hypotheses branch, run ahead and die.",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -43,20 +61,13 @@ class Question:
 
 
 def question(
-    model: str,
-    query: str,
-    decoder: str = "greedy",
-    n: int = 5,
-    drafter: str | None = None,
-    length: int = 0,
+    model: str, query: str, decoder: str = "greedy", n: int = 5, drafter: str | None = None, length: int = 0
 ) -> Question:
     """A question with the page's defaults. A beam alone fills its passes on a small machine, and `auto` then drafts
     nothing; on a page about drafts, `copy` shows more."""
     drafter = drafter or ("auto" if decoder == "greedy" else "copy")
     width = n if decoder == "beam" else 1
-    settings = DecodeSettings(
-        decoder=decoder, n=width, drafter=drafter, draft_length=length, record=True
-    )
+    settings = DecodeSettings(decoder=decoder, n=width, drafter=drafter, draft_length=length, record=True)
     return Question(model, query, settings)
 
 
@@ -92,9 +103,7 @@ def _follow_link(names: list[str]) -> None:
     link = (st.query_params.get("task", names[0] if names else ""), st.query_params.get("smi", ""))
     if link[1] and link != st.session_state.get("step_link"):
         st.session_state["step_link"] = link
-        st.session_state["step_shown"] = question(
-            link[0] if link[0] in names else (names or [""])[0], link[1]
-        )
+        st.session_state["step_shown"] = question(link[0] if link[0] in names else (names or [""])[0], link[1])
         _forget()
 
 
@@ -122,18 +131,13 @@ def _form(names: list[str]) -> Question | None:
     left, middle, options, right = st.columns([1.8, 6, 2, 1.4], vertical_alignment="bottom")
     model = left.selectbox("Model", names, key="step_model")
     query = middle.text_input(
-        "Query SMILES",
-        key="step_query",
-        max_chars=4000,
-        placeholder="reactants for forward, a product for retro",
+        "Query SMILES", key="step_query", max_chars=4000, placeholder="reactants for forward, a product for retro"
     )
     pressed = right.form_submit_button("Run", type="primary", width="stretch")
     way = st.session_state["step_decoder"]
     way = f"{way} {st.session_state['step_n']}" if way == "beam" else way
     with options.popover(f"{way}, {st.session_state['step_drafter']}", width="stretch"):
-        decoder = st.selectbox(
-            "Decoder", list(DECODERS), format_func=DECODERS.__getitem__, key="step_decoder"
-        )
+        decoder = st.selectbox("Decoder", list(DECODERS), format_func=DECODERS.__getitem__, key="step_decoder")
         n = st.number_input("Answers of a beam search", 2, MOST_WIDTH, key="step_n")
         if st.session_state["step_drafter"] not in queued_engine.drafters(model)[0]:
             st.session_state["step_drafter"] = "auto"  # chosen for another model
@@ -145,11 +149,7 @@ def _form(names: list[str]) -> Question | None:
             help="Who guesses ahead. It changes the number of passes, never the answer.",
         )
         length = st.number_input(
-            "Draft length",
-            0,
-            64,
-            key="step_length",
-            help="Most tokens of a draft; 0 leaves it to the drafter.",
+            "Draft length", 0, 64, key="step_length", help="Most tokens of a draft; 0 leaves it to the drafter."
         )
         st.caption("They take effect with Run.")
     if not pressed:

@@ -1,6 +1,7 @@
 """The decode theatre: one element in which a visitor steps through a decode, all in the browser.
 
-Python turns a story into plain data and draws the molecules; `trace_player.js` does the rest, and no click comes back here.
+Python turns a story into plain data and draws the molecules; `trace_player.js` does the rest, and no click comes back
+here.
 """
 
 from __future__ import annotations
@@ -68,11 +69,7 @@ def _svg(smiles: str, dark: bool) -> str:
 
 
 def _answer(item: Answer, dark: bool) -> dict[str, Any]:
-    return {
-        "smiles": item.smiles,
-        "svg": _svg(item.smiles, dark),
-        "pieces": [asdict(piece) for piece in item.pieces],
-    }
+    return {"smiles": item.smiles, "svg": _svg(item.smiles, dark), "pieces": [asdict(piece) for piece in item.pieces]}
 
 
 def _step(item: Step) -> dict[str, Any]:

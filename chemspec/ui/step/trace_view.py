@@ -1,6 +1,7 @@
 """What happened at every pass, as plain values that a browser can draw without knowing anything about models.
 
-A draft may be relabelled when it is copied (the ring `2` of the query becomes the ring `1` of the answer), so where a token
+A draft may be relabelled when it is copied (the ring `2` of the query becomes the ring `1` of the answer), so where a
+token
 came from is told by its position in the copied span, never by its text.
 """
 
@@ -114,17 +115,13 @@ def story(result: DecodeResult) -> TraceView:
     """
     trace = result.trace
     if result.spellings:
-        raise ValueError(
-            "its answers are merged from several spellings, each with passes of its own"
-        )
+        raise ValueError("its answers are merged from several spellings, each with passes of its own")
     if result.status != "ok" or not result.hypotheses or not trace.passes:
         raise ValueError("it holds no answer with the passes that made it")
     grove = tree(trace, [item.tokens for item in result.hypotheses])
     ends = list(accumulate(item.emitted for item in trace.passes))
     answers = tuple(_answer(item, trace, grove, ends) for item in result.hypotheses)
-    steps = tuple(
-        _step(number, trace, answers[0], grove, ends) for number in range(len(trace.passes))
-    )
+    steps = tuple(_step(number, trace, answers[0], grove, ends) for number in range(len(trace.passes)))
     atoms = chem.atom_tokens(trace.query)
     return TraceView(trace.query, atoms, steps, answers, _several(trace), grove)
 
@@ -158,7 +155,8 @@ Sources = dict[int, tuple[Made, int | None]]  # place in the answer -> how made,
 
 
 def _from_spans(item: Hypothesis, trace: Trace) -> Sources:
-    """Origins by what the passes say was accepted; they tell of the hypothesis that led at the time, hence the check."""
+    """Origins by what the passes say was accepted; they tell of the hypothesis that led at the time, hence the
+    check."""
     found: Sources = {}
     for step in trace.passes:
         for span in step.spans:
@@ -174,14 +172,7 @@ def _from_spans(item: Hypothesis, trace: Trace) -> Sources:
 
 def _from_tree(item: Hypothesis, grove: Tree) -> Sources:
     """Origins by the tree: what had been computed before it was asked for had been drafted."""
-    path = next(
-        (
-            own
-            for own in grove.answers
-            if [grove.texts[node] for node in own[1:]] == list(item.tokens)
-        ),
-        (),
-    )
+    path = next((own for own in grove.answers if [grove.texts[node] for node in own[1:]] == list(item.tokens)), ())
     found: Sources = {}
     for place, node in enumerate(path[1:]):
         source = grove.sources[node]
@@ -235,9 +226,7 @@ def _text(draft: Draft, place: int, trace: Trace) -> str:
     return trace.query[source] if 0 <= source < len(trace.query) else f"#{token}"
 
 
-def _proposal(
-    draft: Draft, answer: Sequence[str], start: int, item: Pass, trace: Trace
-) -> Proposal:
+def _proposal(draft: Draft, answer: Sequence[str], start: int, item: Pass, trace: Trace) -> Proposal:
     """A draft after the first `start` tokens of the only hypothesis, and what came of it."""
     texts = tuple(_text(draft, place, trace) for place in range(len(draft.tokens)))
     right = 0
@@ -287,12 +276,7 @@ def _chains(step: int, trace: Trace, grove: Tree) -> list[Proposal]:
 
 
 def _says(
-    number: int,
-    item: Pass,
-    proposals: Sequence[Proposal],
-    so_far: SpeedNumbers,
-    passes: int,
-    several: bool,
+    number: int, item: Pass, proposals: Sequence[Proposal], so_far: SpeedNumbers, passes: int, several: bool
 ) -> str:
     """A pass in words, for those who listen instead of looking."""
     head, tail = f"Pass {number + 1} of {passes}. ", f"; {_count(so_far.emitted, 'token')} so far."

@@ -56,9 +56,7 @@ class NativeBackend:
         open_model = self._library.chemspec_model
         open_model.restype = ctypes.c_void_p
         values = np.array(sizes, dtype=np.int32)
-        self._model = ctypes.c_void_p(
-            open_model(_at(values), ctypes.c_float(config.layer_norm_eps), threads)
-        )
+        self._model = ctypes.c_void_p(open_model(_at(values), ctypes.c_float(config.layer_norm_eps), threads))
         _check(self._model)
         self._fill(model)
 
@@ -132,16 +130,22 @@ class NativeBackend:
         rows, columns = weight.shape
         _check(
             self._library.chemspec_linear(
-                self._model, stack, layer, which, rows, columns, _at(weight),
-                None if bias is None else _at(bias), None if narrow is None else _at(narrow), kind,
+                self._model,
+                stack,
+                layer,
+                which,
+                rows,
+                columns,
+                _at(weight),
+                None if bias is None else _at(bias),
+                None if narrow is None else _at(narrow),
+                kind,
             )
-        )  # fmt: skip
+        )
 
     def _norm(self, stack: int, layer: int, which: int, norm: Any) -> None:
         scale, shift = _floats(norm.weight), _floats(norm.bias)
-        _check(
-            self._library.chemspec_norm(self._model, stack, layer, which, _at(scale), _at(shift))
-        )
+        _check(self._library.chemspec_norm(self._model, stack, layer, which, _at(scale), _at(shift)))
 
 
 class NativeRunner:
@@ -149,7 +153,8 @@ class NativeRunner:
 
     Attributes:
         states: the last hidden states of the last pass, (R, D), if they are kept.
-        looks: where heads looked in the last pass, (R, heads, S) without bos, heads in order of layer and number; likewise.
+        looks: where heads looked in the last pass, (R, heads, S) without bos, heads in order of layer and number;
+        likewise.
     """
 
     flat: Literal[True] = True
@@ -205,12 +210,20 @@ class NativeRunner:
             self.states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
         _check(
             self._library.chemspec_run(
-                self._session, count, *(ctypes.c_void_p(start + step * i) for i in range(4)),
-                ctypes.c_void_p(start + step * 4) if blocks else None, self.top_k, _at(ids), _at(log_probs),
-                None if self.states is None else _at(self.states), _at(self._heads), watched,
-                None if looks is None else _at(looks), self._span,
+                self._session,
+                count,
+                *(ctypes.c_void_p(start + step * i) for i in range(4)),
+                ctypes.c_void_p(start + step * 4) if blocks else None,
+                self.top_k,
+                _at(ids),
+                _at(log_probs),
+                None if self.states is None else _at(self.states),
+                _at(self._heads),
+                watched,
+                None if looks is None else _at(looks),
+                self._span,
             )
-        )  # fmt: skip
+        )
         return ids, log_probs  # type: ignore[return-value]
 
     def forget(self, row: int) -> None:
