@@ -1,8 +1,10 @@
-"""Builds the app's vendored JavaScript into assets/vendor when chemspec is installed or packed.
+"""Build the app's vendored JavaScript into assets/vendor when chemspec is installed from a clone, or packed.
 
 The sketcher (Ketcher) and the 3-D viewer (3Dmol.js) come from npm, in exact versions with hashes
-(assets/frontend/package-lock.json). Without Node.js or a network chemspec installs all the same: the app then says in one
-line what is missing and why. `python hatch_build.py` builds them later, `CHEMSPEC_NO_FRONTEND=1` skips them.
+(assets/frontend/package-lock.json). A wheel carries what was built, so installing one runs neither this file nor npm.
+Without Node.js or a network chemspec installs all the same: the app then says in one line what is missing and why.
+What was done is told in one line (pip shows it with -v). `python hatch_build.py` builds later, `CHEMSPEC_NO_FRONTEND=1`
+skips the build.
 """
 
 from __future__ import annotations
@@ -35,12 +37,12 @@ class FrontendHook(Hook):
     """What hatchling calls before it collects files."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Bring assets/vendor up to date, say so, and add it to a wheel (an editable install reads it in place)."""
         root = Path(self.root)
-        why = build(root)
-        if why:
-            remedy = f"with Node.js {NODE} or newer and a network, install chemspec again"
-            self.app.display_warning(f"chemspec: no sketcher and no 3-D view: {why} ({remedy})")
         vendor = root / "assets" / "vendor"
+        before = _read(vendor / STAMP)
+        why = build(root)
+        self.app.display_info(f"chemspec: {_told(before, _read(vendor / STAMP), why)}")
         if version != "editable" and vendor.is_dir():
             build_data["force_include"][str(vendor)] = "chemspec/assets/vendor"
 
@@ -64,6 +66,17 @@ def build(root: Path) -> str:
         target.mkdir(parents=True, exist_ok=True)
         (target / WHY).write_text(why + "\n", encoding="utf-8")
     return why
+
+
+def _told(before: str, after: str, why: str) -> str:
+    """What a build did, in one line; `before` and `after` are the stamps of assets/vendor."""
+    if why:
+        remedy = f"with Node.js {NODE} or newer and a network, install chemspec again"
+        what = "kept an older sketcher and 3-D view" if after else "no sketcher and no 3-D view"
+        return f"{what}: {why} ({remedy})"
+    if before == after:
+        return "the sketcher and the 3-D view are up to date; npm did not run"
+    return "built the sketcher and the 3-D view with Node.js into assets/vendor"
 
 
 def fingerprint(source: Path) -> str:

@@ -7,6 +7,7 @@ import _thread
 import io
 import sys
 import threading
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -58,6 +59,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # Queries may hold what a terminal cannot show.
             stream.reconfigure(errors="backslashreplace")
+    warnings.showwarning = lambda message, *_, **__: show.note(f"note: {message}")
     app()
 
 

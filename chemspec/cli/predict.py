@@ -37,6 +37,7 @@ from chemspec.cli.options import (
     load,
     option,
 )
+from chemspec.system import extras
 
 command = partial(app.command, rich_help_panel="Answers")
 
@@ -173,6 +174,7 @@ def app_(
     """Open the app in a browser."""
     import subprocess
 
+    extras.require("streamlit", "altair", "pandas", "pyarrow", what="the app")
     script = app_script()
     options = ["--server.port", str(port), "--server.headless", str(headless).lower()]
     options += ["--browser.gatherUsageStats", "false"]  # wherever the settings file is

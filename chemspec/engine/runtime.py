@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -15,8 +16,13 @@ from chemspec.model.runners.hf_runner import HfBackend, ModelDims
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig
+from chemspec.system import extras
 
 RUNTIMES = ("auto", "native", "onnx", "torch", "graphs")
+SLOW = (
+    "passes are computed by torch, some times slower than need be: install a C++ compiler, "
+    "or pip install 'chemspec[onnx]'"
+)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
 
 
@@ -52,6 +58,9 @@ class RuntimeConfig:
     def backend(self, loaded: checkpoint.Checkpoint) -> tuple[Backend, str]:
         """What computes a model here, and its runtime; imports what it needs only.
 
+        On a CPU "auto" takes the compiled kernel; where it cannot be had ONNX Runtime; where that is not installed
+        torch, with a warning.
+
         Raises:
             ValueError: if the runtime asked for cannot be had.
         """
@@ -69,7 +78,11 @@ class RuntimeConfig:
             except NoKernel as why:
                 if runtime == "native":
                     raise ValueError(f"the native runtime cannot be had here: {why}") from why
+                if not (extras.installed("onnx") and extras.installed("onnxruntime")):
+                    warnings.warn(f"{SLOW} ({why})", stacklevel=2)
+                    runtime = "torch"
         if runtime == "onnx" or (runtime == "auto" and cpu):
+            extras.require("onnx", "onnxruntime", what="the onnx runtime")
             from chemspec.model.runners.onnx_runner import OnnxBackend  # spares GPU boxes the import
 
             return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from chemspec.model.transformer import Attention, Layer, Stack, Transformer
+from chemspec.system import extras
 from chemspec.tokenizer import BOS, EOS, SPECIALS, UNK, Tokenizer
 
 VOCABULARY = "shared_vocabulary.json"  # CTranslate2's name for it where source and target share it
@@ -136,12 +137,9 @@ class Opponent:
 
 def _library() -> Any:
     """CTranslate2, which only the benchmark and some tests need."""
-    try:
-        import ctranslate2
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "CTranslate2 is not installed; get it with: pip install 'chemspec[bench]'", name=error.name
-        ) from error
+    extras.require("ctranslate2", what="a comparison with CTranslate2")
+    import ctranslate2
+
     return ctranslate2
 
 

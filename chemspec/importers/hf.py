@@ -22,6 +22,7 @@ import torch
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runners.hf_runner import FAMILIES, HfModel, IdMap
 from chemspec.settings import Task
+from chemspec.system import extras
 from chemspec.tokenizer import BOS, EOS, PAD, TokenError
 
 OWN = "chemspec.json"  # in a folder: {"task": ..., "template": ...}
@@ -248,12 +249,9 @@ def load(folder: Path, *, task: Task | None = None, template: str = "", name: st
 
 
 def _library() -> Any:
-    try:
-        import transformers
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "this is a Hugging Face model, which needs more packages: pip install 'chemspec[hf]'", name=error.name
-        ) from error
+    extras.require("transformers", what="this is a Hugging Face model")
+    import transformers
+
     return transformers
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from chemspec import chem
+from chemspec.system import extras
 
 USUAL_NAMES = ("smiles", "query", "product", "products", "reactants", "reactants_and_reagents", "source", "input")
 TABLES = (".csv", ".tsv", ".tab")
@@ -123,6 +124,7 @@ def _from_table(text: str, ending: str, column: str, path: Path) -> list[str]:
 
 
 def _from_parquet(path: Path, column: str) -> list[str]:
+    extras.require("pyarrow", what=f"{path} is a parquet file")
     from pyarrow import parquet  # half a second that only its users should pay
 
     names = parquet.read_schema(path).names

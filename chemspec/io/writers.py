@@ -17,6 +17,7 @@ from typing import Any
 from chemspec.engine.engine import Engine
 from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings
+from chemspec.system import extras
 from chemspec.types import DecodeResult, to_json
 
 WRITERS = (".csv", ".jsonl", ".parquet")
@@ -55,6 +56,8 @@ def predict_file(
     journal = out.with_suffix(".partial.jsonl") if suffix == ".parquet" else out
     if suffix == ".parquet" and out.exists():
         raise FileError(f"{out} is there already and complete; choose another name")
+    if suffix == ".parquet":
+        extras.require("pyarrow", what=f"{out} would be a parquet file")
     stamp = {"model": engine.digest, "dtype": engine.dtype, **asdict(settings)}
     for name in ("batch_size", "record"):
         del stamp[name]  # have no say in the answers; one may have to lower the first to go on

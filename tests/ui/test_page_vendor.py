@@ -11,7 +11,7 @@ import sys
 import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -132,6 +132,33 @@ def test_a_build_that_fails_is_told_in_one_line_and_hurts_nothing(
     assert not (tree / "assets" / "vendor" / "why.txt").exists()
 
 
+def test_an_install_from_a_clone_says_in_one_line_what_it_did(
+    hook: ModuleType, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    class Installing(hook.FrontendHook):  # type: ignore[name-defined, misc]
+        root, app = str(tree), SimpleNamespace(display_info=told.append)
+
+        def __init__(self) -> None:
+            pass
+
+    def install() -> str:
+        Installing().initialize("editable", {})
+        return told[-1]
+
+    monkeypatch.setenv("PATH", "")
+    assert "no sketcher and no 3-D view: Node.js was not found" in install()
+    programs = pretend(tree / "bin", node=GOOD_NODE, npm="/bin/mkdir node_modules")
+    monkeypatch.setenv("PATH", str(programs))
+    assert "built the sketcher and the 3-D view" in install()
+    assert "npm did not run" in install()
+    monkeypatch.setenv("PATH", "")
+    (tree / "assets" / "frontend" / "build.mjs").write_text("// other")
+    assert "kept an older sketcher" in install()
+    assert len(told) == 4 and not any("\n" in line for line in told)
+
+
 def test_the_lock_file_pins_everything_and_names_no_registry() -> None:
     lock = json.loads((SOURCE / "package-lock.json").read_text())
     assert not re.search(r"resolved|https?:", json.dumps(lock))
@@ -206,6 +233,15 @@ def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
         assert file.read("chemspec/assets/vendor/ketcher/index.html") == b"built"
     assert "chemspec/assets/app/app.py" in held
     assert not any("node_modules" in name or "assets/frontend" in name for name in held)
+
+    # Installing it runs no npm, and brings what was built.
+    programs = pretend(tmp_path / "bin", npm='echo npm >> "$LOG"', node='echo node >> "$LOG"')
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "LOG": str(tmp_path / "log")}
+    to = tmp_path / "site"
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(to), wheel]
+    subprocess.run(command, env={**os.environ, **environment}, check=True)
+    assert (to / "chemspec/assets/vendor/ketcher/index.html").read_bytes() == b"built"
+    assert not (tmp_path / "log").exists()
 
 
 # --- the sketcher's contract, without a browser --------------------------------------------------

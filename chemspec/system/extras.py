@@ -1,0 +1,52 @@
+"""Say which extra of the distribution a missing package belongs to.
+
+The core (numpy, torch, RDKit, safetensors, typer, rich, msgspec) predicts; everything else is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+EXTRAS = {
+    "streamlit": "app",
+    "altair": "app",
+    "pandas": "app",
+    "py3Dmol": "app",
+    "pyarrow": "files",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "lightning": "train",
+    "tqdm": "train",
+    "transformers": "hf",
+    "sentencepiece": "hf",
+    "ctranslate2": "bench",
+}
+
+
+class MissingExtra(ModuleNotFoundError):
+    """A package of an extra is not installed; the message says which one to install."""
+
+
+def require(*packages: str, what: str) -> None:
+    """Refuse to go on where a package of an extra is missing.
+
+    Args:
+        packages: names as in an import.
+        what: the subject of the message, such as "parquet files".
+
+    Raises:
+        MissingExtra: with the command that helps.
+    """
+    for package in packages:
+        if not installed(package):
+            name, command = EXTRAS[package], f"pip install 'chemspec[{EXTRAS[package]}]'"
+            message = f"{what}: the package {package} of the extra {name} is not installed"
+            raise MissingExtra(f"{message}; {command}", name=package)
+
+
+def installed(package: str) -> bool:
+    """Return whether a package can be imported, without importing it."""
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):  # ValueError: put into sys.modules by hand
+        return False
