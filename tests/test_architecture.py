@@ -13,7 +13,7 @@ from paths import ROOT
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (
     ("types", "settings", "tokenizer", "asset_files", "system"),
-    ("metrics", "data.settings", "train.recipes", "train.drafter_recipes"),
+    ("metrics", "data.settings", "train.recipe"),
     ("chem",),
     ("data",),
     ("model", "draft"),

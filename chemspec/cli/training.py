@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -37,7 +37,9 @@ command = partial(app.command, rich_help_panel="Models")
 
 @command()
 def data(
-    recipe: Annotated[str, option("Recipe whose data to prepare: see `chemspec train --list`.")],
+    recipe: Annotated[
+        str, option("Recipe whose data to prepare: a name (see `chemspec train --list`) or a .toml file.")
+    ],
     source: SourceOption = DATA,
     out: Annotated[Path | None, option("Folder for the token arrays; default data/<recipe>.")] = None,
     workers: Annotated[int, option("Processes.")] = 2,
@@ -49,9 +51,10 @@ def data(
 ) -> None:
     """Turn reaction CSVs into aligned, augmented token arrays; resumable."""
     from chemspec.data.prepare import prepare
-    from chemspec.train.recipes import recipe as find
+    from chemspec.train.recipe import model_recipe
 
-    chosen, folder = find(recipe), out or Path("data") / recipe
+    chosen = model_recipe(recipe)
+    folder = out or Path("data") / chosen.name
     jobs = {"train": (chosen.train_files, chosen.data, vocab)}
     if chosen.validation_data:
         vocab = folder / "vocab.json"  # that of the training data, which comes first
@@ -88,7 +91,7 @@ def _training() -> Iterator[None]:
 
 @command()
 def leaks(
-    recipe: Annotated[str, option("Recipe whose training data to check.")],
+    recipe: Annotated[str, option("Recipe whose training data to check: a name or a .toml file.")],
     source: SourceOption = DATA,
     data_dir: Annotated[
         Path | None, option("Check the arrays that `chemspec data` wrote here instead.", "--data")
@@ -98,9 +101,9 @@ def leaks(
 ) -> None:
     """Is any test reaction or test product among a recipe's training data? Compared by canonical SMILES; 1 if so."""
     from chemspec.data import leaks as search
-    from chemspec.train.recipes import recipe as find
+    from chemspec.train.recipe import model_recipe
 
-    chosen = find(recipe)
+    chosen = model_recipe(recipe)
     tests = source / f"{chosen.task}_test.csv.gz"
     with show.progress("training reactions") as report:
         told = partial(report, total=0)
@@ -120,7 +123,7 @@ def leaks(
 
 @command()
 def train(
-    recipe: Annotated[str, option("Recipe; see --list.")] = "",
+    recipe: Annotated[str, option("Name of a recipe (see --list), or a .toml file of your own.")] = "",
     data_dir: Annotated[Path | None, option("What `chemspec data` wrote; default data/<recipe>.", "--data")] = None,
     out: Annotated[Path | None, option("Run folder; default runs/<recipe>.")] = None,
     steps: Annotated[int, option("Instead of the recipe's number of steps.")] = 0,
@@ -143,47 +146,28 @@ def train(
     A drafter learns from what `chemspec distil` wrote (default data/<task>-distilled) and goes into its target's
     folder.
     """
-    from chemspec.train.drafter_recipes import DRAFTER_RECIPES
-    from chemspec.train.recipes import RECIPES
-    from chemspec.train.recipes import recipe as find
+    from chemspec.train.recipe import DrafterRecipe, find_recipe, shipped
 
     if listed or not recipe:
-        known: list[Any] = [*RECIPES.values(), *DRAFTER_RECIPES.values()]
-        for item in known:
-            show.line(f"{item.name}: {item.expectation}")
+        for known in shipped().values():
+            show.line(f"{known.name}: {known.expectation}")
         return
-    how: dict[str, Any] = {
-        "steps": steps,
-        "minutes": minutes,
-        "threads": threads,
-        "seed": seed,
-        "lr": lr,
-        "resume": resume,
-    }
-    if recipe in DRAFTER_RECIPES:
-        teaching = DRAFTER_RECIPES[recipe]
+    given = {"steps": steps or -1, "minutes": minutes, "threads": threads, "seed": seed, "lr": lr or -1}
+    chosen = find_recipe(recipe).with_settings(**{name: value for name, value in given.items() if value >= 0})
+    folder = out or Path("runs") / chosen.name
+    with _training():
+        from chemspec.train.drafters import train_drafter
+        from chemspec.train.run import run_recipe
+    if isinstance(chosen, DrafterRecipe):
         from chemspec.engine.registry import model_folder
 
-        target = start or model_folder(teaching.task)
-        taught = data_dir or Path("data") / f"{teaching.task}-distilled"
-        with _training():
-            from chemspec.train.drafters import train_drafter
-        folder = train_drafter(teaching, taught, target, out or Path("runs") / recipe, **how)
-        show.line(f"drafter folder: {folder}")
+        answers = data_dir or Path("data") / f"{chosen.task}-distilled"
+        made = train_drafter(chosen, answers, start or model_folder(chosen.task), folder, resume=resume)
+        show.line(f"drafter folder: {made}")
         return
-    if recipe not in RECIPES:
-        raise ValueError(f"no recipe {recipe!r}; there are {', '.join((*RECIPES, *DRAFTER_RECIPES))}")
-    with _training():
-        from chemspec.train.run import run_recipe
-    folder = run_recipe(
-        find(recipe),
-        data_dir or Path("data") / recipe,
-        out or Path("runs") / recipe,
-        start=start,
-        average=average,
-        **how,
-    )
-    show.line(f"model folder: {folder}")
+    pairs = data_dir or Path("data") / chosen.name
+    made = run_recipe(chosen, pairs, folder, resume=resume, start=start, average=average)
+    show.line(f"model folder: {made}")
 
 
 @command()

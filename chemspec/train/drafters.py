@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import TrainSettings
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train.average import average, newest
-from chemspec.train.drafter_recipes import DrafterRecipe
 from chemspec.train.module import Training, describe, fit, loaders, split, steps_done
+from chemspec.train.recipe import DrafterRecipe
 
 DECAY = 0.8  # weight of each further Medusa head (Cai et al. 2024)
 
@@ -177,23 +177,16 @@ def train_drafter(
     target: Path,
     out: Path,
     *,
-    steps: int = 0,
-    minutes: float = -1.0,
-    threads: int = -1,
-    seed: int = -1,
-    lr: float = 0.0,
     resume: bool = True,
     quiet: bool = False,
     install: bool = True,
 ) -> Path:
-    """Train a drafter by a recipe; returns its folder.
+    """Train a drafter by a recipe and return its folder.
 
     Args:
         data: what `chemspec distil` wrote with this target.
         target: the model folder that the drafter is for.
         out: the run folder.
-        steps, minutes, threads, seed, lr: instead of the recipe's, unless 0 steps or learning rate, or less than 0 of
-            the others.
         resume: go on from the run folder's last checkpoint, if there is one.
         install: write the drafter to the target's folder, rather than into `out`.
 
@@ -209,12 +202,7 @@ def train_drafter(
         raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} wants {recipe.task}")
     if Tokenizer.load(data / "vocab.json") != loaded.tokenizer:
         raise ValueError(f"{data} has another vocabulary than {target}; distil it with that model")
-    changes: dict[str, Any] = {"steps": steps} if steps > 0 else {}
-    changes |= {"minutes": minutes} if minutes >= 0 else {}
-    changes |= {"threads": threads} if threads >= 0 else {}
-    changes |= {"seed": seed} if seed >= 0 else {}
-    changes |= {"lr": lr} if lr > 0 else {}
-    settings = replace(recipe.train, **changes)
+    settings = recipe.train
     last = out / "checkpoints" / "last.ckpt"
     again = last if resume and last.exists() else None
     done = steps_done(out, again, settings)

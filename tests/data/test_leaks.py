@@ -15,12 +15,12 @@ from chemspec.data.leaks import LeakError, check_arrays, check_rows, others_key,
 from chemspec.data.prepare import prepare
 from chemspec.data.settings import DataSettings
 from chemspec.settings import Task
-from chemspec.train.recipes import RECIPES
+from chemspec.train.recipe import Recipe, model_recipe, shipped
 
 
-@pytest.mark.parametrize("name", list(RECIPES))
+@pytest.mark.parametrize("name", [recipe.name for recipe in shipped().values() if isinstance(recipe, Recipe)])
 def test_recipes_leave_test_products_out(name: str) -> None:
-    recipe = RECIPES[name]
+    recipe = model_recipe(name)
     files = (*recipe.train_files, *recipe.validation_files)
     assert not [file for file in files if "_test" in file]
     flag = "product_in_mit_test" if recipe.task == "forward" else "product_in_test"
@@ -29,7 +29,7 @@ def test_recipes_leave_test_products_out(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "every", "limit"), [("retro-50k", 40, 0), ("forward-mit", 40, 30_000)])
 def test_no_test_product_is_in_the_rows_of_a_recipe(name: str, every: int, limit: int, tmp_path: Path) -> None:
-    recipe = RECIPES[name]
+    recipe = model_recipe(name)
     files = [DATA / file for file in recipe.train_files]
     tests = DATA / f"{recipe.task}_test.csv.gz"
     for file in (*files, tests):

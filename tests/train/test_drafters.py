@@ -23,10 +23,16 @@ from chemspec.testing import naive_greedy
 from chemspec.tokenizer import SPECIALS
 from chemspec.train.average import read_checkpoint
 from chemspec.train.distil import distil
-from chemspec.train.drafter_recipes import DRAFTER_RECIPES
 from chemspec.train.drafters import MaskTraining, glanced, train_drafter
+from chemspec.train.recipe import DrafterRecipe, find_recipe
 
 GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="copy", max_len=24, batch_size=8)
+
+
+def drafter_recipe(name: str) -> DrafterRecipe:
+    recipe = find_recipe(name)
+    assert isinstance(recipe, DrafterRecipe)
+    return recipe
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +112,7 @@ def test_data_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -> 
 def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_path: Path, kind: str) -> None:
     own = tmp_path / "model"
     shutil.copytree(folder, own)
-    recipe = DRAFTER_RECIPES[f"retro-{kind}"]
+    recipe = drafter_recipe(f"retro-{kind}")
     settings = replace(recipe.train, tokens=600, lr=1e-2, warmup=2, steps=30, minutes=0, holdout=10, validate_every=10)
     recipe = replace(recipe, train=settings, glance=(0.5, 0.3))
     found = train_drafter(recipe, taught, own, tmp_path / "run", quiet=True)
@@ -146,7 +152,7 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
 
 
 def test_frozen_layers_and_embeddings_stay_as_the_target_s(folder: Path, taught: Path, tmp_path: Path) -> None:
-    recipe = DRAFTER_RECIPES["retro-spec-drafter"]
+    recipe = drafter_recipe("retro-spec-drafter")
     settings = replace(recipe.train, tokens=600, warmup=1, steps=3, minutes=0, holdout=10, validate_every=3)
     recipe = replace(recipe, train=settings, shape={"encoder": 3, "decoder": 1})
     train_drafter(recipe, taught, folder, tmp_path / "run", quiet=True, install=False)
@@ -188,21 +194,12 @@ def test_a_loss_counts_only_what_is_there(folder: Path) -> None:
 # --- recipes -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", DRAFTER_RECIPES)
-def test_recipes_are_sound(name: str) -> None:
-    recipe = DRAFTER_RECIPES[name]
-    assert recipe.name == name
-    assert name.startswith(recipe.task)
-    assert recipe.expectation
-    assert recipe.average_last <= recipe.train.keep + 1
-
-
 def test_missing_data_names_the_command(folder: Path, tmp_path: Path) -> None:
-    recipe = DRAFTER_RECIPES["retro-spec-drafter"]
+    recipe = drafter_recipe("retro-spec-drafter")
     with pytest.raises(FileNotFoundError, match="chemspec distil --task retro"):
         train_drafter(recipe, tmp_path, folder, tmp_path / "run")
 
 
 def test_a_target_of_the_other_task_is_refused(folder: Path, taught: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a retro model"):
-        train_drafter(DRAFTER_RECIPES["forward-medusa"], taught, folder, tmp_path / "run")
+        train_drafter(drafter_recipe("forward-medusa"), taught, folder, tmp_path / "run")

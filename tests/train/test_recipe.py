@@ -1,0 +1,123 @@
+"""Recipes: the shipped files read back to the values they always had, and mistakes in a file are named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from chemspec.settings import preset
+from chemspec.train.recipe import DrafterRecipe, Recipe, find_recipe, load_recipe, model_recipe, shipped
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "recipes.json").read_text(encoding="utf-8"))
+SMALL = """
+task = "retro"
+preset = "tiny"
+train_files = ["a.csv"]
+tried = false
+expectation = "Nothing."
+[data]
+variants = 2
+[train]
+steps = 7
+"""
+
+
+def test_golden_names_every_recipe() -> None:
+    assert set(GOLDEN) == set(shipped())
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_a_recipe_reads_back_to_the_same_values(name: str) -> None:
+    """A digest changes with any value: change it here only if a training is meant to change."""
+    text = json.dumps(asdict(find_recipe(name)), sort_keys=True)
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_recipes_are_sound(name: str) -> None:
+    recipe = find_recipe(name)
+    assert recipe.name == name
+    assert name.startswith(recipe.task)
+    assert len(recipe.expectation) > 80 and "{" not in recipe.expectation
+    assert recipe.average_last <= recipe.train.keep + 1
+    if isinstance(recipe, DrafterRecipe):
+        assert f"`chemspec distil --task {recipe.task}`" in recipe.expectation
+        return
+    assert recipe.data.task == recipe.task
+    assert preset(recipe.preset, vocab_size=100).vocab_size == 100
+    assert recipe.tried or recipe.expectation.startswith("Not yet run")
+    if recipe.validation_data and not recipe.data.guess_maps:
+        assert recipe.validation_data == replace(recipe.data, variants=1)
+    if recipe.task == "forward":
+        assert "forward_val.csv.gz" not in recipe.train_files
+        assert not recipe.validation_data or "overlaps_test" in recipe.validation_data.leave_out
+        assert set(recipe.data.leave_out) == {"product_in_50k_valtest", "product_in_mit_test"}
+    first = shipped().get(recipe.starts_from, recipe)
+    assert isinstance(first, Recipe) and (first.task, first.preset) == (recipe.task, recipe.preset)
+
+
+def test_models_come_before_drafters() -> None:
+    kinds = [isinstance(recipe, DrafterRecipe) for recipe in shipped().values()]
+    assert kinds == sorted(kinds)
+
+
+def test_an_unknown_recipe_lists_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"no recipe 'x'; there are .*retro-50k.*retro-medusa"):
+        find_recipe("x")
+    with pytest.raises(ValueError, match="retro-medusa is the recipe of a drafter"):
+        model_recipe("retro-medusa")
+
+
+def test_a_recipe_of_one_s_own_extends_a_shipped_one(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('extends = "retro-50k"\n[train]\nminutes = 5\n')
+    mine, theirs = model_recipe(str(file)), model_recipe("retro-50k")
+    assert mine == replace(theirs, name="mine", train=replace(theirs.train, minutes=5))
+    (tmp_path / "next.toml").write_text('extends = "mine"\n[data]\nvariants = 3\n')
+    further = model_recipe(str(tmp_path / "next.toml"))
+    assert (further.data.variants, further.train, further.data.task) == (3, mine.train, "retro")
+
+
+def test_settings_can_be_replaced() -> None:
+    recipe = model_recipe("retro-50k")
+    assert recipe.with_settings(steps=3).train == replace(recipe.train, steps=3)
+    with pytest.raises(ValueError, match="steps is 0"):
+        recipe.with_settings(steps=0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("tried = false", "tired = false", "unknown key tired; there are task, train"),
+        ("steps = 7", "step = 7", r"unknown key train\.step; there are tokens, "),
+        ("variants = 2", "variant = 2", r"unknown key data\.variant;"),
+        ("steps = 7", 'steps = "many"', r"Expected `int`, got `str` - at `train\.steps`"),
+        ("steps = 7", "steps = 0", r"steps is 0; it must be at least 1 - at `train`"),
+        ('"retro"', '"both"', r"`(data\.)?task`|task 'both' is not forward or retro"),
+        ("tried = false", "", "missing required field `tried`"),
+        ("tried = false", "tried = false\naverage_last = 99", r"average_last is 99, but train\.keep is 5"),
+        ("tried = false", 'tried = false\nvalidation_files = ["b"]', "go together"),
+        ("[data]", "[data", "is no TOML file"),
+        ("tried = false", 'extends = "mine"', "extends itself"),
+        ("tried = false", "data = 3", "is no TOML file"),
+    ],
+)
+def test_a_mistake_names_file_and_key(tmp_path: Path, old: str, new: str, message: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(SMALL)
+    assert isinstance(load_recipe(file), Recipe)
+    file.write_text(SMALL.replace(old, new))
+    with pytest.raises(ValueError, match=rf"mine\.toml.*({message})"):
+        load_recipe(file)
+
+
+def test_what_is_extended_must_be_there(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('extends = "nothing"')
+    with pytest.raises(FileNotFoundError, match=r"mine\.toml: extends 'nothing'"):
+        load_recipe(tmp_path / "mine.toml")
+    with pytest.raises(FileNotFoundError):
+        find_recipe(str(tmp_path / "none.toml"))
