@@ -6,8 +6,11 @@ from dataclasses import asdict, dataclass, fields
 from numbers import Integral
 from typing import Any, Literal
 
+from chemspec.plugins import DECODERS, DRAFTERS
+
 Task = Literal["forward", "retro"]
 NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # those with weights of their own
+Guarantee = Literal["exact", "exact in distribution", "relaxed"]  # of a decoder, whatever is drafted for it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,27 +137,6 @@ def _check_whole(name: str, value: object, low: int, high: int) -> None:
         raise ValueError(f"{name} is {value}; it must be between {low} and {high}")
 
 
-DECODERS = ("greedy", "beam", "sample", "sbs", "speculative-sample", "sampled-beam")
-RELAXED_DECODERS = ("sbs", "sampled-beam")
-# These draw their drafts from a small model's distribution, so that only a drafter with such a model will do.
-SAMPLED_DECODERS = ("speculative-sample", "sampled-beam")
-SAMPLING_DRAFTERS = ("auto", "ar", "hierarchy", "none")
-DRAFTER_NAMES = (
-    "none",
-    "windows",
-    "smart",
-    "copy",
-    "attention",
-    "mixed",
-    "auto",
-    "ar",
-    "hierarchy",
-    "spec_drafter",
-    "blockwise",
-    "medusa",
-)  # draft/__init__.py makes them
-
-
 @dataclass(frozen=True, kw_only=True)
 class DecodeSettings:
     """How to answer queries.
@@ -202,8 +184,7 @@ class DecodeSettings:
     record: bool = False
 
     def __post_init__(self) -> None:
-        if self.decoder not in DECODERS:
-            raise ValueError(f"no decoder {self.decoder!r}; there are {', '.join(DECODERS)}")
+        decoder, drafter = DECODERS.lookup(self.decoder), DRAFTERS.lookup(self.drafter)
         for name, low, high in (
             ("n", 1, 1000),
             ("max_len", 1, 1000),
@@ -212,18 +193,17 @@ class DecodeSettings:
             ("augment", 1, 100),
         ):
             _check_whole(name, getattr(self, name), low, high)
-        if self.drafter not in DRAFTER_NAMES:
-            raise ValueError(f"no drafter {self.drafter!r}; there are {', '.join(DRAFTER_NAMES)}")
-        if self.decoder in SAMPLED_DECODERS and self.drafter not in SAMPLING_DRAFTERS:
+        if decoder.drafts == "sampled" and DRAFTERS.lookup(self.drafts_by).build_sampled is None:
+            able = ["auto", *(name for name, spec in DRAFTERS.items() if spec.build_sampled is not None)]
             raise ValueError(
-                f"the decoder {self.decoder} draws its drafts from a small model, which the drafter {self.drafter} "
-                f"does not have; choose {', '.join(SAMPLING_DRAFTERS)}"
+                f"the decoder {self.decoder} draws its drafts from a small model, which the drafter {drafter.name} "
+                f"does not have; choose {', '.join(able)}"
             )
         for name in ("draft_length", "draft_count", "dilation"):
             _check_whole(name, getattr(self, name), 0, 1000)
         if not 1 <= self.beta <= 1000:
             raise ValueError(f"beta is {self.beta}; it must be between 1 (exact) and 1000")
-        if self.beta > 1 and self.decoder != "greedy":
+        if self.beta > 1 and decoder.relaxed is None:
             raise ValueError(f"beta is {self.beta}; only greedy decoding can be relaxed so, not {self.decoder}")
         if not 0 <= self.tau < float("inf"):
             raise ValueError(f"tau is {self.tau}; it must not be negative")
@@ -236,19 +216,15 @@ class DecodeSettings:
 
     @property
     def drafts_by(self) -> str:
-        """The drafter that is used: SBS is about drafts of a fixed kind, speculative sampling about drawn ones."""
-        if self.drafter != "auto":
-            return self.drafter
-        return "windows" if self.decoder == "sbs" else "ar" if self.decoder in SAMPLED_DECODERS else "auto"
+        """The drafter that is used; "auto" stands for the decoder's own default."""
+        return DECODERS.lookup(self.decoder).default_drafter if self.drafter == "auto" else self.drafter
 
     @property
     def exact(self) -> bool:
         """Whether the answers are those of the standard algorithm, whatever the drafter; see `guarantee`."""
-        return self.decoder not in RELAXED_DECODERS and self.beta == 1
+        return self.guarantee != "relaxed"
 
     @property
-    def guarantee(self) -> Literal["exact", "exact in distribution", "relaxed"]:
+    def guarantee(self) -> Guarantee:
         """What drafts leave as it is: the answers, the probability of every answer, or neither."""
-        if not self.exact:
-            return "relaxed"
-        return "exact in distribution" if self.decoder in SAMPLED_DECODERS else "exact"
+        return DECODERS.lookup(self.decoder).guarantee if self.beta == 1 else "relaxed"

@@ -29,8 +29,7 @@ from torch import Tensor
 
 from chemspec.decode.loop import run_loop
 from chemspec.decode.protocol import Decoder
-from chemspec.draft.base import Drafter
-from chemspec.draft.learned.heads import HeadDrafts
+from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.model.session import Backend, Floats, Ints, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
@@ -438,10 +437,10 @@ def run(
         top_k: tokens that the scores of a prefix hold; all of them by default.
     """
     ticks = count()
-    states = isinstance(drafter, HeadDrafts)
-    session = Session(backend, sources, top_k=top_k, states=states)
-    if isinstance(drafter, HeadDrafts):
-        drafter.states = session.state
+    needs = needs_of(drafter)
+    session = Session(backend, sources, top_k=top_k, heads=needs.heads, states=needs.hidden_states)
+    if isinstance(drafter, SessionReader):
+        drafter.watch(session)
     decoders = [decoder(query) for query in range(len(sources))]
     passes: list[list[Pass]] = [[] for _ in sources]
     loop = run_loop(

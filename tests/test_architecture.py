@@ -12,7 +12,7 @@ from paths import ROOT
 
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (
-    ("types", "settings", "tokenizer", "asset_files", "system"),
+    ("types", "plugins", "settings", "tokenizer", "asset_files", "system"),
     ("metrics", "data.settings", "train.recipe"),
     ("chem",),
     ("data",),
@@ -97,7 +97,7 @@ def test_the_walk_sees_upward_imports() -> None:
 
 
 def test_types_need_only_the_standard_library() -> None:
-    for module in ("types", "settings", "tokenizer", "metrics"):
+    for module in ("types", "plugins", "settings", "tokenizer", "metrics"):
         foreign = {name.split(".")[0] for name in imports(MODULES[module])} - {"chemspec"}
         assert foreign <= set(sys.stdlib_module_names), module
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chemspec.draft.learned.small import DraftModel, write_alpha
-from chemspec.draft.registry import COMPANIONS
+from chemspec.draft.registry import DRAFTERS
 from chemspec.engine.engine import Engine
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings
@@ -34,7 +34,7 @@ def count(
     work = [
         replace(settings, drafter=name, draft_length=length)
         for name in drafters
-        for length in (lengths if name in COMPANIONS else (0,))
+        for length in (lengths if DRAFTERS.lookup(name).companions else (0,))
     ]
     plain = engine.predict(queries, replace(settings, drafter="none"))
     rows = []
@@ -67,7 +67,7 @@ def count(
 
 
 def _gamma(settings: DecodeSettings) -> str:
-    if settings.drafter not in COMPANIONS:
+    if not DRAFTERS.lookup(settings.drafter).companions:
         return ""
     return str(settings.draft_length or "adaptive")
 
@@ -82,7 +82,7 @@ def alpha(engine: Engine, queries: Sequence[str], drafter: str, *, length: int =
 
 def keep_alpha(folder: Path, drafter: str, found: float, *, counted: str) -> Path:
     """Write a rate into the folder of the small model whose drafts the target judges; returns the file."""
-    return write_alpha(folder / "drafters" / COMPANIONS[drafter][-1], found, counted=counted)
+    return write_alpha(folder / "drafters" / DRAFTERS.lookup(drafter).companions[-1], found, counted=counted)
 
 
 def price(small: DraftModel, engine: Engine, nodes: int = 1) -> float:

@@ -26,7 +26,8 @@ from chemspec.evaluation import reference
 from chemspec.evaluation.accuracy import RANKS, Question, questions, rank_of
 from chemspec.io.writers import brief
 from chemspec.metrics import Spread, numbers
-from chemspec.settings import SAMPLED_DECODERS, DecodeSettings, Task
+from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.settings import DecodeSettings, Task
 from chemspec.system.energy import Meter
 from chemspec.types import DecodeResult
 
@@ -155,7 +156,7 @@ def curve_ways(batches: Iterable[int]) -> list[Way]:
 def learned_ways(task: Task, have: Iterable[str]) -> list[Way]:
     """Tables 1, 3 and 7 to 9 of paper X and 2 to 5 of paper T: learned drafters, as far as the model has them, beside
     query drafters."""
-    learned = [name for name in ("ar", "hierarchy", "spec_drafter", "blockwise", "medusa") if name in have]
+    learned = [name for name in have if DRAFTERS[name].companions]
 
     def way(name: str, standard: str = "", **options: Any) -> Way:
         settings = DecodeSettings(**{"decoder": "greedy", "n": 1, "batch_size": 1, **options})
@@ -312,7 +313,7 @@ def _row(one: Measured, standard: Measured | None) -> dict[str, Any]:
     if standard and common:
         speedup = Spread.of(standard.per_query[:common]).median / Spread.of(one.per_query[:common]).median
         pairs = zip(one.results[:held], standard.results[:held], strict=True)
-        if one.way.settings.decoder not in SAMPLED_DECODERS:  # whose draws are others
+        if DECODERS[one.way.settings.decoder].drafts != "sampled":  # whose draws are others
             same = sum(_texts(a) == _texts(b) for a, b in pairs) / held
     wait = Spread.of(1e3 * spent for spent in one.seconds)
     settings = one.way.settings

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chemspec.cli import show
-from chemspec.settings import DECODERS, DecodeSettings, Task
+from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.settings import DecodeSettings, Task
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
@@ -27,7 +28,9 @@ ModelOption = Annotated[
 ]
 NOption = Annotated[int, option("Answers wanted.", "--n", "-n")]
 DecoderOption = Annotated[str, option(f"auto, {', '.join(DECODERS)}; auto: greedy for one answer, else beam.")]
-DrafterOption = Annotated[str, option("Who guesses ahead; never changes the answers of an exact decoder.")]
+DrafterOption = Annotated[
+    str, option(f"Who guesses ahead: {', '.join(DRAFTERS)}; never changes the answers of an exact decoder.")
+]
 ExactOption = Annotated[bool, option("Allow decoders that may differ from the standard.", "--exact/--relaxed")]
 BatchOption = Annotated[int, option("Queries per model call.")]
 LengthOption = Annotated[int, option("Most tokens of an answer.")]

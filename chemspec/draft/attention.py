@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import log, log1p
 
-from chemspec.draft.base import check_size
+from chemspec.draft.base import SessionNeeds, SessionView, check_size
 from chemspec.draft.calibration import AttentionWeights
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.tree.copy_state import CopyTracker
@@ -41,7 +41,7 @@ class Attention:
     One object serves one run: it remembers the trails of the prefixes that it has met.
 
     Attributes:
-        looks: gives the attention; whoever opens the session sets it.
+        looks: gives the attention; see `watch`.
     """
 
     def __init__(
@@ -62,6 +62,15 @@ class Attention:
     def heads(self) -> tuple[tuple[int, int], ...]:
         """Layer and number of the heads whose attention it wants."""
         return tuple((one.layer, one.head) for one in self.reading.heads) if self.reading else ()
+
+    @property
+    def needs(self) -> SessionNeeds:
+        """The attention of its heads."""
+        return SessionNeeds(heads=self.heads)
+
+    def watch(self, session: SessionView) -> None:
+        """Read the attention from this session."""
+        self.looks = session.look
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         copy, reach = self.copy, min(self.copy.length, room)

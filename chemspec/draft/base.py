@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from chemspec.types import Draft, Prefix
 
@@ -20,6 +20,45 @@ class Drafter(Protocol):
             prefix: a prefix that the decoder waits for.
             room: most tokens a draft can usefully have before the length limit.
         """
+
+
+class SessionNeeds(NamedTuple):
+    """What a drafter reads of the target beside its scores.
+
+    Attributes:
+        heads: layer and number of the cross-attention heads whose attention it reads.
+        hidden_states: whether it reads the last hidden state.
+    """
+
+    heads: tuple[tuple[int, int], ...] = ()
+    hidden_states: bool = False
+
+
+class SessionView(Protocol):
+    """What the session shows to a drafter that declared its needs; None of a prefix that has not been computed."""
+
+    def look(self, source: tuple[int, ...], prefix: Prefix) -> Sequence[Sequence[float]] | None:
+        """Return the attention of each head wanted to each token of `source` after a prefix."""
+
+    def state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
+        """Return the last hidden state (D,) after a prefix."""
+
+
+@runtime_checkable
+class SessionReader(Drafter, Protocol):
+    """A drafter that reads more of the target than its scores; one object serves one run."""
+
+    @property
+    def needs(self) -> SessionNeeds:
+        """What the session must keep for it."""
+
+    def watch(self, session: SessionView) -> None:
+        """Read from this session from now on."""
+
+
+def needs_of(drafter: Drafter) -> SessionNeeds:
+    """Return what the session of a run with this drafter must keep."""
+    return drafter.needs if isinstance(drafter, SessionReader) else SessionNeeds()
 
 
 class Speculation(IntEnum):

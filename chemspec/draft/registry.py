@@ -1,4 +1,4 @@
-"""The drafters by name."""
+"""List the drafters: a new one needs its file and an entry here, or an entry point `chemspec.drafters` elsewhere."""
 
 from __future__ import annotations
 
@@ -12,19 +12,13 @@ from chemspec.draft.auto import Auto
 from chemspec.draft.base import AdaptiveDrafter, Drafter
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import Copy, TokenClasses
-from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, ratio
-from chemspec.draft.learned.gamma import Adapting, Fixed
-from chemspec.draft.learned.heads import Blockwise, HeadDrafts, Medusa
-from chemspec.draft.learned.sampled import Sampled, SamplingDraftGenerator
-from chemspec.draft.learned.small import Small
-from chemspec.draft.learned.spec_drafter import SpecDrafter
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
-from chemspec.draft.rejection import Nucleus
 from chemspec.draft.smart import Smart
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.draft.windows import Windows
-from chemspec.settings import SAMPLED_DECODERS, DecodeSettings
+from chemspec.plugins import DECODERS, DRAFTERS, lazily
+from chemspec.settings import DecodeSettings
 
 Cost = Callable[[float], float]  # seconds of a pass by its nodes
 
@@ -39,7 +33,7 @@ class DrafterInputs:
 
     Attributes:
         cost: gives the cost curve of the machine.
-        tokens: the vocabulary; drafters that know SMILES find their marks in it.
+        tokens: the vocabulary; drafters that know SMILES find the classes of tokens in it.
         knowledge: gives what the model's drafters have learned.
         companion: gives the learned drafter of a kind; raises ValueError where the model has none.
         head: tokens of a query that come before its SMILES.
@@ -53,142 +47,146 @@ class DrafterInputs:
 
     @property
     def marks(self) -> TokenClasses:
+        """The classes of the vocabulary's tokens."""
         return _marks(tuple(self.tokens), self.head)
 
 
 @lru_cache(maxsize=8)
 def _marks(tokens: tuple[str, ...], head: int) -> TokenClasses:
-    """Looked up once a vocabulary, not once a run."""
+    """Look them up once a vocabulary, not once a run."""
     return replace(TokenClasses.of(tokens), head=head)
 
 
+BuildDrafter = Callable[[DecodeSettings, DrafterInputs], Drafter]
+
+
+@dataclass(frozen=True)
+class DrafterSpec:
+    """A drafter as the program knows it before it is made.
+
+    Attributes:
+        name: what `--drafter` and `DecodeSettings.drafter` call it.
+        label: what it drafts, for menus.
+        source: the paper it comes from, or "ours".
+        build: makes the drafter of one run. What that drafter needs of the session it says itself (`SessionReader`).
+        build_sampled: makes one that samples its drafts from a distribution, for decoders that judge them by it;
+            None where there is no such distribution.
+        companions: kinds of learned models that it needs in the folder `drafters` of the target's folder.
+    """
+
+    name: str
+    label: str
+    source: str
+    build: BuildDrafter
+    build_sampled: BuildDrafter | None = None
+    companions: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Name and label in one line."""
+        return f"{self.name}: {self.label}"
+
+
 def _chosen(**options: int) -> dict[str, Any]:
-    """The options that were set; 0 leaves a drafter its own default."""
     return {name: value for name, value in options.items() if value}
 
 
-def _sizes(settings: DecodeSettings) -> dict[str, Any]:
+def sizes(settings: DecodeSettings) -> dict[str, Any]:
+    """Return `length` and `count` as far as they were set; 0 leaves a drafter its own default."""
     return _chosen(length=settings.draft_length, count=settings.draft_count)
 
 
-def _mixed(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
-    phrases = means.knowledge().phrases or COPY_ONLY
-    return Mixed(phrases, marks=means.marks, **_sizes(settings))
-
-
-def _attention(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
-    return Attention(means.knowledge().reading, marks=means.marks, **_sizes(settings))
-
-
-def _auto(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
+def _auto(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
     options = _chosen(length=settings.draft_length, places=settings.draft_count)
-    return Auto(means.cost(), marks=means.marks, knowledge=means.knowledge(), **options)
+    return Auto(inputs.cost(), marks=inputs.marks, knowledge=inputs.knowledge(), **options)
 
 
-def _spec_drafter(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
-    own = means.companion("spec_drafter")
-    return SpecDrafter(own.open(), masks=own.length, length=settings.draft_length)
+def _mixed(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    return Mixed(inputs.knowledge().phrases or COPY_ONLY, marks=inputs.marks, **sizes(settings))
 
 
-def _blockwise(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
-    own = means.companion("blockwise")
-    return Blockwise(own.open(), heads=own.length, length=settings.draft_length)
+def _copy(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    return Copy(marks=inputs.marks, **sizes(settings))
 
 
-def _medusa(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
-    own, sizes = means.companion("medusa"), _chosen(count=settings.draft_count)
-    return Medusa(own.open(), heads=own.length, length=settings.draft_length, **sizes)
+def _attention(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    return Attention(inputs.knowledge().reading, marks=inputs.marks, **sizes(settings))
 
 
-# The learned models in a model's folder `drafters` that a drafter needs.
-COMPANIONS: dict[str, tuple[str, ...]] = {
-    "ar": ("ar",),
-    "hierarchy": ("ar", "medium"),
-    "spec_drafter": ("spec_drafter",),
-    "blockwise": ("blockwise",),
-    "medusa": ("medusa",),
-}
-
-FLOOR = 0.2  # the chance of a draft, in a small model's eyes, at which it ends
+def _smart(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
+    return Smart(**sizes(settings))
 
 
-def _writer(settings: DecodeSettings, means: DrafterInputs) -> GreedyDraftGenerator:
-    small = GreedyDraftGenerator(Small(means.companion("ar"), top_k=1), floor=FLOOR)
-    if settings.drafts_by == "ar":
-        return small
-    return GreedyDraftGenerator(Small(means.companion("medium"), top_k=1), helper=small, floor=FLOOR)
+def _windows(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
+    return Windows(dilation=settings.dilation, **sizes(settings))
 
 
-def _autoregressive(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
-    length, writer = settings.draft_length, _writer(settings, means)
-    if length:
-        return Autoregressive(writer, Fixed(length), name=settings.drafts_by, cost=lambda _: 1.0)
-    gamma = Adapting(1.0, rate=writer.model.companion.alpha)  # told its cost ratio at every pass
-    return Autoregressive(writer, gamma, name=settings.drafts_by, cost=means.cost())
+def _none(*_: Any) -> Drafter:
+    return NoDrafts()
 
 
-def _drawer(settings: DecodeSettings, means: DrafterInputs) -> Sampled:
-    nucleus = Nucleus(settings.temperature, settings.top_p)
-    last = means.companion("ar")  # the model whose draws the target judges
-    drawer = SamplingDraftGenerator(Small(last, top_k=last.vocab_size), nucleus)
-    if settings.drafts_by == "hierarchy":
-        last = means.companion("medium")
-        drawer = SamplingDraftGenerator(Small(last, top_k=last.vocab_size), nucleus, helper=drawer)
-    if settings.draft_length:
-        fixed = Fixed(settings.draft_length)
-        return Sampled(drawer, lambda: fixed, name=settings.drafts_by)
-    # Without the small model's help a medium one costs this much at most.
-    c = ratio(last.cost()(settings.n), means.cost(), settings.n)
-    # Each query has its own gamma: what else is in a batch must not change its draws.
-    return Sampled(drawer, lambda: Adapting(c, rate=last.alpha), name=settings.drafts_by)
+def _learned(name: str) -> BuildDrafter:
+    return lazily(f"chemspec.draft.learned.factory:{name}")  # which needs numpy; a list of names should not
 
 
-DRAFTERS: dict[str, Callable[[DecodeSettings, DrafterInputs], Drafter]] = {
-    "none": lambda *_: NoDrafts(),
-    "windows": lambda settings, _: Windows(dilation=settings.dilation, **_sizes(settings)),
-    "smart": lambda settings, _: Smart(**_sizes(settings)),
-    "copy": lambda settings, means: Copy(marks=means.marks, **_sizes(settings)),
-    "attention": _attention,
-    "mixed": _mixed,
-    "auto": _auto,
-    "ar": _autoregressive,
-    "hierarchy": _autoregressive,
-    "spec_drafter": _spec_drafter,
-    "blockwise": _blockwise,
-    "medusa": _medusa,
-}
+_ar, _drawn = _learned("autoregressive"), _learned("sampled")
+
+register = DRAFTERS.register
+
+for _spec in (  # in the order of menus, the default first
+    DrafterSpec("auto", "as many drafts as pay on this machine", "ours", _auto),
+    DrafterSpec("mixed", "copying and learned phrases in one tree", "ours", _mixed),
+    DrafterSpec("copy", "the text after the best match in the query", "ours", _copy),
+    DrafterSpec("attention", "the text after the place the model looks at", "ours", _attention),
+    DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _smart),
+    DrafterSpec("windows", "evenly spaced pieces of the query", "Andronov et al. 2024", _windows),
+    DrafterSpec("ar", "what a small model writes", "Leviathan et al. 2023", _ar, _drawn, ("ar",)),
+    DrafterSpec("hierarchy", "a medium model, helped by a small one", "Tulsian et al.", _ar, _drawn, ("ar", "medium")),
+    DrafterSpec(
+        "spec_drafter",
+        "a model that fills many tokens at once",
+        "Xia et al. 2023",
+        _learned("spec_drafter"),
+        companions=("spec_drafter",),
+    ),
+    DrafterSpec(
+        "blockwise", "extra heads on the model", "Stern et al. 2018", _learned("blockwise"), companions=("blockwise",)
+    ),
+    DrafterSpec(
+        "medusa", "extra heads, checked as a tree", "Cai et al. 2024", _learned("medusa"), companions=("medusa",)
+    ),
+    DrafterSpec("none", "the standard way", "textbook", _none, _none),
+):
+    register(_spec)
 
 
-def build(settings: DecodeSettings, means: DrafterInputs) -> Drafter:
-    """The drafter that the settings ask for, for one run of the loop.
+def build(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+    """Return the drafter that the settings ask for, for one run of the loop.
 
     Raises:
         ValueError: for an option out of range, or a model without what the drafter needs.
     """
-    if settings.decoder in SAMPLED_DECODERS and settings.drafts_by != "none":
-        return _drawer(settings, means)
-    return DRAFTERS[settings.drafts_by](settings, means)
+    spec = DRAFTERS.lookup(settings.drafts_by)
+    if DECODERS.lookup(settings.decoder).drafts == "sampled" and spec.build_sampled is not None:
+        return spec.build_sampled(settings, inputs)
+    return spec.build(settings, inputs)
 
 
 __all__ = [
-    "COMPANIONS",
     "DRAFTERS",
     "AdaptiveDrafter",
     "Attention",
     "Auto",
-    "Autoregressive",
-    "Blockwise",
     "Copy",
     "Drafter",
     "DrafterCalibration",
     "DrafterInputs",
-    "HeadDrafts",
-    "Medusa",
+    "DrafterSpec",
     "Mixed",
     "NoDrafts",
-    "Sampled",
     "Smart",
-    "SpecDrafter",
     "Windows",
     "build",
+    "register",
+    "sizes",
 ]

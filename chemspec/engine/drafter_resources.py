@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.learned.small import DraftModel, read_alpha
-from chemspec.draft.registry import DrafterCalibration
 from chemspec.engine.runtime import RuntimeConfig
 from chemspec.importers import hf
 from chemspec.model import checkpoint, companions

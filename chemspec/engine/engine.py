@@ -17,9 +17,10 @@ import torch
 
 from chemspec import chem
 from chemspec.chem import root_align
-from chemspec.decode.factory import decoder, top_k
+from chemspec.decode import registry as decoders
 from chemspec.decode.loop import Event, run_loop
-from chemspec.draft.registry import Attention, Drafter, DrafterCalibration, DrafterInputs, HeadDrafts, NoDrafts, build
+from chemspec.draft.base import Drafter, SessionReader, needs_of
+from chemspec.draft.registry import DrafterCalibration, DrafterInputs, NoDrafts, build
 from chemspec.engine import augment, confidence
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.engine.registry import installed, model_folder, models_dir, usable
@@ -285,23 +286,20 @@ class Engine:
         # A model cannot write more than it has positions for.
         settings = replace(settings, max_len=min(settings.max_len, self.config.max_positions - 1))
         sources = [item.ids for item in ready]
-        heads = drafter.heads if isinstance(drafter, Attention) else ()
-        states = isinstance(drafter, HeadDrafts)
-        backend = self.kit.watching() if heads or states else self.backend
-        session = Session(backend, sources, top_k=top_k(settings, self.config.vocab_size), heads=heads, states=states)
-        if isinstance(drafter, Attention):
-            drafter.looks = session.look
-        if isinstance(drafter, HeadDrafts):
-            drafter.states = session.state
-        # SBS asks for its drafts itself.
-        speculates = settings.drafter != "none" and settings.decoder != "sbs"
+        needs = needs_of(drafter)
+        backend = self.kit.watching() if any(needs) else self.backend
+        top_k = decoders.top_k(settings, self.config.vocab_size)
+        session = Session(backend, sources, top_k=top_k, heads=needs.heads, states=needs.hidden_states)
+        if isinstance(drafter, SessionReader):
+            drafter.watch(session)
+        in_loop = decoders.loop_drafter(settings, drafter)
         return run_loop(
             sources,
-            [decoder(item.ids, settings, drafter) for item in ready],
+            [decoders.build(item.ids, settings, drafter) for item in ready],
             session,
-            drafter if speculates else NoDrafts(),
+            in_loop,
             max_len=settings.max_len,
-            budget=settings.node_budget if speculates else 0,
+            budget=0 if isinstance(in_loop, NoDrafts) else settings.node_budget,
             clock=time.perf_counter,
             record=settings.record,
         )

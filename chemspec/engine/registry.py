@@ -9,10 +9,9 @@ from pathlib import Path
 from safetensors import safe_open
 
 from chemspec.asset_files import assets
-from chemspec.draft.registry import COMPANIONS
+from chemspec.draft.registry import DRAFTERS
 from chemspec.importers import hf
 from chemspec.model import checkpoint
-from chemspec.settings import DRAFTER_NAMES
 
 
 def model_folder(name: str | Path) -> Path:
@@ -51,19 +50,19 @@ def installed() -> list[Path]:
 
 
 def usable(folder: Path) -> tuple[str, ...]:
-    """The drafters for which a model folder holds all that they need, in the order of `DRAFTER_NAMES`."""
-    kept = folder / "drafters"
+    """Return the drafters for which a model folder holds all that they need, in the order of the registry."""
+    learned = folder / "drafters"
     return tuple(
-        name
-        for name in DRAFTER_NAMES
-        if all((kept / kind / "config.json").is_file() for kind in COMPANIONS.get(name, ()))
+        spec.name
+        for spec in DRAFTERS.values()
+        if all((learned / kind / "config.json").is_file() for kind in spec.companions)
     )
 
 
 def drafter_megabytes(folder: Path, drafter: str) -> float:
     """Megabytes of a drafter's own weights in fp32; 0 for one that has none (paper X, tables 8 and 9)."""
     total = 0
-    for kind in COMPANIONS.get(drafter, ()):
+    for kind in DRAFTERS.lookup(drafter).companions:
         with safe_open(folder / "drafters" / kind / "model.safetensors", framework="pt") as file:
             total += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     return 4 * total / 1e6

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from chemspec.bench import draft_length
 from chemspec.cli import app
 from chemspec.engine.engine import Engine, usable
-from chemspec.settings import DRAFTER_NAMES, DecodeSettings
+from chemspec.plugins import DRAFTERS
+from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine
 
 
@@ -62,7 +63,7 @@ def test_a_model_is_offered_the_drafters_that_it_can_use(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(folder.parent))
-    assert set(DRAFTER_NAMES) - set(usable(folder)) == {"hierarchy", "spec_drafter", "blockwise", "medusa"}
+    assert set(DRAFTERS) - set(usable(folder)) == {"hierarchy", "spec_drafter", "blockwise", "medusa"}
     names, missing = queued_engine.drafters("retro")
     assert names == usable(folder)
     assert "hierarchy, spec_drafter, blockwise and medusa need small models" in missing

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from chemspec.draft.registry import COMPANIONS, Copy, Mixed, Smart, Windows
+from chemspec.draft.registry import DRAFTERS, Copy, Mixed, Smart, Windows
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.engine.engine import Engine, installed, usable
 from chemspec.evaluation.lossless import judge, naive, written
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
-from chemspec.settings import DRAFTER_NAMES, DecodeSettings
+from chemspec.settings import DecodeSettings
 from chemspec.types import FinishedSequence
 
 QUERIES = ("C", "O", "CCO", "CC(=O)OCC")  # of 1, 1, 3 and 9 tokens: shorter than any draft
@@ -44,7 +44,7 @@ def refused(drafter: str, options: dict[str, Any]) -> str:
     engine, _ = retro()
     if drafter not in usable(engine.folder):
         return "chemspec train"
-    return "draft length 1000" if drafter in COMPANIONS and options.get("draft_length") == 1000 else ""
+    return "draft length 1000" if DRAFTERS[drafter].companions and options.get("draft_length") == 1000 else ""
 
 
 def check(**options: Any) -> None:
@@ -66,7 +66,7 @@ def check(**options: Any) -> None:
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("drafter", DRAFTER_NAMES)
+@pytest.mark.parametrize("drafter", DRAFTERS)
 @pytest.mark.parametrize(
     "options",
     [
@@ -88,7 +88,7 @@ def test_right_answers(drafter: str, options: dict[str, int]) -> None:
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("drafter", DRAFTER_NAMES)
+@pytest.mark.parametrize("drafter", DRAFTERS)
 def test_beams_wider_than_the_vocabulary(drafter: str) -> None:
     check(drafter=drafter, **WIDE)
     check(drafter=drafter, **WIDE, node_budget=1)
@@ -106,7 +106,7 @@ def test_one_token_answers_are_as_many_as_the_vocabulary_has_tokens(n: int) -> N
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("drafter", DRAFTER_NAMES)
+@pytest.mark.parametrize("drafter", DRAFTERS)
 def test_speculative_beam_search_answers_at_the_limits(drafter: str) -> None:
     engine, _ = retro()
     for options in ({"n": 100, "max_len": 2}, {"max_len": 1}, {"draft_length": 1000}, {}):

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from chemspec.cli import app
 from chemspec.io import writers
-from chemspec.settings import RELAXED_DECODERS
+from chemspec.plugins import DECODERS
 from chemspec.types import result_from_json
 
 TOP = ["query", "status", "message", "hypotheses", "merged", "passes", "tokens", "seconds"]
@@ -226,7 +226,7 @@ def test_exit_code_2_and_a_message(words: tuple[str, ...], part: str) -> None:
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize("decoder", RELAXED_DECODERS)
+@pytest.mark.parametrize("decoder", [spec.name for spec in DECODERS.values() if spec.guarantee == "relaxed"])
 def test_relaxed_decoders_must_be_asked_for(decoder: str) -> None:
     refused = predict("CCO", "--decoder", decoder)
     assert refused.exit_code == 2

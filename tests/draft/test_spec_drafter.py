@@ -13,8 +13,8 @@ import torch
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.draft.learned.spec_drafter import line
-from chemspec.draft.registry import NoDrafts, SpecDrafter
+from chemspec.draft.learned.spec_drafter import SpecDrafter, line
+from chemspec.draft.registry import NoDrafts
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import PrefixTree, Session
 from chemspec.model.spec_drafter import Filler, answers, begin_with, drafter_config, fill

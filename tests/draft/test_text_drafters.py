@@ -24,7 +24,6 @@ from chemspec.draft.base import Speculation
 from chemspec.draft.calibration import REACH
 from chemspec.draft.copy import TokenClasses, follow
 from chemspec.draft.registry import (
-    COMPANIONS,
     DRAFTERS,
     AdaptiveDrafter,
     Attention,
@@ -41,13 +40,15 @@ from chemspec.draft.registry import (
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
-from chemspec.settings import DRAFTER_NAMES, DecodeSettings
+from chemspec.settings import DecodeSettings
 from chemspec.testing import Oracle, Table, naive_beam, naive_greedy, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, FinishedSequence, Pass, Prefix
 
 VOCAB = 10
-NAMES = sorted({*DRAFTERS} - {*COMPANIONS})  # those with models of their own: test_ar.py, test_companions.py
+NAMES = sorted(
+    name for name, spec in DRAFTERS.items() if not spec.companions
+)  # those with models of their own: test_ar.py, test_companions.py
 DEFAULTS = {
     "windows": (10, 25),
     "smart": (10, 10),
@@ -91,8 +92,10 @@ def attention_of(**options: int) -> Attention:
 
 
 def test_the_settings_name_the_drafters_that_there_are() -> None:
-    assert set(DRAFTER_NAMES) == set(DRAFTERS)
-    assert len(DRAFTER_NAMES) == len(DRAFTERS)
+    assert all(DecodeSettings(drafter=name).drafter == name == spec.name for name, spec in DRAFTERS.items())
+    assert all(spec.label and spec.source for spec in DRAFTERS.values())
+    with pytest.raises(ValueError, match=f"no drafter 'nobody'; there are {', '.join(DRAFTERS)}"):
+        DecodeSettings(drafter="nobody")
     kinds = {
         "none": NoDrafts,
         "windows": Windows,

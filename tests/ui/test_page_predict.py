@@ -18,7 +18,8 @@ from streamlit.testing.v1 import AppTest
 
 from chemspec import chem
 from chemspec.engine.engine import installed, model_folder
-from chemspec.settings import DECODERS, DRAFTER_NAMES, DecodeSettings
+from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import examples, options, scheme, short_names
 from chemspec.ui.predict import answers, ask, speed_summary, verdicts
@@ -166,9 +167,14 @@ def test_the_strip_admits_a_difference() -> None:
 
 
 def test_every_choice_has_a_label() -> None:
-    assert set(options.DRAFT) == set(DRAFTER_NAMES)
-    assert set(options.SEARCH) == set(DECODERS)
-    first = DecodeSettings(decoder=next(iter(options.SEARCH)), drafter=next(iter(options.DRAFT)))
+    drafters = tuple(DRAFTERS)
+    searches = options.searches(drafters)
+    drafts = options.drafts("beam", drafters)
+    assert set(drafts) == set(DRAFTERS)
+    assert set(searches) == set(DECODERS)
+    assert set(options.searches(("windows", "none"))) == {"beam", "greedy", "sample", "sbs"}
+    assert set(options.drafts("speculative-sample", drafters)) == {"auto", "ar", "hierarchy", "none"}
+    first = DecodeSettings(decoder=next(iter(searches)), drafter=next(iter(drafts)))
     assert first == DecodeSettings(), "the choices shown first are the defaults"
 
 

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from math import exp
 from typing import Any
 
-from chemspec.draft.base import check_size
+from chemspec.draft.base import SessionNeeds, SessionView, check_size
 from chemspec.draft.learned.spec_drafter import line
 from chemspec.tokenizer import BOS, EOS, PAD, UNK
 from chemspec.types import Draft, Prefix
@@ -34,9 +34,11 @@ class HeadDrafts:
     """What both have in common; one object serves one run.
 
     Attributes:
-        states: gives the hidden states; whoever opens the session sets it.
+        needs: the last hidden states of the session.
+        states: gives them; see `watch`.
     """
 
+    needs = SessionNeeds(hidden_states=True)
     CANDIDATES = 4  # best tokens of a head; three of them may never be drafted
 
     def __init__(self, foretell: Foretell, *, heads: int, length: int = 0) -> None:
@@ -55,6 +57,10 @@ class HeadDrafts:
         self.states: State = nothing_kept
         self.calls = 0  # of the heads
         self._told: dict[tuple[tuple[int, ...], Prefix], list[list[tuple[int, float]]]] = {}
+
+    def watch(self, session: SessionView) -> None:
+        """Read the hidden states from this session."""
+        self.states = session.state
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         self._told = {}

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Sequence
 
 import streamlit as st
 
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
-from chemspec.settings import SAMPLED_DECODERS, SAMPLING_DRAFTERS, DecodeSettings, Task
+from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import queued_engine
 
-SEARCH = {
-    "beam": "Beam search: the most probable answers",
-    "greedy": "Greedy: one answer, fastest",
-    "sample": "Sampling: random draws",
-    "speculative-sample": "Speculative sampling: random draws with a small model's help",
-    "sbs": "Speculative beam search of Andronov et al. (relaxed)",
-    "sampled-beam": "Sampled beams of Tulsian et al. (relaxed)",
-}
-DRAFTS = {
-    "auto": "auto: as many drafts as pay on this machine",
-    "mixed": "mixed: copying and learned phrases in one tree",
-    "copy": "copy: the text after the best match in the query",
-    "attention": "attention: the text after the place the model looks at",
-    "smart": "smart: several matches in the query at once",
-    "windows": "windows: evenly spaced pieces of the query",
-    "ar": "ar: what a small model writes",
-    "hierarchy": "hierarchy: a medium model, helped by a small one",
-    "spec_drafter": "spec_drafter: a model that fills many tokens at once",
-    "blockwise": "blockwise: extra heads on the model",
-    "medusa": "medusa: extra heads, checked as a tree",
-    "none": "none: the standard way",
-}
 MOST_SPELLINGS = 20  # as many as root-aligned SMILES was tested with
 GUARANTEES = {
     "exact": "**Exact**: the answers are those of the standard algorithm, whatever the drafts.",
@@ -51,8 +30,8 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
         if len(names) > 1:
             chosen = names.index(wanted) if wanted in names else 0
             model = st.selectbox("Model", names, index=chosen, key=f"predict_model_{task}")
-        searches = SEARCH if "ar" in queued_engine.drafters(model)[0] else _without(SEARCH, SAMPLED_DECODERS)
-        search = _select("Search", searches, "predict_search")
+        offered, missing = queued_engine.drafters(model)
+        search = _select("Search", searches(offered), "predict_search")
         greedy = search == "greedy"
         count = st.number_input(
             "Answers" + (" (greedy search gives one)" if greedy else ""),
@@ -63,10 +42,7 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
             persist_state="session",
             disabled=greedy,
         )
-        offered, missing = queued_engine.drafters(model)
-        if search in SAMPLED_DECODERS:
-            offered = tuple(name for name in offered if name in SAMPLING_DRAFTERS)
-        drafter = _select("Drafts", {name: DRAFTS[name] for name in DRAFTS if name in offered}, "predict_drafter")
+        drafter = _select("Drafts", drafts(search, offered), "predict_drafter")
         if missing:
             st.caption(missing)
         longest = st.slider(
@@ -94,8 +70,23 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
     return model, settings
 
 
-def _without(labels: dict[str, str], names: Container[str]) -> dict[str, str]:
-    return {name: label for name, label in labels.items() if name not in names}
+def searches(drafters: Sequence[str]) -> dict[str, str]:
+    """Return the menu's line for every decoder that a model with these drafters can use, by name."""
+    return {
+        spec.name: f"{spec.label}: {spec.about}"
+        for spec in DECODERS.values()
+        if spec.default_drafter == "auto" or spec.default_drafter in drafters
+    }
+
+
+def drafts(decoder: str, drafters: Sequence[str]) -> dict[str, str]:
+    """Return the menu's line for every one of these drafters that can draft for a decoder, by name."""
+    sampled = DECODERS[decoder].drafts == "sampled"
+    return {
+        spec.name: spec.title
+        for spec in DRAFTERS.values()
+        if spec.name in drafters and (not sampled or spec.name == "auto" or spec.build_sampled is not None)
+    }
 
 
 def _select(label: str, labels: dict[str, str], key: str) -> str:

@@ -18,7 +18,8 @@ import streamlit as st
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed, model_folder, usable
 from chemspec.model.checkpoint import CheckpointError, task_of
-from chemspec.settings import DRAFTER_NAMES, DecodeSettings, Task
+from chemspec.plugins import DRAFTERS
+from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common.turns import Turns
 
@@ -69,9 +70,9 @@ def models(task: Task | None = None) -> list[str]:
 def drafters(model: str) -> tuple[tuple[str, ...], str]:
     """The drafters that an installed model can use, and a sentence on those for which it lacks a small model."""
     can = usable(model_folder(model)) if model else ()
-    lacking = [name for name in DRAFTER_NAMES if model and name not in can]
+    lacking = [name for name in DRAFTERS if model and name not in can]
     if not lacking:
-        return can or DRAFTER_NAMES, ""
+        return can or tuple(DRAFTERS), ""
     named = " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
     what = f"{named} need{'s' * (len(lacking) == 1)}"
     return can, f"{what} small models trained for it, which this model does not have."

@@ -7,26 +7,12 @@ from typing import Any
 
 import streamlit as st
 
+from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.ui.speed import timing
 
 MOST = 4
 MOST_ANSWERS = 10  # of a timed search: wider ones take seconds a run, during which nobody else gets an answer
-DECODERS = {"greedy": "Greedy", "beam": "Beam search", "sbs": "SBS (relaxed)"}
-DRAFTERS = {
-    "none": "none: standard",
-    "auto": "auto",
-    "mixed": "mixed",
-    "copy": "copy",
-    "attention": "attention",
-    "smart": "smart",
-    "windows": "windows",
-    "ar": "ar: small model",
-    "hierarchy": "hierarchy: two models",
-    "spec_drafter": "spec_drafter: many tokens at once",
-    "blockwise": "blockwise: extra heads",
-    "medusa": "medusa: extra heads, a tree",
-}
 START = ("none", "auto", "copy", "windows")  # the drafter of a lane when it is added
 SIZE = "0 leaves it to the drafter."
 DECODER_HELP = (
@@ -41,7 +27,7 @@ DRAFTER_HELP = (
 )
 
 
-def choose(offered: Sequence[str] = tuple(DRAFTERS)) -> tuple[DecodeSettings, ...]:
+def choose(offered: Sequence[str]) -> tuple[DecodeSettings, ...]:
     """The lanes of the race; two at first, up to four, at least two; with the drafters that the model has."""
     numbers: list[int] = st.session_state.setdefault("speed_lanes", [0, 1])
     line = st.empty()
@@ -55,9 +41,15 @@ def choose(offered: Sequence[str] = tuple(DRAFTERS)) -> tuple[DecodeSettings, ..
     return chosen
 
 
+def decoders(*, exact: bool = False) -> list[str]:
+    """Return the decoders whose answers depend on nothing but the query, greedy first: others cannot be compared."""
+    specs = sorted(DECODERS.values(), key=lambda spec: spec.name != "greedy")
+    return [spec.name for spec in specs if not spec.random and (spec.guarantee == "exact" or not exact)]
+
+
 def _made(decoder: str, n: int, drafter: str, length: int, count: int) -> DecodeSettings:
     """Settings of which nothing stands that has no effect, so that equal ways are equal values."""
-    if drafter == "none" or (decoder == "sbs" and drafter == "auto"):
+    if drafter == "none" or (drafter == "auto" and DECODERS[decoder].default_drafter != "auto"):
         length = count = 0
     return DecodeSettings(
         decoder=decoder, n=1 if decoder == "greedy" else n, drafter=drafter, draft_length=length, draft_count=count
@@ -71,8 +63,8 @@ def _lane(number: int, place: int, offered: Sequence[str], *, removable: bool) -
     parts = st.columns([1.3, 0.8, 1.3, 1, 1, 0.9], vertical_alignment="bottom")
     decoder = parts[0].selectbox(
         f"Lane {place}: decoder",
-        list(DECODERS),
-        format_func=DECODERS.__getitem__,
+        decoders(),
+        format_func=lambda name: DECODERS[name].label,
         help=DECODER_HELP,
         **_kept(number, "decoder"),
     )
@@ -82,7 +74,7 @@ def _lane(number: int, place: int, offered: Sequence[str], *, removable: bool) -
     drafter = parts[2].selectbox(
         "Drafter",
         [name for name in DRAFTERS if name in offered],
-        format_func=DRAFTERS.__getitem__,
+        format_func=lambda name: DRAFTERS[name].title,
         help=DRAFTER_HELP,
         **_kept(number, "drafter", START[number % len(START)]),
     )
@@ -126,9 +118,12 @@ def _remove(number: int) -> None:
 def drafted(key: str, drafters: tuple[str, ...]) -> DecodeSettings:
     """One decoder and one drafter, for what is compared with the standard way."""
     parts = st.columns([1.4, 0.8, 1.2], vertical_alignment="bottom")
-    exact = [name for name in DECODERS if name != "sbs"]
     decoder = parts[0].selectbox(
-        "Decoder", exact, format_func=DECODERS.__getitem__, key=f"{key}_decoder", persist_state="session"
+        "Decoder",
+        decoders(exact=True),
+        format_func=lambda name: DECODERS[name].label,
+        key=f"{key}_decoder",
+        persist_state="session",
     )
     n = parts[1].number_input(
         "Answers", 1, 10, 5, disabled=decoder == "greedy", key=f"{key}_n", persist_state="session"

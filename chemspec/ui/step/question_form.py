@@ -6,25 +6,12 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import draw, look, queued_engine, saved
 
 MOST_WIDTH = 10  # of a beam: the tree of a wider one cannot be read
-ABOUT = {
-    "auto": "auto: as much as pays on this machine",
-    "none": "none: the standard way",
-    "mixed": "mixed: copying and learned phrases in one tree",
-    "copy": "copy: the query’s text after the best match",
-    "attention": "attention: the text after the place the model looks at",
-    "windows": "windows: every piece of the query (Andronov 2024)",
-    "smart": "smart: pieces that begin with the last token (Andronov 2025)",
-    "ar": "ar: what a small model writes (Leviathan 2023)",
-    "hierarchy": "hierarchy: a medium model, helped by a small one (Tulsian)",
-    "spec_drafter": "spec_drafter: a model that fills many tokens at once (Xia 2023)",
-    "blockwise": "blockwise: extra heads on the model (Stern 2018)",
-    "medusa": "medusa: extra heads, checked as a tree (Cai 2024)",
-}
 DECODERS = {"greedy": "Greedy: one answer", "beam": "Beam search: several answers"}
 EXAMPLES: tuple[tuple[str, Task, str, str, str], ...] = (
     (
@@ -144,7 +131,7 @@ def _form(names: list[str]) -> Question | None:
         drafter = st.selectbox(
             "Drafter",
             queued_engine.drafters(model)[0],
-            format_func=lambda name: ABOUT.get(name, name),
+            format_func=lambda name: DRAFTERS[name].title,
             key="step_drafter",
             help="Who guesses ahead. It changes the number of passes, never the answer.",
         )

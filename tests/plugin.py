@@ -1,0 +1,28 @@
+"""A package that plugs something into chemspec, for tests of the registries."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from paths import ROOT, TESTS
+
+
+def install(folder: Path, group: str, **entries: str) -> Path:
+    """Write what pip would write of a package with these entry points; returns the folder, for `sys.path`."""
+    info = folder / "plugged-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n")
+    lines = [f"{name} = {value}" for name, value in entries.items()]
+    (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, ""]))
+    return folder
+
+
+def help_text(command: str, *path: Path) -> str:
+    """What `chemspec COMMAND --help` prints where these folders are on the path, without line breaks."""
+    where = os.pathsep.join(map(str, (*path, TESTS, ROOT)))
+    environment = {**os.environ, "PYTHONPATH": where, "COLUMNS": "300", "TERM": "dumb"}
+    words = [sys.executable, "-m", "chemspec.cli", command, "--help"]
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
