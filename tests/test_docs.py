@@ -19,7 +19,7 @@ TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 # Tables of the past keep the commands that gave them.
 TODAY = [page for page in TEXTS if page.stem in ("README", "CONTRIBUTING", "index", "chemists", "engineers")]
 # Made by a build or a run, or an example of a name.
-MADE = ("assets/vendor", "log.csv", "my_drafter.py")
+MADE = ("assets/vendor", "log.csv", "my_drafter.py", "tests/draft/test_toy")
 
 
 def files() -> list[str]:
@@ -44,7 +44,9 @@ def test_files_named_in_the_docs_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", TODAY, ids=lambda path: path.name)
 def test_commands_named_in_the_guides_exist(page: Path) -> None:
     tree = typer.main.get_command(app)
-    for words in re.findall(r"(?:^|[`/ ])chemspec ((?:dev )?[a-z][a-z-]*)\b(?=[ `])", page.read_text(), re.MULTILINE):
+    for words in re.findall(
+        r"(?:^|`|/bin/|\| )chemspec ((?:dev )?[a-z][a-z-]*)\b(?=[ `\n])", page.read_text(), re.MULTILINE
+    ):
         found = tree
         for word in words.split():
             found = getattr(found, "commands", {}).get(word)
@@ -62,7 +64,9 @@ def test_the_site_builds_strictly_and_asks_no_other_host(tmp_path: Path) -> None
     pages = sorted(tmp_path.rglob("*.html"))
     assert {page.stem for page in PAGES} <= {page.stem for page in pages}
     # What a browser fetches by itself; links that somebody has to click are no requests.
-    fetched = r"<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=\"?(?:https?:)?//|<link\b[^>]*\bhref=\"?(?:https?:)?//"
+    fetched = (
+        r"<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=\"?(?:https?:)?//|<link\b[^>]*\bhref=\"?(?:https?:)?//"
+    )
     for page in pages:
         text = page.read_text(encoding="utf-8")
         text = re.sub(r"<link\b[^>]*rel=\"?canonical[^>]*>", "", text)

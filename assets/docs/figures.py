@@ -74,7 +74,9 @@ def accuracy() -> str:
             parts.append(f'<circle class="dot{kind}" cx="{x}" cy="{y:.1f}" r="4"/>')
             down = 20 if kind else -10
             parts.append(f'<text class="value" x="{x - 14}" y="{y + down:.1f}">{100 * value:.1f}</text>')
-        parts.append(f'<text class="head" x="{dots[-1][0] + 12}" y="{dots[-1][1] + (14 if kind else -4):.1f}">{task}</text>')
+        parts.append(
+            f'<text class="head" x="{dots[-1][0] + 12}" y="{dots[-1][1] + (14 if kind else -4):.1f}">{task}</text>'
+        )
     parts += [f'<text x="{60 + 50 * k - 14}" y="200">top-{k}</text>' for k in (1, 2, 3, 5, 10)]
     return picture(660, 212, parts, "Share of test reactions whose answer is among the first k")
 

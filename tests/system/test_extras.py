@@ -7,12 +7,13 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 from paths import ROOT
 
 from chemspec.engine.registry import installed
+from chemspec.engine.runtime import RuntimeConfig
 from chemspec.system import extras
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -25,8 +26,6 @@ for name in {sorted(extras.EXTRAS)!r}:
 from chemspec.cli import main
 main()
 """
-
-needs_models = pytest.mark.skipif(not installed(), reason="no model in assets/models")
 
 
 def chemspec(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -50,52 +49,51 @@ def test_each_extra_lists_the_packages_that_messages_name() -> None:
     assert not core & set(extras.EXTRAS)
 
 
-def test_a_missing_package_is_told_with_the_command_that_helps() -> None:
+def test_a_missing_package_is_told_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     extras.require("json", "csv", what="nothing")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ModuleNotFoundError, match=r"x\.pq: .* pip install 'chemspec\[files\]'"):
-        missing(extras, "pyarrow")
+        extras.require("pyarrow", what="x.pq")
 
 
-def missing(module: Any, package: str) -> None:
-    """Ask for a package as if it were not installed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, package, None)
-        module.require(package, what="x.pq")
+def test_the_onnx_runtime_asks_for_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    place = RuntimeConfig.find(device="cpu", dtype="fp32", runtime="onnx", threads=1)
+    with pytest.raises(ModuleNotFoundError, match=r"'chemspec\[onnx\]'"):
+        place.backend(SimpleNamespace(model=None, digest=""))  # type: ignore[arg-type]
 
 
-@pytest.mark.weights
-@needs_models
-def test_the_core_predicts_strings_and_files(tmp_path: Path) -> None:
+@pytest.mark.skipif(not installed(), reason="no model in assets/models")
+def test_the_core_predicts_a_file_and_torch_computes_where_nothing_else_can(tmp_path: Path) -> None:
     table, out = tmp_path / "queries.csv", tmp_path / "answers.csv"
-    table.write_text("name,smiles\nanilide,CC(=O)Cl.Nc1ccccc1\nethanol,CCO\n")
-    done = chemspec("predict", str(table), "--task", "forward", "-n", "1", "-o", str(out))
+    table.write_text("name,smiles\nanilide,CC(=O)Cl.Nc1ccccc1\n")
+    words = (
+        "predict",
+        str(table),
+        "--task",
+        "forward",
+        "-n",
+        "1",
+        "-o",
+        str(out),
+        "--drafter",
+        "copy",
+        "--threads",
+        "1",
+    )
+    done = chemspec(*words, CHEMSPEC_NATIVE="0")
     assert done.returncode == 0, done.stderr
     rows = out.read_text().splitlines()
-    assert len(rows) == 3 and "CC(=O)Nc1ccccc1" in rows[1]
-
-
-@pytest.mark.weights
-@needs_models
-def test_without_compiler_and_onnx_runtime_torch_computes_and_says_so() -> None:
-    query = ("predict", "CC(=O)Cl.Nc1ccccc1", "--task", "forward", "-n", "1")
-    done = chemspec(*query, CHEMSPEC_NATIVE="0")
-    assert done.returncode == 0 and "CC(=O)Nc1ccccc1" in done.stdout
+    assert len(rows) == 2 and "CC(=O)Nc1ccccc1" in rows[1]
     notes = [line for line in done.stderr.splitlines() if line.startswith("note:")]
     assert len(notes) == 1 and "C++ compiler" in notes[0] and "chemspec[onnx]" in notes[0]
 
 
-@pytest.mark.weights
-@needs_models
 @pytest.mark.parametrize(
-    ("words", "extra"),
-    [
-        (("app", "--headless"), "app"),
-        (("predict", "CCO", "--task", "forward", "-o", "answers.parquet"), "files"),
-        (("predict", "CCO", "--task", "forward", "--runtime", "onnx"), "onnx"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ("words", "extra"), [(("app", "--headless"), "app"), (("predict", "x.parquet", "--task", "forward"), "files")]
 )
-def test_what_needs_an_extra_says_which(words: tuple[str, ...], extra: str) -> None:
-    done = chemspec(*words)
+def test_commands_say_which_extra_they_need(words: tuple[str, ...], extra: str, tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"")
+    done = chemspec(*[str(tmp_path / word) if word == "x.parquet" else word for word in words])
     assert done.returncode == 2
     assert f"pip install 'chemspec[{extra}]'" in done.stderr and "Traceback" not in done.stderr
