@@ -44,9 +44,8 @@ def test_files_named_in_the_docs_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", TODAY, ids=lambda path: path.name)
 def test_commands_named_in_the_guides_exist(page: Path) -> None:
     tree = typer.main.get_command(app)
-    for words in re.findall(
-        r"(?:^|`|/bin/|\| )chemspec ((?:dev )?[a-z][a-z-]*)\b(?=[ `\n])", page.read_text(), re.MULTILINE
-    ):
+    code = "\n".join(map("\n".join, re.findall(r"```sh\n(.*?)```|`(chemspec [^`\n]+)`", page.read_text(), re.DOTALL)))
+    for words in re.findall(r"(?:^|/bin/|\| )chemspec ((?:dev )?[a-z][a-z-]*)\b", code, re.MULTILINE):
         found = tree
         for word in words.split():
             found = getattr(found, "commands", {}).get(word)
