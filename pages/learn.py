@@ -62,7 +62,7 @@ def drafters() -> None:
     st.subheader("Measured")
     report = lessons.measured()
     if not report:
-        st.info("No comparison is stored here; `chemspec bench --suite papers` makes one.")
+        st.info("No comparison is stored here; `chemspec dev papers` makes one.")
         return
     with st.container(horizontal=True):
         task = st.segmented_control("Task", ("retro", "forward"), default="retro", required=True, key="learn_task")
@@ -83,7 +83,7 @@ def drafters() -> None:
     machine = report["machine"]
     st.caption(
         f"Medians over {rows[0]['queries']} random test queries, recorded {machine['date']} on {machine['cpu']}, {machine['threads']} threads, by "
-        "`chemspec bench --suite papers`. The answers of all rows are the same."
+        "`chemspec dev papers`. The answers of all rows are the same."
     )
 
 

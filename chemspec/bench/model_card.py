@@ -5,43 +5,15 @@ A section of `card.md` between `<!-- NAME -->` and `<!-- end NAME -->` belongs t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-FILE = "evaluation.json"
+from chemspec import evaluation
+
 TESTS = {"forward_test.csv.gz": "USPTO-MIT mixed test set", "retro_test.csv.gz": "USPTO-50K test part"}
 Section = Mapping[str, Any]
-
-
-def keep(folder: Path, name: str, section: Section, *, digest: str, command: str, today: date) -> None:
-    """Put a measurement into the model folder; another one of the same name goes."""
-    found = read(folder)
-    found[name] = {"command": command, "date": today.isoformat(), "digest": digest, **section}
-    partial = folder / (FILE + ".partial")
-    partial.write_text(json.dumps(found, indent=1), encoding="utf-8")
-    partial.replace(folder / FILE)
-
-
-def read(folder: Path) -> dict[str, Any]:
-    """The measurements of a model folder, by name.
-
-    Raises:
-        ValueError: naming the file, if it is damaged.
-    """
-    file = folder / FILE
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
-            raise ValueError("it does not hold sections")
-        return found
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} cannot be read: {error}; remove it and measure again") from error
 
 
 def fill(folder: Path, digest: str) -> list[str]:
@@ -57,7 +29,7 @@ def fill(folder: Path, digest: str) -> list[str]:
         raise ValueError(
             f"{file} is missing; write one, with <!-- accuracy --> and <!-- end accuracy --> where tables go"
         )
-    text, found = file.read_text(encoding="utf-8"), read(folder)
+    text, found = file.read_text(encoding="utf-8"), evaluation.read(folder)
     problems = []
     for name, draw in SECTIONS.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
@@ -78,7 +50,7 @@ def fill(folder: Path, digest: str) -> list[str]:
             try:
                 body = draw(section)
             except (KeyError, TypeError) as error:
-                raise ValueError(f"{folder / FILE}: {name} lacks {error}; measure it again") from error
+                raise ValueError(f"{folder / evaluation.FILE}: {name} lacks {error}; measure it again") from error
         text = pattern.sub(lambda match, body=body: f"{match[1]}{body}{match[2]}", text)  # type: ignore[misc]
     partial = file.with_suffix(".md.partial")
     partial.write_text(text, encoding="utf-8")

@@ -31,7 +31,7 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.system.energy import Meter
 from chemspec.types import DecodeResult
 
-BEGIN, END = "<!-- chemspec bench --suite papers: begin -->", "<!-- end -->"
+BEGIN, END = "<!-- chemspec dev papers: begin -->", "<!-- end -->"
 ACCURATE = (*RANKS, 25)
 
 

@@ -1,5 +1,4 @@
-"""The program itself: which errors become messages and exit codes. Commands are added by the modules beside this
-one."""
+"""Define the program, and which errors become messages and exit codes; the modules beside this one add commands."""
 
 from __future__ import annotations
 
@@ -16,11 +15,33 @@ from typer.core import TyperGroup
 from chemspec import __version__
 from chemspec.cli import show
 
+# Commands that had another name until 0.1.
+MOVED = {
+    "lossless": "lossless",
+    "reliability": "calibration",
+    "roundtrip": "roundtrip",
+    "card": "card",
+    "leaks": "leaks",
+    "distil": "distil",
+    "calibrate": "calibrate",
+    "alpha": "alpha",
+    "tally": "drafters",
+    "gammas": "draft-length",
+    "relaxed": "spec-verification",
+}
 
-class Guarded(TyperGroup):
-    """Turns expected errors into a message and an exit code, whatever command they come from."""
+
+class GuardedGroup(TyperGroup):
+    """Commands whose expected errors become a message and an exit code."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command by name; say what a moved one is called now."""
+        if args[0] in MOVED:
+            raise ValueError(f"`chemspec {args[0]}` is now `chemspec dev {MOVED[args[0]]}`")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
+        """Run a command; errors that a user can mend become a line on standard error."""
         before, sys.unraisablehook = sys.unraisablehook, _ask_again
         try:
             return super().invoke(ctx)
@@ -37,7 +58,7 @@ class Guarded(TyperGroup):
 
 
 def _ask_again(unraisable: Any) -> None:
-    """Ctrl-C that hits a destructor is lost, because Python only prints what is raised there: it comes once more."""
+    """Send a Ctrl-C once more that hit a destructor, because Python only prints what is raised there."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         threading.Timer(0.01, _thread.interrupt_main).start()
     else:
@@ -45,12 +66,15 @@ def _ask_again(unraisable: Any) -> None:
 
 
 app = typer.Typer(
-    cls=Guarded,
+    cls=GuardedGroup,
     help="Predict products and reactants with SMILES-to-SMILES transformers, fast and without changing an answer.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    epilog="Exit codes: 0 fine; 1 some query could not be answered; 2 the command could not be carried out; 130 interrupted.",
+    epilog="Exit codes: 0 fine; 1 some query could not be answered; "
+    "2 the command could not be carried out; 130 interrupted.",
 )
+dev = typer.Typer(no_args_is_help=True)
+app.add_typer(dev, name="dev", help="Fit, check and measure models and drafters.", rich_help_panel="For developers")
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
-"""What commands have in common: their options, and what turns these into values."""
+"""Options that commands have in common, and what turns these into values."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 
 
 def option(text: str, *names: str) -> Any:
+    """Return a command-line option with this help text."""
     return typer.Option(*names, help=text)
 
 
@@ -44,19 +46,38 @@ AugmentOption = Annotated[int, option("Decode so many spellings of each query an
 KeepOption = Annotated[bool, option("Keep the numbers in the model folder, for its card.", "--keep")]
 SampleFloat = Annotated[float, option("For --decoder sample.")]
 SampleInt = Annotated[int, option("For --decoder sample, and of the spellings of --augment.")]
-SourceOption = Annotated[Path, option("Folder with the reaction CSVs.")]
+SourceOption = Annotated[
+    Path | None, typer.Option("--source", envvar="CHEMSPEC_DATA", help="Folder with the reaction tables.")
+]
 
 DEFAULT = DecodeSettings()
-DATA = Path("../shared/data")
+NO_DATA = """no reaction data; give --source FOLDER or set CHEMSPEC_DATA. The data come from Lowe's text mining of US patents \
+(CC0) and are not part of chemspec. FOLDER holds gzipped CSVs with a header: retro_train, retro_val and \
+retro_test.csv.gz (USPTO-50K; columns product, reactants, and for training mapped_rxn) and forward_stereo_train, \
+forward_val and forward_test.csv.gz (USPTO-MIT; columns reactants_and_reagents, main_product, and for training \
+core_reactants, mapped_core_rxn). The README says where to get them"""
+
+
+def data_folder(source: Path | None) -> Path:
+    """Return the folder given by --source or CHEMSPEC_DATA.
+
+    Raises:
+        ValueError: if there is none; says where the data come from.
+    """
+    if source is None:
+        raise ValueError(NO_DATA)
+    return source
 
 
 def as_task(name: str) -> Task:
+    """Return the task of that name; ValueError if there is none."""
     if name not in ("forward", "retro"):
         raise ValueError(f"no task {name!r}; there are forward and retro")
     return name  # type: ignore[return-value]
 
 
 def decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> DecodeSettings:
+    """Return settings; a relaxed decoder must have been asked for with `exact` false."""
     if decoder == "auto":
         decoder = "greedy" if n == 1 else "beam"
     settings = DecodeSettings(decoder=decoder, n=n, **others)
@@ -68,7 +89,7 @@ def decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> DecodeS
 
 
 def load(task: str, model: str, **options: Any) -> Engine:
-    """The model asked for, or the task's; refused if it answers the other question."""
+    """Load the model asked for, or the task's; ValueError if it answers the other question."""
     from chemspec.engine.engine import Engine
 
     wanted = as_task(task) if task else None
@@ -81,21 +102,45 @@ def load(task: str, model: str, **options: Any) -> Engine:
     return engine
 
 
-def questions(source: Path, task: str, part: str = "test", **which: Any) -> list[Question]:
-    """Reactions of the task's test or validation part ("val"), see `evaluate.questions`; of the latter none that a test
-    has too."""
+def questions(source: Path | None, task: str, part: str = "test", **which: Any) -> list[Question]:
+    """Read reactions of the task's test or validation part ("val"), of the latter none that a test has too.
+
+    Args:
+        source: folder with the reaction tables, see `data_folder`.
+        task: forward or retro.
+        part: "test" or "val".
+        which: limit and seed, see `accuracy.questions`.
+    """
     from chemspec.evaluation import accuracy
 
-    file, twins = source / f"{as_task(task)}_{part}.csv.gz", ("overlaps_test",)
-    return accuracy.questions(file, as_task(task), leave_out=twins if part == "val" else (), **which)
+    file = data_folder(source) / f"{as_task(task)}_{part}.csv.gz"
+    return accuracy.questions(file, as_task(task), leave_out=("overlaps_test",) if part == "val" else (), **which)
 
 
 def words(text: str) -> tuple[str, ...]:
+    """Split a list at its commas."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def numbers(option: str, text: str) -> tuple[int, ...]:
+    """Split a list of whole numbers at its commas; a ValueError names the option."""
     try:
         return tuple(int(word) for word in text.split(","))
     except ValueError:
         raise ValueError(f"--{option} is {text!r}; give numbers such as 5,10,25") from None
+
+
+def command_line() -> str:
+    """Return the command as it was given, for documents that tell where numbers come from."""
+    return " ".join(["chemspec", *sys.argv[1:]])
+
+
+def keep(folder: Path, names: list[str], digest: str, measured: dict[str, Any]) -> None:
+    """Put measurements into the model folder's evaluation.json, one under each name."""
+    from datetime import date
+
+    from chemspec import evaluation
+
+    for name in names:
+        evaluation.keep(folder, name, measured, digest=digest, command=command_line(), today=date.today())
+    show.note(f"{folder / evaluation.FILE}: {', '.join(names)}; `chemspec dev card` puts them on the card")

@@ -12,31 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from chemspec.asset_files import app_script
+from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app
-from chemspec.cli.options import (
-    DEFAULT,
-    AugmentOption,
-    BatchOption,
-    DecoderOption,
-    DeviceOption,
-    DrafterOption,
-    DtypeOption,
-    ExactOption,
-    JsonOption,
-    LengthOption,
-    ModelOption,
-    NOption,
-    RuntimeOption,
-    SampleFloat,
-    SampleInt,
-    TaskOption,
-    TemplateOption,
-    ThreadsOption,
-    decode_settings,
-    load,
-    option,
-)
 from chemspec.system import extras
 
 command = partial(app.command, rich_help_panel="Answers")
@@ -47,40 +25,40 @@ def predict(
     smiles: Annotated[
         list[str] | None, typer.Argument(help="SMILES, one file (.csv .smi .parquet ...), or - for stdin.")
     ] = None,
-    task: TaskOption = "",
-    model: ModelOption = "",
-    n: NOption = DEFAULT.n,
-    decoder: DecoderOption = "auto",
-    drafter: DrafterOption = DEFAULT.drafter,
-    exact: ExactOption = True,
-    out: Annotated[Path | None, option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")] = None,
-    column: Annotated[str, option("Column of the input file with the SMILES.")] = "",
-    trace: Annotated[Path | None, option("Write full results with traces here, one JSON a line.")] = None,
-    batch_size: BatchOption = DEFAULT.batch_size,
-    max_len: LengthOption = DEFAULT.max_len,
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    runtime: RuntimeOption = "auto",
-    template: TemplateOption = "",
+    task: opt.TaskOption = "",
+    model: opt.ModelOption = "",
+    n: opt.NOption = opt.DEFAULT.n,
+    decoder: opt.DecoderOption = "auto",
+    drafter: opt.DrafterOption = opt.DEFAULT.drafter,
+    exact: opt.ExactOption = True,
+    out: Annotated[Path | None, opt.option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")] = None,
+    column: Annotated[str, opt.option("Column of the input file with the SMILES.")] = "",
+    trace: Annotated[Path | None, opt.option("Write full results with traces here, one JSON a line.")] = None,
+    batch_size: opt.BatchOption = opt.DEFAULT.batch_size,
+    max_len: opt.LengthOption = opt.DEFAULT.max_len,
+    dtype: opt.DtypeOption = "auto",
+    device: opt.DeviceOption = "auto",
+    threads: opt.ThreadsOption = 0,
+    runtime: opt.RuntimeOption = "auto",
+    template: opt.TemplateOption = "",
     length_penalty: Annotated[
-        float, option("Rank beam answers by log-prob / length ** this.")
-    ] = DEFAULT.length_penalty,
-    temperature: SampleFloat = DEFAULT.temperature,
-    top_p: SampleFloat = DEFAULT.top_p,
-    seed: SampleInt = DEFAULT.seed,
-    node_budget: Annotated[int, option("Most drafted nodes a query may add to a pass.")] = DEFAULT.node_budget,
+        float, opt.option("Rank beam answers by log-prob / length ** this.")
+    ] = opt.DEFAULT.length_penalty,
+    temperature: opt.SampleFloat = opt.DEFAULT.temperature,
+    top_p: opt.SampleFloat = opt.DEFAULT.top_p,
+    seed: opt.SampleInt = opt.DEFAULT.seed,
+    node_budget: Annotated[int, opt.option("Most drafted nodes a query may add to a pass.")] = opt.DEFAULT.node_budget,
     beta: Annotated[
-        int, option("Greedy may take a drafted token among the best so many; above 1 it is relaxed.")
-    ] = DEFAULT.beta,
+        int, opt.option("Greedy may take a drafted token among the best so many; above 1 it is relaxed.")
+    ] = opt.DEFAULT.beta,
     tau: Annotated[
-        float, option("With --beta: most log-prob that such a token may lack to the best one.")
-    ] = DEFAULT.tau,
-    augment: AugmentOption = DEFAULT.augment,
-    as_json: JsonOption = False,
+        float, opt.option("With --beta: most log-prob that such a token may lack to the best one.")
+    ] = opt.DEFAULT.tau,
+    augment: opt.AugmentOption = opt.DEFAULT.augment,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Predict products (forward) or reactant sets (retro) for SMILES, a file of them, or standard input."""
-    settings = decode_settings(
+    settings = opt.decode_settings(
         decoder,
         n,
         exact,
@@ -103,7 +81,7 @@ def predict(
     queries, many = _queries(smiles, column)
     if trace is not None:
         trace.touch()  # fails now rather than when all the work is done
-    engine = load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template)
+    engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template)
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
     if out is not None:
         with show.progress("predicting") as report:
@@ -146,7 +124,7 @@ def _queries(given: list[str] | None, column: str) -> tuple[list[str], bool]:
 
 
 @command()
-def models(as_json: JsonOption = False) -> None:
+def models(as_json: opt.JsonOption = False) -> None:
     """List the installed models."""
     from chemspec.engine.registry import installed, models_dir
 
@@ -168,8 +146,8 @@ def models(as_json: JsonOption = False) -> None:
 
 @command(name="app")
 def app_(
-    port: Annotated[int, option("Port on this machine.")] = 8501,
-    headless: Annotated[bool, option("Do not open a browser.", "--headless")] = False,
+    port: Annotated[int, opt.option("Port on this machine.")] = 8501,
+    headless: Annotated[bool, opt.option("Do not open a browser.", "--headless")] = False,
 ) -> None:
     """Open the app in a browser."""
     import subprocess

@@ -11,7 +11,7 @@ place p in the query, from which copying would go on, the score is
 with a_h the attention of head h at the last node that was computed, which is the one that wrote the last token. Heads
 and
 weights are fitted by maximum likelihood of the place that copies furthest, on validation queries (`chemspec
-calibrate`).
+dev calibrate`).
 """
 
 from __future__ import annotations

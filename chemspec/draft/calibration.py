@@ -1,4 +1,4 @@
-"""What a model's drafters have learned: `drafting.json` in the model's folder, made by `chemspec calibrate`."""
+"""What a model's drafters have learned: `drafting.json` in the model's folder, made by `chemspec dev calibrate`."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class DrafterCalibration:
                 made=str(values.get("made", "")),
             )
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            remedy = "remove it, or make it anew with `chemspec calibrate`"
+            remedy = "remove it, or make it anew with `chemspec dev calibrate`"
             raise ValueError(f"{file}: {error}; {remedy}") from error
         return found
 

@@ -82,7 +82,7 @@ def load(folder: Path, digest: str) -> Confidence | None:
         ConfidenceError: if it is damaged, or was measured with other weights than those of `digest`.
     """
     file = folder / FILE
-    remedy = "measure it again with `chemspec reliability`, or remove the file"
+    remedy = "measure it again with `chemspec dev calibration`, or remove the file"
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         found = Confidence(

@@ -1,1 +1,47 @@
-"""Are the answers right, and the same as the reference's?"""
+"""Measurements of models: accuracy, calibration, losslessness; and the file of a model folder that keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+FILE = "evaluation.json"
+
+
+def read(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the measurements that a model folder keeps, by name ("accuracy", "classes", ...); none without a file.
+
+    Each holds `command`, `date` and `digest` (of the weights that were measured, as `Engine.digest`) beside its numbers.
+
+    Raises:
+        ValueError: naming the file, if it is damaged.
+    """
+    file = folder / FILE
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, Any]])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} cannot be read: {error}; remove it and measure again") from error
+
+
+def keep(folder: Path, name: str, measured: Mapping[str, Any], *, digest: str, command: str, today: date) -> None:
+    """Put a measurement into the model folder, in the place of an older one of this name.
+
+    Args:
+        folder: of the model.
+        name: what was measured.
+        measured: its numbers, as JSON values.
+        digest: of the weights, as `Engine.digest`.
+        command: that gave the numbers.
+        today: the date to note.
+    """
+    found = read(folder)
+    found[name] = {"command": command, "date": today.isoformat(), "digest": digest, **measured}
+    partial = folder / (FILE + ".partial")
+    partial.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1))
+    partial.replace(folder / FILE)

@@ -184,7 +184,7 @@ def train_drafter(
     """Train a drafter by a recipe and return its folder.
 
     Args:
-        data: what `chemspec distil` wrote with this target.
+        data: what `chemspec dev distil` wrote with this target.
         target: the model folder that the drafter is for.
         out: the run folder.
         resume: go on from the run folder's last checkpoint, if there is one.
@@ -196,7 +196,9 @@ def train_drafter(
     """
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
-            raise FileNotFoundError(f"{data / name} is missing; make it with `chemspec distil --task {recipe.task}`")
+            raise FileNotFoundError(
+                f"{data / name} is missing; make it with `chemspec dev distil --task {recipe.task}`"
+            )
     loaded = checkpoint.load(target)
     if loaded.task != recipe.task:
         raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} wants {recipe.task}")

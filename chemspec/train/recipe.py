@@ -76,7 +76,7 @@ class Recipe(BaseRecipe):
 
 @dataclass(frozen=True, kw_only=True)
 class DrafterRecipe(BaseRecipe):
-    """One way to train a drafter for a target, on what `chemspec distil` wrote.
+    """One way to train a drafter for a target, on what `chemspec dev distil` wrote.
 
     Attributes:
         kind: of network; a file with this key is the recipe of a drafter.
@@ -182,5 +182,5 @@ def model_recipe(name: str) -> Recipe:
     """
     found = find_recipe(name)
     if not isinstance(found, Recipe):
-        raise ValueError(f"{name} is the recipe of a drafter, which learns from what `chemspec distil` writes")
+        raise ValueError(f"{name} is the recipe of a drafter, which learns from what `chemspec dev distil` writes")
     return found

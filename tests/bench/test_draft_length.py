@@ -48,13 +48,25 @@ def test_the_rate_of_a_small_model_is_counted_on_validation_data_and_read_again(
     rows = [f"{smiles},{smiles},1" for smiles in QUERIES[:4]]
     with gzip.open(tmp_path / "retro_val.csv.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(["product,reactants,reaction_class", *rows]))
-    words = ["alpha", "--task", "retro", "--model", str(home), "--source", str(tmp_path), "--threads", "1", "--json"]
+    words = [
+        "dev",
+        "alpha",
+        "--task",
+        "retro",
+        "--model",
+        str(home),
+        "--source",
+        str(tmp_path),
+        "--threads",
+        "1",
+        "--json",
+    ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.stderr
     # It drafts for itself: all is accepted, and a rate of one would draft without end.
     assert json.loads(done.stdout.splitlines()[-1]) == {"ar": 0.999}
     assert Engine.load(home, threads=1).companion("ar").alpha == 0.999
-    alone = CliRunner().invoke(app, [*words[:4], str(tiny_folder(tmp_path / "alone")), *words[5:]])
+    alone = CliRunner().invoke(app, [*words[:5], str(tiny_folder(tmp_path / "alone")), *words[6:]])
     assert alone.exit_code == 2
     assert "no small model" in alone.stderr
 

@@ -67,19 +67,7 @@ def test_the_command_writes_page_charts_and_numbers(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(papers, "Suite", lambda **options: Suite(**options, **few))
     page = tmp_path / "benchmarks.md"
     page.write_text(f"# Before\n\n{BEGIN}\nold\n{END}\n\n# After\n", encoding="utf-8")
-    words = [
-        "bench",
-        "--suite",
-        "papers",
-        "--out",
-        str(tmp_path),
-        "--limit",
-        "2",
-        "--seconds",
-        "0.01",
-        "--threads",
-        "1",
-    ]
+    words = ["dev", "papers", "--out", str(tmp_path), "--limit", "2", "--seconds", "0.01", "--threads", "1"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout.rstrip("\n").split("\n")[-1])
@@ -196,9 +184,3 @@ def test_the_widths_of_the_papers_and_50_are_measured() -> None:
 def test_a_suite_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Suite(**options)
-
-
-def test_an_unknown_suite_is_refused() -> None:
-    result = CliRunner().invoke(app, ["bench", "--suite", "paper"])
-    assert result.exit_code == 2
-    assert "there is papers" in result.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli import app
+from chemspec.cli.base import MOVED
 from chemspec.io import writers
 from chemspec.plugins import DECODERS
 from chemspec.types import result_from_json
@@ -217,6 +219,14 @@ def test_the_input_is_never_overwritten() -> None:
         (("bench", "--engines", "steam"), "steam"),
         (("bench", "--preset", "huge"), "huge"),
         (("bench", "-t", "sideways"), "sideways"),
+        (("tally", "-t", "retro"), "is now `chemspec dev drafters`"),
+        (("reliability", "--help"), "is now `chemspec dev calibration`"),
+        (("bench", "--suite", "papers"), "is now `chemspec dev papers`"),
+        (("evaluate", "-t", "retro"), "give --source FOLDER or set CHEMSPEC_DATA"),
+        (("data", "--recipe", "retro-50k"), "Lowe's text mining of US patents"),
+        (("dev", "leaks", "--recipe", "retro-50k"), "product, reactants"),
+        (("dev", "roundtrip", "p.jsonl"), "no reaction data"),
+        (("dev", "drafters", "-t", "retro"), "no reaction data"),
     ],
 )
 def test_exit_code_2_and_a_message(words: tuple[str, ...], part: str) -> None:
@@ -275,6 +285,22 @@ def test_evaluate_scores_a_file_and_goes_on_where_it_stopped() -> None:
     assert last(call(*words, "--json")) == report
     assert Path("p.jsonl").read_bytes() == before
     assert "top-1" in call(*words).stdout
+
+
+def test_help_shows_what_users_need_and_dev_the_rest() -> None:
+    users, developers = (call(*words, "--help").stdout for words in ((), ("dev",)))
+
+    def commands(text: str) -> list[str]:
+        return re.findall(r"^│ ([a-z][a-z-]*) ", text, flags=re.MULTILINE)
+
+    assert commands(users) == ["predict", "models", "app", "evaluate", "bench", "data", "train", "dev"]
+    assert set(MOVED.values()) < set(commands(developers))
+    assert not set(commands(users)) & set(MOVED)
+
+
+def test_the_data_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_DATA", "elsewhere")
+    assert "elsewhere/retro_test.csv.gz" in call("evaluate", "-t", "retro").stderr.replace("\n", "")
 
 
 def test_evaluate_refuses_a_model_of_the_other_task() -> None:
@@ -339,6 +365,7 @@ def test_ctrl_c_in_a_destructor_is_not_lost(tmp_path: Path) -> None:
     code = """
 import os, signal, sys
 from chemspec.cli import app
+from chemspec.cli.base import MOVED
 from chemspec.model.session import Session
 def end(self, left=[3]):
     left[0] -= 1

@@ -140,7 +140,7 @@ def test_a_damaged_file_is_told_when_a_drafter_wants_it(tmp_path: Path) -> None:
     (folder / FILE).write_text("{")
     engine = Engine.load(folder, threads=1)
     engine.predict(["CCO"], replace(GREEDY, drafter="copy"))
-    with pytest.raises(ValueError, match="chemspec calibrate"):
+    with pytest.raises(ValueError, match="chemspec dev calibrate"):
         engine.predict(["CCO"], replace(GREEDY, drafter="mixed"))
 
 
@@ -202,6 +202,7 @@ def test_the_command_writes_the_file(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         app,
         [
+            "dev",
             "calibrate",
             "--task",
             "retro",

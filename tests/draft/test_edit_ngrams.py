@@ -458,4 +458,4 @@ def test_a_damaged_file_is_named_with_a_remedy(tmp_path: Path, text: str, fault:
     with pytest.raises(ValueError, match=fault) as caught:
         DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2)
     assert FILE in str(caught.value)
-    assert "chemspec calibrate" in str(caught.value)
+    assert "chemspec dev calibrate" in str(caught.value)

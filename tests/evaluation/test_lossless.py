@@ -47,7 +47,7 @@ def lossy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def command(file: Path, *words: str) -> tuple[Result, dict[str, Any]]:
-    given = ["lossless", str(file), "--task", "retro", "--threads", "1", "--max-len", "16"]
+    given = ["dev", "lossless", str(file), "--task", "retro", "--threads", "1", "--max-len", "16"]
     result = CliRunner().invoke(app, [*given, *words])
     lines = result.stdout.rstrip("\n").split("\n")
     return result, json.loads(lines[-1]) if lines[-1].startswith("{") else {}

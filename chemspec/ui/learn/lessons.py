@@ -128,7 +128,7 @@ def page(name: str) -> str:
 
 @cache
 def measured() -> dict[str, Any]:
-    """The last `chemspec bench --suite papers`, with `learned` rows of all drafters; empty where it was not run."""
+    """The last `chemspec dev papers`, with `learned` rows of all drafters; empty where it was not run."""
     file = folder("docs") / "charts" / "papers.json"
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return found if found.get("learned") else {}

@@ -1,0 +1,168 @@
+"""Check answers and models: `dev lossless`, `calibration`, `roundtrip`, `card`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chemspec.cli import options as opt
+from chemspec.cli import show
+from chemspec.cli.base import dev
+from chemspec.settings import DecodeSettings
+
+command = partial(dev.command, rich_help_panel="Are the answers right?")
+
+
+@command()
+def lossless(
+    file: Annotated[Path | None, typer.Argument(help="File of queries; default: the built-in ones.")] = None,
+    task: opt.TaskOption = "",
+    model: opt.ModelOption = "",
+    column: Annotated[str, opt.option("Column of the file with the SMILES.")] = "",
+    limit: Annotated[int, opt.option("A random sample of so many queries; 0: all.")] = 200,
+    seed: Annotated[int, opt.option("Of the random sample.")] = 0,
+    skip: Annotated[
+        int, typer.Option(min=0, help="Leave out so many of the sample, which an earlier run compared.")
+    ] = 0,
+    decoder: Annotated[str, opt.option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
+    n: opt.NOption = 1,
+    drafter: Annotated[
+        list[str] | None, opt.option("Drafter to compare; may be given several times; default auto.")
+    ] = None,
+    batch_size: opt.BatchOption = opt.DEFAULT.batch_size,
+    max_len: opt.LengthOption = opt.DEFAULT.max_len,
+    minutes: Annotated[float, opt.option("Begin no more queries after this time; 0: no limit.")] = 0.0,
+    device: opt.DeviceOption = "auto",
+    threads: opt.ThreadsOption = 0,
+    runtime: opt.RuntimeOption = "auto",
+    markdown: Annotated[Path | None, opt.option("Append the rows to this document.", "--markdown")] = None,
+) -> None:
+    """Compare exact decoding with a naive decoder without cache or drafts, in fp32.
+
+    Exit code 1 if any answer differs that is no tie in the arithmetic. Ctrl-C ends it early and reports what was
+    compared.
+    """
+    settings = opt.decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
+    from chemspec.evaluation import lossless as compare
+    from chemspec.io import readers
+
+    given = None if file is None else readers.read_queries(file, column)
+    engine = opt.load(task, model, device=device, dtype="fp32", threads=threads, runtime=runtime)
+    queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)
+    chunks, interrupted = [], False
+    with show.progress("comparing") as report:
+        names = drafter or [opt.DEFAULT.drafter]
+        run = compare.check(engine, queries, settings, names, minutes=minutes, progress=report)
+        try:
+            for chunk in run:
+                chunks += [chunk]  # one by one: what is done stays done
+        except KeyboardInterrupt:
+            interrupted = True
+    found = {
+        "task": engine.task,
+        "model": engine.name,
+        "digest": engine.digest,
+        "runtime": engine.runtime,
+        "wanted": len(queries),
+        "interrupted": interrupted,
+        **compare.summary(chunks, settings),
+    }
+    if markdown is not None and chunks:
+        head = not markdown.exists()
+        with markdown.open("a", encoding="utf-8") as text:
+            text.write(compare.markdown(found, head=head) + "\n")
+    show.table(compare.table(found))
+    print(json.dumps(found))
+    raise typer.Exit(130 if interrupted else 0 if found["fine"] else 1)
+
+
+@command()
+def calibration(
+    task: opt.TaskOption,
+    model: opt.ModelOption = "",
+    source: opt.SourceOption = None,
+    queries: Annotated[int, opt.option("Validation queries, drawn at random; 0: all.")] = 1000,
+    seed: Annotated[int, opt.option("Of the random choice.")] = 0,
+    n: opt.NOption = 10,
+    out: Annotated[Path | None, opt.option("Predictions (.jsonl), resumable.")] = None,
+    store: Annotated[bool, opt.option("Write confidence.json into the model folder.")] = True,
+    kept: opt.KeepOption = False,
+    threads: opt.ThreadsOption = 0,
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Measure how often answers of a probability are right, on validation data, and store what corrects it."""
+    from chemspec.evaluation import calibration as judging
+
+    asked = opt.questions(source, task, "val", limit=queries, seed=seed)
+    engine = opt.load(task, model, threads=threads)
+    made = f"chemspec dev calibration --task {engine.task} --queries {queries} --seed {seed} -n {n}"
+    what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}"
+    target = out or Path("runs") / f"calibration-{what}.jsonl"
+    with show.progress("asking") as report:
+        found, told = judging.measure(
+            engine, asked, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
+        )
+    if store:
+        found.save(engine.folder)
+        show.note(f"{engine.folder / 'confidence.json'} written")
+    document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(told)}
+    if kept:
+        opt.keep(engine.folder, ["reliability"], engine.digest, {**document, "numbers": judging.NUMBERS})
+    if as_json:
+        print(json.dumps(document))
+    else:
+        show.reliability(told.rows(), judging.NUMBERS)
+
+
+@command()
+def roundtrip(
+    predictions: Annotated[Path, typer.Argument(help="What `evaluate --task retro` wrote (.jsonl).")],
+    model: opt.ModelOption = "retro",
+    forward: Annotated[str, opt.option("Forward model to ask.")] = "forward",
+    source: opt.SourceOption = None,
+    file: Annotated[Path | None, opt.option("As given to evaluate.")] = None,
+    limit: Annotated[int, opt.option("As given to evaluate.")] = 0,
+    seed: Annotated[int, opt.option("As given to evaluate.")] = 0,
+    most: Annotated[int, opt.option("Answers checked of each query.")] = 10,
+    out: Annotated[Path | None, opt.option("The forward model's answers (.jsonl), resumable.")] = None,
+    kept: opt.KeepOption = False,
+    threads: opt.ThreadsOption = 0,
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Count proposed reactant sets that the forward model turns into the target again (fixed settings, see docs)."""
+    from chemspec.engine.registry import model_folder
+    from chemspec.evaluation import accuracy as measuring
+    from chemspec.evaluation import roundtrip as back
+    from chemspec.model.checkpoint import digest_of
+
+    asked = measuring.questions(file or opt.data_folder(source) / "retro_test.csv.gz", "retro", limit=limit, seed=seed)
+    results = measuring.read_answers(predictions, asked)
+    engine = opt.load("forward", forward, threads=threads)
+    target = out or Path("runs") / f"roundtrip-{engine.digest[:6]}-{predictions.stem}.jsonl"
+    with show.progress("asking") as report:
+        found = back.round_trip(engine, asked, results, target, most=most, progress=report)
+    if kept:
+        folder = model_folder(model)
+        opt.keep(folder, ["roundtrip"], digest_of(folder), found)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        show.shares(back.rows(found))
+
+
+@command()
+def card(task: opt.TaskOption, model: opt.ModelOption = "") -> None:
+    """Write the tables of a model's card anew, from what other commands kept with --keep."""
+    from chemspec.bench import model_card
+    from chemspec.engine.registry import model_folder
+    from chemspec.model.checkpoint import digest_of
+
+    folder = model_folder(model or opt.as_task(task))
+    for problem in model_card.fill(folder, digest_of(folder)):
+        show.note(problem)
+    show.line(str(folder / "card.md"))

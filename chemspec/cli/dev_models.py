@@ -1,0 +1,108 @@
+"""Check training data and fit drafters: `dev leaks`, `distil`, `calibrate`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chemspec.cli import options as opt
+from chemspec.cli import show
+from chemspec.cli.base import dev
+from chemspec.settings import DecodeSettings
+
+command = partial(dev.command, rich_help_panel="Data and drafters")
+
+
+@command()
+def leaks(
+    recipe: Annotated[str, opt.option("Recipe whose training data to check: a name or a .toml file.")],
+    source: opt.SourceOption = None,
+    data_dir: Annotated[
+        Path | None, opt.option("Check the arrays that `chemspec data` wrote here instead.", "--data")
+    ] = None,
+    every: Annotated[int, opt.option("Only every so many-th training row.")] = 1,
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Look for test reactions and products in a recipe's training data, by canonical SMILES; exit code 1 if any."""
+    from chemspec.data import leaks as search
+    from chemspec.train.recipe import model_recipe
+
+    chosen = model_recipe(recipe)
+    folder = opt.data_folder(source)
+    tests = folder / f"{chosen.task}_test.csv.gz"
+    with show.progress("training reactions") as report:
+        told = partial(report, total=0)
+        if data_dir is not None:
+            found = search.check_arrays(data_dir, tests, chosen.task, progress=told)
+        else:
+            files = [folder / file for file in chosen.train_files]
+            found = search.check_rows(
+                files, tests, chosen.task, leave_out=chosen.data.leave_out, every=every, progress=told
+            )
+    text = f"{found.reactions} test reactions and {found.products} with a test product"
+    show.line(f"{text} among {found.checked} training reactions, against {found.tests} test reactions")
+    if as_json:
+        print(json.dumps(asdict(found)))
+    raise typer.Exit(1 if found.reactions or found.products else 0)
+
+
+@command()
+def distil(
+    task: opt.TaskOption,
+    model: opt.ModelOption = "",
+    data_dir: Annotated[Path | None, opt.option("What `chemspec data` wrote; default data/<task>.", "--data")] = None,
+    out: Annotated[Path | None, opt.option("Folder to write; default data/<task>-distilled.")] = None,
+    pairs: Annotated[int, opt.option("So many training queries; 0: all.")] = 40_000,
+    batch_size: opt.BatchOption = 64,
+    max_len: opt.LengthOption = opt.DEFAULT.max_len,
+    seed: Annotated[int, opt.option("Of the random choice.")] = 0,
+    threads: opt.ThreadsOption = 0,
+    device: opt.DeviceOption = "auto",
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Answer training queries with the target, greedily: what learned drafters are trained on; resumable."""
+    from chemspec.train import distil as teaching
+
+    folder = data_dir or Path("data") / opt.as_task(task)
+    target = out or Path("data") / f"{task}-distilled"
+    engine = opt.load(task, model, threads=threads, device=device)
+    how = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, max_len=max_len)
+    with show.progress("answering") as report:
+        count = teaching.distil(engine, folder, target, pairs=pairs, settings=how, seed=seed, progress=report)
+    show.note(f"{target / 'train.npz'}: {count} pairs")
+    if as_json:
+        print(json.dumps({"pairs": count}))
+
+
+@command()
+def calibrate(
+    task: opt.TaskOption,
+    model: opt.ModelOption = "",
+    data_dir: Annotated[Path | None, opt.option("What `chemspec data` wrote; default data/<task>.", "--data")] = None,
+    pairs: Annotated[int, opt.option("Training pairs to learn phrases from.")] = 100_000,
+    queries: Annotated[int, opt.option("Validation queries to measure and fit on.")] = 500,
+    heads: Annotated[int, opt.option("Most attention heads to follow.")] = 3,
+    seed: Annotated[int, opt.option("Of the random choice of both.")] = 0,
+    threads: opt.ThreadsOption = 0,
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Fit a model's drafters to its training and validation data; answers stay the same, passes get fewer."""
+    from chemspec.train import fit_drafters as learning
+
+    folder = data_dir or Path("data") / opt.as_task(task)
+    engine = opt.load(task, model, threads=threads)
+    made = (
+        f"chemspec dev calibrate --task {engine.task} --pairs {pairs} --queries {queries} --heads {heads} --seed {seed}"
+    )
+    knowledge, report = learning.calibrate(
+        engine, folder, pairs=pairs, queries=queries, heads=heads, seed=seed, made=made, tell=show.note
+    )
+    knowledge.save(engine.folder)
+    show.note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts, heads {report.heads}")
+    if as_json:
+        print(json.dumps(asdict(report)))

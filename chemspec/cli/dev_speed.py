@@ -1,0 +1,174 @@
+"""Measure drafters: `dev drafters`, `draft-length`, `spec-verification`, `alpha` count; `dev papers` takes times."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from chemspec.cli import options as opt
+from chemspec.cli import show
+from chemspec.cli.base import dev
+
+command = partial(dev.command, rich_help_panel="How fast do answers come?")
+
+
+@command(name="drafters")
+def drafters_(
+    task: opt.TaskOption,
+    model: opt.ModelOption = "",
+    source: opt.SourceOption = None,
+    limit: Annotated[int, opt.option("A random sample of so many test reactions.")] = 200,
+    drafters: Annotated[str, opt.option("Drafters, with commas.")] = "none,copy,mixed,auto",
+    widths: Annotated[str, opt.option("Beam widths; 1 is greedy.")] = "1",
+    batch_size: opt.BatchOption = 1,
+    threads: opt.ThreadsOption = 0,
+    device: opt.DeviceOption = "auto",
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Count what each drafter saves on test queries: passes, tokens, nodes, memory; no times."""
+    from chemspec.bench import drafters as counting
+
+    asked = opt.questions(source, task, limit=limit)
+    engine = opt.load(task, model, threads=threads, device=device)
+    with show.progress("counting") as report:
+        rows = counting.tally(
+            engine,
+            [item.query for item in asked],
+            opt.words(drafters),
+            widths=opt.numbers("widths", widths),
+            batch_size=batch_size,
+            progress=report,
+        )
+    if as_json:
+        print(json.dumps({"rows": rows}))
+    else:
+        print(counting.markdown(rows, counting.target_megabytes(engine)))
+
+
+@command()
+def draft_length(
+    task: opt.TaskOption,
+    model: opt.ModelOption = "",
+    source: opt.SourceOption = None,
+    limit: Annotated[int, opt.option("A random sample of so many test reactions.")] = 200,
+    decoder: opt.DecoderOption = "greedy",
+    n: opt.NOption = 1,
+    drafters: Annotated[str, opt.option("Drafters to count.")] = "copy,mixed,ar,hierarchy",
+    lengths: Annotated[str, opt.option("Tokens that a small model drafts; 0 adapts to their fate.")] = "0,2,3,4,6,8,12",
+    batch_size: opt.BatchOption = 1,
+    threads: opt.ThreadsOption = 0,
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Count passes, runs of small models and tokens a pass by draft length, on test reactions."""
+    from chemspec.bench import draft_length as counting
+
+    engine = opt.load(task, model, threads=threads)
+    asked = opt.questions(source, engine.task, limit=limit)
+    settings = opt.decode_settings(decoder, n, exact=False, batch_size=batch_size)
+    with show.progress("counting") as report:
+        rows = counting.count(
+            engine,
+            [item.query for item in asked],
+            settings,
+            drafters=opt.words(drafters),
+            lengths=opt.numbers("lengths", lengths),
+            progress=report,
+        )
+    if as_json:
+        print(json.dumps({"rows": rows}))
+        return
+    show.line(" | ".join(rows[0]))
+    for row in rows:
+        show.line(" | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values()))
+
+
+@command()
+def spec_verification(
+    task: opt.TaskOption,
+    model: opt.ModelOption = "",
+    source: opt.SourceOption = None,
+    limit: Annotated[int, opt.option("A random sample of so many test reactions; 0: all.")] = 1000,
+    drafters: Annotated[str, opt.option("Drafters, with commas.")] = "copy",
+    betas: Annotated[str, opt.option("Best tokens that may be drafted; 1 is exact.")] = "3",
+    taus: Annotated[str, opt.option("Most log-prob that a drafted token may lack.")] = "1",
+    batch_size: opt.BatchOption = 1,
+    threads: opt.ThreadsOption = 0,
+    device: opt.DeviceOption = "auto",
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Compare Spec-Verification (Xia et al.) with exact verification: tokens per pass, agreement and accuracy."""
+    from chemspec.bench import spec_verification as verification
+
+    asked = opt.questions(source, task, limit=limit)
+    engine = opt.load(task, model, threads=threads, device=device)
+    with show.progress("answering") as report:
+        rows = verification.grid(
+            engine,
+            asked,
+            opt.words(drafters),
+            betas=opt.numbers("betas", betas),
+            taus=opt.numbers("taus", taus),
+            batch_size=batch_size,
+            progress=report,
+        )
+    print(json.dumps({"task": task, "rows": rows}) if as_json else verification.markdown(rows))
+
+
+@command()
+def alpha(
+    task: opt.TaskOption,
+    model: opt.ModelOption = "",
+    source: opt.SourceOption = None,
+    queries: Annotated[int, opt.option("Validation queries, drawn at random; 0: all.")] = 60,
+    seed: Annotated[int, opt.option("Of the random choice.")] = 0,
+    length: Annotated[int, opt.option("Tokens drafted at once.")] = 8,
+    threads: opt.ThreadsOption = 0,
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Count the share of its small drafters' tokens that a model accepts; their adaptive draft length starts there."""
+    from chemspec.bench import draft_length as counting
+    from chemspec.engine.registry import usable
+
+    asked = opt.questions(source, task, "val", limit=queries, seed=seed)
+    engine = opt.load(task, model, threads=threads)
+    made = f"chemspec dev alpha --task {engine.task} --queries {queries} --seed {seed} --length {length}"
+    names = [name for name in usable(engine.folder) if name in ("ar", "hierarchy")]
+    if not names:
+        raise ValueError(f"{engine.folder} has no small model to count; train one first")
+    found = {}
+    for name in names:
+        found[name] = counting.alpha(engine, [item.query for item in asked], name, length=length)
+        show.note(str(counting.keep_alpha(engine.folder, name, found[name], counted=made)))
+    if as_json:
+        print(json.dumps(found))
+    else:
+        show.line(", ".join(f"{name} {rate:.3f}" for name, rate in found.items()))
+
+
+@command()
+def papers(
+    source: Annotated[
+        Path | None, opt.option("Folder with the reaction tables; default: the built-in queries.")
+    ] = None,
+    limit: Annotated[int, opt.option("Queries per row.")] = 200,
+    seconds: Annotated[float, opt.option("Most seconds of a row.")] = 20.0,
+    out: Annotated[Path, opt.option("Folder of benchmarks.md, whose section is rewritten.")] = Path("assets/docs"),
+    threads: opt.ThreadsOption = 0,
+    device: opt.DeviceOption = "auto",
+    dtype: opt.DtypeOption = "auto",
+    runtime: opt.RuntimeOption = "auto",
+) -> None:
+    """Measure the papers' tables and figures; the last line is the report as JSON."""
+    from chemspec.bench import papers as measure
+    from chemspec.system.energy import Meter
+
+    suite = measure.Suite(
+        source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype, runtime=runtime
+    )
+    with show.progress("measuring") as report:
+        found = measure.run(suite, progress=report, meter=Meter.find())
+    for file in measure.write(found, opt.command_line(), out):
+        show.note(str(file))
+    print(json.dumps(found))

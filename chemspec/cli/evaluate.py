@@ -1,0 +1,128 @@
+"""Measure answers and speed: `evaluate` and `bench`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chemspec.cli import options as opt
+from chemspec.cli import show
+from chemspec.cli.base import app
+
+command = partial(app.command, rich_help_panel="Measure")
+
+
+@command()
+def evaluate(
+    task: opt.TaskOption,
+    model: opt.ModelOption = "",
+    source: opt.SourceOption = None,
+    file: Annotated[Path | None, opt.option("Test file; default: the task's standard test set.")] = None,
+    limit: Annotated[int, opt.option("A random sample of so many reactions; 0: all.")] = 0,
+    seed: Annotated[int, opt.option("Of the random sample.")] = 0,
+    out: Annotated[Path | None, opt.option("Predictions (.jsonl), resumable.")] = None,
+    n: opt.NOption = 10,
+    decoder: opt.DecoderOption = "auto",
+    drafter: opt.DrafterOption = opt.DEFAULT.drafter,
+    exact: opt.ExactOption = True,
+    batch_size: opt.BatchOption = 32,
+    max_len: opt.LengthOption = opt.DEFAULT.max_len,
+    augment: opt.AugmentOption = opt.DEFAULT.augment,
+    standard: Annotated[
+        bool, opt.option("Answer the standard way too, and count answers that differ.", "--standard")
+    ] = False,
+    kept: opt.KeepOption = False,
+    dtype: opt.DtypeOption = "auto",
+    device: opt.DeviceOption = "auto",
+    threads: opt.ThreadsOption = 0,
+    runtime: opt.RuntimeOption = "auto",
+    template: opt.TemplateOption = "",
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Measure top-k exact match on the standard test sets (USPTO-50K for retro, USPTO-MIT mixed for forward)."""
+    settings = opt.decode_settings(
+        decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, augment=augment
+    )
+    from chemspec.evaluation import accuracy as measure
+
+    tests = file or opt.data_folder(source) / f"{opt.as_task(task)}_test.csv.gz"
+    asked = measure.questions(tests, opt.as_task(task), limit=limit, seed=seed)
+    engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template)
+    what = f"{engine.name}-{engine.digest[:6]}-{tests.name.split('.')[0]}-{limit}-{seed}"
+    how = f"{settings.decoder}{settings.n}-{drafter}-{max_len}-{engine.dtype}"
+    how += f"-augment{augment}" if augment > 1 else ""
+    target = out or Path("runs") / f"evaluate-{what}-{how}.jsonl"
+    slow = target.with_name(f"{target.stem}-standard.jsonl") if standard else None
+    with show.progress("evaluating") as report:
+        found = measure.evaluate(engine, asked, target, settings, standard=slow, progress=report)
+    head = {"model": engine.name, "digest": engine.digest, "file": tests.name}
+    found = {**head, "settings": asdict(settings), "predictions": str(target), **found}
+    if kept:
+        names = ["augmented"] if augment > 1 else ["accuracy", "failures"]
+        names += ["classes"] if found["top1_by_class"] and augment == 1 else []
+        opt.keep(engine.folder, names, engine.digest, found)
+    show.note(f"predictions: {target}")
+    if as_json:
+        print(json.dumps(found))
+    else:
+        show.accuracy(found)
+
+
+@command(name="bench")
+def bench_(
+    task: Annotated[str, opt.option("forward, retro or both.", "--task", "-t")] = "both",
+    source: Annotated[Path | None, opt.option("Folder with the reaction CSVs; default: the built-in queries.")] = None,
+    limit: Annotated[int, opt.option("Queries per row.")] = 200,
+    widths: Annotated[str, opt.option("Beam widths for retro; 1 is greedy.")] = "5,10,25",
+    batches: Annotated[str, opt.option("Batch sizes.")] = "1,32",
+    engines: Annotated[
+        str,
+        opt.option(
+            "Of chemspec, oracle (chemspec told the answer), naive, ctranslate2 (on one core), "
+            "ctranslate2-all (on all cores)."
+        ),
+    ] = "chemspec,naive,ctranslate2,ctranslate2-all",
+    drafters: Annotated[str, opt.option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
+    preset: Annotated[str, opt.option("Time this architecture with random weights instead of the models.")] = "",
+    threads: opt.ThreadsOption = 0,
+    device: opt.DeviceOption = "auto",
+    dtype: opt.DtypeOption = "auto",
+    runtime: opt.RuntimeOption = "auto",
+    markdown: Annotated[
+        Path | None, opt.option("Append the table to this document, with command and machine.", "--markdown")
+    ] = None,
+    suite: Annotated[str, typer.Option(hidden=True)] = "",
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Time decoding against the naive decoder and CTranslate2 on the same weights, queries and machine."""
+    if suite:
+        raise ValueError("`chemspec bench --suite papers` is now `chemspec dev papers`")
+    from chemspec.bench import speed
+
+    plan = speed.Plan(
+        tasks=("forward", "retro") if task == "both" else (opt.as_task(task),),
+        source=source,
+        limit=limit,
+        widths=opt.numbers("widths", widths),
+        batches=opt.numbers("batches", batches),
+        engines=opt.words(engines),
+        drafters=opt.words(drafters),
+        preset=preset,
+        threads=threads,
+        device=device,
+        dtype=dtype,
+        runtime=runtime,
+    )
+    with show.progress("measuring") as report:
+        found = speed.run(plan, progress=report)
+    if markdown is not None:
+        with markdown.open("a", encoding="utf-8") as file:
+            file.write("\n" + speed.markdown(found, opt.command_line()))
+    if not as_json:
+        show.table(speed.table(found))
+    print(json.dumps(found))
