@@ -20,17 +20,16 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from random import Random
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from chemspec.decode.loop import run_loop
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter, SessionReader, needs_of
-from chemspec.model.session import Backend, Floats, Ints, Session
+from chemspec.model.session import DENSE, Backend, Floats, Ints, NodeBatch, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS
@@ -134,56 +133,41 @@ class Table:
 
 
 class TableRunner:
-    """One session on a table: keeps token and depth of every slot, as a cache keys and values."""
+    """One session on a table: keeps the prefix of every slot, as a cache keeps keys and values."""
 
-    flat: Literal[False] = False
+    slack = DENSE
+    attention = None
+    hidden_states = None
 
     def __init__(self, table: Table, sources: list[Prefix], top_k: int) -> None:
         self.table, self.sources, self.top_k = table, sources, top_k
-        # Per query: slot -> token, depth.
-        self.slots: list[dict[int, tuple[int, int]]] = [{} for _ in sources]
-        self.room = 0
+        self.slots: dict[int, list[Prefix]] = {query: [] for query in range(len(sources))}
 
-    def reserve(self, slots: int) -> None:
-        self.room = max(self.room, slots)
-
-    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
-        queries, width = tokens.shape
-        used = sees.shape[2] - width
-        assert queries == len(self.sources)
-        assert used + width <= self.room, "a pass beyond the room reserved"
-        ids = np.zeros((queries, width, self.top_k), dtype=np.int64)
-        log_probs = np.zeros((queries, width, self.top_k))
+    def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
+        assert nodes.queries == sorted(nodes.queries), "nodes are not grouped by query"
+        ids = np.zeros((len(nodes.tokens), self.top_k), dtype=np.int64)
+        log_probs = np.zeros((len(nodes.tokens), self.top_k))
         call: list[tuple[Prefix, Prefix]] = []
-        for row, source in enumerate(self.sources):
-            fresh = list(zip(tokens[row].tolist(), depths[row].tolist(), strict=True))
-            for node in range(width):
-                seen = np.flatnonzero(sees[row, node]).tolist()
-                path = sorted(
-                    (fresh[place - used] if place >= used else self.slots[row][place])[::-1] for place in seen
-                )
-                if path == [(0, PAD)]:
-                    continue  # padding
-                prefix = tuple(token for _, token in path)
-                is_path = [depth for depth, _ in path] == list(range(len(path)))
-                assert is_path, f"{path} is not one path"
-                assert prefix[0] == BOS, f"{path} does not start with bos"
-                assert seen[-1] == used + node, f"{path} does not end with the node itself"
-                every = np.array(self.table.log_probs(source, prefix))
-                best = np.argsort(-every, kind="stable")[: self.top_k]
-                ids[row, node], log_probs[row, node] = best, every[best]
-                call.append((source, prefix))
-            start = int(starts[row])
-            self.slots[row].update(enumerate(fresh, start))
+        columns = zip(nodes.queries, nodes.tokens, nodes.depths, nodes.parents, strict=True)
+        for node, (query, token, depth, parent) in enumerate(columns):
+            source, slots = self.sources[query], self.slots[query]
+            assert parent < len(slots), f"the parent of a node is slot {parent}, which is not taken yet"
+            prefix = (*slots[parent], token) if parent >= 0 else (token,)
+            assert depth == len(prefix) - 1, f"{prefix} does not end at depth {depth}"
+            assert prefix[0] == BOS, f"{prefix} does not start with bos"
+            slots.append(prefix)
+            every = np.array(self.table.log_probs(source, prefix))
+            best = np.argsort(-every, kind="stable")[: self.top_k]
+            ids[node], log_probs[node] = best, every[best]
+            call.append((source, prefix))
         self.table.calls.append(call)
         return ids, log_probs
 
-    def keep_queries(self, rows: Sequence[int]) -> None:
-        self.sources = [self.sources[row] for row in rows]
-        self.slots = [self.slots[row] for row in rows]
+    def forget(self, query: int) -> None:
+        del self.slots[query]
 
-    def keep_slots(self, row: int, slots: Ints) -> None:
-        self.slots[row] = {new: self.slots[row][old] for new, old in enumerate(slots.tolist())}
+    def keep_slots(self, query: int, slots: Ints) -> None:
+        self.slots[query] = [self.slots[query][slot] for slot in slots]
 
 
 Target = Transformer | Table

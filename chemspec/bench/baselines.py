@@ -22,7 +22,7 @@ from chemspec import __version__
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
 from chemspec.model import checkpoint
-from chemspec.model.session import Backend, FlatRunner, Runner
+from chemspec.model.session import Backend, Runner
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import UNK
 from chemspec.types import Draft, Prefix, Trace
@@ -203,14 +203,14 @@ def _timed(engine: Engine) -> tuple[Engine, Stopwatch]:
 
 
 class _Timed:
-    """A runner of either kind whose passes are timed."""
+    """A runner whose passes are timed."""
 
-    def __init__(self, runner: Runner | FlatRunner, watch: Stopwatch) -> None:
+    def __init__(self, runner: Runner, watch: Stopwatch) -> None:
         self._runner, self._watch = runner, watch
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._runner, name)
-        if name not in ("run", "run_nodes"):
+        if name != "run":
             return found
 
         def timed(*given: Any) -> Any:

@@ -95,9 +95,9 @@ def run_loop(
     adaptive = drafter if isinstance(drafter, AdaptiveDrafter) else None
     batched = drafter if isinstance(drafter, BatchedDrafter) and budget else None
     counting = drafter if isinstance(drafter, CountingDrafter) else None
-    while session.rows:
+    while session.queries:
         began, calls = clock(), counting.calls if counting else 0
-        active = [flights[query] for query in session.rows]
+        active = [flights[query] for query in session.queries]
         missing = [flight.missing() for flight in active]
         pays = Speculation.LOOKAHEAD if budget else Speculation.OFF
         if adaptive is not None and budget:
@@ -126,7 +126,7 @@ def run_loop(
         scored = session.score([[*own, *plan.added] for own, plan in zip(missing, plans, strict=True)])
         done = clock()
         events = []
-        for query, flight, prefixes, scores, plan in zip(session.rows, active, missing, scored, plans, strict=True):
+        for query, flight, prefixes, scores, plan in zip(session.queries, active, missing, scored, plans, strict=True):
             before = flight.leading()
             flight.known.update(scores)
             grown = _grown(flight, scores, set(prefixes)) if record else None
@@ -151,8 +151,8 @@ def run_loop(
                 draft_calls=counting.calls - calls if counting else 0,
             )
             events.append((query, event))
-        session.drop(query for query in list(session.rows) if flights[query].answer is not None)
-        session.prune({query: flights[query].asked for query in session.rows})
+        session.drop(query for query in list(session.queries) if flights[query].answer is not None)
+        session.prune({query: flights[query].asked for query in session.queries})
         yield events
     return [flight.answer or [] for flight in flights]
 

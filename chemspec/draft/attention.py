@@ -70,7 +70,7 @@ class Attention:
 
     def watch(self, session: SessionView) -> None:
         """Read the attention from this session."""
-        self.looks = session.look
+        self.looks = session.attention
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         copy, reach = self.copy, min(self.copy.length, room)

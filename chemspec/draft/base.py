@@ -37,10 +37,10 @@ class SessionNeeds(NamedTuple):
 class SessionView(Protocol):
     """What the session shows to a drafter that declared its needs; None of a prefix that has not been computed."""
 
-    def look(self, source: tuple[int, ...], prefix: Prefix) -> Sequence[Sequence[float]] | None:
+    def attention(self, source: tuple[int, ...], prefix: Prefix) -> Sequence[Sequence[float]] | None:
         """Return the attention of each head wanted to each token of `source` after a prefix."""
 
-    def state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
+    def hidden_state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
         """Return the last hidden state (D,) after a prefix."""
 
 

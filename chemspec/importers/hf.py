@@ -396,7 +396,7 @@ def _check_agreement(model: HfModel, folder: Path) -> None:
     text = torch.tensor([[theirs[BOS], *(theirs[token] for token in model.numbers.written[-4:])]])
     depths = torch.arange(text.shape[1])[None]
     with torch.inference_mode():
-        memory, real = model.read([source])
+        memory, source_mask = model.encode([source])
         before, after = model.around
         read = torch.tensor([[*before, *(theirs[token] for token in source), *after]])
         wanted = model.model(input_ids=read, decoder_input_ids=text, use_cache=False).logits
@@ -408,7 +408,7 @@ def _check_agreement(model: HfModel, folder: Path) -> None:
             depths[:, :, None] - depths[:, None, :],
             keys[:, :, :, :, :0],
             keys,
-            real,
+            source_mask,
         )
     worst = float((found - wanted).abs().max())
     if not worst <= 1e-3 * (1 + float(wanted.abs().max())):

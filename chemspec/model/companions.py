@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from chemspec.model.checkpoint import CheckpointError, check_tensors, own_tensors, read_config, write_weights
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.session import Backend
-from chemspec.model.spec_drafter import Filler
+from chemspec.model.spec_drafter import MaskFiller
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, NetworkKind
 from chemspec.tokenizer import Tokenizer
@@ -69,11 +69,11 @@ class DrafterCheckpoint:
         """What one run of its drafter needs.
 
         Returns:
-            Of a spec_drafter `Filler.fill`, with caches of its own; of heads `Heads.best`.
+            Of a spec_drafter `MaskFiller.fill`, with caches of its own; of heads `Heads.best`.
         """
         if isinstance(self.model, Heads):
             return self.model.best
-        return Filler(self.model, self.length, self.backend).fill
+        return MaskFiller(self.model, self.length, self.backend).fill
 
 
 def vocabulary(tokenizer: Vocabulary) -> str:

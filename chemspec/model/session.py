@@ -1,19 +1,19 @@
-"""The prefix-tree session: every prefix is run through the decoder once, whoever asks for it, in whatever order.
+"""The prefix-tree session: every prefix runs through the decoder once, whoever asks for it and in whatever order.
 
-Per query there is a tree of prefixes. A node is one token in one place; its keys and values stay in a slot of the
-cache.
-In a pass, all new nodes of a query form one row with a mask under which each sees its ancestors and itself, with its
-depth
-as position; queries are the batch. So drafts and beams share what they have in common, and the encoder's output is
-neither copied nor recomputed.
+A query has a tree of prefixes. A node of it is one token at one depth, attends to its ancestors and itself, and keeps
+its keys and values in a slot of the cache. Drafts and beams share the nodes that they have in common, and the
+encoder's output is neither copied nor computed again.
 
-Shapes: B queries, N new nodes of the widest query, C slots of the cache, k candidates kept per node.
+The session knows prefixes and slots; a `Runner` knows tensors. Between them go flat lists of nodes (`NodeBatch`).
+
+Shapes: R new nodes of a pass, k candidates kept per node, H watched attention heads, S source tokens, D model width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Protocol, cast
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,149 +23,150 @@ from chemspec.types import Prefix, Scores
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.floating]
+Source = tuple[int, ...]
+
+
+@dataclass
+class NodeBatch:
+    """The new nodes of one pass as columns of R entries, grouped by query, parents before their children.
+
+    Attributes:
+        queries: number of each node's query.
+        tokens: its token id.
+        depths: its position in the prefix; 0 for bos.
+        parents: slot of its parent in the query's cache, or -1 for bos. A new node takes its query's next slot.
+        blocks: empty, or one entry a node: -1 for a node, the block's number for a mask of a Spec-Drafter. Masks come
+            last of their query, block by block; each attends to its whole block and to what its parent attends to, and
+            has no slot after the pass.
+    """
+
+    queries: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
+
+    def add(self, query: int, tree: PrefixTree, prefixes: Sequence[Prefix]) -> None:
+        """Append prefixes that are new to a tree, parents first, and give them its next slots."""
+        tree.add(prefixes)
+        self.queries += [query] * len(prefixes)
+        self.tokens += [prefix[-1] for prefix in prefixes]
+        self.depths += [len(prefix) - 1 for prefix in prefixes]
+        self.parents += [tree.slots.get(prefix[:-1], -1) for prefix in prefixes]
+
+
+class Slack(NamedTuple):
+    """How many nodes a query's cache may hold before dead ones are cleared away.
+
+    The limit is factor * (nodes left by the last clearing) + fixed + per_root * (prefixes asked for that have no parent
+    among them).
+    """
+
+    factor: float
+    fixed: int
+    per_root: int
+
+
+# Where every node is multiplied with every slot, a dead one costs each pass a product; clearing costs a small pass.
+DENSE = Slack(1.5, 48, 6)
+
+# Where a node visits its ancestors only, dead ones cost memory and nothing else.
+SPARSE = Slack(2.0, 2000, 0)
 
 
 class Runner(Protocol):
-    """The device side of one session: the encoder's output, the cache, and the pass. Slots are the session's
-    concern."""
+    """The device side of one session: the encoder's output, the cache of keys and values, and the pass.
 
-    flat: Literal[False]
+    Attributes:
+        slack: how many dead nodes it carries along without harm.
+        attention: cross-attention of the last pass (R, H, S), heads ordered by layer and number, without bos and eos;
+            if `open` was given heads.
+        hidden_states: last hidden states of the last pass (R, D), on the runner's device; if `open` was told so.
+    """
 
-    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
+    slack: Slack
+    attention: Floats | None
+    hidden_states: Any
+
+    def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes and keep their keys and values.
 
-        Args:
-            tokens, depths: (B, N), right-padded.
-            sees: (B, N, C + N); the cached slots and the new nodes that each node attends to.
-            starts: (B,) slot of each query's first new node; the others follow.
-
         Returns:
-            The k best next tokens of every node and their log-probs, best first, ties by id; both (B, N, k).
+            The k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
         """
 
-    def reserve(self, slots: int) -> None:
-        """Make room for at least so many slots."""
-
-    def keep_queries(self, rows: Sequence[int]) -> None:
-        """Forget all queries but these, which are numbered anew in this order."""
-
-    def keep_slots(self, row: int, slots: Ints) -> None:
-        """Move these slots of a query to the front, in this order."""
-
-
-class ExposesAttention(Runner, Protocol):
-    """A runner that tells where some heads looked in the last pass: `looks` is (B, N, heads, S); flat: (R, heads,
-    S)."""
-
-    looks: Floats
-
-
-class ExposesHiddenStates(Runner, Protocol):
-    """A runner that keeps the last hidden states of the last pass: `states` is (B, N, D), on its device; flat: (R,
-    D)."""
-
-    states: Any
-
-
-class FlatRunner(Protocol):
-    """A runner that takes nodes in one list, finds ancestors by parents, and pays nothing for what it does not
-    visit."""
-
-    flat: Literal[True]
-
-    def run_nodes(
-        self,
-        rows: Sequence[int],
-        tokens: Sequence[int],
-        depths: Sequence[int],
-        parents: Sequence[int],
-        blocks: Sequence[int] = (),
-    ) -> tuple[Ints, Floats]:
-        """Compute new nodes, grouped by query, each in the next slot of its query; see `native.runner`."""
-
-    def forget(self, row: int) -> None:
+    def forget(self, query: int) -> None:
         """Free what a finished query holds."""
 
-    def keep_slots(self, row: int, slots: Ints) -> None:
-        """Move these slots of a query to the front, in this order."""
+    def keep_slots(self, query: int, slots: Ints) -> None:
+        """Move these slots of a query to the front, in this order, and forget its others."""
 
 
 class Backend(Protocol):
     """A loaded model on a device; shared, immutable."""
 
-    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner | FlatRunner:
-        """Encode the sources and start an empty cache for them."""
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
+        """Encode the sources, numbered from 0, and start an empty cache for each.
+
+        Some backends also take `heads`, (layer, head) of the cross-attention to watch, and `states`, whether to keep
+        the last hidden states.
+        """
 
 
 class PrefixTree:
-    """One query's nodes: which slot each prefix has and, for runners that want masks, which slots it sees."""
+    """The prefixes of one query that are in the cache, and their slots."""
 
-    def __init__(self, *, masks: bool) -> None:
+    def __init__(self) -> None:
         self.slots: dict[Prefix, int] = {}  # in the order of slots
         self.needed = 0  # nodes left by the last compaction
-        # (slots, slots), of each slot its ancestors and itself
-        self.sees = np.zeros((64, 64), dtype=np.bool_) if masks else None
 
-    def add(self, prefixes: Sequence[Prefix]) -> int:
-        """Give new prefixes, parents first, the next slots; returns the first of them."""
-        start = len(self.slots)
-        for slot, prefix in enumerate(prefixes, start):
+    def add(self, prefixes: Iterable[Prefix]) -> None:
+        """Give new prefixes, parents first, the next slots."""
+        for slot, prefix in enumerate(prefixes, len(self.slots)):
             self.slots[prefix] = slot
-        if self.sees is not None:
-            self._see(self.sees, prefixes, start)
-        return start
 
-    def _see(self, sees: NDArray[np.bool_], prefixes: Sequence[Prefix], start: int) -> None:
-        count = start + len(prefixes)
-        if count > len(sees):
-            self.sees = np.zeros((2 * count, 2 * count), dtype=np.bool_)
-            self.sees[: len(sees), : len(sees)] = sees
-            sees = self.sees
-        for slot, prefix in enumerate(prefixes, start):
-            parent = self.slots.get(prefix[:-1])
-            if parent is not None:
-                sees[slot] = sees[parent]
-            sees[slot, slot] = True
+    def missing(self, prefixes: Iterable[Prefix]) -> list[Prefix]:
+        """Return those of the prefixes and their ancestors that have no slot yet, parents first."""
+        missing: dict[Prefix, None] = {}
+        for prefix in prefixes:
+            assert prefix[0] == BOS, "a prefix starts with bos"
+            chain = []
+            while prefix and prefix not in self.slots and prefix not in missing:
+                chain.append(prefix)
+                prefix = prefix[:-1]
+            missing.update(dict.fromkeys(reversed(chain)))
+        return list(missing)
 
     def compact(self, wanted: Sequence[Prefix]) -> Ints | None:
-        """Drop what is neither ancestor nor descendant of `wanted`; returns the old slots kept, in their new order."""
-        near: set[Prefix] = set()
+        """Drop all nodes but the ancestors and descendants of `wanted`.
+
+        Returns:
+            The old slots of the nodes left, in their new order; None if nothing was dropped.
+        """
+        live: set[Prefix] = set()
         for prefix in wanted:
-            while prefix and prefix not in near:
-                near.add(prefix)
+            while prefix and prefix not in live:
+                live.add(prefix)
                 prefix = prefix[:-1]
         below = set(wanted)
         for prefix in self.slots:  # parents first
             if prefix[:-1] in below:
                 below.add(prefix)
-        near |= below
-        kept = np.array([slot for prefix, slot in self.slots.items() if prefix in near], dtype=np.int64)
-        if len(kept) == len(self.slots):
+        live |= below
+        left = {prefix: slot for prefix, slot in self.slots.items() if prefix in live}
+        self.needed = len(left)
+        if len(left) == len(self.slots):
             return None
-        left = [prefix for prefix in self.slots if prefix in near]
         self.slots = {prefix: slot for slot, prefix in enumerate(left)}
-        if self.sees is not None:
-            sees = np.zeros_like(self.sees)
-            sees[: len(kept), : len(kept)] = self.sees[np.ix_(kept, kept)]
-            self.sees = sees
-        return kept
+        return np.fromiter(left.values(), dtype=np.int64)
 
 
 class Session:
-    """Scores prefixes of several queries, batched, each prefix once; queries are known by their numbers."""
+    """Scores prefixes of several queries, batched, each prefix once; queries are known by their numbers.
 
-    # A query may keep so many dead nodes, plus so many for every prefix asked for and half as many as the last clearing
-    # left,
-    # before they are cleared away: that costs about as much as a small pass, while a dead node costs the others one
-    # product each.
-    SLACK, SLACK_EACH = 48, 6
-
-    # For a runner that visits ancestors only, dead nodes cost memory and nothing else.
-    SLACK_FLAT = 2000
-
-    # Rows of finished queries are carried along until so small a share of them is alive: moving the
-    # others together copies their whole cache.
-    ALIVE = 0.75
+    Attributes:
+        trees: the prefix tree of every query that is not finished, by its number.
+    """
 
     def __init__(
         self,
@@ -176,166 +177,98 @@ class Session:
         heads: Sequence[tuple[int, int]] = (),
         states: bool = False,
     ) -> None:
-        """Open a session.
+        """Encode the sources.
 
         Args:
-            heads: layer and number of the heads of the cross-attention that `look` tells of; the backend's
-                `open` must know them.
-            states: keep the last hidden state of every node for `state`; likewise.
+            backend: the model.
+            sources: token ids of every query.
+            top_k: candidates kept per prefix.
+            heads: (layer, head) of the cross-attention that `attention` is to return; the backend must support it.
+            states: whether to keep the last hidden state of every node for `hidden_state`; likewise.
         """
-        wanted: dict[str, Any] = {"heads": heads} if heads else {}
+        options: dict[str, Any] = {"heads": heads} if heads else {}
         if states:
-            wanted["states"] = True
-        self.runner = backend.open(sources, top_k=top_k, **wanted)
-        self.sources = [tuple(source) for source in sources] if heads or states else []
-        self._seen: dict[tuple[tuple[int, ...], Prefix], Floats] = {}
-        self._looks, self._keeps = bool(heads), states
-        self._states: dict[tuple[tuple[int, ...], Prefix], Any] = {}
-        self.width = len(sources)  # rows of the runner
-        self.places = {query: query for query in range(len(sources))}  # query -> row of the runner
-        self.trees = {query: PrefixTree(masks=not self.runner.flat) for query in self.places}
+            options["states"] = True
+        self.runner = backend.open(sources, top_k=top_k, **options)
+        self.slack = self.runner.slack
+        self.trees = {query: PrefixTree() for query in range(len(sources))}
+        self._sources = [tuple(source) for source in sources]
+        self._attention: dict[tuple[Source, Prefix], Floats] | None = {} if heads else None
+        self._hidden_states: dict[tuple[Source, Prefix], Any] | None = {} if states else None
 
     @property
-    def rows(self) -> list[int]:
-        """The queries still here, in order."""
-        return list(self.places)
+    def queries(self) -> list[int]:
+        """The numbers of the queries that are not finished, rising."""
+        return list(self.trees)
 
     def score(self, asked: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
         """Run prefixes through the model in one pass.
 
         Args:
-            asked: for every query still here, in order of `rows`, prefixes from bos on. Ancestors that the
-                cache lacks are added; prefixes that it holds are not wanted here (their scores have been
-                given out).
+            asked: for every query in `queries`, prefixes from bos on. Ancestors that the cache lacks are added;
+                prefixes that it holds are left out, for their scores have been given out.
 
         Returns:
-            For every query, the scores of all nodes computed for it.
+            For every query the scores of all nodes computed for it.
         """
-        fresh = [self._missing(query, part) for query, part in zip(self.places, asked, strict=True)]
-        return self._score_flat(fresh) if self.runner.flat else self._score_padded(fresh)
-
-    def _score_flat(self, fresh: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
-        runner = self.runner
-        assert runner.flat
-        rows: list[int] = []
-        tokens: list[int] = []
-        depths: list[int] = []
-        parents: list[int] = []
-        for (query, row), prefixes in zip(self.places.items(), fresh, strict=True):
-            tree = self.trees[query]
-            tree.add(prefixes)
-            rows += [row] * len(prefixes)
-            tokens += [prefix[-1] for prefix in prefixes]
-            depths += [len(prefix) - 1 for prefix in prefixes]
-            parents += [tree.slots.get(prefix[:-1], -1) for prefix in prefixes]
-        ids, log_probs = (part.tolist() for part in runner.run_nodes(rows, tokens, depths, parents))
-        if self._keeps:
-            self._note(self._states, fresh, cast(Any, runner).states)
-        if self._looks:
-            self._note(self._seen, fresh, cast(Any, runner).looks)
+        nodes = NodeBatch()
+        new_prefixes = []
+        for (query, tree), prefixes in zip(self.trees.items(), asked, strict=True):
+            missing = tree.missing(prefixes)
+            nodes.add(query, tree, missing)
+            new_prefixes.append(missing)
+        if not nodes.tokens:
+            return [{} for _ in new_prefixes]
+        ids, log_probs = (column.tolist() for column in self.runner.run(nodes))  # (R, k) each
+        if self._attention is not None or self._hidden_states is not None:
+            self._keep_views(new_prefixes)
         scored, start = [], 0
-        for prefixes in fresh:
+        for prefixes in new_prefixes:
             stop = start + len(prefixes)
-            best = map(Scores, ids[start:stop], log_probs[start:stop])
-            scored.append(dict(zip(prefixes, best, strict=True)))
+            scores = map(Scores, ids[start:stop], log_probs[start:stop])
+            scored.append(dict(zip(prefixes, scores, strict=True)))
             start = stop
         return scored
 
-    def _note(
-        self, what: dict[tuple[tuple[int, ...], Prefix], Any], fresh: Sequence[Sequence[Prefix]], found: Iterable[Any]
-    ) -> None:
-        values = iter(found)
-        for query, prefixes in zip(self.places, fresh, strict=True):
-            for prefix in prefixes:
-                what[self.sources[query], prefix] = next(values)
+    def _keep_views(self, new_prefixes: Sequence[Sequence[Prefix]]) -> None:
+        """Keep attention and hidden states of the last pass."""
+        grouped = zip(self.trees, new_prefixes, strict=True)
+        keys = [(self._sources[query], prefix) for query, prefixes in grouped for prefix in prefixes]
+        if self._attention is not None:
+            assert self.runner.attention is not None
+            self._attention.update(zip(keys, self.runner.attention, strict=True))
+        if self._hidden_states is not None:
+            self._hidden_states.update(zip(keys, self.runner.hidden_states, strict=True))
 
-    def _score_padded(self, fresh: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
-        runner = self.runner
-        assert not runner.flat
-        width = max(map(len, fresh))
-        starts = np.zeros(self.width, dtype=np.int64)
-        for query, row in self.places.items():
-            starts[row] = len(self.trees[query].slots)
-        used = int(starts.max())
-        tokens = np.zeros((self.width, width), dtype=np.int64)
-        depths = np.zeros((self.width, width), dtype=np.int64)
-        sees = np.zeros((self.width, width, used + width), dtype=np.bool_)
-        # Padding sees itself, or softmax would divide by 0.
-        sees[:, np.arange(width), used + np.arange(width)] = True
-        for (query, row), prefixes in zip(self.places.items(), fresh, strict=True):
-            start, count = self.trees[query].add(prefixes), len(prefixes)
-            tokens[row, :count] = [prefix[-1] for prefix in prefixes]
-            depths[row, :count] = [len(prefix) - 1 for prefix in prefixes]
-            seen = self.trees[query].sees
-            assert seen is not None
-            own = seen[start : start + count]
-            sees[row, :count, :start] = own[:, :start]
-            sees[row, :count, used : used + count] = own[:, start : start + count]
-        runner.reserve(used + width)
-        ids, log_probs = (part.tolist() for part in runner.run(tokens, depths, sees, starts))
-        if self._keeps:
-            states = cast(ExposesHiddenStates, runner).states
-            for (query, row), prefixes in zip(self.places.items(), fresh, strict=True):
-                for node, prefix in enumerate(prefixes):
-                    self._states[self.sources[query], prefix] = states[row, node]
-        if self._looks:
-            looks = cast(ExposesAttention, runner).looks
-            for (query, row), prefixes in zip(self.places.items(), fresh, strict=True):
-                for prefix, look in zip(prefixes, looks[row], strict=False):
-                    self._seen[self.sources[query], prefix] = look
-        return [
-            dict(zip(prefixes, map(Scores, ids[row], log_probs[row]), strict=False))  # then padding
-            for row, prefixes in zip(self.places.values(), fresh, strict=True)
-        ]
+    def attention(self, source: Source, prefix: Prefix) -> list[list[float]] | None:
+        """Return each watched head's attention to the source (H, S) at the last token of a computed prefix."""
+        found = (self._attention or {}).get((source, prefix))
+        return None if found is None else found.tolist()
 
-    def look(self, source: tuple[int, ...], prefix: Prefix) -> list[list[float]] | None:
-        """The attention of each head, by layer and number, to each token of `source` after a prefix that was
-        computed."""
-        seen = self._seen.get((source, prefix))
-        return None if seen is None else seen.tolist()
-
-    def state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
-        """The last hidden state (D,) after a prefix that was computed, as the runner keeps it (a tensor or an
-        array)."""
-        return self._states.get((source, prefix))
-
-    def _missing(self, query: int, prefixes: Iterable[Prefix]) -> list[Prefix]:
-        """The prefixes and their ancestors that have no slot yet, parents first."""
-        known = self.trees[query].slots
-        missing: dict[Prefix, None] = {}
-        for prefix in prefixes:
-            assert prefix[0] == BOS, "a prefix starts with bos"
-            chain = []
-            while prefix and prefix not in known and prefix not in missing:
-                chain.append(prefix)
-                prefix = prefix[:-1]
-            missing.update(dict.fromkeys(reversed(chain)))
-        return list(missing)
+    def hidden_state(self, source: Source, prefix: Prefix) -> Any | None:
+        """Return the last hidden state (D,) of a computed prefix, a tensor or an array as the runner keeps it."""
+        return (self._hidden_states or {}).get((source, prefix))
 
     def drop(self, finished: Iterable[int]) -> None:
         """Forget queries; those already forgotten are no matter."""
         for query in finished:
-            if query in self.places:
-                if self.runner.flat:
-                    self.runner.forget(self.places[query])
-                del self.places[query], self.trees[query]
-        if not self.runner.flat and self.places and len(self.places) <= self.ALIVE * self.width:
-            self.runner.keep_queries(list(self.places.values()))
-            self.width = len(self.places)
-            self.places = {query: row for row, query in enumerate(self.places)}
+            if query in self.trees:
+                self.runner.forget(query)
+                del self.trees[query]
 
     def prune(self, wanted: dict[int, Sequence[Prefix]]) -> None:
-        """Drop nodes that are neither ancestors nor descendants of what a query now asks for, if many are."""
-        times, slack, each = (2.0, self.SLACK_FLAT, 0) if self.runner.flat else (1.5, self.SLACK, self.SLACK_EACH)
-        for query, row in self.places.items():
-            tree = self.trees[query]
-            allowed = times * tree.needed + slack
-            if len(tree.slots) <= allowed:
+        """Clear away dead nodes, neither ancestors nor descendants of a query's wanted prefixes, where they are many.
+
+        Args:
+            wanted: for every query in `queries`, the prefixes that it asks for now.
+        """
+        for query, tree in self.trees.items():
+            limit = self.slack.factor * tree.needed + self.slack.fixed
+            if len(tree.slots) <= limit:
                 continue
             asked = set(wanted[query])
             roots = [prefix for prefix in asked if prefix[:-1] not in asked]
-            if len(tree.slots) > allowed + each * len(roots):
-                kept = tree.compact(roots)
-                tree.needed = len(tree.slots)
-                if kept is not None:
-                    self.runner.keep_slots(row, kept)
+            if len(tree.slots) > limit + self.slack.per_root * len(roots):
+                slots = tree.compact(roots)
+                if slots is not None:
+                    self.runner.keep_slots(query, slots)

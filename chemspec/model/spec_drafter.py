@@ -1,16 +1,13 @@
 """The Spec-Drafter of Xia et al. (2023, section 3.1): an encoder-decoder that fills k masks after a prefix in one pass.
 
 It is a `Transformer` whose vocabulary has one more token, the mask. Its encoder is deep and runs once a query; its
-decoder is
-shallow and runs once a pass. A mask at place p + i foretells the token of that very place (Eq. 5 to 7). Masks see the
-whole prefix
-and each other; a place of the prefix sees only what is left of it, as in the target. So the prefix's keys and values do
-not depend on
-the masks and are kept, like the encoder's output, for the whole decode; and in training one row holds several
-prefixes of the same target at once, each with its own masks.
+decoder is shallow and runs once a pass. The mask at position p + i predicts the token of that very position (Eq. 5 to
+7). Masks attend to the whole prefix and to each other; a token of the prefix attends only to its left, as in the
+target. So the prefix's keys and values do not depend on the masks and are kept, like the encoder's output, for the
+whole decode; and in training one row holds several prefixes of the same target, each with masks of its own.
 
-Shapes: B queries, T target tokens with bos, M prefixes of one target, k masks of a prefix, V vocabulary without the
-mask.
+Shapes: B queries, S source tokens, T target tokens with bos, M prefixes of one target, k masks of a prefix, D model
+width, V vocabulary without the mask, R nodes of a pass.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ import torch
 from torch import Tensor
 
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend, FlatRunner, Ints, PrefixTree, Runner, Session
+from chemspec.model.session import Backend, NodeBatch, Session, Source
 from chemspec.model.transformer import Layer, Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, PAD, UNK
@@ -151,183 +148,91 @@ def _sees(starts: Tensor, width: int, length: int) -> Tensor:
     return sees[:, None]
 
 
-class Filled(NamedTuple):
-    """What came out of the masks after one prefix: the likeliest token of each and its log-prob."""
+class MaskedScores(NamedTuple):
+    """The likeliest token of each mask after one prefix, and its log-prob; k each."""
 
     tokens: list[int]
     log_probs: list[float]
 
 
-class Filler:
+class MaskFiller:
     """One run of a drafter: fills masks for many queries and prefixes in one pass; each query is encoded once.
 
     Attributes:
-        passes: model calls so far, without the encoder's.
+        passes: runs of the decoder so far.
     """
 
     def __init__(self, model: Transformer, length: int, backend: Backend | None = None) -> None:
         """Fill `length` masks at once.
 
         Args:
+            model: the drafter.
+            length: k.
             backend: what computes the model; torch by default.
         """
         self.backend, self.config = backend or TorchBackend(model), model.config
         self.length = length
         self.passes = 0
-        self._groups: list[_Group] = []
+        self._sessions: list[_MaskSession] = []
 
-    def fill(self, asked: Sequence[tuple[Sequence[int], Prefix]]) -> list[Filled]:
-        """Fill the masks after every prefix; in one call, unless queries come that were not there before."""
-        wanted: dict[tuple[int, ...], list[Prefix]] = {}
+    def fill(self, asked: Sequence[tuple[Sequence[int], Prefix]]) -> list[MaskedScores]:
+        """Fill the masks after every prefix, in one pass; one more for queries that were not there before."""
+        wanted: dict[Source, list[Prefix]] = {}
         for source, prefix in asked:
-            own = wanted.setdefault(tuple(source), [])
-            if prefix not in own:
-                own.append(prefix)
-        # Every query in flight asks in every pass: those that do not are done.
-        self._groups = [group for group in self._groups if group.keep(wanted)]
-        known = {source for group in self._groups for source in group.rows}
-        if fresh := [source for source in wanted if source not in known]:
-            self._groups.append(_Group(self.backend, self.config, fresh, self.length))
-        found: dict[tuple[tuple[int, ...], Prefix], Filled] = {}
-        for group in self._groups:
-            found.update(group.fill(wanted))
+            prefixes = wanted.setdefault(tuple(source), [])
+            if prefix not in prefixes:
+                prefixes.append(prefix)
+        for session in self._sessions:  # every query in flight asks in every pass: those that do not are finished
+            session.drop(query for query, source in session.alive.items() if source not in wanted)
+        self._sessions = [session for session in self._sessions if session.trees]
+        known = {source for session in self._sessions for source in session.alive.values()}
+        if new_sources := [source for source in wanted if source not in known]:
+            self._sessions.append(_MaskSession(self.backend, self.config, new_sources, self.length))
+        filled: dict[tuple[Source, Prefix], MaskedScores] = {}
+        for session in self._sessions:
+            filled.update(session.fill(wanted))
             self.passes += 1
-        return [found[tuple(source), prefix] for source, prefix in asked]
+        return [filled[tuple(source), prefix] for source, prefix in asked]
 
 
-class _Group:
-    """Queries encoded together; of each, the tree of the prefixes run so far."""
+class _MaskSession(Session):
+    """Queries encoded together, whose prefixes are kept and whose masks are not."""
 
-    ALIVE = 0.75  # as in Session
-    SLACK = 48
-    BEST = 5  # the best token may be one of four that are never drafted
+    TOP_K = 5  # the best token may be one of four that are never drafted
 
-    def __init__(self, backend: Backend, config: ModelConfig, sources: list[tuple[int, ...]], length: int) -> None:
-        self.runner: Runner | FlatRunner = backend.open(sources, top_k=self.BEST)
+    def __init__(self, backend: Backend, config: ModelConfig, sources: list[Source], length: int) -> None:
+        super().__init__(backend, sources, top_k=self.TOP_K)
+        self.sources, self.length = sources, length
         self.mask = config.vocab_size - 1
+        self.last_position = config.max_positions - 1
         self.never = np.zeros(config.vocab_size, dtype=np.bool_)
         self.never[[PAD, BOS, UNK, self.mask]] = True
-        self.last = config.max_positions - 1
-        self.length = length
-        self.rows = {source: row for row, source in enumerate(sources)}
-        self.width = len(sources)
-        self.trees = {source: PrefixTree(masks=not self.runner.flat) for source in sources}
 
-    def keep(self, wanted: dict[tuple[int, ...], list[Prefix]]) -> bool:
-        """Forget the queries that are not wanted; says whether any is left."""
-        for source in [source for source in self.rows if source not in wanted]:
-            if self.runner.flat:
-                self.runner.forget(self.rows[source])
-            del self.rows[source], self.trees[source]
-        if not self.runner.flat and self.rows and len(self.rows) <= self.ALIVE * self.width:
-            self.runner.keep_queries(list(self.rows.values()))
-            self.rows = {source: row for row, source in enumerate(self.rows)}
-            self.width = len(self.rows)
-        return bool(self.rows)
+    @property
+    def alive(self) -> dict[int, Source]:
+        """The sources of the queries that are not finished, by their numbers."""
+        return {query: self.sources[query] for query in self.trees}
 
-    def fill(self, wanted: dict[tuple[int, ...], list[Prefix]]) -> dict[tuple[tuple[int, ...], Prefix], Filled]:
-        found = self._fill_flat(wanted) if self.runner.flat else self._fill_padded(wanted)
-        for source, row in self.rows.items():
-            self._clear(source, row, wanted[source])
-        return found
-
-    def _fill_flat(self, wanted: dict[tuple[int, ...], list[Prefix]]) -> dict[tuple[tuple[int, ...], Prefix], Filled]:
-        runner, k = self.runner, self.length
-        assert runner.flat
-        rows: list[int] = []
-        tokens: list[int] = []
-        depths: list[int] = []
-        parents: list[int] = []
-        blocks: list[int] = []
-        asked: list[tuple[int, tuple[int, ...], Prefix]] = []  # and where the masks begin
-        for source, row in self.rows.items():
-            tree, new = self.trees[source], self._missing(source, wanted[source])
-            tree.add(new)
-            tokens += [prefix[-1] for prefix in new]
-            depths += [len(prefix) - 1 for prefix in new]
-            parents += [tree.slots.get(prefix[:-1], -1) for prefix in new]
-            blocks += [-1] * len(new)
-            for prefix in wanted[source]:
-                blocks += [len(asked)] * k
-                asked.append((len(tokens), source, prefix))
-                tokens += [self.mask] * k
-                depths += [min(len(prefix) + i, self.last) for i in range(k)]
-                parents += [tree.slots[prefix]] * k
-            rows += [row] * (len(tokens) - len(rows))
-        ids, log_probs = self._allowed(*runner.run_nodes(rows, tokens, depths, parents, blocks))
+    def fill(self, wanted: dict[Source, list[Prefix]]) -> dict[tuple[Source, Prefix], MaskedScores]:
+        """Fill the masks after the prefixes of every query that is not finished."""
+        k, nodes = self.length, NodeBatch()
+        starts: dict[tuple[Source, Prefix], int] = {}  # where in the batch each prefix's masks begin
+        for query, source in self.alive.items():
+            tree, prefixes = self.trees[query], wanted[source]
+            nodes.add(query, tree, tree.missing(prefixes))
+            nodes.blocks += [-1] * (len(nodes.tokens) - len(nodes.blocks))
+            for prefix in prefixes:
+                nodes.blocks += [len(starts)] * k
+                starts[source, prefix] = len(nodes.tokens)
+                nodes.queries += [query] * k
+                nodes.tokens += [self.mask] * k
+                nodes.depths += [min(len(prefix) + i, self.last_position) for i in range(k)]
+                nodes.parents += [tree.slots[prefix]] * k
+        ids, log_probs = self.runner.run(nodes)  # (R, TOP_K)
+        best = self.never[ids].argmin(axis=-1)[:, None]  # the first that may be drafted
+        tokens = np.take_along_axis(ids, best, -1)[:, 0].tolist()
+        chosen = np.take_along_axis(log_probs, best, -1)[:, 0].tolist()
+        self.prune({query: wanted[source] for query, source in self.alive.items()})
         return {
-            (source, prefix): Filled(ids[at : at + k].tolist(), log_probs[at : at + k].tolist())
-            for at, source, prefix in asked
+            key: MaskedScores(tokens[start : start + k], chosen[start : start + k]) for key, start in starts.items()
         }
-
-    def _fill_padded(self, wanted: dict[tuple[int, ...], list[Prefix]]) -> dict[tuple[tuple[int, ...], Prefix], Filled]:
-        runner, k = self.runner, self.length
-        assert not runner.flat
-        fresh = {source: self._missing(source, wanted[source]) for source in self.rows}
-        masks = {source: len(wanted[source]) * k for source in self.rows}
-        width = max(len(fresh[source]) + masks[source] for source in self.rows)
-        starts = np.zeros(self.width, dtype=np.int64)
-        for source, row in self.rows.items():
-            starts[row] = len(self.trees[source].slots)
-        used = int(starts.max())
-        tokens = np.zeros((self.width, width), dtype=np.int64)
-        depths = np.zeros((self.width, width), dtype=np.int64)
-        sees = np.zeros((self.width, width, used + width), dtype=np.bool_)
-        sees[:, np.arange(width), used + np.arange(width)] = True
-        for source, row in self.rows.items():
-            tree, new = self.trees[source], fresh[source]
-            start, count = tree.add(new), len(new)
-            tokens[row, :count] = [prefix[-1] for prefix in new]
-            depths[row, :count] = [len(prefix) - 1 for prefix in new]
-            masks_of = tree.sees
-            assert masks_of is not None
-            own = masks_of[start : start + count]
-            sees[row, :count, :start] = own[:, :start]
-            sees[row, :count, used : used + count] = own[:, start : start + count]
-            for number, prefix in enumerate(wanted[source]):
-                at = count + number * k
-                above = masks_of[tree.slots[prefix]]
-                tokens[row, at : at + k] = self.mask
-                depths[row, at : at + k] = np.minimum(len(prefix) + np.arange(k), self.last)
-                sees[row, at : at + k, :start] = above[:start]
-                sees[row, at : at + k, used : used + count] = above[start : start + count]
-                sees[row, at : at + k, used + at : used + at + k] = True
-        runner.reserve(used + width)
-        # The masks' keys and values lie beyond the tree's slots, where the next pass overwrites them.
-        ids, log_probs = runner.run(tokens, depths, sees, starts)
-        ids, log_probs = self._allowed(ids, log_probs)
-        found = {}
-        for source, row in self.rows.items():
-            for number, prefix in enumerate(wanted[source]):
-                at = len(fresh[source]) + number * k
-                part = slice(at, at + k)
-                found[source, prefix] = Filled(ids[row, part].tolist(), log_probs[row, part].tolist())
-        return found
-
-    def _allowed(self, ids: Ints, log_probs: np.ndarray) -> tuple[Ints, np.ndarray]:  # type: ignore[type-arg]
-        """The best token of every node that may be drafted, and its log-prob."""
-        never = self.never[ids]
-        best = never.argmin(axis=-1)[..., None]
-        return (np.take_along_axis(ids, best, -1)[..., 0], np.take_along_axis(log_probs, best, -1)[..., 0])
-
-    def _missing(self, source: tuple[int, ...], prefixes: Sequence[Prefix]) -> list[Prefix]:
-        """The prefixes and their ancestors that were not run yet, parents first."""
-        known = self.trees[source].slots
-        missing: dict[Prefix, None] = {}
-        for prefix in prefixes:
-            chain = []
-            while prefix and prefix not in known and prefix not in missing:
-                chain.append(prefix)
-                prefix = prefix[:-1]
-            missing.update(dict.fromkeys(reversed(chain)))
-        return list(missing)
-
-    def _clear(self, source: tuple[int, ...], row: int, wanted: Sequence[Prefix]) -> None:
-        """Drop prefixes that lead nowhere any more, if they are many."""
-        tree = self.trees[source]
-        slack = Session.SLACK_FLAT if self.runner.flat else self.SLACK
-        if len(tree.slots) > 1.5 * tree.needed + slack:
-            kept = tree.compact(wanted)
-            tree.needed = len(tree.slots)
-            if kept is not None:
-                self.runner.keep_slots(row, kept)

@@ -197,44 +197,48 @@ class Transformer(nn.Module):
         self,
         tokens: Tensor,
         depths: Tensor,
-        sees: Tensor,
+        attention_mask: Tensor,
         cache: Tensor,
         memory_cache: Tensor,
-        real: Tensor,
+        source_mask: Tensor,
         heads: Sequence[tuple[int, int]] = (),
-        looks: list[Tensor] | None = None,
+        attention: list[Tensor] | None = None,
         states: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Run new nodes of the prefix trees through the decoder, once.
 
         Args:
-            tokens, depths: (B, N) ids and positions of the new nodes.
-            sees: (B, 1, N, C + N) bool; which cached and which new nodes each new node attends to.
+            tokens: (B, N) ids of the new nodes.
+            depths: (B, N) their positions.
+            attention_mask: (B, 1, N, C + N) bool; which cached and which new nodes each new node attends to.
             cache: (L, 2, B, H, C, d) keys and values of the nodes so far.
-            memory_cache, real: from `memory_cache` and `encode`.
-            heads: (layer, head) of which `looks` is to receive the attention to the source, (B, N, S) each, in the
-                order of the layers.
+            memory_cache: from `memory_cache`.
+            source_mask: from `encode`.
+            heads: (layer, head) of which `attention` is to receive the attention to the source, (B, N, S) each, in
+                the order of the layers.
+            attention: see `heads`.
             states: receives the last hidden states (B, N, D), after the final norm.
 
         Returns:
-            logits (B, N, V) and the new nodes' keys and values (L, 2, B, H, N, d).
+            Logits (B, N, V) and the new nodes' keys and values (L, 2, B, H, N, d).
         """
         x = self.embed(tokens, depths, self.target_table)
-        fresh = []
+        new_kv = []
         for index, layer in enumerate(self.decoder):
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
-            fresh.append(torch.stack((k, v)))
+            new_kv.append(torch.stack((k, v)))
             keys, values = (torch.cat((cache[index, 0], k), dim=2), torch.cat((cache[index, 1], v), dim=2))
-            x = layer.add(x, layer.self_attn.attend(q, keys, values, sees), layer.norm1)
+            x = layer.add(x, layer.self_attn.attend(q, keys, values, attention_mask), layer.norm1)
             q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
             keys, values = memory_cache[index].unbind(0)
-            for _, head in (one for one in heads if looks is not None and one[0] == index):
-                scores = q[:, head] @ keys[:, head].transpose(-1, -2) * q.shape[-1] ** -0.5
-                scores = scores.masked_fill(~real[:, 0], float("-inf"))
-                looks.append(torch.softmax(scores, dim=-1))  # type: ignore[union-attr]
-            x = layer.add(x, layer.multihead_attn.attend(q, keys, values, real), layer.norm2)
+            if attention is not None:
+                for head in (head for watched, head in heads if watched == index):
+                    scores = q[:, head] @ keys[:, head].transpose(-1, -2) * q.shape[-1] ** -0.5
+                    scores = scores.masked_fill(~source_mask[:, 0], float("-inf"))
+                    attention.append(torch.softmax(scores, dim=-1))
+            x = layer.add(x, layer.multihead_attn.attend(q, keys, values, source_mask), layer.norm2)
             x = layer.feed(x, layer.norm3)
         last = self.decoder.norm(x)
         if states is not None:
             states.append(last)
-        return self.output(last), torch.stack(fresh)
+        return self.output(last), torch.stack(new_kv)

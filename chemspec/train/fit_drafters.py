@@ -212,7 +212,7 @@ def _steps(engine: Engine, answers: Answers, marks: TokenClasses, heads: Sequenc
                 for end in range(len(source) + 1)
             ]
             trail = reader.trail(prefix)
-            seen = session.look(source, prefix[:-1]) if place else None
+            seen = session.attention(source, prefix[:-1]) if place else None
             if seen is not None and max(furthest):
                 logs = torch.tensor(seen).clamp_min(FLOOR).log().T  # (S, heads)
                 edge = torch.full((1, len(heads)), FLOOR).log()

@@ -20,8 +20,9 @@ from chemspec.decode.sample import sample
 from chemspec.draft.base import Drafter, Speculation
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.onnx_runner import OnnxBackend
+from chemspec.model.runners.padded import PaddedRunner
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend, Session
+from chemspec.model.session import DENSE, Backend, Session, Slack
 from chemspec.model.transformer import Transformer
 from chemspec.testing import (
     AlwaysWrong,
@@ -30,6 +31,7 @@ from chemspec.testing import (
     Oracle,
     RandomDrafts,
     Table,
+    TableRunner,
     Target,
     TooLong,
     naive_beam,
@@ -41,6 +43,7 @@ from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, FinishedSequence, Pass, Prefix, Scores
 
 VOCAB = 10
+EAGER = Slack(0.0, -(10**6), 0)  # clears away every dead node at once
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,7 @@ def test_drafts_never_change_an_answer_of_a_model(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if tight:  # compact the cache at every opportunity
-            patch.setattr(Session, "SLACK", -(10**6))
+            patch.setattr(PaddedRunner, "slack", EAGER)
         model = model_of(seed)
         check(batch, TorchBackend(model), model, decoder, drafter, max_len=max_len, budget=budget)
 
@@ -226,7 +229,7 @@ def test_drafts_never_change_an_answer_in_onnx(
     """In fp32: the tokens are the same, as no choice of these models hangs on the last bits."""
     with pytest.MonkeyPatch.context() as patch:
         if tight:
-            patch.setattr(Session, "SLACK", -(10**6))
+            patch.setattr(PaddedRunner, "slack", EAGER)
         check(batch, onnx_of(seed), model_of(seed), decoder, drafter, max_len=max_len, within=1e-4)
 
 
@@ -330,7 +333,7 @@ def test_nothing_is_computed_twice(
     batch = [list(source) for source in dict.fromkeys(map(tuple, batch))]  # the table tells queries by their sources
     with pytest.MonkeyPatch.context() as patch:
         if tight:
-            patch.setattr(Session, "SLACK", -(10**6))
+            patch.setattr(TableRunner, "slack", EAGER)
         _, passes = run(DECODERS[decoder](max_len), batch, table, DRAFTERS[drafter](table), max_len=max_len)
     assert max(Counter(table.nodes).values()) == 1
     assert len(table.nodes) == sum(step.computed for steps in passes for step in steps)
@@ -366,7 +369,7 @@ def test_a_long_decode_keeps_its_tree_small() -> None:
     sizes = [len(tree.slots) for _ in loop for tree in session.trees.values()]
     assert len(sizes) > 10
     assert len(table.nodes) > 300
-    assert max(sizes) < 2 * (room + 1) + Session.SLACK
+    assert max(sizes) < 2 * (room + 1) + DENSE.fixed
 
 
 # Corners -----------------------------------------------------------------------------------------

@@ -74,13 +74,13 @@ def test_a_session_tells_where_its_heads_look(specials: bool, runtime: str) -> N
         read = [BOS, *source, EOS] if specials else source
         expected = attention_of(model, read, path)
         for length in range(1, len(path) + 1):
-            looks = session.look(tuple(source), path[:length])
+            looks = session.attention(tuple(source), path[:length])
             assert looks is not None
             for row, (layer, head) in zip(looks, HEADS, strict=True):
                 own = expected[layer, head, length - 1]
                 own = own[1 : 1 + len(source)] if specials else own
                 assert row[: len(source)] == pytest.approx(own.tolist(), abs=1e-6 if runtime == "torch" else 1e-4)
-    assert session.look(tuple(sources[0]), (BOS, 9)) is None
+    assert session.attention(tuple(sources[0]), (BOS, 9)) is None
 
 
 def test_attention_chooses_between_places_that_match_alike() -> None:

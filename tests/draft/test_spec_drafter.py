@@ -15,9 +15,11 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.draft.learned.spec_drafter import SpecDrafter, line
 from chemspec.draft.registry import NoDrafts
+from chemspec.model.runners.native.runner import NativeRunner
+from chemspec.model.runners.padded import AncestorMask, Mask
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import PrefixTree, Session
-from chemspec.model.spec_drafter import Filler, answers, begin_with, drafter_config, fill
+from chemspec.model.session import Slack
+from chemspec.model.spec_drafter import MaskFiller, answers, begin_with, drafter_config, fill
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.testing import naive_beam, naive_greedy, run, tiny_model
@@ -111,8 +113,8 @@ def test_caches_change_nothing(
     backend, within = TorchBackend(model), 1e-6
     if runtime == "native":  # computes in fp32
         backend, within = native(model), 1e-4
-        monkeypatch.setattr(Session, "SLACK_FLAT", 40)
-    filler = Filler(model, K, backend)
+        monkeypatch.setattr(NativeRunner, "slack", Slack(1.5, 40, 0))
+    filler = MaskFiller(model, K, backend)
     rng = np.random.default_rng(0)
     texts: list[list[Prefix]] = [[(BOS,)] for _ in SOURCES]
     for step in range(30):
@@ -129,7 +131,7 @@ def test_caches_change_nothing(
             allowed[:, [PAD, BOS, UNK, 12]] = -torch.inf  # never drafted
             assert tokens == allowed.argmax(-1).tolist()
             assert log_probs == pytest.approx(allowed.amax(-1).tolist(), abs=within)
-    assert max(len(group.trees[SOURCES[0]].slots) for group in filler._groups) < 120  # cleared
+    assert max(len(session.trees[0].slots) for session in filler._sessions) < 120  # cleared
 
 
 def test_a_query_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +144,7 @@ def test_a_query_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return real_open(self, sources, **options)
 
     monkeypatch.setattr(TorchBackend, "open", count)
-    filler = Filler(model, K)
+    filler = MaskFiller(model, K)
     for length in range(1, 6):
         filler.fill([(source, (BOS, *source[: length - 1])) for source in SOURCES])
     assert opened == [3]  # of four queries one stands there twice
@@ -160,7 +162,7 @@ DECODERS: dict[str, Any] = {
 def test_its_drafts_change_no_answer(name: str, seed: int) -> None:
     decoder, naive = DECODERS[name]
     target = tiny_model(seed, 12)
-    drafter = SpecDrafter(Filler(drafter_model(seed + 50), K).fill, masks=K)
+    drafter = SpecDrafter(MaskFiller(drafter_model(seed + 50), K).fill, masks=K)
     found, passes = run(decoder, SOURCES, TorchBackend(target), drafter, max_len=14)
     for source, own in zip(SOURCES, found, strict=True):
         expected = naive(target, source)
@@ -206,15 +208,14 @@ def test_a_good_drafter_saves_passes_with_one_call_a_pass() -> None:
 
 def test_a_mask_that_sees_its_answer_would_be_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache test bites: a tree that shows siblings to each other gives other drafts."""
-    real_add = PrefixTree.add
+    real_add = AncestorMask.add
 
-    def leaky(self: PrefixTree, prefixes: Sequence[Prefix]) -> int:
-        start = real_add(self, prefixes)
-        assert self.sees is not None
-        self.sees[start : len(self.slots), : len(self.slots)] = True
-        return start
+    def leaky(self: AncestorMask, parents: list[int], blocks: list[int]) -> Mask:
+        start, seen = self.count, real_add(self, parents, blocks)
+        self._mask[start : self.count, : self.count] = True
+        return seen
 
-    monkeypatch.setattr(PrefixTree, "add", leaky)
+    monkeypatch.setattr(AncestorMask, "add", leaky)
     with pytest.raises(AssertionError):
         test_caches_change_nothing(False, 2, "torch", monkeypatch)
 
@@ -236,7 +237,7 @@ def test_drafts_stop_at_eos_and_where_they_are_improbable() -> None:
 
 def test_no_more_is_drafted_than_it_was_trained_for() -> None:
     with pytest.raises(ValueError, match="draft length 5; this drafter was trained to fill 4 tokens"):
-        SpecDrafter(Filler(drafter_model(), K).fill, masks=K, length=K + 1)
+        SpecDrafter(MaskFiller(drafter_model(), K).fill, masks=K, length=K + 1)
 
 
 # --- beginning with the target -------------------------------------------------------------------------

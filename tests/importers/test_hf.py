@@ -30,7 +30,7 @@ from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.cost import CostCurve
 from chemspec.model.runners.hf_runner import HfBackend, HfRunner, IdMap
 from chemspec.model.runners.torch_runner import best
-from chemspec.model.session import Session
+from chemspec.model.session import Session, Slack
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS, TokenError
 from chemspec.types import DecodeResult, FinishedSequence, Prefix
@@ -190,16 +190,16 @@ def worst_difference(found: hf.HfCheckpoint) -> float:
     rng, top_k, worst = random.Random(1), 99, 0.0
     sources = [found.tokenizer.encode(text) for text in (QUERIES[0], QUERIES[1], QUERIES[4])]
     session = Session(HfBackend(found.model), sources, top_k=top_k)
-    session.SLACK, session.SLACK_EACH = 0, 0  # prune at once
+    session.slack = Slack(1.5, 0, 0)  # prune at once
     texts: dict[int, list[Prefix]] = {query: [(BOS,)] for query in range(3)}
     written = found.model.numbers.written
     for turn in range(6):
         asked = []
-        for query in session.rows:
+        for query in session.queries:
             stems = rng.sample(texts[query], min(3, len(texts[query])))
             new = [(*stem, *(rng.choice(written) for _ in range(rng.randint(1, 5)))) for stem in stems]
             asked.append([prefix for prefix in new if len(prefix) < 30])
-        for query, scores in zip(session.rows, session.score(asked), strict=True):
+        for query, scores in zip(session.queries, session.score(asked), strict=True):
             known: dict[Prefix, dict[int, float]] = {}
             for prefix, score in reversed(scores.items()):
                 if prefix not in known:
@@ -211,8 +211,8 @@ def worst_difference(found: hf.HfCheckpoint) -> float:
             texts[query] = list(scores) or texts[query]
         if turn == 2:
             session.drop([1])
-        session.prune({query: texts[query][-1:] for query in session.rows})
-        for query in session.rows:
+        session.prune({query: texts[query][-1:] for query in session.queries})
+        for query in session.queries:
             texts[query] = [one for one in texts[query] if one in session.trees[query].slots]
     return worst
 
@@ -224,13 +224,13 @@ def test_trees_have_the_logits_of_transformers(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["t5 v1.0", "bart"])
 def test_positions_by_slot_would_be_noticed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = HfRunner.run
+    run = HfRunner.run_padded
 
-    def counted(self: HfRunner, tokens: Any, depths: Any, sees: Any, starts: Any) -> Any:
-        places = starts[:, None] + torch.arange(tokens.shape[1]).numpy()[None]
-        return run(self, tokens, places.clip(0, 40), sees, starts)
+    def counted(self: HfRunner, tokens: Any, depths: Any, mask: Any, offsets: Any) -> Any:
+        places = offsets[:, None] + torch.arange(tokens.shape[1]).numpy()[None]
+        return run(self, tokens, places.clip(0, 40), mask, offsets)
 
-    monkeypatch.setattr(HfRunner, "run", counted)
+    monkeypatch.setattr(HfRunner, "run_padded", counted)
     assert worst_difference(loaded(kind)) > 1e-3
 
 
@@ -238,7 +238,7 @@ def test_forgotten_depths_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     """After slots have moved, their depths must have moved as well."""
     from chemspec.model.runners.torch_runner import TorchRunner
 
-    monkeypatch.setattr(HfRunner, "keep_slots", TorchRunner.keep_slots)
+    monkeypatch.setattr(HfRunner, "gather_slots", TorchRunner.gather_slots)
     assert worst_difference(loaded("t5 v1.1")) > 1e-3
 
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_session import VARIANTS, VOCAB, Round, check, model_of, scripts
+from test_session import EAGER, VARIANTS, VOCAB, Round, check, model_of, scripts
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from chemspec.engine.runtime import RuntimeConfig
@@ -74,9 +74,9 @@ def test_recordings_follow_a_session_that_grows_shrinks_and_is_compacted(variant
         rng = np.random.default_rng(len(sources[0]))
         sessions = [Session(one, sources, top_k=VOCAB) for one in (backend, plain)]
         for session in sessions:
-            session.SLACK = -(10**6)  # type: ignore[misc]
+            session.slack = EAGER
         for step in range(14):
-            rows = sessions[0].rows
+            rows = sessions[0].queries
             width = (1, 2, 70)[step % 3] if step < 9 else 1
             asked = [[(BOS, step + 3, *rng.integers(2, VOCAB, 5).tolist()) for _ in range(width)] for _ in rows]
             asked = [[tuple(min(t, VOCAB - 1) for t in one) for one in own] for own in asked]
@@ -146,9 +146,10 @@ def test_looks_and_states_are_those_of_the_plain_runner(variant: str) -> None:
     assert trace.replayed
     for prefix in prefixes:  # also those of passes long ago
         for source in map(tuple, sources):
-            ours, theirs = found.look(source, prefix), expected.look(source, prefix)
+            ours, theirs = found.attention(source, prefix), expected.attention(source, prefix)
             np.testing.assert_allclose(np.array(ours), np.array(theirs), rtol=0, atol=1e-6)
-            torch.testing.assert_close(found.state(source, prefix), expected.state(source, prefix), rtol=0, atol=1e-12)
+            states = found.hidden_state(source, prefix), expected.hidden_state(source, prefix)
+            torch.testing.assert_close(*states, rtol=0, atol=1e-12)
 
 
 @given(st.integers(0, 300), st.sampled_from([32, 64]))

@@ -40,12 +40,12 @@ def test_a_session_keeps_the_state_that_the_output_layer_reads() -> None:
     for source, path in ((SOURCES[0], (BOS, 5, 6)), (SOURCES[1], (BOS, 4, 7, 8)), (SOURCES[1], (BOS, 4, 9))):
         expected = model.states(torch.tensor([path]), *model.encode(torch.tensor([source])))[0]
         for length in range(1, len(path) + 1):
-            state = session.state(source, path[:length])
+            state = session.hidden_state(source, path[:length])
             torch.testing.assert_close(state, expected[length - 1])
-    assert session.state(SOURCES[0], (BOS, 9)) is None
+    assert session.hidden_state(SOURCES[0], (BOS, 9)) is None
     plain = Session(TorchBackend(model), SOURCES[:1], top_k=2)
     plain.score([[(BOS, 5)]])
-    assert plain.state(SOURCES[0], (BOS, 5)) is None
+    assert plain.hidden_state(SOURCES[0], (BOS, 5)) is None
 
 
 @pytest.mark.parametrize("style", KINDS)
@@ -109,7 +109,7 @@ def test_heads_that_know_save_passes(style: Any) -> None:
 
     drafter = KINDS[style](foretell, heads=3)
     told: list[Any] = []
-    kept = Session.state
+    kept = Session.hidden_state
 
     def state(self: Session, source: Any, prefix: Any) -> Any:
         real = kept(self, source, prefix)
@@ -117,7 +117,7 @@ def test_heads_that_know_save_passes(style: Any) -> None:
         return None if real is None else (source, prefix)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Session, "state", state)
+        patch.setattr(Session, "hidden_state", state)
         found, passes = run(lambda _: greedy(max_len=14), SOURCES, TorchBackend(target), drafter, max_len=14)
     assert [own[0].tokens for own in found] == [answers[source] for source in SOURCES]
     for source, own in zip(SOURCES, passes, strict=True):

@@ -19,7 +19,7 @@ from chemspec.engine.engine import Engine, installed
 from chemspec.model import checkpoint
 from chemspec.model.runners.native import build, runner
 from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernel, supports
-from chemspec.model.session import Session
+from chemspec.model.session import NodeBatch, Session, Slack
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.system import compiled
@@ -153,7 +153,7 @@ def test_masks_see_their_block_and_leave_no_trace() -> None:
     def run(runner: NativeRunner, nodes: list[list[tuple[int, int, int, int]]]) -> list[bytes]:
         rows = [row for row, part in enumerate(nodes) for _ in part]
         columns = zip(*(node for part in nodes for node in part), strict=True)
-        ids, log_probs = runner.run_nodes(rows, *map(list, columns))
+        ids, log_probs = runner.run(NodeBatch(rows, *map(list, columns)))
         return [one.tobytes() + two.tobytes() for one, two in zip(ids, log_probs, strict=True)]
 
     path = [(BOS, 0, -1, -1), (7, 1, 0, -1), (8, 2, 1, -1)]
@@ -166,7 +166,7 @@ def test_masks_see_their_block_and_leave_no_trace() -> None:
     assert crowd[:3] + crowd[3 + k : 3 + 2 * k] == alone
     plain = one.open(sources[:1], top_k=4)
     columns = list(zip(*path, (9, 3, 2, -1), strict=True))
-    last = plain.run_nodes([0] * 4, *map(list, columns[:3]))[1][-1]
+    last = plain.run(NodeBatch([0] * 4, *map(list, columns[:3])))[1][-1]
     assert run(three, [[(9, 3, 2, -1)], []])[0][-last.nbytes :] == last.tobytes()
 
 
@@ -180,14 +180,14 @@ def test_states_are_what_the_output_layer_reads() -> None:
             read = [BOS, *source, EOS] if model.config.source_specials else list(source)
             expected = model.states(torch.tensor([path]), *model.encode(torch.tensor([read])))[0]
             for length in range(1, len(path) + 1):
-                found = session.state(source, path[:length])
+                found = session.hidden_state(source, path[:length])
                 np.testing.assert_allclose(found, expected[length - 1].numpy(), rtol=0, atol=5e-4)
 
 
 def test_pruning_keeps_what_lies_near_the_wanted() -> None:
     backend, model = tiny("pre")
     session = Session(backend, [[4, 5, 6]], top_k=VOCAB)
-    session.SLACK_FLAT = 0  # type: ignore[misc]
+    session.slack = Slack(2.0, 0, 0)
     a, b = (BOS, 4, 5, 6), (BOS, 7, 8)
     session.score([[a, b]])
     session.prune({0: [(BOS, 4, 5)]})

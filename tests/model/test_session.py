@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.model.runners.onnx_runner import OnnxBackend
+from chemspec.model.runners.padded import AncestorMask, Mask
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend, PrefixTree, Session
+from chemspec.model.session import Backend, NodeBatch, PrefixTree, Session, Slack
 from chemspec.model.transformer import Transformer
 from chemspec.system.cache import cache_dir
 from chemspec.testing import Table, Target, naive_log_probs, tiny_model
@@ -21,6 +23,7 @@ from chemspec.tokenizer import BOS
 from chemspec.types import Prefix
 
 VOCAB = 12
+EAGER = Slack(0.0, -(10**6), 0)  # clears away every dead node at once
 
 VARIANTS = {
     "pre": {},
@@ -70,15 +73,15 @@ def check(backend: Backend, model: Target, sources: list[list[int]], rounds: lis
     if isinstance(model, Transformer):
         model = copy.deepcopy(model).double()
     session = Session(backend, sources, top_k=VOCAB)
-    session.SLACK = -(10**6)  # type: ignore[misc]  # compact whenever anything can go
+    session.slack = EAGER  # compact whenever anything can go
     naive = cache(lambda query, prefix: naive_log_probs(model, sources[query], prefix).numpy())
     for step in rounds:
-        asked = [[(BOS,), *step.asked[query]] for query in session.rows]
-        held = {query: set(session.trees[query].slots) for query in session.rows}
-        if all(set(row) <= held[query] for query, row in zip(session.rows, asked, strict=True)):
+        asked = [[(BOS,), *step.asked[query]] for query in session.queries]
+        held = {query: set(session.trees[query].slots) for query in session.queries}
+        if all(set(row) <= held[query] for query, row in zip(session.queries, asked, strict=True)):
             continue
         answers = session.score(asked)
-        for query, row, scores in zip(session.rows, asked, answers, strict=True):
+        for query, row, scores in zip(session.queries, asked, answers, strict=True):
             ancestors = {prefix[:end] for prefix in row for end in range(1, len(prefix) + 1)}
             assert set(scores) == ancestors - held[query]  # each once, and nothing else
             for prefix, (ids, log_probs) in scores.items():
@@ -87,11 +90,11 @@ def check(backend: Backend, model: Target, sources: list[list[int]], rounds: lis
                 assert log_probs == sorted(log_probs, reverse=True)
                 np.testing.assert_allclose(log_probs, expected[ids], rtol=0, atol=within)
         if step.prune is not None:
-            session.prune(dict.fromkeys(session.rows, step.prune))
+            session.prune(dict.fromkeys(session.queries, step.prune))
             for tree in session.trees.values():
                 assert sorted(tree.slots.values()) == list(range(len(tree.slots)))
         session.drop(step.drop)
-        if not session.rows:
+        if not session.queries:
             break
 
 
@@ -151,7 +154,7 @@ def test_a_compacted_cache_still_holds_what_was_kept(backend: str) -> None:
     sources = [[4, 5, 6], [7], [8, 9, 4, 5]]
     bushes = [[(BOS, first, 4), (BOS, 5, first), (BOS, first, 6, 7, 8)] for first in (9, 10, 11)]
     session = Session(onnx if backend == "onnx" else TorchBackend(model), sources, top_k=VOCAB)
-    session.SLACK = -(10**6)  # type: ignore[misc]
+    session.slack = EAGER
     session.score(bushes)
     session.prune({query: [bush[2]] for query, bush in enumerate(bushes)})
     session.drop([1])
@@ -208,7 +211,7 @@ def test_pruning_waits_until_it_pays() -> None:
 
 def test_pruning_keeps_what_lies_below_a_wanted_prefix() -> None:
     session = Session(Table(0), [[4, 5]], top_k=1)
-    session.SLACK = -(10**6)  # type: ignore[misc]
+    session.slack = EAGER
     session.score([[(BOS, 4, 5, 6), (BOS, 4, 7), (BOS, 6, 7)]])
     session.prune({0: [(BOS, 4, 5), (BOS, 4, 8)]})  # the latter has no node yet, so nothing below
     assert list(session.trees[0].slots) == [(BOS,), (BOS, 4), (BOS, 4, 5), (BOS, 4, 5, 6)]
@@ -219,25 +222,41 @@ def test_pruning_keeps_what_lies_below_a_wanted_prefix() -> None:
 
 
 def test_a_wrong_mask_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The law bites: nodes that see elder siblings give other scores, and the table no path."""
-    add = PrefixTree.add
+    """The law bites: nodes that see elder siblings give other scores."""
+    add = AncestorMask.add
 
-    def see_siblings(self: PrefixTree, fresh: list[Prefix]) -> int:
-        start = add(self, fresh)
-        assert self.sees is not None
-        for prefix in fresh:
-            for sibling, slot in self.slots.items():
-                if len(sibling) == len(prefix) > 1 and slot < self.slots[prefix]:
-                    self.sees[self.slots[prefix], slot] = True
-        return start
+    def see_siblings(self: AncestorMask, parents: list[int], blocks: list[int]) -> Mask:
+        seen, start = add(self, parents, blocks), self.count - len(parents)
+        for node, parent in enumerate(parents):
+            for elder in range(node):
+                if parent == parents[elder] >= 0:
+                    self._mask[start + node, start + elder] = True
+        return seen
 
-    monkeypatch.setattr(PrefixTree, "add", see_siblings)
+    monkeypatch.setattr(AncestorMask, "add", see_siblings)
     script = [[4, 5, 6]], [Round((((BOS, 4), (BOS, 5)),), None, frozenset())]
-    model, table = model_of(0, "pre"), Table(0, vocab_size=VOCAB)
+    model = model_of(0, "pre")
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         check(TorchBackend(model), model, *script, within=1e-9)
-    with pytest.raises(AssertionError, match="not one path"):
-        check(table, table, *script, within=0)
+
+
+def test_a_wrong_parent_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for the table: a node is told a sibling of its parent, or its grandparent."""
+    add = NodeBatch.add
+
+    def misplace(by: int) -> Callable[..., None]:
+        def placed(self: NodeBatch, query: int, tree: PrefixTree, prefixes: list[Prefix]) -> None:
+            add(self, query, tree, prefixes)
+            self.parents[-1] += by
+
+        return placed
+
+    table = Table(0, vocab_size=VOCAB)
+    script = [[4, 5, 6]], [Round((((BOS, 4), (BOS, 5), (BOS, 5, 6)),), None, frozenset())]
+    for by, complaint in ((-1, "Not equal to tolerance"), (-2, "does not end at depth")):
+        monkeypatch.setattr(NodeBatch, "add", misplace(by))
+        with pytest.raises(AssertionError, match=complaint):
+            check(table, table, *script, within=0)
 
 
 def test_graphs_are_written_once_into_the_cache_folder() -> None:

@@ -60,7 +60,7 @@ class HeadDrafts:
 
     def watch(self, session: SessionView) -> None:
         """Read the hidden states from this session."""
-        self.states = session.state
+        self.states = session.hidden_state
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         self._told = {}

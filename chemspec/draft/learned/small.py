@@ -115,7 +115,7 @@ class Small:
         if not any(source in wanted for source in opened.live):
             return
         sources = {number: source for source, number in opened.numbers.items()}
-        rows = [sources[row] for row in opened.session.rows]
+        rows = [sources[number] for number in opened.session.queries]
         scored = opened.session.score([list(wanted.get(source, ())) for source in rows])
         self.calls += 1
         for source, scores in zip(rows, scored, strict=True):

@@ -1,8 +1,10 @@
 """The pass in torch as recorded CUDA graphs: one launch for some two hundred small kernels, and one copy to the host.
 
 A graph computes on fixed addresses and fixed shapes. So cache and memory of a session lie in an `Arena`, which later
-sessions use again,
-and a pass is padded to the next of a few sizes; for each size that comes twice, the arena keeps a recording.
+sessions use again, and a pass is padded to the next of a few sizes; for each size that comes twice, the arena keeps a
+recording.
+
+Shapes: B rows of the arena, N nodes of the padded pass, C slots in use, S source tokens, D model width, k candidates.
 """
 
 from __future__ import annotations
@@ -15,41 +17,40 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner, put, ranked, split_host
+from chemspec.model.runners.padded import Mask
+from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner, ranked, split_host, write_kv
 from chemspec.model.session import Floats, Ints
 from chemspec.model.transformer import Transformer
 
 Function = Callable[[], None]
 Recorder = Callable[[Function, torch.device], Function]
 
-# Rows and nodes are padded to powers of two up to so many, and to multiples of it beyond; sources and slots to
-# multiples.
+# Rows and nodes are padded to powers of two up to so many and to multiples of it beyond, sources and slots to multiples.
 ROWS, NODES, SOURCE, SLOTS = 32, 64, 32, 64
 FIRST_SLOTS = 256  # of an arena, which doubles when a session outgrows it
 IDLE = 8  # arenas kept for later sessions
 
 
 def padded(count: int, step: int) -> int:
-    """The next power of two, or beyond `step` the next multiple of it; at least 1."""
+    """Round up to a power of two, or beyond `step` to a multiple of it; at least 1."""
     return -(-count // step) * step if count > step else 1 << max(0, count - 1).bit_length()
 
 
 def multiple(count: int, step: int) -> int:
+    """Round up to a multiple of `step`."""
     return -(-count // step) * step
 
 
 class CudaGraphs:
-    """Records on a CUDA device. What its recordings allocate lies in the same memory, so that they must run one at a
-    time."""
+    """Records on a CUDA device; its recordings share memory, so that they must run one at a time."""
 
     def __init__(self) -> None:
         self.pool: Any = None
 
     def __call__(self, function: Function, device: torch.device) -> Function:
-        """Run a function twice aside and then record it; returns what does the same again."""
+        """Run a function twice on a stream of its own and then record it; returns what does the same again."""
         with torch.cuda.device(device):
             here = torch.cuda.current_stream()
             aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -76,20 +77,19 @@ class Arena:
         heads, width = config.heads, config.d_model // config.heads
         self.cache = weight.new_zeros(config.decoder_layers, 2, rows, heads, slots, width)
         self.memory = weight.new_zeros(config.decoder_layers, 2, rows, heads, source, width)
-        self.real = weight.new_zeros(rows, 1, 1, source, dtype=torch.bool)
+        self.source_mask = weight.new_zeros(rows, 1, 1, source, dtype=torch.bool)
         self.passes: dict[Any, RecordedPass] = {}
 
     def clear(self) -> None:
-        """Make all rows padding: of one source token, or a softmax would divide by 0; and nothing of an earlier
-        session's."""
+        """Make all rows padding of one source token, or a softmax would divide by 0; nothing of a session is left."""
         self.cache.zero_()
         self.memory.zero_()
-        self.real.zero_()
-        self.real[..., 0] = True
+        self.source_mask.zero_()
+        self.source_mask[..., 0] = True
 
 
 class RecordedPass:
-    """One size of a pass on an arena: its inputs, the computation, and its outputs, all at fixed places."""
+    """One size of a pass on an arena: its inputs, the computation, and its outputs, all at fixed addresses."""
 
     def __init__(
         self,
@@ -101,40 +101,52 @@ class RecordedPass:
         heads: Sequence[tuple[int, int]],
         states: bool,
     ) -> None:
+        """Make room for inputs.
+
+        Args:
+            model: what computes.
+            arena: where cache and memory lie.
+            nodes: N.
+            used: C.
+            top_k: k.
+            heads: (layer, head) of the cross-attention to watch.
+            states: whether to keep the last hidden states.
+        """
         self.model, self.arena = model, arena
         self.used, self.top_k, self.heads, self.keeps_states = used, top_k, heads, states
         rows, device = arena.shape[0], arena.cache.device
-        self.numbers = torch.zeros(3, rows, nodes, dtype=torch.int64, device=device)
-        self.sees = torch.zeros(rows, nodes, used + nodes, dtype=torch.bool, device=device)
+        self.inputs = torch.zeros(3, rows, nodes, dtype=torch.int64, device=device)  # tokens, depths, slots
+        self.attention_mask = torch.zeros(rows, nodes, used + nodes, dtype=torch.bool, device=device)
         self.rows = torch.arange(rows, device=device)[:, None]
-        self.outputs: tuple[Tensor, ...] = ()  # those of `best`, then `looks`, then `states`
-        self.again: Function | None = None
+        self.outputs: tuple[Tensor, ...] = ()  # those of `best`, then `attention`, then `hidden_states`
+        self.replay: Function | None = None
         self.times = 0
 
     def compute(self) -> None:
-        tokens, depths, slots = self.numbers
+        """Run the model on the inputs and copy what it gives to the outputs."""
+        tokens, depths, slots = self.inputs
         arena = self.arena
-        looks: list[Tensor] = []
+        attention: list[Tensor] = []
         states: list[Tensor] | None = [] if self.keeps_states else None
-        logits, fresh = self.model.step(
+        logits, new_kv = self.model.step(
             tokens,
             depths,
-            self.sees[:, None],
+            self.attention_mask[:, None],
             arena.cache[:, :, :, :, : self.used],
             arena.memory,
-            arena.real,
+            arena.source_mask,
             self.heads,
-            looks,
+            attention,
             states,
         )
-        put(arena.cache, fresh, self.rows, slots)
-        seen = (torch.stack(looks, dim=2).float(),) if looks else ()
-        found = ranked(logits, self.top_k), *seen, *(states or ())
+        write_kv(arena.cache, new_kv, self.rows, slots)
+        attended = (torch.stack(attention, dim=2).float(),) if attention else ()
+        results = ranked(logits, self.top_k), *attended, *(states or ())
         # Made by the first run, which is not recorded; so nothing that a recording allocates is read later.
         if not self.outputs:
-            self.outputs = tuple(map(torch.empty_like, found))
-        for place, one in zip(self.outputs, found, strict=True):
-            place.copy_(one)
+            self.outputs = tuple(map(torch.empty_like, results))
+        for output, result in zip(self.outputs, results, strict=True):
+            output.copy_(result)
 
     @property
     def best(self) -> Tensor:
@@ -142,33 +154,43 @@ class RecordedPass:
         return self.outputs[0]
 
     @property
-    def looks(self) -> Tensor | None:
+    def attention(self) -> Tensor | None:
+        """Attention of the watched heads (B, N, heads, S)."""
         return self.outputs[1] if self.heads else None
 
     @property
-    def states(self) -> Tensor | None:
+    def hidden_states(self) -> Tensor | None:
+        """Last hidden states (B, N, D)."""
         return self.outputs[-1] if self.keeps_states else None
 
-    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints, record: Recorder) -> None:
-        """Fill in the inputs of a pass (`session.Runner.run`), whose sizes are no larger, and compute."""
-        _, rows, nodes = self.numbers.shape
+    def run(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints, record: Recorder) -> None:
+        """Fill in the inputs of a pass whose sizes are no larger, and compute.
+
+        Args:
+            tokens: as `PaddedRunner.run_padded` takes them, like the next three.
+            depths: likewise.
+            attention_mask: likewise.
+            slot_offsets: likewise.
+            record: what records, if this size has come before.
+        """
+        _, rows, nodes = self.inputs.shape
         count, width = tokens.shape
-        cached = sees.shape[2] - width
-        numbers = np.zeros((3, rows, nodes), dtype=np.int64)
-        numbers[0, :count, :width], numbers[1, :count, :width] = tokens, depths
+        cached = attention_mask.shape[2] - width
+        inputs = np.zeros((3, rows, nodes), dtype=np.int64)
+        inputs[0, :count, :width], inputs[1, :count, :width] = tokens, depths
         # Padding writes to slots that the next nodes will take.
-        numbers[2, :count] = starts[:, None]
-        numbers[2] += np.arange(nodes)
+        inputs[2, :count] = slot_offsets[:, None]
+        inputs[2] += np.arange(nodes)
         mask = np.zeros((rows, nodes, self.used + nodes), dtype=np.bool_)
         mask[:, np.arange(nodes), self.used + np.arange(nodes)] = True
-        mask[:count, :width, :cached] = sees[:, :, :cached]
-        mask[:count, :width, self.used : self.used + width] = sees[:, :, cached:]
-        self.numbers.copy_(torch.from_numpy(numbers))
-        self.sees.copy_(torch.from_numpy(mask))
+        mask[:count, :width, :cached] = attention_mask[:, :, :cached]
+        mask[:count, :width, self.used : self.used + width] = attention_mask[:, :, cached:]
+        self.inputs.copy_(torch.from_numpy(inputs))
+        self.attention_mask.copy_(torch.from_numpy(mask))
         self.times += 1
-        if self.again is None and self.times > 1:
-            self.again = record(self.compute, self.numbers.device)
-        (self.again or self.compute)()
+        if self.replay is None and self.times > 1:
+            self.replay = record(self.compute, self.inputs.device)
+        (self.replay or self.compute)()
 
 
 class GraphBackend(TorchBackend):
@@ -217,33 +239,34 @@ class GraphRunner(TorchRunner):
         self,
         backend: GraphBackend,
         memory: Tensor,
-        real: Tensor,
+        source_mask: Tensor,
         top_k: int,
         heads: Sequence[tuple[int, int]],
         states: bool,
     ) -> None:
-        super().__init__(backend, memory, real, top_k, heads, states)
+        """Move into an arena; the arguments are those of `TorchRunner`."""
+        super().__init__(backend, memory, source_mask, top_k, heads, states)
         self.graphs, self.count, self.source = backend, memory.shape[2], memory.shape[4]
         arena = backend.lend(padded(self.count, ROWS), multiple(self.source, SOURCE), FIRST_SLOTS)
         arena.memory[:, :, : self.count, :, : self.source] = memory
-        arena.real[: self.count, :, :, : self.source] = real
+        arena.source_mask[: self.count, :, :, : self.source] = source_mask
         self._held = [arena]
         self._use(arena)
         weakref.finalize(self, backend.take_back, self._held).atexit = False
 
     def _use(self, arena: Arena) -> None:
         self._held[0] = arena
-        self.cache, self.memory, self.real = arena.cache, arena.memory, arena.real
+        self.cache, self.memory, self.source_mask = arena.cache, arena.memory, arena.source_mask
 
     @torch.inference_mode()
     def _move(self, rows: Ints, slots: int) -> None:
         """Go on in another arena with these rows and room for so many slots."""
         old, have = self._held[0], self._held[0].shape[2]
         new = self.graphs.lend(padded(len(rows), ROWS), old.shape[1], max(slots, have))
-        index = self.move(rows)
+        index = self.to_device(rows)
         new.cache[:, :, : len(rows), :, :have] = old.cache.index_select(2, index)
         new.memory[:, :, : len(rows)] = old.memory.index_select(2, index)
-        new.real[: len(rows)] = old.real.index_select(0, index)
+        new.source_mask[: len(rows)] = old.source_mask.index_select(0, index)
         self.count = len(rows)
         self._use(new)
         self.graphs.take_back([old])
@@ -254,24 +277,23 @@ class GraphRunner(TorchRunner):
             self._move(np.arange(self.count), max(multiple(slots, SLOTS), 2 * have))
 
     @torch.inference_mode()
-    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
+    def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
         count, width = tokens.shape
-        nodes, used = padded(width, NODES), multiple(sees.shape[2] - width, SLOTS)
-        self.reserve(max(used, int(starts.max()) + nodes))
+        nodes, used = padded(width, NODES), multiple(attention_mask.shape[2] - width, SLOTS)
+        self.reserve(max(used, int(slot_offsets.max()) + nodes))
         arena = self._held[0]
         key = nodes, used, self.top_k, tuple(self.heads), self.keeps_states
         with self.graphs.computing:
             if key not in arena.passes:
                 arena.passes[key] = RecordedPass(self.graphs.model, arena, *key)
-            one = arena.passes[key]
-            one.run(tokens, depths, sees, starts, self.graphs.record)
-            if one.states is not None:
-                self.states = one.states[:count, :width].clone()  # the next pass writes there
-            if one.looks is not None:
+            recorded = arena.passes[key]
+            recorded.run(tokens, depths, attention_mask, slot_offsets, self.graphs.record)
+            if recorded.hidden_states is not None:
+                self.hidden_states = recorded.hidden_states[:count, :width].clone()  # the next pass writes there
+            if recorded.attention is not None:
                 bos = int(self.graphs.model.config.source_specials)  # and eos, which nobody copies
-                looks = one.looks[:count, :width, :, bos : self.source]
-                self.looks = looks.cpu().numpy().copy()
-            return split_host(one.best[:, :count, :width])
+                self.attention = recorded.attention[:count, :width, :, bos : self.source].cpu().numpy().copy()
+            return split_host(recorded.best[:, :count, :width])
 
-    def keep_queries(self, rows: Sequence[int]) -> None:
+    def gather_rows(self, rows: Sequence[int]) -> None:
         self._move(np.array(rows, dtype=np.int64), 0)

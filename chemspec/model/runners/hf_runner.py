@@ -1,17 +1,16 @@
 """The pass for encoder-decoders of Hugging Face transformers: their weights and layers, our tree and our cache.
 
-`transformers` loads the model and runs its encoder. Its decoders, however, place tokens by counting the cache, which is
-wrong for a
-tree: here a node's position is its depth, and two nodes are as far apart as their depths. So the decoder's projections,
-norms and
-feed-forward blocks are called one by one, with a mask and a bias made for the tree.
+`transformers` loads the model and runs its encoder. Its decoders, however, derive positions from the length of the
+cache, which is wrong for a tree: here a node's position is its depth, and the relative position of two nodes is the
+difference of their depths. So the decoder's projections, norms and feed-forward blocks are called one by one, with a
+mask and a bias made for the tree.
 
 Ids: a checkpoint numbers its special tokens as it likes, while chemspec's pad, bos, eos and unk are 0 to 3. `IdMap`
-translates at
-the border: nothing outside this module sees a checkpoint's own ids. Equal log-probs are ordered by chemspec's ids.
+translates at the border: nothing outside this module sees a checkpoint's own ids. Equal log-probs are ordered by
+chemspec's ids.
 
 Shapes: B queries, S source tokens, N new nodes, C cached slots, L layers, H heads, d width of a head, E width of the
-model.
+model, V vocabulary of the checkpoint, W ids that the model can write.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad as widen
 from torch.nn.functional import scaled_dot_product_attention
 
+from chemspec.model.runners.padded import Mask
 from chemspec.model.runners.torch_runner import TorchRunner, best
 from chemspec.model.session import Floats, Ints
 from chemspec.tokenizer import EOS, PAD, SPECIALS, UNK
@@ -38,16 +37,15 @@ LONGEST = 1024  # positions of a model that has no table of them
 
 @dataclass(frozen=True)
 class IdMap:
-    """chemspec's ids and those of a checkpoint.
+    """The ids of chemspec and those of a checkpoint.
 
     Bos is only ever read, as the token that the decoder starts with; where the model can write that token too, it has
-    another
-    id. Pad and unk are only read as well, as eos, where the checkpoint has no such token or uses another special one
-    for it.
+    another id. Pad and unk are only read as well, as eos, where the checkpoint has no such token or uses another
+    special one for it.
 
     Attributes:
-        theirs: of each id of chemspec the checkpoint's, (V + virtual ones,).
-        written: the ids of chemspec that the model can write, rising; the others are virtual.
+        theirs: the checkpoint's id of each id of chemspec, (V + virtual ones,).
+        written: the ids of chemspec that the model can write, rising (W,); the others are virtual.
     """
 
     theirs: tuple[int, ...]
@@ -55,7 +53,15 @@ class IdMap:
 
     @classmethod
     def of(cls, size: int, *, start: int, eos: int, pad: int | None, unk: int | None) -> IdMap:
-        """Number `size` tokens anew, special ones first and the others in their own order."""
+        """Number the tokens anew, special ones first and the others in their own order.
+
+        Args:
+            size: tokens of the checkpoint.
+            start: the checkpoint's id of the token that the decoder starts with.
+            eos: its id of eos.
+            pad: its id of padding, if it has one.
+            unk: its id of unknown tokens, if it has one.
+        """
         special = {EOS: eos}
         for ours, wanted in ((PAD, pad), (UNK, unk)):
             if wanted is not None and wanted not in special.values():
@@ -68,13 +74,13 @@ class IdMap:
 
     @cached_property
     def ours(self) -> dict[int, int]:
-        """Of each id of the checkpoint chemspec's."""
+        """The id of chemspec of each id of the checkpoint."""
         return {self.theirs[token]: token for token in self.written}
 
 
 @dataclass(frozen=True)
 class ModelDims:
-    """What the engine must know of the model; `max_positions` bounds source and answer."""
+    """Sizes that the engine needs; `max_positions` bounds source and answer."""
 
     vocab_size: int
     max_positions: int
@@ -82,15 +88,15 @@ class ModelDims:
     heads: int
 
 
-class Attend:
+class AttentionBlock:
     """The projections of one attention block."""
 
     def __init__(self, module: Any, names: str, norm: Callable[[Tensor], Tensor]) -> None:
         self.query, self.key, self.value, self.out = (getattr(module, name) for name in names.split())
         self.norm = norm
 
-    def keys(self, x: Tensor, heads: int) -> Tensor:
-        """Keys and values (2, B, H, N, d)."""
+    def project_kv(self, x: Tensor, heads: int) -> Tensor:
+        """Return keys and values (2, B, H, N, d) of x (B, N, E)."""
         return torch.stack([_split(self.key(x), heads), _split(self.value(x), heads)])
 
 
@@ -98,8 +104,8 @@ class Attend:
 class Block:
     """One decoder layer."""
 
-    own: Attend
-    cross: Attend
+    self_attention: AttentionBlock
+    cross: AttentionBlock
     feed: Callable[[Tensor], Tensor]
     feed_norm: Callable[[Tensor], Tensor]
 
@@ -136,8 +142,8 @@ class HfModel:
         self.heads, self.scale, self.norm_first, self.limit = config.num_heads, 1.0, True, LONGEST
         self.blocks = [
             Block(
-                Attend(layer[0].SelfAttention, "q k v o", layer[0].layer_norm),
-                Attend(layer[1].EncDecAttention, "q k v o", layer[1].layer_norm),
+                AttentionBlock(layer[0].SelfAttention, "q k v o", layer[0].layer_norm),
+                AttentionBlock(layer[1].EncDecAttention, "q k v o", layer[1].layer_norm),
                 layer[2].DenseReluDense,
                 layer[2].layer_norm,
             )
@@ -146,9 +152,8 @@ class HfModel:
         self.final = decoder.final_layer_norm
         # Only the first layer has a table of biases; all use it.
         self.biases = decoder.block[0].layer[0].SelfAttention
-        # v1.0 scales what goes into its output layer, which is the embedding; v1.1 has an output layer of its own.
-        # Releases of
-        # transformers before 5 tell the two apart by whether they are tied.
+        # v1.0 scales the input of its output layer, which is the embedding; v1.1 has an output layer of its own.
+        # Releases of transformers before 5 tell the two apart by whether they are tied.
         tied = getattr(config, "tie_word_embeddings", True) and config.model_type == "t5"
         self.gain = config.d_model**-0.5 if getattr(config, "scale_decoder_outputs", tied) else 1.0
 
@@ -160,8 +165,8 @@ class HfModel:
         names = "q_proj k_proj v_proj out_proj"
         self.blocks = [
             Block(
-                Attend(layer.self_attn, names, layer.self_attn_layer_norm),
-                Attend(layer.encoder_attn, names, layer.encoder_attn_layer_norm),
+                AttentionBlock(layer.self_attn, names, layer.self_attn_layer_norm),
+                AttentionBlock(layer.encoder_attn, names, layer.encoder_attn_layer_norm),
                 _feed_forward(layer),
                 layer.final_layer_norm,
             )
@@ -180,59 +185,68 @@ class HfModel:
         device: torch.device = self.model.get_input_embeddings().weight.device
         return device
 
-    def read(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """The encoder's output (B, S, E), and which of it is real (B, 1, 1, S), for sources in chemspec's numbering."""
+    def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Return the encoder's output (B, S, E) and the source mask (B, 1, 1, S), for ids in chemspec's numbering."""
         before, after = self.around
         theirs = self.numbers.theirs
         rows = [[*before, *(theirs[token] for token in source), *after] for source in sources]
         longest = max(1, *map(len, rows))
-        filler = theirs[PAD]
-        ids = torch.tensor([row + [filler] * (longest - len(row)) for row in rows], device=self.device)
-        real = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=self.device)
-        output = self.model.get_encoder()(input_ids=ids, attention_mask=real)
-        return output.last_hidden_state, real.bool()[:, None, None, :]
+        padding = theirs[PAD]
+        ids = torch.tensor([row + [padding] * (longest - len(row)) for row in rows], device=self.device)
+        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=self.device)
+        output = self.model.get_encoder()(input_ids=ids, attention_mask=mask)
+        return output.last_hidden_state, mask.bool()[:, None, None, :]
 
     def memory_cache(self, memory: Tensor) -> Tensor:
-        """Keys and values of the cross-attention, (L, 2, B, H, S, d)."""
-        return torch.stack([block.cross.keys(memory, self.heads) for block in self.blocks])
+        """Return keys and values of the cross-attention, (L, 2, B, H, S, d)."""
+        return torch.stack([block.cross.project_kv(memory, self.heads) for block in self.blocks])
 
     def step(
-        self, tokens: Tensor, depths: Tensor, sees: Tensor, apart: Tensor, cache: Tensor, memory: Tensor, real: Tensor
+        self,
+        tokens: Tensor,
+        depths: Tensor,
+        attention_mask: Tensor,
+        relative_position: Tensor,
+        cache: Tensor,
+        memory: Tensor,
+        source_mask: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Run new nodes through the decoder.
 
         Args:
-            tokens, depths: (B, N), in the checkpoint's numbering.
-            sees: (B, N, C + N): which slots and new nodes each node attends to.
-            apart: (B, N, C + N): by how much it is deeper than each of them.
-            cache, memory: keys and values, (L, 2, B, H, C, d) and (L, 2, B, H, S, d).
-            real: (B, 1, 1, S).
+            tokens: (B, N), in the checkpoint's numbering.
+            depths: (B, N) positions.
+            attention_mask: (B, N, C + N); which slots and new nodes each node attends to.
+            relative_position: (B, N, C + N); by how much it is deeper than each of them.
+            cache: keys and values of the slots, (L, 2, B, H, C, d).
+            memory: from `memory_cache`.
+            source_mask: from `encode`.
 
         Returns:
             Logits (B, N, V) in the checkpoint's numbering, and the new nodes' keys and values (L, 2, B, H, N, d).
         """
         x = self._embed(tokens, depths)
-        mask = torch.zeros(sees.shape, dtype=x.dtype, device=x.device).masked_fill_(~sees, -torch.inf)
-        mask = mask[:, None]
+        bias = torch.zeros(attention_mask.shape, dtype=x.dtype, device=x.device)
+        bias = bias.masked_fill_(~attention_mask, -torch.inf)[:, None]
         if self.biases is not None:
-            mask = mask + self._bias(apart).to(x.dtype)
-        fresh = []
+            bias = bias + self._position_bias(relative_position).to(x.dtype)
+        new_kv = []
         for layer, block in enumerate(self.blocks):
 
-            def own(y: Tensor, block: Block = block, layer: int = layer) -> Tensor:
-                fresh.append(block.own.keys(y, self.heads))
-                kept = torch.cat([cache[layer], fresh[-1]], dim=3)
-                return self._attend(block.own, y, kept, mask)
+            def attend_tree(y: Tensor, block: Block = block, layer: int = layer) -> Tensor:
+                new_kv.append(block.self_attention.project_kv(y, self.heads))
+                kv = torch.cat([cache[layer], new_kv[-1]], dim=3)
+                return self._attend(block.self_attention, y, kv, bias)
 
-            def cross(y: Tensor, block: Block = block, layer: int = layer) -> Tensor:
-                return self._attend(block.cross, y, memory[layer], real)
+            def attend_source(y: Tensor, block: Block = block, layer: int = layer) -> Tensor:
+                return self._attend(block.cross, y, memory[layer], source_mask)
 
-            x = self._residual(x, block.own.norm, own)
-            x = self._residual(x, block.cross.norm, cross)
+            x = self._residual(x, block.self_attention.norm, attend_tree)
+            x = self._residual(x, block.cross.norm, attend_source)
             x = self._residual(x, block.feed_norm, block.feed)
         logits = self.model.lm_head(self.final(x) * self.gain)
-        extra = getattr(self.model, "final_logits_bias", None)
-        return logits if extra is None else logits + extra, torch.stack(fresh)
+        logits_bias = getattr(self.model, "final_logits_bias", None)
+        return logits if logits_bias is None else logits + logits_bias, torch.stack(new_kv)
 
     def _embed(self, tokens: Tensor, depths: Tensor) -> Tensor:
         decoder = self.model.get_decoder()
@@ -242,24 +256,24 @@ class HfModel:
             x = decoder.layernorm_embedding(x + table.weight[depths + table.offset])
         return x
 
-    def _bias(self, apart: Tensor) -> Tensor:
-        """T5's bias of every node to what it may see, (B, H, N, C + N)."""
-        distance = torch.arange(LONGEST + 1, device=apart.device)
+    def _position_bias(self, relative_position: Tensor) -> Tensor:
+        """Return T5's bias of every node to what it may attend to, (B, H, N, C + N)."""
+        distance = torch.arange(LONGEST + 1, device=relative_position.device)
         attention: Any = self.biases
-        kinds = attention._relative_position_bucket(
+        buckets = attention._relative_position_bucket(
             -distance,
             bidirectional=False,
             num_buckets=attention.relative_attention_num_buckets,
             max_distance=attention.relative_attention_max_distance,
         )
-        table = attention.relative_attention_bias(kinds)  # (distances, H)
-        found: Tensor = table[apart.clamp(0, LONGEST)].permute(0, 3, 1, 2)
-        return found
+        table = attention.relative_attention_bias(buckets)  # (distances, H)
+        bias: Tensor = table[relative_position.clamp(0, LONGEST)].permute(0, 3, 1, 2)
+        return bias
 
-    def _attend(self, part: Attend, x: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        queries = _split(part.query(x), self.heads)
-        mixed = scaled_dot_product_attention(queries, keys[0], keys[1], attn_mask=mask, scale=self.scale)
-        out: Tensor = part.out(mixed.transpose(1, 2).flatten(2))
+    def _attend(self, block: AttentionBlock, x: Tensor, kv: Tensor, mask: Tensor) -> Tensor:
+        queries = _split(block.query(x), self.heads)
+        mixed = scaled_dot_product_attention(queries, kv[0], kv[1], attn_mask=mask, scale=self.scale)
+        out: Tensor = block.out(mixed.transpose(1, 2).flatten(2))
         return out
 
     def _residual(self, x: Tensor, norm: Callable[[Tensor], Tensor], part: Callable[[Tensor], Tensor]) -> Tensor:
@@ -277,24 +291,23 @@ class HfBackend:
 
     @torch.inference_mode()
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> HfRunner:
-        memory, real = self.model.read(sources)
-        kept = min(top_k, len(self._written))
-        return HfRunner(self, self.model.memory_cache(memory), real, kept)
+        memory, source_mask = self.model.encode(sources)
+        return HfRunner(self, self.model.memory_cache(memory), source_mask, min(top_k, len(self._written)))
 
     def step(self, tokens: Tensor, depths: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
-        """`HfModel.step` in chemspec's numbering: logits (B, N, W) of the ids that can be written."""
+        """Run `HfModel.step` in chemspec's numbering: logits (B, N, W) of the ids that can be written."""
         model = self.model
-        logits, fresh = model.step(self._theirs[tokens], depths, *rest)
+        logits, new_kv = model.step(self._theirs[tokens], depths, *rest)
         if model.first is not None:
             # Not a guess but a rule of the checkpoint: this token comes first, at no cost.
             forced = torch.full_like(logits[0, 0], -torch.inf)
             forced[model.first] = 0.0
             logits = torch.where((depths == 0)[..., None], forced, logits)
-        return logits[..., self._theirs[self._written]], fresh
+        return logits[..., self._theirs[self._written]], new_kv
 
-    def name(self, places: Ints) -> Ints:
-        """The ids of chemspec at these places among those that can be written."""
-        return np.asarray(self.model.numbers.written, dtype=np.int64)[places]
+    def to_ids(self, indices: Ints) -> Ints:
+        """Return the ids of chemspec at these indices among those that can be written."""
+        return np.asarray(self.model.numbers.written, dtype=np.int64)[indices]
 
 
 class HfRunner(TorchRunner):
@@ -302,8 +315,9 @@ class HfRunner(TorchRunner):
 
     backend: HfBackend  # type: ignore[assignment]
 
-    def __init__(self, backend: HfBackend, memory: Tensor, real: Tensor, top_k: int) -> None:
-        super().__init__(backend, memory, real, top_k)  # type: ignore[arg-type]
+    def __init__(self, backend: HfBackend, memory: Tensor, source_mask: Tensor, top_k: int) -> None:
+        """Start an empty cache, as `TorchRunner` does."""
+        super().__init__(backend, memory, source_mask, top_k)  # type: ignore[arg-type]
         self.depths = torch.zeros(memory.shape[2], self.cache.shape[4], dtype=torch.long, device=backend.device)
 
     def reserve(self, slots: int) -> None:
@@ -311,26 +325,32 @@ class HfRunner(TorchRunner):
         self.depths = widen(self.depths, (0, self.cache.shape[4] - self.depths.shape[1]))
 
     @torch.inference_mode()
-    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
-        used = sees.shape[2] - tokens.shape[1]
-        deep = self.move(depths)
-        apart = deep[:, :, None] - torch.cat([self.depths[:, :used], deep], dim=1)[:, None, :]
-        logits, fresh = self.backend.step(
-            self.move(tokens), deep, self.move(sees), apart, self.cache[:, :, :, :, :used], self.memory, self.real
+    def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
+        used = attention_mask.shape[2] - tokens.shape[1]
+        new_depths = self.to_device(depths)
+        all_depths = torch.cat([self.depths[:, :used], new_depths], dim=1)
+        logits, new_kv = self.backend.step(
+            self.to_device(tokens),
+            new_depths,
+            self.to_device(attention_mask),
+            new_depths[:, :, None] - all_depths[:, None, :],
+            self.cache[:, :, :, :, :used],
+            self.memory,
+            self.source_mask,
         )
-        self.depths[self.write(fresh, starts)] = deep
-        places, log_probs = best(logits, self.top_k)
-        return self.backend.name(places), log_probs
+        self.depths[self.write(new_kv, slot_offsets)] = new_depths
+        indices, log_probs = best(logits, self.top_k)
+        return self.backend.to_ids(indices), log_probs
 
     @torch.inference_mode()
-    def keep_queries(self, rows: Sequence[int]) -> None:
-        super().keep_queries(rows)
+    def gather_rows(self, rows: Sequence[int]) -> None:
+        super().gather_rows(rows)
         self.depths = self.depths[torch.tensor(rows, device=self.depths.device)]
 
     @torch.inference_mode()
-    def keep_slots(self, row: int, slots: Ints) -> None:
-        super().keep_slots(row, slots)
-        index = self.move(slots)
+    def gather_slots(self, row: int, slots: Ints) -> None:
+        super().gather_slots(row, slots)
+        index = self.to_device(slots)
         self.depths[row, : len(slots)] = self.depths[row, index]
 
 

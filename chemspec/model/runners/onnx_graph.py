@@ -55,11 +55,11 @@ class _Graph:
             return self.op("Relu", y)
         return self.fused("Gelu", y) if activation == "gelu" else y
 
-    def embed(self, ids: str, places: str, table: str, weight: Any) -> str:
+    def embed(self, ids: str, positions: str, table: str, weight: Any) -> str:
         """Token embedding (scaled once and for all) plus position; (B, N) -> (rows, D)."""
         scale = math.sqrt(self.config.d_model) if self.config.scale_embedding else 1.0
         words = self.op("Gather", self.constant(table, weight * scale), ids)
-        position = self.op("Gather", self.constant("positions", self.model.positions), places)
+        position = self.op("Gather", self.constant("positions", self.model.positions), positions)
         return self.flat(self.op("Add", words, position))
 
     def flat(self, x: str) -> str:
@@ -146,17 +146,17 @@ def _value(name: str, kind: int, *shape: int | str) -> Any:
 
 
 def encoder(model: Transformer) -> bytes:
-    """Graph `source (B, S), places (B, S), real (B, S) int32 -> keys and values of the memory, (2L, B, H, S, d)`."""
+    """Graph `source (B, S), source_positions (B, S), source_mask (B, S) int32 -> keys and values of the memory, (2L, B, H, S, d)`."""
     config, graph = model.config, _Graph(model)
     shape = graph.op("Shape", "source")
-    x = graph.embed("source", "places", "embedding", model.embedding.weight)
+    x = graph.embed("source", "source_positions", "embedding", model.embedding.weight)
 
     def parts(layer: Layer, index: int) -> list[tuple[Any, Any, Any, str]]:
         name = f"encoder.{index}"
 
         def look(x: str) -> str:
             q, k, v = graph.qkv(x, f"{name}.self", layer.self_attn, shape)
-            mixed = graph.attend(q, k, v, padding="real")
+            mixed = graph.attend(q, k, v, padding="source_mask")
             return graph.linear(mixed, f"{name}.self.out", layer.self_attn.out_proj.weight, None)
 
         return [(look, layer.self_attn.out_proj.bias, layer.norm1, f"{name}.norm1"), graph.feed(layer, name, "norm2")]
@@ -173,7 +173,11 @@ def encoder(model: Transformer) -> bytes:
     target = graph.op("Concat", shape, parted, axis=0)
     spread = graph.op("Reshape", joined, target)  # (B, S, 2L, H, d)
     graph.op("Transpose", spread, outputs=["memory"], perm=[2, 0, 3, 1, 4])
-    inputs = [_value("source", INT64, "B", "S"), _value("places", INT64, "B", "S"), _value("real", INT32, "B", "S")]
+    inputs = [
+        _value("source", INT64, "B", "S"),
+        _value("source_positions", INT64, "B", "S"),
+        _value("source_mask", INT32, "B", "S"),
+    ]
     out = _value("memory", FLOAT, 2 * config.decoder_layers, "B", config.heads, "S", width // config.heads)
     return graph.build("encoder", inputs, [out])
 
@@ -181,15 +185,15 @@ def encoder(model: Transformer) -> bytes:
 def node_pass(model: Transformer) -> bytes:
     """Graph of `Transformer.step` followed by log-softmax and top-k.
 
-    Inputs: tokens, depths (B, N); sees (B, 1, N, C + N), 0 or a large negative number; top_k (1); real (B, S) int32;
+    Inputs: tokens, depths (B, N); attention_bias (B, 1, N, C + N), 0 or a large negative number; top_k (1); source_mask (B, S) int32;
     past_<i> (B, H, C, d) and memory_<i> (B, H, S, d) for i in 0 .. 2L - 1, keys and values of a layer in turn.
-    Outputs: ids, log_probs (B * N, k); fresh (2L, B, N, D).
+    Outputs: ids, log_probs (B * N, k); new_kv (2L, B, N, D).
     """
     config, graph = model.config, _Graph(model)
     width, heads = config.d_model, config.heads
     shape = graph.op("Shape", "tokens")
     x = graph.embed("tokens", "depths", "target_embedding", model.target_table.weight)
-    fresh: list[str] = []
+    new_kv: list[str] = []
 
     def parts(layer: Layer, index: int) -> list[tuple[Any, Any, Any, str]]:
         name = f"decoder.{index}"
@@ -197,15 +201,15 @@ def node_pass(model: Transformer) -> bytes:
 
         def look(x: str) -> str:
             q, k, v = graph.qkv(x, f"{name}.self", layer.self_attn, shape)
-            fresh.extend((k, v))
-            mixed = graph.attend(q, k, v, bias="sees", past=(f"past_{even}", f"past_{odd}"))
+            new_kv.extend((k, v))
+            mixed = graph.attend(q, k, v, bias="attention_bias", past=(f"past_{even}", f"past_{odd}"))
             return graph.linear(mixed, f"{name}.self.out", layer.self_attn.out_proj.weight, None)
 
         def read(x: str) -> str:
             cross = layer.multihead_attn
             q = graph.linear(x, f"{name}.cross.q", cross.in_proj_weight[:width], cross.in_proj_bias[:width])
             q = graph.like(q, width, shape)
-            mixed = graph.attend(q, f"memory_{even}", f"memory_{odd}", padding="real")
+            mixed = graph.attend(q, f"memory_{even}", f"memory_{odd}", padding="source_mask")
             return graph.linear(mixed, f"{name}.cross.out", cross.out_proj.weight, None)
 
         return [
@@ -219,20 +223,20 @@ def node_pass(model: Transformer) -> bytes:
     scores = graph.op("LogSoftmax", logits, axis=-1)
     graph.op("TopK", scores, "top_k", outputs=["log_probs", "ids"], axis=-1)
     first = graph.constant("first", [0], np.int64)
-    graph.op("Concat", *(graph.op("Unsqueeze", name, first) for name in fresh), outputs=["fresh"], axis=0)
+    graph.op("Concat", *(graph.op("Unsqueeze", name, first) for name in new_kv), outputs=["new_kv"], axis=0)
     caches = range(2 * config.decoder_layers)
     inputs = [
         _value("tokens", INT64, "B", "N"),
         _value("depths", INT64, "B", "N"),
-        _value("sees", FLOAT, "B", 1, "N", "T"),
+        _value("attention_bias", FLOAT, "B", 1, "N", "T"),
         _value("top_k", INT64, 1),
-        _value("real", INT32, "B", "S"),
+        _value("source_mask", INT32, "B", "S"),
         *(_value(f"past_{i}", FLOAT, "B", heads, "C", width // heads) for i in caches),
         *(_value(f"memory_{i}", FLOAT, "B", heads, "S", width // heads) for i in caches),
     ]
     outputs = [
         _value("ids", INT64, "M", "k"),
         _value("log_probs", FLOAT, "M", "k"),
-        _value("fresh", FLOAT, 2 * config.decoder_layers, "B", "N", width),
+        _value("new_kv", FLOAT, 2 * config.decoder_layers, "B", "N", width),
     ]
     return graph.build("node_pass", inputs, outputs)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
 from chemspec.model.runners import onnx_graph
+from chemspec.model.runners.padded import Mask, PaddedRunner
 from chemspec.model.runners.torch_runner import source_batch
 from chemspec.model.session import Floats, Ints
 from chemspec.model.transformer import Transformer
@@ -17,7 +17,7 @@ from chemspec.system import cache
 from chemspec.tokenizer import PAD
 
 GRAPHS = {"encoder": onnx_graph.encoder, "pass": onnx_graph.node_pass}
-VERSION = 1  # of the graphs; raise it when onnx_graph.py changes what it writes
+VERSION = 2  # of the graphs; raise it when onnx_graph.py changes what it writes
 STEP = 32  # the cache grows by so many slots: shapes change seldom, and unused slots cost little
 
 
@@ -49,29 +49,36 @@ class OnnxBackend:
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> OnnxRunner:
         source = source_batch(self.model, sources).numpy()
-        places = np.broadcast_to(np.arange(source.shape[1]), source.shape)
-        real = (source != PAD).astype(np.int32)
-        feed = {"source": source, "places": np.ascontiguousarray(places), "real": real}
+        positions = np.broadcast_to(np.arange(source.shape[1]), source.shape)
+        source_mask = (source != PAD).astype(np.int32)
+        feed = {"source": source, "source_positions": np.ascontiguousarray(positions), "source_mask": source_mask}
         (memory,) = self.encoder.run(None, feed)
-        return OnnxRunner(self, memory, real, min(top_k, self.model.config.vocab_size))
+        return OnnxRunner(self, memory, source_mask, min(top_k, self.model.config.vocab_size))
 
 
-class OnnxRunner:
+class OnnxRunner(PaddedRunner):
     """Keys and values of one session as one array (2L, B, H, C, d), whose layers the graph reads in place."""
 
-    flat: Literal[False] = False
+    def __init__(self, backend: OnnxBackend, memory: Floats, source_mask: NDArray[np.int32], top_k: int) -> None:
+        """Start an empty cache.
 
-    def __init__(self, backend: OnnxBackend, memory: Floats, real: NDArray[np.int32], top_k: int) -> None:
-        self.backend = backend
-        self.memory, self.real, self.top_k = memory, real, top_k
+        Args:
+            backend: the graphs.
+            memory: keys and values of the cross-attention, (2L, B, H, S, d).
+            source_mask: (B, S), 0 at padding.
+            top_k: candidates kept per node.
+        """
         layers, queries, heads, _, width = memory.shape
+        super().__init__(queries)
+        self.backend = backend
+        self.memory, self.source_mask, self.top_k = memory, source_mask, top_k
         self.cache = np.zeros((layers, queries, heads, STEP, width), dtype=np.float32)
         self._bind()
 
     def _bind(self) -> None:
         """Tell the runtime where cache and memory lie; needed again only when one of them moves."""
         self.binding = self.backend.step.io_binding()
-        self.binding.bind_cpu_input("real", self.real)
+        self.binding.bind_cpu_input("source_mask", self.source_mask)
         self.binding.bind_cpu_input("top_k", np.array([self.top_k], dtype=np.int64))
         for index, (past, memory) in enumerate(zip(self.cache, self.memory, strict=True)):
             self.binding.bind_cpu_input(f"past_{index}", past)
@@ -88,35 +95,35 @@ class OnnxRunner:
             self.cache = grown
             self._bind()
 
-    def run(self, tokens: Ints, depths: Ints, sees: NDArray[np.bool_], starts: Ints) -> tuple[Ints, Floats]:
+    def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
         queries, width = tokens.shape
-        used, room = sees.shape[2] - width, self.cache.shape[3]
+        used, room = attention_mask.shape[2] - width, self.cache.shape[3]
         bias = np.full((queries, 1, width, room + width), -1e9, dtype=np.float32)
-        bias[:, 0, :, :used][sees[:, :, :used]] = 0
-        bias[:, 0, :, room:][sees[:, :, used:]] = 0
+        bias[:, 0, :, :used][attention_mask[:, :, :used]] = 0
+        bias[:, 0, :, room:][attention_mask[:, :, used:]] = 0
         binding = self.binding
         binding.bind_cpu_input("tokens", tokens)
         binding.bind_cpu_input("depths", depths)
-        binding.bind_cpu_input("sees", bias)
-        for name in ("ids", "log_probs", "fresh"):
+        binding.bind_cpu_input("attention_bias", bias)
+        for name in ("ids", "log_probs", "new_kv"):
             binding.bind_output(name, "cpu")
         self.backend.step.run_with_iobinding(binding)
-        ids, log_probs, fresh = binding.copy_outputs_to_cpu()
+        ids, log_probs, new_kv = binding.copy_outputs_to_cpu()
         layers, _, heads, _, head = self.cache.shape
-        fresh = fresh.reshape(layers, queries, width, heads, head)
+        new_kv = new_kv.reshape(layers, queries, width, heads, head)
         if queries == 1:
-            start = int(starts[0])
-            self.cache[:, 0, :, start : start + width] = fresh[:, 0].transpose(0, 2, 1, 3)
+            start = int(slot_offsets[0])
+            self.cache[:, 0, :, start : start + width] = new_kv[:, 0].transpose(0, 2, 1, 3)
         else:
-            rows, slots = np.arange(queries)[:, None], starts[:, None] + np.arange(width)
-            self.cache[:, rows, :, slots] = fresh.transpose(1, 2, 0, 3, 4)
+            rows, slots = np.arange(queries)[:, None], slot_offsets[:, None] + np.arange(width)
+            self.cache[:, rows, :, slots] = new_kv.transpose(1, 2, 0, 3, 4)
         return ids.reshape(queries, width, -1), log_probs.reshape(queries, width, -1)
 
-    def keep_queries(self, rows: Sequence[int]) -> None:
+    def gather_rows(self, rows: Sequence[int]) -> None:
         self.cache = np.take(self.cache, rows, axis=1)
         self.memory = np.take(self.memory, rows, axis=1)
-        self.real = np.take(self.real, rows, axis=0)
+        self.source_mask = np.take(self.source_mask, rows, axis=0)
         self._bind()
 
-    def keep_slots(self, row: int, slots: Ints) -> None:
+    def gather_slots(self, row: int, slots: Ints) -> None:
         self.cache[:, row, :, : len(slots)] = self.cache[:, row][:, :, slots]

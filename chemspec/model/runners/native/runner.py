@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chemspec.model.runners.native.build import kernel
-from chemspec.model.session import Floats, Ints
+from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
 from chemspec.model.transformer import Attention, Transformer
 from chemspec.settings import ModelConfig
 from chemspec.system.compiled import NoKernel as NoKernel
@@ -72,11 +72,13 @@ class NativeBackend:
         heads: Sequence[tuple[int, int]] = (),
         states: bool = False,
     ) -> NativeRunner:
-        """Encode the sources.
+        """Encode the sources and start an empty cache for each.
 
         Args:
-            heads: layers and numbers of heads of the cross-attention; the runner keeps where they look.
-            states: the runner keeps the last hidden states.
+            sources: token ids of every query.
+            top_k: candidates kept per node.
+            heads: (layer, head) of the cross-attention to watch.
+            states: whether to keep the last hidden states.
         """
         if self.config.source_specials:
             sources = [(BOS, *source, EOS) for source in sources]
@@ -86,9 +88,9 @@ class NativeBackend:
         opened.restype = ctypes.c_void_p
         session = ctypes.c_void_p(opened(self._model, _at(tokens), _at(lengths), len(sources)))
         _check(session)
-        span = max(map(len, sources), default=0)
-        best = min(top_k, self.config.vocab_size)
-        return NativeRunner(self, session, best, heads=heads, span=span, states=states)
+        length = max(map(len, sources), default=0)
+        top_k = min(top_k, self.config.vocab_size)
+        return NativeRunner(self, session, top_k, heads=heads, length=length, states=states)
 
     def _fill(self, model: Transformer) -> None:
         config, order = self.config, self._order
@@ -149,90 +151,82 @@ class NativeBackend:
 
 
 class NativeRunner:
-    """The device side of one session; unlike the others it takes nodes in one flat list and looks at ancestors only.
+    """The kernel's side of one session: every node visits its ancestors only, and nothing is padded.
 
     Attributes:
-        states: the last hidden states of the last pass, (R, D), if they are kept.
-        looks: where heads looked in the last pass, (R, heads, S) without bos, heads in order of layer and number;
-        likewise.
+        hidden_states: last hidden states of the last pass, (R, D), if they are kept.
+        attention: of the watched heads in the last pass, (R, H, S) without bos and eos, if there are any.
     """
 
-    flat: Literal[True] = True
+    slack = SPARSE
 
     def __init__(
         self,
         backend: NativeBackend,
-        session: Any,
+        session: ctypes.c_void_p,
         top_k: int,
         *,
         heads: Sequence[tuple[int, int]],
-        span: int,
+        length: int,
         states: bool,
     ) -> None:
+        """Take over a session of the kernel's.
+
+        Args:
+            backend: the packed weights.
+            session: the kernel's handle.
+            top_k: candidates kept per node.
+            heads: (layer, head) of the cross-attention to watch.
+            length: tokens of the longest source, bos and eos included where the model reads them.
+            states: whether to keep the last hidden states.
+        """
         self.backend, self.top_k = backend, top_k
-        self.states: NDArray[np.float32] | None = None
-        self.looks: NDArray[np.float32] | None = None
-        self._keeps, self._span = states, span
+        self.hidden_states: NDArray[np.float32] | None = None
+        self.attention: NDArray[np.float32] | None = None
+        self._keeps_states, self._length = states, length
         self._heads = np.array(sorted(heads), dtype=np.int32).reshape(-1, 2)
         self._library, self._session = backend._library, session
 
     def __del__(self) -> None:
         self._library.chemspec_close(self._session)
 
-    def run_nodes(
-        self,
-        rows: Sequence[int],
-        tokens: Sequence[int],
-        depths: Sequence[int],
-        parents: Sequence[int],
-        blocks: Sequence[int] = (),
-    ) -> tuple[Ints, Floats]:
-        """Compute new nodes, grouped by query; each takes the next slot of its query.
-
-        Args:
-            rows, tokens, depths, parents: (R,); the query, the token, its position, and the slot of the parent or -1.
-            blocks: (R,), if some are masks of a Spec-Drafter: -1, or the number of the block. Masks come last of their
-                query, block by block; each sees its block and what its parent sees, and has no slot after the pass.
-
-        Returns:
-            The k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
-        """
-        given = np.array((rows, tokens, depths, parents, blocks or rows), dtype=np.int32)
+    def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
+        columns = (nodes.queries, nodes.tokens, nodes.depths, nodes.parents, nodes.blocks or nodes.queries)
+        given = np.array(columns, dtype=np.int32)
         count = given.shape[1]
         ids = np.empty((count, self.top_k), dtype=np.int32)
         log_probs = np.empty((count, self.top_k), dtype=np.float32)
         start, step = given.ctypes.data, given.strides[0]
-        watched, looks = len(self._heads), None
-        if watched:
-            looks = np.zeros((count, watched, self._span), dtype=np.float32)
-            self.looks = looks[..., int(self.backend.config.source_specials) :]
-        if self._keeps:
-            self.states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
+        heads, attention = len(self._heads), None
+        if heads:
+            attention = np.zeros((count, heads, self._length), dtype=np.float32)
+            self.attention = attention[..., int(self.backend.config.source_specials) :]
+        if self._keeps_states:
+            self.hidden_states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
         _check(
             self._library.chemspec_run(
                 self._session,
                 count,
                 *(ctypes.c_void_p(start + step * i) for i in range(4)),
-                ctypes.c_void_p(start + step * 4) if blocks else None,
+                ctypes.c_void_p(start + step * 4) if nodes.blocks else None,
                 self.top_k,
                 _at(ids),
                 _at(log_probs),
-                None if self.states is None else _at(self.states),
+                None if self.hidden_states is None else _at(self.hidden_states),
                 _at(self._heads),
-                watched,
-                None if looks is None else _at(looks),
-                self._span,
+                heads,
+                None if attention is None else _at(attention),
+                self._length,
             )
         )
         return ids, log_probs  # type: ignore[return-value]
 
-    def forget(self, row: int) -> None:
-        """Free what a finished query holds."""
-        self._library.chemspec_forget(self._session, row)
+    def forget(self, query: int) -> None:
+        self._library.chemspec_forget(self._session, query)
 
-    def keep_slots(self, row: int, slots: Ints) -> None:
+    def keep_slots(self, query: int, slots: Ints) -> None:
         kept = slots.astype(np.int32)
-        _check(self._library.chemspec_keep(self._session, row, _at(kept), len(kept)))
+        _check(self._library.chemspec_keep(self._session, query, _at(kept), len(kept)))
 
 
 def _floats(tensor: Any) -> NDArray[np.float32]:

@@ -1,0 +1,140 @@
+"""What runners share that compute rectangles: nodes of all queries as right-padded batches with an attention mask.
+
+Shapes: B rows of the batch, a query each; N new nodes of the widest query; C slots in use; R new nodes; k candidates.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chemspec.model.session import DENSE, Floats, Ints, NodeBatch
+
+Mask = NDArray[np.bool_]
+
+
+class AncestorMask:
+    """Which slots of one query each of its slots attends to: its ancestors and itself."""
+
+    def __init__(self) -> None:
+        self.count = 0  # slots taken
+        self._mask = np.zeros((64, 64), dtype=np.bool_)
+
+    def add(self, parents: Sequence[int], blocks: Sequence[int]) -> Mask:
+        """Add new nodes, and masks that are gone after the pass, as `NodeBatch` describes them.
+
+        Returns:
+            What each of the n new ones attends to: slots, then new ones; (n, slots + n).
+        """
+        start, stop = self.count, self.count + len(parents)
+        if stop > len(self._mask):
+            grown = np.zeros((2 * stop, 2 * stop), dtype=np.bool_)
+            grown[:start, :start] = self._mask[:start, :start]
+            self._mask = grown
+        mask = self._mask
+        for slot, parent in enumerate(parents, start):
+            mask[slot] = mask[parent] if parent >= 0 else False
+            mask[slot, slot] = True
+        slot = start
+        for block, members in groupby(blocks):
+            first, slot = slot, slot + sum(1 for _ in members)
+            if block >= 0:
+                mask[first:slot, first:slot] = True
+        self.count = start + (blocks.count(-1) if blocks else len(parents))
+        return mask[start:stop, :stop]
+
+    def keep(self, slots: Ints) -> None:
+        """Keep these slots, in this order."""
+        kept = np.zeros_like(self._mask)
+        kept[: len(slots), : len(slots)] = self._mask[np.ix_(slots, slots)]
+        self._mask, self.count = kept, len(slots)
+
+
+class PaddedRunner(ABC):
+    """A `session.Runner` that computes rectangles, a row of the batch for each query.
+
+    Rows of finished queries are carried along until few are alive: to move the others together copies their cache.
+    """
+
+    ALIVE = 0.75  # share of live rows at which they are moved together
+    slack = DENSE
+    attention: Floats | None = None
+    hidden_states: Any = None
+
+    def __init__(self, queries: int) -> None:
+        self._width = queries  # rows of the batch
+        self._rows = {query: query for query in range(queries)}  # of each query still alive
+        self._ancestors = {query: AncestorMask() for query in range(queries)}
+
+    def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
+        if len(self._rows) < self._width and len(self._rows) <= self.ALIVE * self._width:
+            self.gather_rows(list(self._rows.values()))
+            self._rows = {query: row for row, query in enumerate(self._rows)}
+            self._width = len(self._rows)
+        counts = Counter(nodes.queries)  # in the order of the nodes
+        width = max(counts.values(), default=0)
+        slot_offsets = np.zeros(self._width, dtype=np.int64)
+        for query, row in self._rows.items():
+            slot_offsets[row] = self._ancestors[query].count
+        used = int(slot_offsets.max())
+        tokens, depths = np.zeros((2, self._width, width), dtype=np.int64)
+        mask = np.zeros((self._width, width, used + width), dtype=np.bool_)
+        mask[:, np.arange(width), used + np.arange(width)] = True  # padding sees itself, or softmax would divide by 0
+        start = 0
+        for query, count in counts.items():
+            row, part = self._rows[query], slice(start, start + count)
+            tokens[row, :count], depths[row, :count] = nodes.tokens[part], nodes.depths[part]
+            slots = slot_offsets[row]
+            attended = self._ancestors[query].add(nodes.parents[part], nodes.blocks[part])
+            mask[row, :count, :slots] = attended[:, :slots]
+            mask[row, :count, used : used + count] = attended[:, slots:]
+            start += count
+        self.reserve(used + width)
+        # Masks of a Spec-Drafter leave keys and values beyond the slots in use, where the next pass overwrites them.
+        ids, log_probs = self.run_padded(tokens, depths, mask, slot_offsets)
+        rows = np.repeat([self._rows[query] for query in counts], list(counts.values()))
+        columns = np.concatenate([np.arange(count) for count in counts.values()])
+        if self.attention is not None:
+            self.attention = self.attention[rows, columns]
+        if self.hidden_states is not None:
+            self.hidden_states = self.hidden_states[rows, columns]
+        return ids[rows, columns], log_probs[rows, columns]
+
+    def forget(self, query: int) -> None:
+        del self._rows[query], self._ancestors[query]
+
+    def keep_slots(self, query: int, slots: Ints) -> None:
+        self._ancestors[query].keep(slots)
+        self.gather_slots(self._rows[query], slots)
+
+    @abstractmethod
+    def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
+        """Compute new nodes and keep their keys and values; set `attention` and `hidden_states` where wanted.
+
+        Args:
+            tokens: (B, N) ids, right-padded.
+            depths: (B, N) positions.
+            attention_mask: (B, N, C + N), the slots in use and the new nodes that each node attends to.
+            slot_offsets: (B,) slot of each query's first new node; the others follow.
+
+        Returns:
+            The k best next tokens of every node and their log-probs, best first, ties by id; both (B, N, k).
+        """
+
+    @abstractmethod
+    def reserve(self, slots: int) -> None:
+        """Make room for at least so many slots."""
+
+    @abstractmethod
+    def gather_rows(self, rows: Sequence[int]) -> None:
+        """Keep these rows of the batch, in this order."""
+
+    @abstractmethod
+    def gather_slots(self, row: int, slots: Ints) -> None:
+        """Move these slots of a row to the front, in this order."""
