@@ -3,25 +3,20 @@
 import streamlit as st
 
 from chemspec.metrics import numbers
-from chemspec.ui.common import look, nav, queued_engine
-from chemspec.ui.learn import chips, curves, lesson_figures, lessons, walltime
+from chemspec.ui.common import nav, queued_engine
+from chemspec.ui.learn import curves, lesson_figures, lessons, walltime
 from chemspec.ui.models import cards
-
-STORYBOARD = 4  # the section whose picture takes the whole width
 
 
 def idea() -> None:
-    play = st.session_state.get("learn_play", 0)
-    pictures = lesson_figures.idea(look.dark(), play)
-    for number, ((title, text), picture) in enumerate(zip(lessons.sections("idea"), pictures, strict=True), 1):
+    for number, ((title, text), draw) in enumerate(zip(lessons.sections("idea"), lesson_figures.IDEA, strict=True), 1):
         st.subheader(f"{number}  {title}")
-        words, figure = (st, st) if number == STORYBOARD else st.columns([5, 7], gap="medium")
+        wide = draw is lesson_figures.storyboard
+        words, picture = (st.container(), st.container()) if wide else st.columns([5, 7], gap="medium")
         words.markdown(lessons.filled(text))
-        figure.html(picture)
-        if number == 2 and figure.button("Play again", key="learn_again"):
-            st.session_state.learn_play = play + 1
-            st.rerun()
-        if number == STORYBOARD and st.button("Step through this example", key="learn_step"):
+        with picture:
+            draw()
+        if wide and st.button("Step through this example", key="learn_step"):
             nav.go("step", task="forward", smi=lessons.example("boc-copy").query)
 
 
@@ -43,7 +38,7 @@ def faster() -> None:
         st.metric(f"faster, γ = {gamma}", f"{now:.2f}×")
         st.metric(f"at best, γ = {best}", f"{top:.2f}×")
     text = lessons.verdict(alpha, gamma, c, cost)
-    right.altair_chart(curves.gain(alpha, gamma, c, cost, dark=look.dark()), alt=text)
+    right.altair_chart(curves.gain(alpha, gamma, c, cost), alt=text)
     right.markdown(text)
     for title, body in lessons.sections("faster")[1:]:
         st.subheader(title)
@@ -76,8 +71,7 @@ def drafters() -> None:
         )
     rows = lessons.compared(task or "retro", kind or "greedy B=1")
     st.altair_chart(
-        curves.drafters(rows, dark=look.dark()),
-        alt="; ".join(f"{row['drafter']}: {row['median_ms']:.1f} ms" for row in rows),
+        curves.drafters(rows), alt="; ".join(f"{row['drafter']}: {row['median_ms']:.1f} ms" for row in rows)
     )
     st.dataframe(lessons.table(rows), hide_index=True)
     machine = report["machine"]
@@ -88,24 +82,22 @@ def drafters() -> None:
 
 
 def figures() -> None:
-    example = lessons.example("boc-copy")
     words, picture = st.columns([5, 7], gap="medium")
-    words.markdown(
-        "Everything is counted in passes like this one, the second of the worked example. Times are measured beside it."
-    )
-    picture.html(lesson_figures.anatomy(example, 1))
+    words.markdown("Everything is counted in passes like this one. Times are measured beside it.")
+    with picture:
+        lesson_figures.one_pass()
     st.subheader("Every figure")
     st.markdown(
         "Counts come from the trace of an answer; every rate follows from them. "
         "The last column is the worked example of the part *Idea*."
     )
-    st.html(lesson_figures.definitions(numbers([example.trace])))
+    st.markdown(lesson_figures.definitions(numbers([lessons.example("boc-copy").trace])))
     st.subheader("Words")
     st.markdown(lessons.page("glossary"))
 
 
 def papers() -> None:
-    st.altair_chart(curves.published(dark=look.dark()), alt="Speed-ups of the papers, from 0.45 to 5.1 times")
+    st.altair_chart(curves.published(), alt="Speed-ups of the papers, from 0.45 to 5.1 times")
     st.caption("As published: other models, machines and baselines; not to be compared with each other.")
     for title, text in lessons.sections("papers"):
         st.subheader(title)
@@ -120,7 +112,6 @@ def body() -> None:
     st.markdown(
         "How a model writes molecules, why that is slow, and how drafts speed it up without changing the answer. Every example is a recorded run of a shipped model."
     )
-    st.html(f"<style>{chips.CSS}</style>")
     part = st.segmented_control(
         "Part",
         list(PARTS),

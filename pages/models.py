@@ -4,7 +4,7 @@ import streamlit as st
 
 from chemspec.engine.engine import models_dir
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.ui.common import look, machine, nav, queued_engine, safe
+from chemspec.ui.common import machine, nav, queued_engine, safe
 from chemspec.ui.learn import curves
 from chemspec.ui.models import cards, model_figures
 
@@ -45,7 +45,7 @@ def usable(card: cards.Card) -> None:
                 load(card.name)
     if card.accuracy:
         alt = "Accuracy: " + ", ".join(f"{name} {share}%" for name, share, _, _ in card.accuracy)
-        chart.altair_chart(curves.accuracy(card.accuracy, dark=look.dark()), alt=alt)
+        chart.altair_chart(curves.accuracy(card.accuracy), alt=alt)
         chart.caption("From the model's card; bars with their 95 % intervals where it gives them.")
     parts = [*card.sections, ("Speed here", "")]
     tabs = st.tabs([safe.plain(name or "About") for name, _ in parts])
@@ -62,7 +62,7 @@ def speed(engine: queued_engine.Engine | None) -> None:
     curve = engine.cost()
     words, chart = st.columns([2, 3], gap="large")
     words.markdown(model_figures.cost_words(curve))
-    chart.altair_chart(curves.cost(curve, dark=look.dark()), alt=model_figures.cost_words(curve))
+    chart.altair_chart(curves.cost(curve), alt=model_figures.cost_words(curve))
 
 
 def load(name: str) -> None:

@@ -9,7 +9,7 @@ from chemspec.model.checkpoint import CheckpointError
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import nav, queued_engine, safe
 from chemspec.ui.step import progress_charts, question_form, trace_player
-from chemspec.ui.step.trace_view import story
+from chemspec.ui.step.trace_view import view_trace
 
 
 def body() -> None:
@@ -58,9 +58,9 @@ def tell(
     engine: Engine | None = None,
     asked: question_form.Question | None = None,
 ) -> None:
-    """The theatre, the file to save, the charts."""
+    """Draw the trace player, the file to save, the charts."""
     try:
-        told = story(result)
+        view = view_trace(result)
     except ValueError as error:
         st.error(f"This trace cannot be shown: {error}.")
         return
@@ -68,14 +68,14 @@ def tell(
     saving.download_button("Save trace", text, name, kind, on_click="ignore", width="stretch")
     if asked is None:
         st.caption("Opened from a file. Its model, settings and times are those of the machine that saved it.")
-    trace_player.theatre(result, told)
+    trace_player.player(result, view)
     passes, time, places = st.columns(3)
     with passes:
         st.markdown("##### Against passes")
-        progress_charts.against_passes(told)
+        progress_charts.against_passes(view)
     with places:
         st.markdown("##### How far drafts hold")
-        progress_charts.by_place(told)
+        progress_charts.by_place(view)
     with time:
         st.markdown("##### Against time")
         slow = None
@@ -83,7 +83,7 @@ def tell(
             line = st.empty()
             result, slow = progress_charts.measured(engine, asked.query, asked.settings, report=line.caption)
             line.empty()
-        progress_charts.against_time(told, result, slow)
+        progress_charts.against_time(view, result, slow)
 
 
 nav.page(body)

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from paths import ROOT
 
-from chemspec.ui.learn import lessons
-
 Settled = Callable[[Any], None]
 
 
@@ -31,13 +29,15 @@ def test_the_lessons_are_illustrated(server: Any, new_page: Callable[..., Any], 
     settled(page)
     page.get_by_role("heading", name="What the figures mean").wait_for()
     # Figures come one after another, and a busy machine shows the text before them.
-    figures, drawings = page.locator(".cl[role=img]"), page.locator("img.cl-img")
-    figures.nth(len(lessons.sections("idea")) - 1).wait_for()
-    drawings.nth(7).wait_for()
-    assert figures.count() >= len(lessons.sections("idea"))
-    assert drawings.count() >= 8
-    sizes = drawings.evaluate_all("all => all.map(one => one.naturalWidth * one.clientWidth)")
+    figures, drawings = page.get_by_role("figure").and_(page.locator(".frames")), page.locator(".frames .mol svg")
+    drawings.nth(11).wait_for()
+    page.locator(".frames .tree svg").wait_for()
+    assert figures.count() == 6  # the last two sections have tables
+    assert all(len(text) >= 30 for text in figures.evaluate_all("all => all.map(one => one.ariaLabel)"))
+    sizes = drawings.evaluate_all("all => all.map(one => one.clientWidth * one.clientHeight)")
+    assert len(sizes) == 2 + 2 + 8  # of the answer, of its origin, of every pass
     assert all(size > 0 for size in sizes)
+    assert page.locator(".frames .tree .mark.done").count() == 5
     assert inside(page)
 
 
@@ -47,9 +47,14 @@ def test_the_race_plays_again_and_the_example_can_be_stepped_through(
     page = new_page()
     page.goto(server.url + "/learn")
     settled(page)
-    page.locator("#cl-lanes-0").wait_for()
+    passes = page.locator(".lane .pass")
+    passes.first.wait_for()
+    assert passes.count() == 27 + 8  # the standard way, and with drafts
+    running = "all => all.filter(one => one.getAnimations().some(a => a.playState === 'running')).length"
+    while passes.evaluate_all(running):
+        page.wait_for_timeout(200)
     page.get_by_role("button", name="Play again").click()
-    page.locator("#cl-lanes-1").wait_for()
+    assert passes.evaluate_all(running) > 0
     page.get_by_role("button", name="Step through this example").click()
     page.wait_for_url("**/step?**")
     assert "task=forward" in page.url and "smi=" in page.url

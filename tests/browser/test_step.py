@@ -1,4 +1,4 @@
-"""The decode theatre in a real browser: stepping asks the server for nothing."""
+"""The trace player in a real browser: stepping asks the server for nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def address(server: Any, smi: str = QUERY, task: str = "forward") -> str:
 
 
 def passes(page: Any) -> int:
-    """After how many passes the theatre stands."""
+    """After how many passes the player stands."""
     return int(page.locator(".counters dd").first.inner_text().split("/")[0])
 
 
@@ -37,7 +37,7 @@ def test_stepping_plays_in_the_browser_alone(
     page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
     page.goto(address(server))
     settled(page)
-    page.wait_for_selector(".theatre")
+    page.wait_for_selector(".frame")
     last = page.locator(".bars .bar").count()
     assert last > 2
     sent.clear()
@@ -73,7 +73,7 @@ def test_tokens_and_atoms_light_each_other(
     page = new_page(color_scheme="dark")
     page.goto(address(server))
     settled(page)
-    page.wait_for_selector(".theatre")
+    page.wait_for_selector(".frame")
     page.get_by_label("To the end").click()
 
     # The fluorine: one token in the query, one in the answer, an atom in both drawings.
@@ -154,11 +154,11 @@ def test_a_trace_is_saved_and_opened_and_what_is_hostile_in_it_is_text(
     settled(page)
     page.get_by_role("button", name="Open a saved trace").click()
     page.locator("input[type=file]").set_input_files(path)
-    page.wait_for_selector(".theatre")
+    page.wait_for_selector(".frame")
     settled(page)
     page.keyboard.press("Escape")
     page.get_by_label("To the end").click()
     assert page.get_by_label("Query tokens").locator(".tk").first.inner_text() == attack
-    assert page.locator(".theatre img").count() == 0
+    assert page.locator(".frame img").count() == 0
     assert page.title() != "owned"
     assert page.get_by_text("no drawing").count() == 2

@@ -29,19 +29,19 @@ def opened(**query: str) -> AppTest:
     return pages.opened("step", query)
 
 
-def theatres(app: AppTest) -> list[Any]:
+def players(app: AppTest) -> list[Any]:
     return [one for one in app.main if one.type == "bidi_component"] or list(app.get("bidi_component"))
 
 
 @needs_models
 def test_the_empty_page_offers_three_examples_of_which_one_is_a_beam_search() -> None:
     app = opened()
-    assert not theatres(app)
+    assert not players(app)
     names = [one.key for one in app.button if (one.key or "").startswith("step_example")]
     assert len(names) == 3
     app.button(key=names[-1]).click().run()
     assert not app.exception
-    assert len(theatres(app)) == 1
+    assert len(players(app)) == 1
     assert app.text_input(key="step_query").value
     assert app.selectbox(key="step_decoder").value == "beam"
 
@@ -49,10 +49,10 @@ def test_the_empty_page_offers_three_examples_of_which_one_is_a_beam_search() ->
 @needs_models
 def test_a_link_runs_at_once_and_a_bad_one_says_why() -> None:
     app = opened(task="forward", smi=QUERY)
-    assert len(theatres(app)) == 1
+    assert len(players(app)) == 1
     assert app.text_input(key="step_query").value == QUERY
     app = opened(task="nonsense", smi="CC(")
-    assert not theatres(app)
+    assert not players(app)
     assert "cannot be answered" in app.error[0].value
     assert "never closed" in app.code[0].value
     assert app.code[0].value.endswith("^")
@@ -100,7 +100,7 @@ def test_a_saved_trace_opens_without_a_model(monkeypatch: pytest.MonkeyPatch, tm
     app.file_uploader(key="step_file").set_value(("trace.json", to_json(result()).encode(), "application/json")).run()
     assert not app.exception
     assert not app.error
-    assert len(theatres(app)) == 1
+    assert len(players(app)) == 1
     assert any("from a file" in one.value for one in app.caption)
 
 
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_trace_is_refused_with_a_message(raw: bytes, says: str
     app = opened()
     app.file_uploader(key="step_file").set_value(("<b>x</b>.json", raw, "application/json")).run()
     assert not app.exception
-    assert not theatres(app)
+    assert not players(app)
     assert says in app.error[0].value
     app.run()
     assert says in app.error[0].value  # it does not vanish

@@ -1,4 +1,4 @@
-"""What the theatre shows is what happened: origins by position, fates of drafts and of branches, saved files."""
+"""What the trace player shows is what happened: origins by position, fates of drafts and of branches, saved files."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ pytest.importorskip("streamlit")
 
 from chemspec.ui.common import saved
 from chemspec.ui.step import trace_player
-from chemspec.ui.step.prefix_tree import NEVER, drawing, tree
-from chemspec.ui.step.trace_view import by_offset, story
+from chemspec.ui.step.prefix_tree import NEVER, build_tree, lay_out
+from chemspec.ui.step.trace_view import by_offset, view_trace
 
 WORDS = ("<pad>", "<bos>", "<eos>", "<unk>", "C", "N", "O", "c", "1", "2", "(", ")")
 ID = {word: number for number, word in enumerate(WORDS)}
@@ -67,47 +67,49 @@ RELABELLED = greedy(
 
 @pytest.mark.parametrize("words", [WORDS, ()])
 def test_a_relabelled_ring_comes_from_its_place_in_the_query(words: tuple[str, ...]) -> None:
-    told = story(replace(RELABELLED, trace=replace(RELABELLED.trace, vocabulary=words)))
-    pieces = told.answers[0].pieces
+    view = view_trace(replace(RELABELLED, trace=replace(RELABELLED.trace, vocabulary=words)))
+    pieces = view.answers[0].tokens
     assert [piece.source for piece in pieces] == [None, 1, 2, 3, 4, 5, 6, 7, None]
-    assert [piece.made for piece in pieces] == ["own", *["copied"] * 7, "own"]
-    assert [piece.step for piece in pieces] == [1, *[2] * 8]
+    assert [piece.origin for piece in pieces] == ["own", *["copied"] * 7, "own"]
+    assert [piece.pass_number for piece in pieces] == [1, *[2] * 8]
     assert {piece.run for piece in pieces} == {None, 0}
     assert pieces[-1].text == "end"
     # C-C2-C: the atoms of the query, and those of the answer, in the order written
-    assert told.atoms == (0, 1, None, 2, 3, 4, 5, None, 6)
+    assert view.atoms == (0, 1, None, 2, 3, 4, 5, None, 6)
     assert [piece.atom for piece in pieces] == [0, 1, None, 2, 3, 4, 5, None, None]
-    assert (told.steps[1].proposals[0].accepted, len(told.steps[1].proposals[0].tokens)) == (7, 8)
+    assert (view.passes[1].drafts[0].accepted, len(view.passes[1].drafts[0].tokens)) == (7, 8)
 
 
 def test_a_rejected_draft_is_rejected_from_its_first_wrong_token_on() -> None:
     passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CO", 0), draft("CCOC", 1)))]
-    told = story(greedy("CCOC", "CC", passes))
-    best, other = told.steps[0].proposals
+    view = view_trace(greedy("CCOC", "CC", passes))
+    best, other = view.passes[0].drafts
     assert (best.start, best.accepted, best.right) == (1, 2, 2)
     assert (other.start, other.accepted) == (0, 1)
-    assert by_offset(told) == [(1, 1, 1), (2, 1, 1), (3, 1, 0), (4, 1, 0)]
+    assert by_offset(view) == [(1, 1, 1), (2, 1, 1), (3, 1, 0), (4, 1, 0)]
 
 
 def test_the_last_token_of_a_pass_is_the_models_own_even_where_it_was_drafted() -> None:
     passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CC", 0, end=True),))]
-    told = story(greedy("CC", "CC", passes))
-    (proposal,) = told.steps[0].proposals
-    assert (proposal.tokens, proposal.accepted, proposal.right) == (("C", "C", "end"), 2, 3)
-    assert told.answers[0].pieces[-1].made == "own"
-    assert told.steps[0].says.startswith("Pass 1 of 1. A draft of 3 tokens copied from query token 1 on; 2 accepted.")
+    view = view_trace(greedy("CC", "CC", passes))
+    (one,) = view.passes[0].drafts
+    assert (one.tokens, one.accepted, one.right) == (("C", "C", "end"), 2, 3)
+    assert view.answers[0].tokens[-1].origin == "own"
+    assert view.passes[0].summary.startswith(
+        "Pass 1 of 1. A draft of 3 tokens copied from query token 1 on; 2 accepted."
+    )
 
 
 def test_copied_runs_end_where_the_place_in_the_query_jumps() -> None:
     spans = (AcceptedSpan(0, 2, "copy", (0, 2)), AcceptedSpan(2, 1, "copy", (4, 5)))
-    told = story(greedy("CCOCC", "CCCN", [step(5, 3, spans=spans)]))
-    assert [piece.run for piece in told.answers[0].pieces] == [0, 0, 1, None, None]
+    view = view_trace(greedy("CCOCC", "CCCN", [step(5, 3, spans=spans)]))
+    assert [piece.run for piece in view.answers[0].tokens] == [0, 0, 1, None, None]
 
 
 def test_a_span_of_another_hypothesis_is_not_taken_for_an_origin() -> None:
     passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),))]
     result = greedy("CC", "NO", passes, settings={"decoder": "beam"})
-    assert {piece.made for piece in story(result).answers[0].pieces} == {"own"}
+    assert {piece.origin for piece in view_trace(result).answers[0].tokens} == {"own"}
 
 
 # Trees ---------------------------------------------------------------------------------------------
@@ -134,24 +136,24 @@ BEAM = DecodeResult(
 
 
 def test_nodes_are_born_kept_and_die() -> None:
-    grove = tree(BEAM.trace, [item.tokens for item in BEAM.hypotheses])
-    assert grove is not None
-    assert grove.parents == (-1, 0, 1, 2, 0, 4, 4)
-    assert grove.depths == (0, 1, 2, 3, 1, 2, 2)
-    assert grove.born == (1, 1, 1, 1, 2, 2, 3)
+    tree = build_tree(BEAM.trace, [item.tokens for item in BEAM.hypotheses])
+    assert tree is not None
+    assert tree.parents == (-1, 0, 1, 2, 0, 4, 4)
+    assert tree.depths == (0, 1, 2, 3, 1, 2, 2)
+    assert tree.born == (1, 1, 1, 1, 2, 2, 3)
     # After step 1 the beam stands at C and N, after step 2 at CC and NO, after step 3 all is over.
-    assert grove.kept == (1, 1, 2, NEVER, 1, NEVER, 2)
-    assert grove.dies == (NEVER, NEVER, NEVER, 3, NEVER, 2, 3)
-    assert grove.answers == ((0, 1, 2), (0, 4))
+    assert tree.kept == (1, 1, 2, NEVER, 1, NEVER, 2)
+    assert tree.dies == (NEVER, NEVER, NEVER, 3, NEVER, 2, 3)
+    assert tree.answers == ((0, 1, 2), (0, 4))
 
 
 def test_the_drawing_shows_what_was_needed_or_everything() -> None:
-    grove = tree(BEAM.trace, [item.tokens for item in BEAM.hypotheses])
-    assert grove is not None
-    some, everything = drawing(grove), drawing(grove, spare=True)
+    tree = build_tree(BEAM.trace, [item.tokens for item in BEAM.hypotheses])
+    assert tree is not None
+    some, everything = lay_out(tree), lay_out(tree, spare=True)
     assert (some.nodes, some.left_out, everything.nodes, everything.left_out) == (5, 2, 7, 0)
     assert [(leaf.rank, leaf.column, leaf.step) for leaf in some.leaves] == [(1, 2, 3), (2, 1, 2)]
-    assert drawing(grove, spare=True, most=3).nodes == 3
+    assert lay_out(tree, spare=True, most=3).nodes == 3
     taken = {(depth, one.row) for one in everything.segments for depth, _ in one.texts}
     assert len(taken) == 6  # two tokens never share a place
     texts = {"".join(text for _, text in one.texts) for one in everything.segments}
@@ -159,11 +161,11 @@ def test_the_drawing_shows_what_was_needed_or_everything() -> None:
 
 
 def test_origins_in_a_beam_come_from_its_tree() -> None:
-    told = story(BEAM)
-    first, second = told.answers
-    assert [(piece.made, piece.source) for piece in first.pieces] == [("copied", 0), ("copied", 1), ("own", None)]
-    assert [piece.made for piece in second.pieces] == ["own", "own"]
-    (chain,) = told.steps[0].proposals
+    view = view_trace(BEAM)
+    first, second = view.answers
+    assert [(piece.origin, piece.source) for piece in first.tokens] == [("copied", 0), ("copied", 1), ("own", None)]
+    assert [piece.origin for piece in second.tokens] == ["own", "own"]
+    (chain,) = view.passes[0].drafts
     assert (chain.tokens, chain.start, chain.accepted, chain.waiting, chain.held) == (("C", "C", "O"), 0, 1, 3, 2)
 
 
@@ -173,9 +175,9 @@ def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
     parents = (-1, *(data.draw(st.integers(0, node - 1)) for node in range(1, size)))
     ids = tuple(4 + node % 8 for node in range(size))
     grown = TreeDelta((0,), parents, (1, *ids[1:]), (ASKED,) * size)
-    grove = tree(replace(BEAM.trace, passes=(replace(step(1), grown=grown),)), [("C",)])
-    assert grove is not None
-    plan = drawing(grove, spare=True)
+    tree = build_tree(replace(BEAM.trace, passes=(replace(step(1), grown=grown),)), [("C",)])
+    assert tree is not None
+    plan = lay_out(tree, spare=True)
     places = [(depth, one.row) for one in plan.segments for depth, _ in one.texts]
     assert len(places) == len(set(places)) == size - 1
     assert max((row for _, row in places), default=0) == plan.rows - 1
@@ -195,7 +197,7 @@ def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
 def test_a_tree_that_cannot_be_is_refused(grown: TreeDelta) -> None:
     result = replace(BEAM, trace=replace(BEAM.trace, passes=(replace(step(1), grown=grown),)))
     with pytest.raises(ValueError, match=r"tree|node"):
-        story(result)
+        view_trace(result)
 
 
 # Saved files ----------------------------------------------------------------------------------------
@@ -211,7 +213,7 @@ def test_results_saved_before_trees_were_recorded_still_open() -> None:
     del values["trace"]["vocabulary"]
     for item in values["trace"]["passes"]:
         del item["grown"]
-    assert story(saved.read(json.dumps(values).encode())).answers[0].smiles == "NC1CCCC1"
+    assert view_trace(saved.read(json.dumps(values).encode())).answers[0].smiles == "NC1CCCC1"
 
 
 def changed(**changes: object) -> bytes:
@@ -268,7 +270,7 @@ def test_hostile_text_stays_text() -> None:
     """It reaches the browser as data, which puts it in by textContent; no drawing is made of it."""
     bad = "<img src=x onerror=alert(1)>"
     result = saved.read(changed(trace__query=[bad, "C", "O"], hypotheses__0__tokens=[bad], hypotheses__0__smiles=bad))
-    scene = trace_player.scene(result, story(result), dark=False)
+    scene = trace_player.scene(view_trace(result), dark=False)
     assert scene["query"]["svg"] == scene["answers"][0]["svg"] == ""
     assert scene["query"]["tokens"][0] == bad
     json.dumps(scene)
@@ -279,7 +281,7 @@ def test_hostile_text_stays_text() -> None:
 
 @pytest.mark.weights
 @pytest.mark.parametrize(("decoder", "drafter"), [("greedy", "copy"), ("beam", "copy")])
-def test_the_story_of_a_real_answer_holds_together(decoder: str, drafter: str) -> None:
+def test_the_view_of_a_real_answer_holds_together(decoder: str, drafter: str) -> None:
     from chemspec.engine.engine import Engine, installed
     from chemspec.settings import DecodeSettings
 
@@ -293,27 +295,27 @@ def test_the_story_of_a_real_answer_holds_together(decoder: str, drafter: str) -
     assert bare.trace.passes[0].grown is None
     assert not bare.trace.vocabulary
     assert result_from_json(to_json(result)) == result
-    told = story(result)
+    view = view_trace(result)
     assert sum(len(item.grown.tokens) for item in result.trace.passes if item.grown) == sum(
         item.computed for item in result.trace.passes
     )
-    pieces = told.answers[0].pieces
-    copied = [piece for piece in pieces if piece.made == "copied"]
+    pieces = view.answers[0].tokens
+    copied = [piece for piece in pieces if piece.origin == "copied"]
     assert len(copied) > len(pieces) / 2
     for piece in copied:  # the same text, or another label for the ring
-        there = told.query[piece.source or 0]
+        there = view.query[piece.source or 0]
         assert there == piece.text or (there.isdigit() and piece.text.isdigit())
     if decoder == "greedy":
         assert len(copied) == sum(item.accepted for item in result.trace.passes)
-        assert sum(piece.made == "own" for piece in pieces) == len(result.trace.passes)
-    for one, other in pairwise(piece.step for piece in pieces):
+        assert sum(piece.origin == "own" for piece in pieces) == len(result.trace.passes)
+    for one, other in pairwise(piece.pass_number for piece in pieces):
         assert one <= other
-    grove = told.grove
-    assert grove is not None
-    for path, item in zip(grove.answers, result.hypotheses, strict=True):
+    tree = view.tree
+    assert tree is not None
+    for path, item in zip(tree.answers, result.hypotheses, strict=True):
         assert len(path) == len(item.tokens) + 1
-        assert all(grove.dies[node] == NEVER for node in path)
-    for number, beam in enumerate(grove.beams[:-1]):
+        assert all(tree.dies[node] == NEVER for node in path)
+    for number, beam in enumerate(tree.beams[:-1]):
         for node in beam:
-            assert grove.kept[node] <= max(number, 1)
-            assert grove.dies[node] > number
+            assert tree.kept[node] <= max(number, 1)
+            assert tree.dies[node] > number

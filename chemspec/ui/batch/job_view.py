@@ -19,7 +19,7 @@ from chemspec.settings import Task
 from chemspec.ui.batch import jobs, rows
 from chemspec.ui.batch.jobs import Job, JobError
 from chemspec.ui.batch.worker import View, Worker
-from chemspec.ui.common import draw, look, nav, queued_engine, safe
+from chemspec.ui.common import draw, nav, queued_engine, safe, theme
 
 PAGE = 10  # rows of a page of answers
 ROW = 92  # pixels
@@ -332,5 +332,5 @@ def drawing(task: Task, smiles: str, width: int) -> str | None:
     query = chem.read_query(smiles, task, max_chars=MAX_CHARS)
     if not isinstance(query, chem.Query):
         return None
-    svg = draw.molecule(query.smiles, width=width - 16, height=ROW - 8, dark=look.dark())
+    svg = draw.molecule(query.smiles, width=width - 16, height=ROW - 8, dark=theme.dark())
     return draw.data_uri(svg) if svg else None

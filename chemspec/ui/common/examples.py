@@ -11,7 +11,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.asset_files import assets
 from chemspec.settings import Task
-from chemspec.ui.common import look, scheme
+from chemspec.ui.common import scheme, theme
 from chemspec.ui.predict import ask
 
 CSS = """
@@ -45,7 +45,7 @@ def gallery(task: Task, *, columns: int = 3) -> None:
         row = st.columns(columns, gap="medium")
         for place, item in zip(row, chosen[first : first + columns], strict=False):
             with place.container(border=True, height="stretch", key=f"predict_card_{item.name}"):
-                drawing = scheme.molecules(chem.canonical(item.smiles) or "", dark=look.dark())
+                drawing = scheme.molecules(chem.canonical(item.smiles) or "", dark=theme.dark())
                 st.html(f'<div class="cs-example">{drawing}</div>')
                 st.button(
                     item.name,

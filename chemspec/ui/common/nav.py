@@ -1,10 +1,9 @@
 """The shell around every page: title, theme, navigation.
 
 Streamlit knows two ways to have several pages: a folder `pages/`, and `st.navigation`. The first visitor of a fresh
-server who
-opens a deep link gets the folder way, with a bare page, because the script that calls `st.navigation` has not run yet.
-So
-a page file does not draw: it hands its body to `page`, which draws it inside the shell, starting the shell if needed.
+server who opens a deep link gets the folder way, with a bare page, because the script that calls `st.navigation` has
+not run yet. So a page file does not draw: it hands its body to `page`, which draws it inside the shell, starting the
+shell if needed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from chemspec.ui.common import look
+from chemspec.ui.common import theme
 
 # File in pages/, which is also the address (of the first: /); title.
 PAGES = (
@@ -26,6 +25,7 @@ PAGES = (
     ("models", "Models"),
     ("learn", "Learn"),
 )
+HERE = Path(__file__).parent
 ICON = "⌬"
 _INSIDE = "_inside_the_shell"
 
@@ -38,7 +38,9 @@ def shell(folder: Path) -> None:
         for number, (name, title) in enumerate(PAGES)
     ]
     chosen = st.navigation(pages, position="top")
-    st.html(f"<style>{look.CSS}{look.DARK if look.dark() else ''}</style>")
+    st.html(HERE / "theme.css")
+    if theme.dark():
+        st.html(HERE / "theme_dark.css")
     st.session_state[_INSIDE] = True
     try:
         chosen.run()

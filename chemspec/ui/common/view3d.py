@@ -16,7 +16,7 @@ from rdkit.Geometry import Point3D
 
 from chemspec import chem
 from chemspec.chem.smiles_syntax import Fault
-from chemspec.ui.common import look, vendor
+from chemspec.ui.common import theme, vendor
 
 MOST_ATOMS = 200  # not counting hydrogen
 SECONDS = 2.0  # for all components together
@@ -64,7 +64,7 @@ def show(smiles: str, *, height: int = 320, key: str = "view3d") -> None:
         return
     alt = f"3-D model of {smiles}; drag to turn it, scroll to zoom"
     with st.container(key=key):
-        st.iframe(page(smiles, model, height, look.dark()), height=height, alt=alt)
+        st.iframe(page(smiles, model, height, theme.dark()), height=height, alt=alt)
 
 
 @lru_cache(maxsize=20)  # kept, because a page that differed at every run would be sent and loaded anew

@@ -1,5 +1,4 @@
-"""Charts of the pages Learn and Models: plain values in, Altair charts out. Each says in `alt`-like text what it
-shows."""
+"""Charts of the pages Learn and Models: plain values in, Altair charts out."""
 
 from __future__ import annotations
 
@@ -8,11 +7,12 @@ from typing import Any
 
 import altair as alt
 
+from chemspec.metrics import SpeedNumbers
 from chemspec.model.cost import CostCurve
-from chemspec.ui.common import look
+from chemspec.ui.common import theme
 from chemspec.ui.learn.walltime import MOST, Cost, best_gamma, flat, improvement
 
-# What the papers report, as multiples of their own standard decoding: (who, what, speed-up). Other models, other
+# What the papers report, as multiples of their own standard decoding: (authors, task, speed-up). Other models, other
 # machines, other baselines: not to be compared with each other.
 PUBLISHED = (
     ("Andronov", "products, greedy, drafts of 4", 61.8 / 26.04),
@@ -25,160 +25,130 @@ PUBLISHED = (
     ("Tulsian", "the same with 3 beams", 0.79),
     ("Tulsian", "the same with 5 beams", 0.45),
 )
+ORANGE = theme.SPANS[5]
 
 
-def _ink(dark: bool) -> str:
-    return "#e6efed" if dark else "#14211f"
+def _chart(*rows: dict[str, Any]) -> Any:
+    return alt.Chart(alt.Data(values=list(rows)))
 
 
-def _accent(dark: bool) -> str:
-    return "#2dd4bf" if dark else look.ACCENT
+def _dots(chart: Any, **options: Any) -> Any:
+    return chart.mark_point(**{"filled": True, "size": 110, "opacity": 1, "color": theme.accent(), **options})
 
 
-def gain(alpha: float, gamma: int, c: float, pass_cost: Cost = flat, *, dark: bool = False) -> Any:
-    """Expected speed-up against draft length: the curve, its best point, the chosen one, and the line of no gain."""
-    points: list[dict[str, Any]] = [{"gamma": g, "gain": improvement(alpha, g, c, pass_cost)} for g in range(MOST + 1)]
-    for point in points:
-        point["side"] = "slower than standard" if point["gain"] < 1 else "faster"
+def _labels(chart: Any, **options: Any) -> Any:
+    return chart.mark_text(**{"align": "left", "dx": 6, "color": theme.ink(), **options}).encode(text="text:N")
+
+
+def _no_gain(chart: Any) -> Any:
+    return chart.mark_rule(strokeDash=[5, 4], color=theme.ink(), opacity=0.7)
+
+
+def gain(alpha: float, gamma: int, c: float, pass_cost: Cost = flat) -> Any:
+    """Return expected speed-up against draft length: the curve, its best point, the chosen one, the line of no gain.
+
+    Args:
+        alpha: chance that a drafted token is right.
+        gamma: the chosen draft length.
+        c: cost of drafting a token, in passes.
+        pass_cost: cost of a pass by its number of tokens.
+    """
+
+    def point(length: int, **more: Any) -> dict[str, Any]:
+        return {"gamma": length, "gain": improvement(alpha, length, c, pass_cost), **more}
+
+    points = [point(length) for length in range(MOST + 1)]
+    for row in points:
+        row["side"] = "slower than standard" if row["gain"] < 1 else "faster"
     best = best_gamma(alpha, c, pass_cost)
-    top = max(2.0, 1.12 * max(point["gain"] for point in points))
-    x = alt.X("gamma:Q", title="draft length γ", scale=alt.Scale(domain=[0, MOST]), axis=alt.Axis(tickMinStep=1))
-    y = alt.Y("gain:Q", title="times as fast as standard", scale=alt.Scale(domain=[0, top]))
-    tip = [alt.Tooltip("gamma:Q", title="draft length"), alt.Tooltip("gain:Q", title="times as fast", format=".2f")]
-    band = (
-        alt.Chart(alt.Data(values=[{"low": 0, "high": 1, "from": 0, "to": MOST}]))
-        .mark_rect(color="#D55E00", opacity=0.09)
-        .encode(
-            x=alt.X("from:Q", title="draft length γ"),
-            x2="to:Q",
-            y=alt.Y("low:Q", title="times as fast as standard"),
-            y2="high:Q",
-        )
-    )
-    none = (
-        alt.Chart(alt.Data(values=[{"gain": 1}]))
-        .mark_rule(strokeDash=[5, 4], color=_ink(dark), opacity=0.7)
-        .encode(y=y)
-    )
-    word = (
-        alt.Chart(alt.Data(values=[{"gamma": MOST, "gain": 0, "text": "slower than standard"}]))
-        .mark_text(align="right", dx=-6, dy=-10, color=_ink(dark), opacity=0.75)
-        .encode(x=x, y=y, text="text:N")
-    )
-    data = alt.Data(values=points)
-    line = alt.Chart(data).mark_line(color=_accent(dark), strokeWidth=2.5).encode(x=x, y=y, tooltip=tip)
-    dots = (
-        alt.Chart(data)
-        .mark_point(filled=True, size=34, color=_accent(dark), opacity=1)
-        .encode(
-            x=x,
-            y=y,
-            tooltip=tip,
-            shape=alt.Shape(
-                "side:N",
-                legend=None,
-                scale=alt.Scale(domain=["faster", "slower than standard"], range=["circle", "cross"]),
-            ),
-        )
-    )
-    mark: list[dict[str, Any]] = [{"gamma": best, "gain": improvement(alpha, best, c, pass_cost)}]
-    mark[0]["text"] = f"best: γ = {best}" if best else "best: no drafts"
-    star = (
-        alt.Chart(alt.Data(values=mark))
-        .mark_point(shape="diamond", filled=True, size=170, color=_ink(dark), opacity=1)
-        .encode(x=x, y=y, tooltip=tip)
-    )
-    name = (
-        alt.Chart(alt.Data(values=mark))
-        .mark_text(
-            align="left" if best < 0.7 * MOST else "right",
-            dx=4 if best < 0.7 * MOST else -4,
-            dy=-15,
-            fontWeight="bold",
-            color=_ink(dark),
-        )
-        .encode(x=x, y=y, text="text:N")
-    )
-    chosen = (
-        alt.Chart(alt.Data(values=[{"gamma": gamma, "gain": improvement(alpha, gamma, c, pass_cost)}]))
-        .mark_point(shape="circle", size=230, strokeWidth=2.5, color="#D55E00", opacity=1)
-        .encode(x=x, y=y, tooltip=tip)
-    )
-    return (band + none + word + line + dots + star + name + chosen).properties(height=340)
+    top = max(2.0, 1.12 * max(row["gain"] for row in points))
+    axes = {
+        "x": alt.X("gamma:Q", title="draft length γ", scale=alt.Scale(domain=[0, MOST]), axis=alt.Axis(tickMinStep=1)),
+        "y": alt.Y("gain:Q", title="times as fast as standard", scale=alt.Scale(domain=[0, top])),
+        "tooltip": [
+            alt.Tooltip("gamma:Q", title="draft length"),
+            alt.Tooltip("gain:Q", title="times as fast", format=".2f"),
+        ],
+    }
+    sides = alt.Scale(domain=["faster", "slower than standard"], range=["circle", "cross"])
+    band = _chart({"gamma": 0, "to": MOST, "gain": 0, "high": 1}).mark_rect(color=ORANGE, opacity=0.09)
+    warning = _chart({"gamma": MOST, "gain": 0, "text": "slower than standard"})
+    optimum = _chart(point(best, text=f"best: γ = {best}" if best else "best: no drafts"))
+    left = best < 0.7 * MOST
+    label = _labels(optimum, align="left" if left else "right", dx=4 if left else -4, dy=-15, fontWeight="bold")
+    return alt.layer(
+        band.encode(x=axes["x"], y=axes["y"], x2="to:Q", y2="high:Q"),
+        _no_gain(_chart({"gain": 1})).encode(y=axes["y"]),
+        _labels(warning, align="right", dx=-6, dy=-10, opacity=0.75).encode(x=axes["x"], y=axes["y"]),
+        _chart(*points).mark_line(color=theme.accent(), strokeWidth=2.5).encode(**axes),
+        _dots(_chart(*points), size=34).encode(**axes, shape=alt.Shape("side:N", legend=None, scale=sides)),
+        _dots(optimum, shape="diamond", size=170, color=theme.ink()).encode(**axes),
+        label.encode(x=axes["x"], y=axes["y"]),
+        _dots(_chart(point(gamma)), filled=False, size=230, strokeWidth=2.5, color=ORANGE).encode(**axes),
+    ).properties(height=340)
 
 
 def optimum(c: float, pass_cost: Cost = flat) -> Any:
-    """The best draft length against alpha, for some costs of drafting and the chosen one (Tulsian et al., figure 2)."""
+    """Return the best draft length against alpha, for some costs and the chosen one (Tulsian et al., figure 2)."""
     costs = sorted({0.02, 0.1, 0.3, round(c, 3)})
+    names = {cost: f"c = {cost:g}" + (" (chosen)" if cost == round(c, 3) else "") for cost in costs}
     points = [
-        {
-            "alpha": a / 50,
-            "gamma": best_gamma(a / 50, cost, pass_cost),
-            "c": f"c = {cost:g}" + (" (chosen)" if cost == round(c, 3) else ""),
-        }
-        for cost in costs
+        {"alpha": a / 50, "gamma": best_gamma(a / 50, cost, pass_cost), "c": name}
+        for cost, name in names.items()
         for a in range(50)
     ]
-    names = list(dict.fromkeys(str(point["c"]) for point in points))
-    return (
-        alt.Chart(alt.Data(values=points))
-        .mark_line(interpolate="step-after", strokeWidth=2)
-        .encode(
-            x=alt.X("alpha:Q", title="acceptance probability α", scale=alt.Scale(domain=[0, 1])),
-            y=alt.Y("gamma:Q", title="best draft length", scale=alt.Scale(domain=[0, MOST])),
-            color=alt.Color(
-                "c:N",
-                title=None,
-                sort=names,
-                scale=alt.Scale(domain=names, range=list(look.SPANS)),
-                legend=alt.Legend(orient="top", columns=2),
-            ),
-            strokeDash=alt.StrokeDash("c:N", sort=names, scale=alt.Scale(domain=names), legend=None),
-            tooltip=[
-                alt.Tooltip("alpha:Q", title="α"),
-                alt.Tooltip("gamma:Q", title="best γ"),
-                alt.Tooltip("c:N", title="drafting"),
-            ],
-        )
-        .properties(height=340)
-    )
+    order = list(names.values())
+    colors = alt.Scale(domain=order, range=list(theme.SPANS))
+    titles = {"alpha:Q": "α", "gamma:Q": "best γ", "c:N": "drafting"}
+    chart = _chart(*points).mark_line(interpolate="step-after", strokeWidth=2)
+    return chart.encode(
+        x=alt.X("alpha:Q", title="acceptance probability α", scale=alt.Scale(domain=[0, 1])),
+        y=alt.Y("gamma:Q", title="best draft length", scale=alt.Scale(domain=[0, MOST])),
+        color=alt.Color("c:N", title=None, sort=order, scale=colors, legend=alt.Legend(orient="top", columns=2)),
+        strokeDash=alt.StrokeDash("c:N", sort=order, scale=alt.Scale(domain=order), legend=None),
+        tooltip=[alt.Tooltip(name, title=title) for name, title in titles.items()],
+    ).properties(height=340)
 
 
-def published(*, dark: bool = False) -> Any:
-    """The speed-ups that the papers report, one dot each, beside the line of no gain."""
+def published() -> Any:
+    """Return the speed-ups that the papers report, one dot each, beside the line of no gain."""
     points = [
-        {"who": who, "what": f"{who}: {what}", "gain": gain, "text": f"{gain:.2g}×"} for who, what, gain in PUBLISHED
+        {"authors": authors, "task": f"{authors}: {task}", "gain": times, "text": f"{times:.2g}×"}
+        for authors, task, times in PUBLISHED
     ]
-    y = alt.Y("what:N", title=None, sort=None, axis=alt.Axis(labelLimit=300))
-    x = alt.X(
-        "gain:Q", title="times as fast as their standard", scale=alt.Scale(domain=[0, 6]), axis=alt.Axis(tickCount=6)
-    )
-    rule = (
-        alt.Chart(alt.Data(values=[{"gain": 1}]))
-        .mark_rule(strokeDash=[5, 4], color=_ink(dark), opacity=0.7)
-        .encode(x=x)
-    )
-    data = alt.Data(values=points)
-    dots = (
-        alt.Chart(data)
-        .mark_point(filled=True, size=110, opacity=1)
-        .encode(
-            x=x,
-            y=y,
-            color=alt.Color("who:N", legend=None, scale=alt.Scale(range=list(look.SPANS))),
-            shape=alt.Shape("who:N", legend=None),
-        )
-    )
-    text = alt.Chart(data).mark_text(align="left", dx=9, color=_ink(dark)).encode(x=x, y=y, text="text:N")
-    return (rule + dots + text).properties(height=290)
+    y = alt.Y("task:N", title=None, sort=None, axis=alt.Axis(labelLimit=300))
+    scale, axis = alt.Scale(domain=[0, 6]), alt.Axis(tickCount=6)
+    x = alt.X("gain:Q", title="times as fast as their standard", scale=scale, axis=axis)
+    color = alt.Color("authors:N", legend=None, scale=alt.Scale(range=list(theme.SPANS)))
+    return alt.layer(
+        _no_gain(_chart({"gain": 1})).encode(x=x),
+        _dots(_chart(*points)).encode(x=x, y=y, color=color, shape=alt.Shape("authors:N", legend=None)),
+        _labels(_chart(*points), dx=9).encode(x=x, y=y),
+    ).properties(height=290)
 
 
-def drafters(rows: Sequence[dict[str, Any]], *, dark: bool = False) -> Any:
-    """Milliseconds a query of every drafter, median and quartiles, with its passes beside; the standard decoder's as a
-    line."""
+def lookahead(standard: SpeedNumbers, drafted: SpeedNumbers) -> Any:
+    """Return passes and their width, with and without looking ahead, as bars."""
+    ways = {"standard": standard, "looking ahead": drafted}
+    rows = [
+        {"what": what, "way": way, "value": getattr(found, name), "text": f"{getattr(found, name):.0f}"}
+        for what, name in (("passes", "passes"), ("places a pass", "nodes_per_pass"))
+        for way, found in ways.items()
+    ]
+    most = {row["what"]: max(other["value"] for other in rows if other["what"] == row["what"]) for row in rows}
+    shares = [row | {"share": row["value"] / most[row["what"]], "name": f"{row['what']}, {row['way']}"} for row in rows]
+    x = alt.X("share:Q", axis=None, scale=alt.Scale(domain=[0, 1.1]))
+    y = alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=200))
+    scale = alt.Scale(domain=list(ways), range=["#8a9391", theme.accent()])
+    bars = _chart(*shares).mark_bar(height=13).encode(x=x, y=y, color=alt.Color("way:N", legend=None, scale=scale))
+    return (bars + _labels(_chart(*shares)).encode(x=x, y=y)).properties(height=110)
+
+
+def drafters(rows: Sequence[dict[str, Any]]) -> Any:
+    """Return milliseconds a query of every drafter, median and quartiles; the standard decoder's also as a line."""
     points = [
         {
-            "who": row["drafter"],
+            "drafter": row["drafter"],
             "ms": row["median_ms"],
             "low": row["q1_ms"],
             "high": row["q3_ms"],
@@ -187,87 +157,51 @@ def drafters(rows: Sequence[dict[str, Any]], *, dark: bool = False) -> Any:
         }
         for row in rows
     ]
-    most = 1.45 * max(point["high"] for point in points)
-    data = alt.Data(values=points)
-    y = alt.Y("who:N", title=None, sort=[point["who"] for point in points], axis=alt.Axis(labelOverlap=False))
-    x = alt.X("ms:Q", title="milliseconds a query", scale=alt.Scale(domain=[0, most]))
-    kinds = ["standard", "no model", "own model"]
-    spans = (
-        alt.Chart(data)
-        .mark_rule(color=_ink(dark), opacity=0.5)
-        .encode(x=alt.X("low:Q", title="milliseconds a query"), x2="high:Q", y=y)
-    )
-    dots = (
-        alt.Chart(data)
-        .mark_point(filled=True, size=110, opacity=1)
-        .encode(
-            x=x,
-            y=y,
-            color=alt.Color(
-                "kind:N",
-                title=None,
-                scale=alt.Scale(domain=kinds, range=[_ink(dark), look.SPANS[0], look.SPANS[1]]),
-                legend=alt.Legend(orient="top"),
-            ),
-            shape=alt.Shape("kind:N", scale=alt.Scale(domain=kinds), legend=None),
+    title, data = "milliseconds a query", _chart(*points)
+    y = alt.Y("drafter:N", title=None, sort=[row["drafter"] for row in points], axis=alt.Axis(labelOverlap=False))
+    x = alt.X("ms:Q", title=title, scale=alt.Scale(domain=[0, 1.45 * max(row["high"] for row in points)]))
+    kinds = {"standard": theme.ink(), "no model": theme.SPANS[0], "own model": theme.SPANS[1]}
+    colors = alt.Scale(domain=list(kinds), range=list(kinds.values()))
+    color = alt.Color("kind:N", title=None, scale=colors, legend=alt.Legend(orient="top"))
+    shape = alt.Shape("kind:N", scale=alt.Scale(domain=list(kinds)), legend=None)
+    return alt.layer(
+        _no_gain(_chart(*(row for row in points if row["kind"] == "standard"))).encode(x=x),
+        data.mark_rule(color=theme.ink(), opacity=0.5).encode(x=alt.X("low:Q", title=title), x2="high:Q", y=y),
+        _dots(data).encode(x=x, y=y, color=color, shape=shape),
+        _labels(data).encode(x=alt.X("high:Q", title=title), y=y),
+    ).properties(height=32 * len(points) + 110)
+
+
+def cost(curve: CostCurve) -> Any:
+    """Return milliseconds of a pass by the number of new tokens in it, as measured on this machine."""
+    data = _chart(
+        *(
+            {"nodes": nodes, "ms": 1000 * seconds, "text": f"{1000 * seconds:.2g}"}
+            for nodes, seconds in zip(curve.nodes, curve.seconds, strict=True)
         )
     )
-    text = (
-        alt.Chart(data)
-        .mark_text(align="left", dx=6, color=_ink(dark))
-        .encode(x=alt.X("high:Q", title="milliseconds a query"), y=y, text="text:N")
-    )
-    standard = [point for point in points if point["kind"] == "standard"]
-    rule = alt.Chart(alt.Data(values=standard)).mark_rule(strokeDash=[5, 4], color=_ink(dark), opacity=0.7).encode(x=x)
-    return (rule + spans + dots + text).properties(height=32 * len(points) + 110)
-
-
-def cost(curve: CostCurve, *, dark: bool = False) -> Any:
-    """Milliseconds of a pass by the number of new tokens in it, as measured on this machine."""
-    points = [
-        {"nodes": nodes, "ms": 1000 * seconds, "text": f"{1000 * seconds:.2g}"}
-        for nodes, seconds in zip(curve.nodes, curve.seconds, strict=True)
-    ]
-    data = alt.Data(values=points)
-    x = alt.X(
-        "nodes:Q",
-        title="new tokens in the pass",
-        scale=alt.Scale(type="log", base=2),
-        axis=alt.Axis(values=list(curve.nodes)),
-    )
+    scale, axis = alt.Scale(type="log", base=2), alt.Axis(values=list(curve.nodes))
+    x = alt.X("nodes:Q", title="new tokens in the pass", scale=scale, axis=axis)
     y = alt.Y("ms:Q", title="milliseconds", scale=alt.Scale(domainMin=0))
     tip = [alt.Tooltip("nodes:Q", title="new tokens"), alt.Tooltip("ms:Q", title="milliseconds", format=".2f")]
-    line = alt.Chart(data).mark_line(color=_accent(dark)).encode(x=x, y=y)
-    dots = (
-        alt.Chart(data).mark_point(filled=True, size=55, color=_accent(dark), opacity=1).encode(x=x, y=y, tooltip=tip)
-    )
-    text = alt.Chart(data).mark_text(dy=-11, color=_ink(dark)).encode(x=x, y=y, text="text:N")
-    return (line + dots + text).properties(height=250)
+    return alt.layer(
+        data.mark_line(color=theme.accent()).encode(x=x, y=y),
+        _dots(data, size=55).encode(x=x, y=y, tooltip=tip),
+        _labels(data, align="center", dx=0, dy=-11).encode(x=x, y=y),
+    ).properties(height=250)
 
 
-def accuracy(rows: Sequence[tuple[str, float, float, float]], *, dark: bool = False) -> Any:
-    """Bars of (name, share, low, high), all in percent, with their intervals."""
-    points = [
-        {"name": name, "share": share, "low": low, "high": high, "text": f"{share:.1f}%"}
-        for name, share, low, high in rows
-    ]
-    data = alt.Data(values=points)
-    y = alt.Y("name:N", title=None, sort=None)
-    x = alt.X(
-        "share:Q",
-        title="right, in % of test reactions",
-        scale=alt.Scale(domain=[0, 118]),  # room for a number after a bar of 100 %
-        axis=alt.Axis(values=list(range(0, 101, 20))),
-    )
-    bars = alt.Chart(data).mark_bar(color=_accent(dark), height=15, opacity=0.55).encode(x=x, y=y)
-    spread = (
-        alt.Chart(data)
-        .mark_rule(color=_ink(dark), strokeWidth=1.6)
-        .encode(x=alt.X("low:Q", title="right, in % of test reactions"), x2="high:Q", y=y)
-    )
-    text = (
-        alt.Chart(data)
-        .mark_text(align="left", dx=4, color=_ink(dark))
-        .encode(x=alt.X("high:Q", title="right, in % of test reactions"), y=y, text="text:N")
-    )
-    return (bars + spread + text).properties(height=36 * max(1, len(points)) + 46)
+def accuracy(rows: Sequence[tuple[str, float, float, float]]) -> Any:
+    """Return bars of (name, share, low, high), all in percent, with their intervals."""
+    names = ("name", "share", "low", "high")
+    data = _chart(*(dict(zip(names, row, strict=True)) | {"text": f"{row[1]:.1f}%"} for row in rows))
+    title, y = "right, in % of test reactions", alt.Y("name:N", title=None, sort=None)
+    # Room for a number after a bar of 100 %.
+    scale, axis = alt.Scale(domain=[0, 118]), alt.Axis(values=list(range(0, 101, 20)))
+    return alt.layer(
+        data.mark_bar(color=theme.accent(), height=15, opacity=0.55).encode(
+            x=alt.X("share:Q", title=title, scale=scale, axis=axis), y=y
+        ),
+        data.mark_rule(color=theme.ink(), strokeWidth=1.6).encode(x=alt.X("low:Q", title=title), x2="high:Q", y=y),
+        _labels(data, dx=4).encode(x=alt.X("high:Q", title=title), y=y),
+    ).properties(height=36 * max(1, len(rows)) + 46)

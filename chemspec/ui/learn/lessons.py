@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -21,38 +21,6 @@ from chemspec.asset_files import assets
 from chemspec.metrics import SpeedNumbers, numbers
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.learn import walltime
-
-END = "end"  # how the end-of-sequence token is shown
-
-
-@dataclass(frozen=True)
-class Step:
-    """One pass of a greedy decoder.
-
-    Attributes:
-        start: tokens that stood before.
-        draft: the tokens offered.
-        span: the piece [from, to) of the query they were copied from.
-        kept: how many of them the model confirmed.
-        own: the token that the model wrote itself after those; empty where it wrote none.
-    """
-
-    start: int
-    draft: tuple[str, ...]
-    span: tuple[int, int] | None
-    kept: int
-    own: str
-
-
-@dataclass(frozen=True)
-class Piece:
-    """`length` tokens of the answer from `start` on, copied from the query's `source` on; part of a numbered
-    fragment."""
-
-    start: int
-    source: int
-    length: int
-    fragment: int
 
 
 @cache
@@ -66,50 +34,6 @@ def example(name: str) -> DecodeResult:
     """A recorded answer from assets/examples/learn."""
     text = (folder("examples") / "learn" / f"{name}.json").read_text(encoding="utf-8")
     return result_from_json(text)
-
-
-def written(result: DecodeResult) -> tuple[str, ...]:
-    """The tokens of the best answer, its end included."""
-    best = result.hypotheses[0]
-    return (*best.tokens, END) if best.ended == "eos" else best.tokens
-
-
-def steps(result: DecodeResult) -> tuple[Step, ...]:
-    """What happened pass by pass, from the trace of a greedy answer."""
-    answer, query = written(result), result.trace.query
-    found, start = [], 0
-    for item in result.trace.passes:
-        draft: tuple[str, ...] = ()
-        span = None
-        if item.drafts:
-            first = item.drafts[0]
-            span = first.span
-            text = query[slice(*span)] if span else ()
-            draft = text[: len(first.tokens)]
-        after = start + item.accepted
-        own = answer[after] if item.emitted > item.accepted else ""
-        found.append(Step(start, draft, span, item.accepted, own))
-        start += item.emitted
-    return tuple(found)
-
-
-def copied(result: DecodeResult) -> tuple[Piece, ...]:
-    """Where the accepted tokens of the best answer came from.
-
-    What goes on, here and there, a token after the piece before it (the model wrote that token itself) belongs to the
-    same fragment.
-    """
-    found: list[Piece] = []
-    for item in result.trace.passes:
-        for one in item.spans:
-            if one.span is None:
-                continue
-            length = min(one.length, one.span[1] - one.span[0])
-            fragment = found[-1].fragment if found else -1
-            if not found or one.start - found[-1].start != one.span[0] - found[-1].source:
-                fragment += 1
-            found.append(Piece(one.start, one.span[0], length, fragment))
-    return tuple(found)
 
 
 @cache
@@ -212,7 +136,8 @@ def verdict(alpha: float, gamma: int, c: float, cost: walltime.Cost) -> str:
 def definitions() -> dict[str, str]:
     """What every figure of `metrics.Numbers` means, in the words of its docstrings; counts first, then rates."""
     _, _, attributes = (inspect.getdoc(SpeedNumbers) or "").partition("Attributes:\n")
-    counted = dict(re.findall(r"^\s+(\w+): (.+)$", attributes, flags=re.MULTILINE))
+    wrapped = re.compile(r"\n +(?! |\w+: )")  # where a description goes on in the next line
+    counted = dict(re.findall(r"^ +(\w+): (.+)$", wrapped.sub(" ", attributes), flags=re.MULTILINE))
     found = {field.name: counted.get(field.name, "") for field in fields(SpeedNumbers)}
     for name, member in vars(SpeedNumbers).items():
         if isinstance(member, property):

@@ -16,7 +16,7 @@ from chemspec.chem.reaction_center import Changes, changes
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, to_json
-from chemspec.ui.common import draw, look, nav, queued_engine, scheme, view3d
+from chemspec.ui.common import draw, nav, queued_engine, scheme, theme, view3d
 from chemspec.ui.predict import ask
 from chemspec.ui.predict.verdicts import Card, Mark, cards, chance, marks, trip_mark
 
@@ -149,7 +149,7 @@ def head(asked: ask.Asked, card: Card, extra: Sequence[Mark] = ()) -> str:
 
 def _scheme(slot: Slot, changed: Changes | None) -> str:
     """The reaction, or for further forward answers the product alone."""
-    asked, best, dark = slot.asked, slot.card.best, look.dark()
+    asked, best, dark = slot.asked, slot.card.best, theme.dark()
     if not best.valid:
         return '<p class="cs-hint">There is nothing to draw.</p>'
     reactants, product = slot.reaction

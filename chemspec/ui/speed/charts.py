@@ -10,7 +10,7 @@ import streamlit as st
 
 from chemspec.metrics import Spread
 from chemspec.types import DecodeResult
-from chemspec.ui.common import look
+from chemspec.ui.common import theme
 from chemspec.ui.speed import timing
 from chemspec.ui.speed.timing import Cell
 
@@ -28,7 +28,7 @@ DARK = Paint("#e6efed", ("#1c302d", "#14766c"), "#2dd4bf")
 
 
 def paint() -> Paint:
-    return DARK if look.dark() else LIGHT
+    return DARK if theme.dark() else LIGHT
 
 
 def gantt(runs: Sequence[tuple[str, DecodeResult]]) -> None:

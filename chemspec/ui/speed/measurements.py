@@ -13,7 +13,7 @@ from chemspec.engine.engine import Engine
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
-from chemspec.ui.common import draw, look, queued_engine, safe
+from chemspec.ui.common import draw, queued_engine, safe, theme
 from chemspec.ui.speed import charts, race, race_settings, tables, timing, trials
 
 # For `copy` more than a few places, and for `windows` fewer than a few, make no sense. Learned drafters write one
@@ -103,7 +103,7 @@ def show_race(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings,
     figures, drawing = st.columns([3, 1], vertical_alignment="center")
     figures.html(tables.headline(found))
     with drawing:
-        svg = draw.molecule(answer.canonical, width=260, height=120, dark=look.dark())
+        svg = draw.molecule(answer.canonical, width=260, height=120, dark=theme.dark())
         draw.show(svg, f"The answer: {answer.smiles}")
     asked = list(zip(trial.settings, trial.good, strict=True))[: trial.asked]
     race.replay(

@@ -20,7 +20,7 @@ NEVER = 10**9
 
 
 @dataclass(frozen=True)
-class Tree:
+class PrefixTree:
     """All recorded nodes, by number; a child has a higher number than its parent.
 
     Attributes:
@@ -42,7 +42,7 @@ class Tree:
     children: tuple[tuple[int, ...], ...]
 
 
-def tree(trace: Trace, answers: Sequence[Sequence[str]]) -> Tree | None:
+def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> PrefixTree | None:
     """The tree that a trace recorded; None where it recorded none.
 
     Args:
@@ -66,7 +66,7 @@ def tree(trace: Trace, answers: Sequence[Sequence[str]]) -> Tree | None:
     levels = (*(max((depths[node] for node in item.beam), default=0) for item in grown), NEVER)
     paths = tuple(_path(children, texts, answer) for answer in answers)
     kept, dies = _fates(parents, depths, beams, levels, paths)
-    return Tree(
+    return PrefixTree(
         tuple(parents),
         texts,
         tuple(sources),
@@ -186,7 +186,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class TreeLayout:
     """What the browser draws.
 
     Attributes:
@@ -205,33 +205,33 @@ class Drawing:
     left_out: int
 
 
-def drawing(grove: Tree, *, spare: bool = False, most: int = MOST_DRAWN) -> Drawing:
+def lay_out(tree: PrefixTree, *, spare: bool = False, most: int = MOST_DRAWN) -> TreeLayout:
     """Lay a tree out, or the first `most` nodes of it.
 
     Args:
         spare: with the nodes that were computed ahead and never needed.
     """
-    shown = _chosen(grove, spare, most)
-    children = [[one for one in own if shown[one]] for own in grove.children]
-    ranks: list[list[int]] = [[] for _ in grove.parents]
-    for rank, path in enumerate(grove.answers, 1):
+    shown = _chosen(tree, spare, most)
+    children = [[one for one in own if shown[one]] for own in tree.children]
+    ranks: list[list[int]] = [[] for _ in tree.parents]
+    for rank, path in enumerate(tree.answers, 1):
         for node in path:
             ranks[node].append(rank)
-    rows = _rows(grove, children, ranks, shown)
-    widths = [1] * (max((d for d, on in zip(grove.depths, shown, strict=True) if on), default=0) + 1)
-    for node, depth in enumerate(grove.depths):
+    rows = _rows(tree, children, ranks, shown)
+    widths = [1] * (max((d for d, on in zip(tree.depths, shown, strict=True) if on), default=0) + 1)
+    for node, depth in enumerate(tree.depths):
         if shown[node] and node:
-            widths[depth] = max(widths[depth], min(len(grove.texts[node]), WIDEST))
-    beams = tuple(tuple((grove.depths[node], rows[node]) for node in beam if shown[node]) for beam in grove.beams)
+            widths[depth] = max(widths[depth], min(len(tree.texts[node]), WIDEST))
+    beams = tuple(tuple((tree.depths[node], rows[node]) for node in beam if shown[node]) for beam in tree.beams)
     leaves = tuple(
-        Leaf(grove.depths[path[-1]], rows[path[-1]], rank, _finished(grove, path))
-        for rank, path in enumerate(grove.answers, 1)
+        Leaf(tree.depths[path[-1]], rows[path[-1]], rank, _finished(tree, path))
+        for rank, path in enumerate(tree.answers, 1)
         if path and shown[path[-1]]
     )
-    return Drawing(
+    return TreeLayout(
         tuple(widths),
         max((row for row, on in zip(rows, shown, strict=True) if on), default=0) + 1,
-        tuple(_segments(grove, children, ranks, rows, shown)),
+        tuple(_segments(tree, children, ranks, rows, shown)),
         beams,
         leaves,
         sum(shown),
@@ -239,41 +239,41 @@ def drawing(grove: Tree, *, spare: bool = False, most: int = MOST_DRAWN) -> Draw
     )
 
 
-def _chosen(grove: Tree, spare: bool, most: int) -> list[bool]:
+def _chosen(tree: PrefixTree, spare: bool, most: int) -> list[bool]:
     """Which nodes to draw: those that the beam went through first; always a node's parent with it."""
-    shown = [False] * len(grove.parents)
+    shown = [False] * len(tree.parents)
     left = most
     for needed in (True, False) if spare else (True,):
-        for node, parent in enumerate(grove.parents):
+        for node, parent in enumerate(tree.parents):
             fits = not shown[node] and (parent < 0 or shown[parent])
-            if left and fits and (grove.kept[node] < NEVER or not needed):
+            if left and fits and (tree.kept[node] < NEVER or not needed):
                 shown[node] = True
                 left -= 1
     return shown
 
 
-def _finished(grove: Tree, path: Sequence[int]) -> int:
-    depth = grove.depths[path[-1]]
-    return next((step for step, level in enumerate(grove.levels) if level > depth), len(grove.levels) - 1)
+def _finished(tree: PrefixTree, path: Sequence[int]) -> int:
+    depth = tree.depths[path[-1]]
+    return next((step for step, level in enumerate(tree.levels) if level > depth), len(tree.levels) - 1)
 
 
 def _rows(
-    grove: Tree, children: Sequence[Sequence[int]], ranks: Sequence[Sequence[int]], shown: Sequence[bool]
+    tree: PrefixTree, children: Sequence[Sequence[int]], ranks: Sequence[Sequence[int]], shown: Sequence[bool]
 ) -> list[int]:
     """Rows of all nodes. The chief child goes on in its parent's row; the other branches, the latest first, take the
     nearest row below in which they meet nobody."""
-    deepest = list(grove.depths)
-    for node in range(len(grove.parents) - 1, 0, -1):
+    deepest = list(tree.depths)
+    for node in range(len(tree.parents) - 1, 0, -1):
         if shown[node]:
-            parent = grove.parents[node]
+            parent = tree.parents[node]
             deepest[parent] = max(deepest[parent], deepest[node])
 
     def merit(node: int) -> tuple[int, int, int, int]:
         first = ranks[node][0] if ranks[node] else NEVER
-        return first, -min(grove.dies[node], NEVER - 1), -deepest[node], node
+        return first, -min(tree.dies[node], NEVER - 1), -deepest[node], node
 
     ordered = [sorted(own, key=merit) for own in children]
-    heads = [0] if grove.parents else []
+    heads = [0] if tree.parents else []
     heads += [one for own in ordered for one in own[1:]]
     offsets: dict[int, int] = {}
     blocks: dict[int, list[list[tuple[int, int]]]] = {}  # head -> occupied columns by row
@@ -281,13 +281,13 @@ def _rows(
         path = [head]
         while ordered[path[-1]]:
             path.append(ordered[path[-1]][0])
-        rows: list[list[tuple[int, int]]] = [[(grove.depths[head] - 1, grove.depths[path[-1]])]]
+        rows: list[list[tuple[int, int]]] = [[(tree.depths[head] - 1, tree.depths[path[-1]])]]
         for node in reversed(path):
             for branch in ordered[node][1:]:
                 offsets[branch] = _place(rows, blocks.pop(branch))
         blocks[head] = rows
-    result = [0] * len(grove.parents)
-    for node, parent in enumerate(grove.parents):
+    result = [0] * len(tree.parents)
+    for node, parent in enumerate(tree.parents):
         if parent >= 0:
             result[node] = result[parent] + offsets.get(node, 0)
     return result
@@ -310,7 +310,7 @@ def _place(rows: list[list[tuple[int, int]]], block: list[list[tuple[int, int]]]
 
 
 def _segments(
-    grove: Tree,
+    tree: PrefixTree,
     children: Sequence[Sequence[int]],
     ranks: Sequence[Sequence[int]],
     rows: Sequence[int],
@@ -319,11 +319,11 @@ def _segments(
     """Runs of single children with one fate."""
 
     def fate(node: int) -> tuple[object, ...]:
-        ahead = grove.sources[node] != ASKED
-        return grove.born[node], grove.kept[node], grove.dies[node], ahead, tuple(ranks[node])
+        ahead = tree.sources[node] != ASKED
+        return tree.born[node], tree.kept[node], tree.dies[node], ahead, tuple(ranks[node])
 
     segments = []
-    for node, parent in enumerate(grove.parents):
+    for node, parent in enumerate(tree.parents):
         if not shown[node] or parent < 0:
             continue
         goes_on = parent > 0 and len(children[parent]) == 1 and fate(parent) == fate(node)
@@ -334,15 +334,15 @@ def _segments(
             run.append(children[run[-1]][0])
         segments.append(
             Segment(
-                start=grove.depths[parent],
-                end=grove.depths[run[-1]],
+                start=tree.depths[parent],
+                end=tree.depths[run[-1]],
                 row=rows[node],
                 parent_row=rows[parent],
-                texts=tuple((grove.depths[one], _short(grove.texts[one])) for one in run),
-                ahead=grove.sources[node] != ASKED,
-                born=grove.born[node],
-                kept=grove.kept[node],
-                dies=grove.dies[node],
+                texts=tuple((tree.depths[one], _short(tree.texts[one])) for one in run),
+                ahead=tree.sources[node] != ASKED,
+                born=tree.born[node],
+                kept=tree.kept[node],
+                dies=tree.dies[node],
                 answers=tuple(ranks[node]),
             )
         )

@@ -1,4 +1,4 @@
-"""Charts below the theatre: tokens written against passes and against time, and how far drafts hold."""
+"""Charts below the trace player: tokens written against passes and against time, and how far drafts hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import streamlit as st
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
-from chemspec.ui.common import look, queued_engine
+from chemspec.ui.common import queued_engine, theme
 from chemspec.ui.speed.timing import standard, timeline, typical
 from chemspec.ui.step.trace_view import TraceView, by_offset
 
@@ -36,29 +36,29 @@ def measured(
     return fast, slow
 
 
-def against_passes(told: TraceView) -> None:
+def against_passes(view: TraceView) -> None:
     """Tokens written against passes; the standard way writes one token a pass, by definition."""
-    total = told.steps[-1].written
-    ours = [(FAST, 0, 0), *((FAST, k, one.written) for k, one in enumerate(told.steps, 1))]
+    total = view.passes[-1].written
+    ours = [(FAST, 0, 0), *((FAST, k, one.written) for k, one in enumerate(view.passes, 1))]
     rows = [(STANDARD, k, k) for k in range(total + 1)] + ours
-    what = _what(told)
+    what = _what(view)
     st.altair_chart(
         _steps(rows, "passes", what),
-        alt=f"Staircase: {what}, {total} in {len(told.steps)} passes with drafts, in {total} the standard way.",
+        alt=f"Staircase: {what}, {total} in {len(view.passes)} passes with drafts, in {total} the standard way.",
     )
-    st.caption(f"{total} {what} in {len(told.steps)} passes. The standard way takes a pass for each.")
+    st.caption(f"{total} {what} in {len(view.passes)} passes. The standard way takes a pass for each.")
 
 
-def _what(told: TraceView) -> str:
-    return "steps of the beam" if told.several else "tokens written"
+def _what(view: TraceView) -> str:
+    return "steps of the beam" if view.several else "tokens written"
 
 
-def against_time(told: TraceView, result: DecodeResult, slow: DecodeResult | None) -> None:
+def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | None) -> None:
     """Tokens written against milliseconds; each line ends when its run had ended."""
     traces = {FAST: result.trace} | ({STANDARD: slow.trace} if slow else {})
     rows = [row for name, trace in traces.items() for row in _timed(name, trace)]
     ends = ", ".join(f"{name} {trace.seconds * 1e3:.0f} ms" for name, trace in traces.items())
-    st.altair_chart(_steps(rows, "milliseconds", _what(told)), alt=f"Staircase over time: {ends}.")
+    st.altair_chart(_steps(rows, "milliseconds", _what(view)), alt=f"Staircase over time: {ends}.")
     if slow:
         dear = " Fewer passes, but dearer ones: with this drafter the standard way is faster here."
         slower = len(result.trace.passes) < len(slow.trace.passes)
@@ -83,7 +83,7 @@ def _steps(rows: Sequence[tuple[str, float, int]], x: str, y: str) -> alt.Chart:
             color=alt.Color(
                 "way:N",
                 title=None,
-                scale=alt.Scale(domain=kinds, range=[_accent(), GREY]),
+                scale=alt.Scale(domain=kinds, range=[theme.accent(), GREY]),
                 legend=alt.Legend(orient="top"),
             ),
             strokeDash=alt.StrokeDash("way:N", title=None, scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])),
@@ -93,9 +93,9 @@ def _steps(rows: Sequence[tuple[str, float, int]], x: str, y: str) -> alt.Chart:
     )
 
 
-def by_place(told: TraceView) -> None:
+def by_place(view: TraceView) -> None:
     """How often the k-th token of a draft was accepted."""
-    found = by_offset(told)
+    found = by_offset(view)
     if not found:
         st.caption("Nothing was drafted, so there is nothing to accept.")
         return
@@ -112,7 +112,7 @@ def by_place(told: TraceView) -> None:
             alt.Tooltip("accepted", title="accepted"),
         ],
     )
-    chart = base.mark_bar(color=_accent(), cornerRadiusEnd=2).properties(height=230)
+    chart = base.mark_bar(color=theme.accent(), cornerRadiusEnd=2).properties(height=230)
     first = frame.iloc[0]
     st.altair_chart(
         chart,
@@ -121,7 +121,3 @@ def by_place(told: TraceView) -> None:
     st.caption(
         "Of the passes in which some draft had a token at this place, the share in which a draft was right up to it."
     )
-
-
-def _accent() -> str:
-    return "#2dd4bf" if look.dark() else look.ACCENT

@@ -9,7 +9,7 @@ import streamlit as st
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import draw, look, queued_engine, saved
+from chemspec.ui.common import draw, queued_engine, saved, theme
 
 MOST_WIDTH = 10  # of a beam: the tree of a wider one cannot be read
 DECODERS = {"greedy": "Greedy: one answer", "beam": "Beam search: several answers"}
@@ -184,7 +184,7 @@ def welcome(names: list[str]) -> None:
         with column, st.container(border=True, height="stretch"):
             st.markdown(f"**{title}**")
             st.caption(line)
-            draw.show(draw.molecule(query, width=300, height=150, dark=look.dark()), title)
+            draw.show(draw.molecule(query, width=300, height=150, dark=theme.dark()), title)
             able = [name for name in queued_engine.models(task) if name in names]
             st.button(
                 "Step through",

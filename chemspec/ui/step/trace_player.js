@@ -1,10 +1,12 @@
-// The decode theatre: draws a story (chemspec/ui/story.py) and steps through it without asking the server for anything.
-// All text comes in by textContent; the only markup are RDKit's drawings of molecules that RDKit could read.
+// Draws a trace (trace_view.py, as `scene` of trace_player.py prepares it) in frames: the player of the page Step through
+// is one frame with all parts and controls, a figure of the page Learn has frames with a few parts, most of them still.
+// Nothing is asked of the server. All text comes in by textContent; the only markup are RDKit's drawings of molecules
+// that RDKit could read.
 
 const BEAT = 1100; // milliseconds of a pass at normal speed
 const PATTERNS = ["solid", "double", "dashed", "dotted"];
 const MOST_ROWS = 6; // drafts shown of a pass, the best first
-const places = new WeakMap(); // element -> where its visitor stood, kept when the page runs again
+const visits = new WeakMap(); // element -> where its visitor stood, kept when the page runs again
 
 const el = (tag, attributes = {}, ...children) => {
   const made = document.createElement(tag);
@@ -32,20 +34,32 @@ const mark = (kind, x, at, title) => {
   return made;
 };
 
+const table = (rows) => el("table", {}, ...rows.map(([title, ...cells]) => el("tr", {}, el("th", {}, title), ...cells.map((cell) => el("td", {}, cell)))));
+
 export default function ({ data, parentElement }) {
-  const root = parentElement.querySelector("#theatre");
-  const { query, answers, steps, tree, colors, several } = data;
-  const last = steps.length;
-  const kept = places.get(root);
-  const state = kept && kept.id === data.id ? { ...kept, timer: 0 } : { id: data.id, step: data.step, speed: 1, answer: 0, spare: false, timer: 0 };
-  places.set(root, state);
-  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const root = parentElement.querySelector("#trace");
+  const visit = visits.get(root);
+  const states = data.frames.map((frame, k) => ({ step: frame.step, speed: 1, answer: 0, spare: false, ...(visit?.id === data.id && visit.states[k]), timer: 0 }));
+  visits.set(root, { id: data.id, states });
+  root.classList.toggle("dark", data.dark);
+  root.classList.toggle("still", matchMedia("(prefers-reduced-motion: reduce)").matches);
+  const boxes = data.frames.map((frame) => el("div", { class: `frame ${frame.style}` }));
+  const group = el("div", { class: "frames", role: "figure", "aria-label": data.alt }, ...boxes);
+  root.replaceChildren(group);
+  const ends = data.frames.map((frame, k) => drawFrame(boxes[k], data.scenes[frame.scene], frame, states[k], data.colors));
+  return () => ends.forEach((end) => end());
+}
+
+// Fills a box with the parts that a frame names; returns what ends it.
+function drawFrame(root, scene, frame, state, colors) {
+  const { query, answers, passes, tree, several } = scene;
+  const last = passes.length;
   const color = (run) => colors[run % colors.length];
   const paint = (node, run) => {
     node.style.setProperty("--c", color(run));
     node.style.setProperty("--p", PATTERNS[run % PATTERNS.length]);
   };
-  const pieces = () => answers[state.answer].pieces;
+  const tokensNow = () => answers[state.answer].tokens;
 
   // --- tokens ------------------------------------------------------------------------------------
 
@@ -77,7 +91,7 @@ export default function ({ data, parentElement }) {
 
   // From a token of one side to all that belong to it: tokens of query and answer, hence atoms.
   const links = (side, index) => {
-    const own = pieces();
+    const own = tokensNow();
     if (side === "query") return { query: [index], answer: own.flatMap((piece, k) => (piece.source === index ? [k] : [])) };
     const source = own[index]?.source;
     return { query: source === null || source === undefined ? [] : [source], answer: [index] };
@@ -88,7 +102,7 @@ export default function ({ data, parentElement }) {
     for (const [name, own] of Object.entries(found))
       for (const k of own) {
         strips[name].querySelectorAll(`.tk[data-index="${k}"]`).forEach((one) => one.classList.add("lit"));
-        const atom = (name === "query" ? query.atoms[k] : pieces()[k]?.atom) ?? null;
+        const atom = (name === "query" ? query.atoms[k] : tokensNow()[k]?.atom) ?? null;
         if (atom !== null) circle(pictures[name], atom)?.classList.add("lit");
       }
     hint.textContent = describe(side, index, found);
@@ -105,9 +119,10 @@ export default function ({ data, parentElement }) {
       const end = where ? `copied to answer token ${where}` : "not copied into this answer";
       return `${query.tokens[index]} — query token ${index + 1}: ${end}`;
     }
-    const piece = pieces()[index];
-    const how = { copied: `copied from query token ${piece.source + 1}`, ahead: "drafted, and confirmed by the model", own: "the model’s own" }[piece.made];
-    return `${piece.text} — answer token ${index + 1}: ${how}, pass ${piece.step}`;
+    const piece = tokensNow()[index];
+    const how = { copied: `copied from query token ${piece.source + 1}`, ahead: "drafted, and confirmed by the model", own: "the model’s own" }[piece.origin];
+    const sure = piece.probability === null ? "" : `, ${(100 * piece.probability).toFixed(1)} % sure`;
+    return `${piece.text} — answer token ${index + 1}: ${how}, pass ${piece.pass_number}${sure}`;
   };
   const watch = (box) => {
     const enter = (event) => {
@@ -130,7 +145,7 @@ export default function ({ data, parentElement }) {
       const name = [...(event.target.classList ?? [])].find((one) => /^atom-\d+$/.test(one));
       if (!event.target.classList?.contains("atom-selector") || !name) return -1;
       const atom = +name.slice(5);
-      return side === "query" ? query.atoms.indexOf(atom) : pieces().findIndex((piece) => piece.atom === atom);
+      return side === "query" ? query.atoms.indexOf(atom) : tokensNow().findIndex((piece) => piece.atom === atom);
     };
     box.addEventListener("pointerover", (event) => {
       const k = tokenOf(event);
@@ -149,7 +164,7 @@ export default function ({ data, parentElement }) {
     box.replaceChildren(drawing);
   };
 
-  // --- the stage -------------------------------------------------------------------------------------
+  // --- the parts -------------------------------------------------------------------------------------
 
   const number = (label) => {
     const value = el("dd");
@@ -172,8 +187,8 @@ export default function ({ data, parentElement }) {
   const slider = el("input", { type: "range", min: 0, max: last, value: state.step, "aria-label": "Pass", oninput: (event) => go(+event.target.value) });
   const speed = el("select", { "aria-label": "Speed", title: "Speed", onchange: (event) => { state.speed = +event.target.value; if (state.timer) play(); } });
   for (const x of [0.5, 1, 2, 4]) speed.append(el("option", { value: x, selected: x === state.speed }, `${x}×`));
-  const bars = steps.map((step, k) => {
-    const most = Math.max(...steps.map((one) => one.emitted), 1);
+  const bars = passes.map((step, k) => {
+    const most = Math.max(...passes.map((one) => one.emitted), 1);
     const own = el("i", { class: "own", style: `height:${(100 * (step.emitted - step.accepted)) / most}%` });
     const copied = el("i", { class: "copied", style: `height:${(100 * step.accepted) / most}%` });
     return el("span", { class: "bar", title: `pass ${k + 1}: ${count(step.emitted, "token")}, ${step.accepted} accepted`, onclick: () => go(k + 1) }, copied, own);
@@ -203,40 +218,48 @@ export default function ({ data, parentElement }) {
     legend.append(el("li", {}, sample, text));
   };
   key("copied first last", "copied from the query: colour, underline and number tell which span");
-  if (answers.some((one) => one.pieces.some((piece) => piece.made === "ahead"))) key("ahead", "computed ahead, not copied");
+  if (answers.some((one) => one.tokens.some((piece) => piece.origin === "ahead"))) key("ahead", "computed ahead, not copied");
   key("own", "the model’s own; its atoms are ringed");
-  key("rejected", "rejected");
+  if (!frame.whole) key("rejected", "rejected");
   if (several) key("waiting", "not decided yet");
-  key("outlined first last", "span of the current draft");
+  if (!frame.whole && frame.parts.includes("query")) key("outlined first last", "span of the current draft");
 
+  const captionOf = { query: frame.whole ? "Query: what was copied, one colour a fragment" : several ? "Query: atoms copied in this pass lit" : "Query: atoms of the current draft lit", answer: "Answer: atoms coloured by origin, the model’s own ringed" };
+  const drawing = (side, ...more) => el("figure", {}, pictures[side], el("figcaption", {}, captionOf[side], ...more));
   const section = (title, ...children) => el("section", {}, title instanceof Node ? title : el("h4", {}, title), ...children);
-  root.replaceChildren(
-    el("div", { class: "theatre", role: "group", tabindex: -1, "aria-label": "Decode theatre. Left and right arrows step, space plays." },
-      el("dl", { class: "counters" }, ...Object.values(counters).map((one) => one.box)),
-      el("div", { class: "controls" },
-        button("To the start", icon("M2 2h2.4v12H2zM14 2v12L5.4 8z"), () => go(0)), button("Step back", icon("M12 2v12L3.4 8z"), () => go(state.step - 1)), playing,
-        button("Step forward", icon("M4 2l8.6 6L4 14z"), () => go(state.step + 1)), button("To the end", icon("M2 2l8.6 6L2 14zM11.6 2H14v12h-2.4z"), () => go(last)),
-        el("div", { class: "scrub" }, el("div", { class: "bars", "aria-hidden": "true" }, ...bars), slider), speed),
-      says,
-      el("div", { class: "pictures" },
-        el("figure", {}, pictures.query, el("figcaption", {}, several ? "Query: atoms copied in this pass lit" : "Query: atoms of the current draft lit")),
-        el("figure", {}, pictures.answer, el("figcaption", {}, "Answer: atoms coloured by origin, the model’s own ringed", chooser))),
-      section("Query", strips.query),
-      el("section", { class: "room" }, draftsTitle, drafts),
-      section("Answer", strips.answer),
-      hint, legend,
-      ...(tree ? [section("Hypotheses", el("p", { class: "hint" }, "Every branch is a text the search considered; it grows to the right, token by token."), treeBox, treeKey(), treeNote,
-        el("label", { class: "check" }, spare, ` also show what was computed ahead and never needed (${tree.unused.toLocaleString("en")} prefixes)`))] : []),
-      el("p", { class: "hint keys" }, "Keys: ← → step, space plays, Home and End jump; Tab enters a strip, where ← → go from token to token.")),
-  );
+  const parts = {
+    counters: () => el("dl", { class: "counters" }, ...Object.values(counters).map((one) => one.box)),
+    controls: () => el("div", { class: "controls" },
+      button("To the start", icon("M2 2h2.4v12H2zM14 2v12L5.4 8z"), () => go(0)), button("Step back", icon("M12 2v12L3.4 8z"), () => go(state.step - 1)), playing,
+      button("Step forward", icon("M4 2l8.6 6L4 14z"), () => go(state.step + 1)), button("To the end", icon("M2 2l8.6 6L2 14zM11.6 2H14v12h-2.4z"), () => go(last)),
+      el("div", { class: "scrub" }, el("div", { class: "bars", "aria-hidden": "true" }, ...bars), slider), speed),
+    summary: () => says,
+    pictures: () => el("div", { class: "pictures" }, drawing("query"), el("b", { class: "arrow", "aria-hidden": "true" }, "→"), drawing("answer", chooser)),
+    picture: () => pictures.query,
+    query: () => section("Query", strips.query),
+    drafts: () => el("section", { class: "room" }, draftsTitle, drafts),
+    answer: () => section("Answer", strips.answer),
+    hint: () => hint,
+    legend: () => legend,
+    tree: () => tree && section("Hypotheses", el("p", { class: "hint" }, "Every branch is a text the search considered; it grows to the right, token by token."), treeBox, treeKey(), treeNote,
+      ...(tree.unused ? [el("label", { class: "check" }, spare, ` also show what was computed ahead and never needed (${tree.unused.toLocaleString("en")} prefixes)`)] : [])),
+    keys: () => el("p", { class: "hint keys" }, "Keys: ← → step, space plays, Home and End jump; Tab enters a strip, where ← → go from token to token."),
+    certainty: () => certainty(answers[0].tokens),
+    lane: () => lane(passes, answers[0].tokens),
+    replay: () => button("Play again", "Play again", (event) => event.target.getRootNode().querySelectorAll(".lane .pass").forEach((box) => box.getAnimations().forEach((one) => { one.cancel(); one.play(); })), { class: "replay" }),
+    comparison: () => comparison(passes[state.step - 1], answers[0].tokens.filter((token) => token.pass_number === state.step)),
+    counts: () => counts(passes[state.step - 1], answers[0].tokens, state.step),
+  };
+  root.append(...(frame.title ? [el("h4", { class: "title" }, frame.title)] : []), ...frame.parts.map((name) => parts[name]()).filter(Boolean));
+  if (frame.parts.includes("controls")) for (const [name, value] of [["role", "group"], ["tabindex", -1], ["aria-label", "Trace player. Left and right arrows step, space plays."]]) root.setAttribute(name, value);
 
   query.tokens.forEach((text, k) => strips.query.append(token(text, "query", k, `query token ${k + 1}`)));
   firstStop(strips.query);
   const write = () => {
     strips.answer.replaceChildren(
-      ...pieces().map((piece, k) => {
+      ...tokensNow().map((piece, k) => {
         const box = token(piece.text, "answer", k, "");
-        if (piece.text === "end" && k === pieces().length - 1) box.classList.add("end");
+        if (piece.text === "end" && k === tokensNow().length - 1) box.classList.add("end");
         return box;
       }),
     );
@@ -249,14 +272,14 @@ export default function ({ data, parentElement }) {
 
   const draw = () => {
     const k = state.step;
-    const now = k ? steps[k - 1] : null;
+    const now = k ? passes[k - 1] : null;
     const chance = now ? percent(now.rate) : "–";
     counters.pass.value.textContent = `${k} / ${last}`;
-    counters.tokens.value.textContent = `${now ? now.written : 0} / ${steps[last - 1].written}`;
+    counters.tokens.value.textContent = `${now ? now.written : 0} / ${passes[last - 1].written}`;
     counters.fresh.value.textContent = now ? (several ? count(now.emitted, "step") : count(now.emitted, "token")) : "–";
     counters.rate.value.textContent = chance;
     counters.saved.value.textContent = now ? now.saved : 0;
-    says.textContent = now ? now.says : `Nothing is written yet. The standard way would take ${count(steps[last - 1].written, "pass")}, one per token; here it took ${last}.`;
+    says.textContent = now ? now.summary : `Nothing is written yet. The standard way would take ${count(passes[last - 1].written, "pass")}, one per token; here it took ${last}.`;
     slider.value = k;
     slider.setAttribute("aria-valuetext", `pass ${k} of ${last}`);
     bars.forEach((bar, i) => { bar.classList.toggle("done", i < k); bar.classList.toggle("now", i === k - 1); });
@@ -265,25 +288,25 @@ export default function ({ data, parentElement }) {
     // The answer, and which query tokens it has used.
     const used = new Map();
     const fresh = new Map(); // used in this very pass
-    const own = pieces();
+    const own = tokensNow();
     [...strips.answer.children].forEach((box, i) => {
-      const piece = own[i], written = piece.step <= k;
+      const piece = own[i], written = piece.pass_number <= k;
       box.className = "tk" + (box.classList.contains("end") ? " end" : "");
-      box.classList.add(written ? piece.made : "unwritten");
-      if (written && piece.step === k && k > 0) box.classList.add("fresh");
+      box.classList.add(written ? piece.origin : "unwritten");
+      if (written && piece.pass_number === k && k > 0) box.classList.add("fresh");
       box.removeAttribute("data-label");
-      box.title = written ? `pass ${piece.step}` : "not written yet";
-      box.setAttribute("aria-label", written ? `${piece.text}, ${piece.made === "copied" ? "copied" : piece.made === "own" ? "the model's own" : "drafted"}` : "not written yet");
+      box.title = written ? `pass ${piece.pass_number}` : "not written yet";
+      box.setAttribute("aria-label", written ? `${piece.text}, ${piece.origin === "copied" ? "copied" : piece.origin === "own" ? "the model's own" : "drafted"}` : "not written yet");
       if (piece.run === null) return;
       paint(box, piece.run);
       if (own[i - 1]?.run !== piece.run) { box.classList.add("first"); if (written) box.dataset.label = piece.run + 1; }
-      if (own[i + 1]?.run !== piece.run || own[i + 1].step > k) box.classList.add("last");
-      if (written) { used.set(piece.source, piece.run); if (piece.step === k) fresh.set(piece.source, piece.run); }
+      if (own[i + 1]?.run !== piece.run || own[i + 1].pass_number > k) box.classList.add("last");
+      if (written) { used.set(piece.source, piece.run); if (frame.whole || piece.pass_number === k) fresh.set(piece.source, piece.run); }
     });
 
     // The drafts.
-    const shown = now ? now.proposals.slice(0, MOST_ROWS) : [];
-    const total = now ? now.proposals.length + now.hidden : 0;
+    const shown = now ? now.drafts.slice(0, MOST_ROWS) : [];
+    const total = now ? now.drafts.length + now.hidden : 0;
     draftsTitle.textContent = !now ? "Drafts" : several ? `Computed ahead in this pass: ${count(now.drafted, "prefix")}` : total > 1 ? `Drafts of this pass: ${total}` : "Draft of this pass";
     const runOf = (one) => fresh.get(one.start) ?? used.get(one.start);
     drafts.replaceChildren(...shown.map((one) => draftRow(one, runOf(one))));
@@ -292,7 +315,7 @@ export default function ({ data, parentElement }) {
 
     // The query: spans of the drafts outlined, what was copied marked.
     const spans = new Map(); // place -> whether accepted
-    const outline = several ? shown.filter((one) => one.accepted) : shown.length > 4 ? shown.slice(0, 1) : shown;
+    const outline = frame.whole ? [] : several ? shown.filter((one) => one.accepted) : shown.length > 4 ? shown.slice(0, 1) : shown;
     for (const one of outline)
       if (one.start !== null) one.tokens.forEach((_, j) => spans.set(one.start + j, spans.get(one.start + j) || j < one.accepted));
     [...strips.query.children].forEach((box, i) => {
@@ -350,14 +373,14 @@ export default function ({ data, parentElement }) {
       else spot.style.removeProperty("--c");
     });
     const written = new Set();
-    for (const piece of pieces()) {
+    for (const piece of tokensNow()) {
       const spot = piece.atom === null ? null : circle(pictures.answer, piece.atom);
-      if (piece.atom !== null && piece.step <= k) written.add(piece.atom);
+      if (piece.atom !== null && piece.pass_number <= k) written.add(piece.atom);
       if (!spot) continue;
       spot.setAttribute("class", `atom-selector atom-${piece.atom}`);
-      if (piece.step > k) continue;
-      spot.classList.add(piece.made);
-      if (piece.step === k) spot.classList.add("fresh");
+      if (piece.pass_number > k) continue;
+      spot.classList.add(piece.origin);
+      if (piece.pass_number === k) spot.classList.add("fresh");
       if (piece.run !== null) spot.style.setProperty("--c", color(piece.run));
     }
     pictures.answer.querySelectorAll("[class*='atom-']:not(circle)").forEach((part) => {
@@ -395,6 +418,7 @@ export default function ({ data, parentElement }) {
     treeBox.setAttribute("aria-label", `Tree of ${plan.nodes} prefixes; ${answers.length} of them became answers.`);
     treeNote.textContent = state.spare && plan.left_out ? `The tree is too large to draw: ${plan.nodes.toLocaleString("en")} prefixes are shown, ${plan.left_out.toLocaleString("en")} are left out.` : !state.spare && tree.cut ? `The tree is too large to draw: ${tree.cut.toLocaleString("en")} prefixes that the search went through are left out.` : "";
   };
+  const leafTitle = (rank) => `answer ${rank}` + (answers[rank - 1] ? `, ${(100 * answers[rank - 1].probability).toFixed(1)} %` : "");
   const front = (k) => {
     const plan = state.spare ? tree.all : tree.needed;
     for (const one of edges) {
@@ -412,7 +436,7 @@ export default function ({ data, parentElement }) {
     for (const leaf of plan.leaves) {
       if (leaf.step > k) continue;
       const x = columns[leaf.column] + 9;
-      stars.append(mark("done", x, y(leaf.row), `answer ${leaf.rank}`), svg("text", { x, y: y(leaf.row) + 3.5, class: "rank" }, leaf.rank));
+      stars.append(mark("done", x, y(leaf.row), leafTitle(leaf.rank)), svg("text", { x, y: y(leaf.row) + 3.5, class: "rank" }, leaf.rank));
       right = Math.max(right, columns[leaf.column]);
     }
     if (right + 60 > treeBox.scrollLeft + treeBox.clientWidth || right < treeBox.scrollLeft) treeBox.scrollLeft = right - treeBox.clientWidth + 120;
@@ -461,7 +485,7 @@ export default function ({ data, parentElement }) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.composedPath()[0], tag = target.tagName;
     const inside = event.composedPath().includes(root);
-    if (!inside && target !== document.body) return; // somebody types elsewhere
+    if (!inside && (target !== document.body || !frame.parts.includes("keys"))) return; // somebody types elsewhere
     if (tag === "SELECT" || (tag === "INPUT" && event.key !== " ")) return; // they have keys of their own
     if (target.type === "checkbox" || (tag === "BUTTON" && event.key === " ") || target === treeBox) return;
     const act = { ArrowRight: () => go(state.step + 1), ArrowLeft: () => go(state.step - 1) }[event.key]
@@ -470,13 +494,53 @@ export default function ({ data, parentElement }) {
     event.preventDefault();
     act();
   };
-  document.addEventListener("keydown", onkey);
+  if (frame.parts.includes("controls")) document.addEventListener("keydown", onkey);
 
-  root.classList.toggle("still", still);
-  root.classList.toggle("dark", data.dark);
   playbutton("Play");
   write();
   grow();
   draw();
   return () => { clearInterval(state.timer); document.removeEventListener("keydown", onkey); };
 }
+
+// --- still figures: tokens and counts of one pass, or of all -----------------------------------------------
+
+const chip = (text, kind) => el("span", { class: `tk ${kind} first last ${text === "end" ? "end" : ""}` }, text);
+
+// How sure the model was of every token.
+const certainty = (tokens) => el("section", {}, el("h4", {}, "The answer, token by token, and how sure the model was"),
+  el("div", { class: "sure" }, ...tokens.map(({ text, probability }) => {
+    const low = probability < 0.97;
+    return el("span", { class: low ? "low" : "" }, el("em", {}, low ? percent(probability) : ""), el("i", { style: `height:${2 + 46 * probability}px` }), chip(text, ""));
+  })));
+
+// All passes in a row, a box each, one appearing after the other.
+const lane = (passes, tokens) => el("div", { class: "lane" }, el("small", {}, count(passes.length, "pass")), ...passes.map((_, k) =>
+  el("span", { class: "pass", style: `animation-delay:${0.3 + 0.32 * k}s` }, ...tokens.filter((token) => token.pass_number === k + 1).map((token) => chip(token.text, token.origin)))));
+
+// A draft and the model's own choices side by side, up to the first difference.
+const comparison = (now, own) => {
+  const draft = now.drafts[0];
+  const rows = [
+    ["the draft", ...draft.tokens.map((text, k) => chip(text, k < draft.accepted ? "copied" : "rejected"))],
+    ["the model’s choice", ...draft.tokens.map((_, k) => (own[k] ? chip(own[k].text, k < draft.accepted ? "copied" : "own") : ""))],
+    ["equal?", ...draft.tokens.map((_, k) => (k < draft.accepted ? "✓" : k === draft.accepted ? "✗" : ""))],
+  ];
+  return el("div", { class: "scroll", tabindex: 0 }, table(rows));
+};
+
+// What is counted in a pass, place by place.
+const counts = (now, tokens, k) => {
+  const draft = now.drafts[0], own = tokens.filter((token) => token.pass_number === k), before = tokens.filter((token) => token.pass_number < k);
+  const drafted = draft.tokens.map((text, j) => chip(text, j < draft.accepted ? "copied" : "rejected"));
+  const accepted = draft.tokens.slice(0, draft.accepted).map((text) => chip(text, "copied"));
+  const rows = [
+    ["computed", now.computed, [before.length ? chip(before[before.length - 1].text, "") : chip("start", "end"), ...drafted], "places the model looks at: the last token written, and the draft"],
+    ["drafted", now.drafted, ["", ...drafted.map((box) => box.cloneNode(true))], "guessed"],
+    ["accepted", now.accepted, ["", ...accepted], "guessed right, up to the first mistake"],
+    ["written", now.emitted, ["", ...own.map((token, j) => chip(token.text, j < draft.accepted ? "copied" : "own"))], "accepted, and one token of the model’s own"],
+  ];
+  const made = table(rows.map(([name, number, cells]) => [`${name} ${number}`, ...cells]));
+  [...made.children].forEach((row, at) => row.after(el("tr", { class: "why" }, el("td"), el("td", { colspan: draft.tokens.length + 1 }, rows[at][3]))));
+  return el("div", { class: "scroll", tabindex: 0 }, made);
+};

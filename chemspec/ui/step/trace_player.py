@@ -1,96 +1,122 @@
-"""The decode theatre: one element in which a visitor steps through a decode, all in the browser.
+"""Traces drawn in the browser: a player to step through one, and figures of single passes for the lessons.
 
-Python turns a story into plain data and draws the molecules; `trace_player.js` does the rest, and no click comes back
+Python turns traces into plain data and draws the molecules; `trace_player.js` does the rest, and no click comes back
 here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from chemspec import chem
 from chemspec.types import DecodeResult, to_json
-from chemspec.ui.common import draw, look
-from chemspec.ui.step.prefix_tree import drawing
-from chemspec.ui.step.trace_view import Answer, Step, TraceView
+from chemspec.ui.common import draw, theme
+from chemspec.ui.common.web_files import web_file
+from chemspec.ui.step.prefix_tree import lay_out
+from chemspec.ui.step.trace_view import PassView, TraceView, view_trace
 
 MOST_ANSWERS = 20  # drawn; more are not told apart by anybody
 WIDTH, HEIGHT = 520, 280  # of a drawing, pixels
 
 
+@dataclass(frozen=True)
+class Frame:
+    """A picture of one trace.
+
+    Attributes:
+        parts: what it shows, from top to bottom: names of the table `parts` in trace_player.js.
+        scene: which of the traces.
+        step: after how many passes; -1 for all.
+        style: CSS classes "wide", "card", "lanes", "plain".
+        whole: mark all that was copied up to here, not only in this pass.
+    """
+
+    parts: tuple[str, ...]
+    scene: int = 0
+    step: int = -1
+    title: str = ""
+    style: str = ""
+    whole: bool = False
+
+
+PLAYER = ("counters", "controls", "summary", "pictures", "query", "drafts", "answer", "hint", "legend", "tree", "keys")
+
+
 @cache
 def _element() -> Callable[..., Any]:
-    here = Path(__file__).parent
-    return st.components.v2.component(
-        "chemspec_theatre",
-        html='<div id="theatre"></div>',
-        css=(here / "trace_player.css").read_text("utf-8"),
-        js=(here / "trace_player.js").read_text("utf-8"),
-    )
+    css, js = web_file(__file__, "css"), web_file(__file__, "js")
+    return st.components.v2.component("chemspec_trace", html='<div id="trace"></div>', css=css, js=js)
 
 
-def theatre(result: DecodeResult, told: TraceView, *, step: int = 0) -> None:
-    """Put the theatre on the page, at first after `step` passes."""
-    _element()(key="step_theatre", data=scene(result, told, dark=look.dark(), step=step))
+def player(result: DecodeResult, view: TraceView) -> None:
+    """Put a trace on the page to step through, at first before its first pass."""
+    data = frames([result], [view], [Frame(PLAYER, step=0)], alt="Trace player", dark=theme.dark())
+    _element()(key="trace_player", data=data)
 
 
-def scene(result: DecodeResult, told: TraceView, *, dark: bool, step: int = 0) -> dict[str, Any]:
-    """All that the browser needs, as JSON values."""
+def figure(results: Sequence[DecodeResult], shown: Sequence[Frame], *, alt: str, key: str) -> None:
+    """Put frames of some results on the page; `alt` is read to who cannot see them."""
+    views = [view_trace(result) for result in results]
+    _element()(key=key, data=frames(results, views, shown, alt=alt, dark=theme.dark()))
+
+
+def frames(
+    results: Sequence[DecodeResult], views: Sequence[TraceView], shown: Sequence[Frame], *, alt: str, dark: bool
+) -> dict[str, Any]:
+    """Return all that the browser needs, as JSON values.
+
+    Args:
+        results: of the traces.
+        views: the same traces as values for drawing.
+        shown: the frames to draw.
+        alt: what to read to who cannot see them.
+        dark: for a dark page.
+    """
+    steps = [len(views[frame.scene].passes) if frame.step < 0 else frame.step for frame in shown]
     return {
-        "id": sha256(to_json(result).encode()).hexdigest()[:16],
+        "id": sha256("".join(map(to_json, results)).encode()).hexdigest()[:16],
+        "alt": alt,
         "dark": dark,
-        "step": step,
-        "several": told.several,
-        "colors": list(look.SPANS),
-        "query": {
-            "tokens": list(told.query),
-            "atoms": list(told.atoms),
-            "smiles": "".join(told.query),
-            "svg": _svg("".join(told.query), dark),
-        },
-        "answers": [_answer(item, dark) for item in told.answers[:MOST_ANSWERS]],
-        "steps": [_step(item) for item in told.steps],
-        "tree": _tree(told),
+        "colors": list(theme.SPANS),
+        "scenes": [scene(view, dark=dark) for view in views],
+        "frames": [{**asdict(frame), "step": step} for frame, step in zip(shown, steps, strict=True)],
+    }
+
+
+def scene(view: TraceView, *, dark: bool) -> dict[str, Any]:
+    """Return a trace as JSON values, with drawings of its molecules."""
+    query = "".join(view.query)
+    return {
+        "several": view.several,
+        "query": {"tokens": list(view.query), "atoms": list(view.atoms), "smiles": query, "svg": _svg(query, dark)},
+        "answers": [asdict(answer) | {"svg": _svg(answer.smiles, dark)} for answer in view.answers[:MOST_ANSWERS]],
+        "passes": [_pass(step) for step in view.passes],
+        "tree": _tree(view),
     }
 
 
 def _svg(smiles: str, dark: bool) -> str:
     # What RDKit takes for a molecule with a name or an extension behind it is not drawn.
-    if not chem.is_valid(smiles):
-        return ""
-    return draw.molecule(smiles, width=WIDTH, height=HEIGHT, dark=dark, tags=True)
+    return draw.molecule(smiles, width=WIDTH, height=HEIGHT, dark=dark, tags=True) if chem.is_valid(smiles) else ""
 
 
-def _answer(item: Answer, dark: bool) -> dict[str, Any]:
-    return {"smiles": item.smiles, "svg": _svg(item.smiles, dark), "pieces": [asdict(piece) for piece in item.pieces]}
+def _pass(step: PassView) -> dict[str, Any]:
+    values = asdict(step)
+    del values["so_far"]
+    return values | {"rate": step.so_far.acceptance_rate, "saved": step.so_far.emitted - step.so_far.passes}
 
 
-def _step(item: Step) -> dict[str, Any]:
-    shown = ("written", "emitted", "accepted", "drafted", "hidden", "says")
-    return {
-        **{name: getattr(item, name) for name in shown},
-        "proposals": [asdict(one) for one in item.proposals],
-        "rate": item.so_far.acceptance_rate,
-        "saved": item.so_far.emitted - item.so_far.passes,
-    }
-
-
-def _tree(told: TraceView) -> dict[str, Any] | None:
-    grove = told.grove
-    if grove is None or len(grove.answers) < 2:
+def _tree(view: TraceView) -> dict[str, Any] | None:
+    tree = view.tree
+    if tree is None or len(tree.answers) < 2:
         return None
-    needed, everything = drawing(grove), drawing(grove, spare=True)
-    unused = sum(kept > len(grove.beams) for kept in grove.kept)
-    return {
-        "needed": asdict(needed),
-        "all": asdict(everything),
-        "unused": unused,
-        "cut": max(0, needed.left_out - unused),
-    }
+    needed, everything = lay_out(tree), lay_out(tree, spare=True)
+    unused = sum(kept > len(tree.beams) for kept in tree.kept)
+    cut = max(0, needed.left_out - unused)
+    return {"needed": asdict(needed), "all": asdict(everything), "unused": unused, "cut": cut}

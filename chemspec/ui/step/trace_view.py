@@ -1,8 +1,7 @@
-"""What happened at every pass, as plain values that a browser can draw without knowing anything about models.
+"""A trace as plain values for drawing: the drafts of every pass with their fate, the answers with their origin.
 
-A draft may be relabelled when it is copied (the ring `2` of the query becomes the ring `1` of the answer), so where a
-token
-came from is told by its position in the copied span, never by its text.
+A draft may be relabelled when it is copied (the ring `2` of the query becomes the ring `1` of the answer), so the
+origin of a token is its position in the copied span, never its text.
 """
 
 from __future__ import annotations
@@ -10,55 +9,58 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from math import exp
 from typing import Literal
 
 from chemspec import chem
 from chemspec.metrics import SpeedNumbers, numbers
 from chemspec.types import AHEAD, ASKED, DecodeResult, Draft, Hypothesis, Pass, Trace
-from chemspec.ui.step.prefix_tree import NEVER, Tree, tree
+from chemspec.ui.step.prefix_tree import NEVER, PrefixTree, build_tree
 
 END = "end"  # how end-of-sequence is shown
 MOST_DRAFTS = 25  # shown of a pass
 
-Made = Literal["copied", "ahead", "own"]
+Origin = Literal["copied", "ahead", "own"]
 
 
 @dataclass(frozen=True)
-class Piece:
+class TokenView:
     """One token of an answer.
 
     Attributes:
-        atom: its atom in the drawing, if it has one.
-        made: copied from the query, drafted otherwise, or the model's own.
-        source: the place in the query from which it was copied.
-        step: the pass, from 1, that wrote it.
-        run: number of the copied run that it belongs to.
+        atom: index of its atom in the drawing, if it has one.
+        origin: copied from the query, drafted otherwise, or the model's own.
+        source: position in the query from which it was copied.
+        pass_number: the pass, from 1, that wrote it.
+        run: number of the copied run that it belongs to: copies at one distance from their place in the query.
+        probability: the model's, given what stands before; None where the trace does not have it.
     """
 
     text: str
     atom: int | None
-    made: Made
+    origin: Origin
     source: int | None
-    step: int
+    pass_number: int
     run: int | None
+    probability: float | None
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An answer with the origin of its tokens; the last piece is the end mark, unless the answer was cut."""
+class AnswerView:
+    """An answer with the origin of its tokens; the last token is the end mark, unless the answer was cut."""
 
     smiles: str
     valid: bool
     probability: float
-    pieces: tuple[Piece, ...]
+    tokens: tuple[TokenView, ...]
 
 
 @dataclass(frozen=True)
-class Proposal:
+class DraftView:
     """A draft and its fate after its pass.
 
     Attributes:
-        start: place in the query from which it was copied.
+        start: position in the query from which it was copied.
         accepted: tokens from the first on that were accepted.
         right: tokens up to which the model wrote the same, the last of them itself.
         waiting: tokens up to which nothing speaks against it yet; the rest is rejected.
@@ -75,40 +77,40 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One pass: what was proposed, what came of it, and the counts up to here."""
+class PassView:
+    """One pass: its drafts, the best first and `hidden` more not shown, its counts, and the counts up to here."""
 
     written: int
     emitted: int
     accepted: int
     computed: int
     drafted: int
-    proposals: tuple[Proposal, ...]
+    drafts: tuple[DraftView, ...]
     hidden: int
     so_far: SpeedNumbers
-    says: str
+    summary: str
 
 
 @dataclass(frozen=True)
 class TraceView:
-    """A result, told pass by pass.
+    """A result, pass by pass.
 
     Attributes:
-        atoms: of every query token its atom in the drawing, if it has one.
+        atoms: of every query token the index of its atom in the drawing, if it has one.
         several: whether the search followed several hypotheses, so that a step is one of all of them.
-        grove: the tree of prefixes, if it was recorded.
+        tree: the tree of prefixes, if it was recorded.
     """
 
     query: tuple[str, ...]
     atoms: tuple[int | None, ...]
-    steps: tuple[Step, ...]
-    answers: tuple[Answer, ...]
+    passes: tuple[PassView, ...]
+    answers: tuple[AnswerView, ...]
     several: bool
-    grove: Tree | None
+    tree: PrefixTree | None
 
 
-def story(result: DecodeResult) -> TraceView:
-    """Tell how an answer was made.
+def view_trace(result: DecodeResult) -> TraceView:
+    """Return what a result's trace tells.
 
     Raises:
         ValueError: if there is no answer or no pass, or if the parts of the trace do not fit together.
@@ -118,103 +120,97 @@ def story(result: DecodeResult) -> TraceView:
         raise ValueError("its answers are merged from several spellings, each with passes of its own")
     if result.status != "ok" or not result.hypotheses or not trace.passes:
         raise ValueError("it holds no answer with the passes that made it")
-    grove = tree(trace, [item.tokens for item in result.hypotheses])
-    ends = list(accumulate(item.emitted for item in trace.passes))
-    answers = tuple(_answer(item, trace, grove, ends) for item in result.hypotheses)
-    steps = tuple(_step(number, trace, answers[0], grove, ends) for number in range(len(trace.passes)))
-    atoms = chem.atom_tokens(trace.query)
-    return TraceView(trace.query, atoms, steps, answers, _several(trace), grove)
+    tree = build_tree(trace, [hypothesis.tokens for hypothesis in result.hypotheses])
+    ends = list(accumulate(step.emitted for step in trace.passes))
+    answers = tuple(_answer(hypothesis, trace, tree, ends) for hypothesis in result.hypotheses)
+    passes = tuple(_pass(number, trace, answers[0], tree, ends) for number in range(len(trace.passes)))
+    return TraceView(trace.query, chem.atom_tokens(trace.query), passes, answers, _several(trace), tree)
 
 
 def _several(trace: Trace) -> bool:
     return bool(trace.settings.get("decoder", "greedy") != "greedy")
 
 
-def _answer(item: Hypothesis, trace: Trace, grove: Tree | None, ends: Sequence[int]) -> Answer:
-    texts = (*item.tokens, END) if item.ended == "eos" else item.tokens
-    atoms = (*chem.atom_tokens(item.tokens), None)
-    sources = _from_tree(item, grove) if grove and _several(trace) else _from_spans(item, trace)
-    pieces: list[Piece] = []
-    step, run = 0, -1
+def _answer(hypothesis: Hypothesis, trace: Trace, tree: PrefixTree | None, ends: Sequence[int]) -> AnswerView:
+    texts = (*hypothesis.tokens, END) if hypothesis.ended == "eos" else hypothesis.tokens
+    atoms = (*chem.atom_tokens(hypothesis.tokens), None)
+    chances = dict(enumerate(hypothesis.token_log_probs))
+    origins = _from_tree(hypothesis, tree) if tree and _several(trace) else _from_spans(hypothesis, trace)
+    tokens: list[TokenView] = []
+    step, run, distance = 0, -1, None
     for place, text in enumerate(texts):
         while step < len(ends) - 1 and ends[step] <= place:
             step += 1
-        made, source = sources.get(place, ("own", None))
-        last = pieces[-1] if pieces else None
-        if source is None:
-            number = None
-        else:
-            joins = last is not None and last.source == source - 1
-            run += not joins
-            number = run
-        pieces.append(Piece(text, atoms[place], made, source, step + 1, number))
-    return Answer("".join(item.tokens), item.valid, item.probability, tuple(pieces))
+        origin, source = origins.get(place, ("own", None))
+        if source is not None:
+            run += distance != place - source
+            distance = place - source
+        number = None if source is None else run
+        chance = exp(min(0.0, chances[place])) if place in chances else None
+        tokens.append(TokenView(text, atoms[place], origin, source, step + 1, number, chance))
+    return AnswerView("".join(hypothesis.tokens), hypothesis.valid, hypothesis.probability, tuple(tokens))
 
 
-Sources = dict[int, tuple[Made, int | None]]  # place in the answer -> how made, place in the query
+Origins = dict[int, tuple[Origin, int | None]]  # position in the answer -> origin, position in the query
 
 
-def _from_spans(item: Hypothesis, trace: Trace) -> Sources:
-    """Origins by what the passes say was accepted; they tell of the hypothesis that led at the time, hence the
-    check."""
-    found: Sources = {}
+def _from_spans(hypothesis: Hypothesis, trace: Trace) -> Origins:
+    """Return origins by the accepted spans; these are of the hypothesis that led at the time, hence the check."""
+    origins: Origins = {}
     for step in trace.passes:
         for span in step.spans:
-            for offset in range(min(span.length, len(item.tokens) - span.start)):
+            for offset in range(min(span.length, len(hypothesis.tokens) - span.start)):
                 place, source = span.start + offset, None
                 if span.span is not None and span.span[0] + offset < len(trace.query):
                     source = span.span[0] + offset
-                    if not _alike(trace.query[source], item.tokens[place]):
+                    if not _alike(trace.query[source], hypothesis.tokens[place]):
                         continue
-                found[place] = ("ahead", None) if source is None else ("copied", source)
-    return found
+                origins[place] = ("ahead", None) if source is None else ("copied", source)
+    return origins
 
 
-def _from_tree(item: Hypothesis, grove: Tree) -> Sources:
-    """Origins by the tree: what had been computed before it was asked for had been drafted."""
-    path = next((own for own in grove.answers if [grove.texts[node] for node in own[1:]] == list(item.tokens)), ())
-    found: Sources = {}
-    for place, node in enumerate(path[1:]):
-        source = grove.sources[node]
-        if source != ASKED:
-            found[place] = ("copied", source) if source > AHEAD else ("ahead", None)
-    return found
+def _from_tree(hypothesis: Hypothesis, tree: PrefixTree) -> Origins:
+    """Return origins by the tree: a node computed before it was asked for had been drafted."""
+    texts = list(hypothesis.tokens)
+    path = next((path for path in tree.answers if [tree.texts[node] for node in path[1:]] == texts), ())
+    sources = {place: tree.sources[node] for place, node in enumerate(path[1:]) if tree.sources[node] != ASKED}
+    return {place: ("copied", source) if source > AHEAD else ("ahead", None) for place, source in sources.items()}
 
 
-def _alike(one: str, other: str) -> bool:
-    """Whether two tokens are equal, ring labels being interchangeable."""
-    return one == other or (_is_ring(one) and _is_ring(other))
+def _alike(first: str, second: str) -> bool:
+    """Return whether two tokens are equal, ring labels being interchangeable."""
+    return first == second or (_is_ring(first) and _is_ring(second))
 
 
 def _is_ring(text: str) -> bool:
     return text.isdigit() or text.startswith("%")
 
 
-def _step(number: int, trace: Trace, best: Answer, grove: Tree | None, ends: Sequence[int]) -> Step:
-    item = trace.passes[number]
+def _pass(number: int, trace: Trace, best: AnswerView, tree: PrefixTree | None, ends: Sequence[int]) -> PassView:
+    step = trace.passes[number]
     several = _several(trace)
-    if grove and several:
-        proposals = _chains(number + 1, trace, grove)
+    if tree and several:
+        drafts = _chains(number + 1, trace, tree)
     else:
-        start, texts = ends[number] - item.emitted, [piece.text for piece in best.pieces]
-        proposals = [_proposal(draft, texts, start, item, trace) for draft in item.drafts]
-    proposals.sort(key=lambda one: (-one.accepted, -one.waiting))  # stable: else as drafted
+        texts = [token.text for token in best.tokens[ends[number] - step.emitted : ends[number]]]
+        drafts = [_draft(draft, texts, step, trace) for draft in step.drafts]
+    drafts.sort(key=lambda draft: (-draft.accepted, -draft.waiting))  # stable: else as drafted
     so_far = numbers([replace(trace, passes=trace.passes[: number + 1])])
-    return Step(
+    return PassView(
         written=ends[number],
-        emitted=item.emitted,
-        accepted=item.accepted,
-        computed=item.computed,
-        drafted=item.drafted,
-        proposals=tuple(proposals[:MOST_DRAFTS]),
-        hidden=max(0, len(proposals) - MOST_DRAFTS),
+        emitted=step.emitted,
+        accepted=step.accepted,
+        computed=step.computed,
+        drafted=step.drafted,
+        drafts=tuple(drafts[:MOST_DRAFTS]),
+        hidden=max(0, len(drafts) - MOST_DRAFTS),
         so_far=so_far,
-        says=_says(number, item, proposals, so_far, len(trace.passes), several),
+        summary=_summary(number, step, drafts, so_far, len(trace.passes), several),
     )
 
 
 def _text(draft: Draft, place: int, trace: Trace) -> str:
-    """The text of a draft's token; without a vocabulary, that of the query at its position."""
+    """Return the text of a draft's token; without a vocabulary, that of the query at its position."""
     token = draft.tokens[place]
     if 0 <= token < len(trace.vocabulary):
         text = trace.vocabulary[token]
@@ -226,86 +222,73 @@ def _text(draft: Draft, place: int, trace: Trace) -> str:
     return trace.query[source] if 0 <= source < len(trace.query) else f"#{token}"
 
 
-def _proposal(draft: Draft, answer: Sequence[str], start: int, item: Pass, trace: Trace) -> Proposal:
-    """A draft after the first `start` tokens of the only hypothesis, and what came of it."""
+def _draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) -> DraftView:
+    """Return a draft after the only hypothesis, and what came of it; `written` are the tokens of its pass."""
     texts = tuple(_text(draft, place, trace) for place in range(len(draft.tokens)))
     right = 0
-    for one, other in zip(texts, answer[start : start + item.emitted], strict=False):
-        if not (one == other if trace.vocabulary else _alike(one, other)):
+    for drafted, token in zip(texts, written, strict=False):
+        if not (drafted == token if trace.vocabulary else _alike(drafted, token)):
             break
         right += 1
     # The last token of a pass is the model's own, even where the draft had it too.
-    accepted = min(right, item.emitted - 1, item.accepted)
-    place = draft.span[0] if draft.span else None
-    return Proposal(texts, draft.drafter, place, accepted, right, right, accepted)
+    accepted = min(right, step.emitted - 1, step.accepted)
+    return DraftView(texts, draft.drafter, draft.span[0] if draft.span else None, accepted, right, right, accepted)
 
 
-def _chains(step: int, trace: Trace, grove: Tree) -> list[Proposal]:
-    """The pieces of the query that a pass of a beam search computed ahead, wherever in the tree they hang."""
-    new = [node for node, born in enumerate(grove.born) if born == step]
-    inside, found = set(new), []
-    begun: set[int] = set()
-    for node in new:
-        if grove.sources[node] < 0 or node in begun:
+def _chains(number: int, trace: Trace, tree: PrefixTree) -> list[DraftView]:
+    """Return the pieces of the query that a pass of a beam search computed ahead, wherever in the tree they hang."""
+    new = {node: None for node, born in enumerate(tree.born) if born == number}
+    chains: list[DraftView] = []
+    seen: set[int] = set()
+    for head in new:
+        if tree.sources[head] < 0 or head in seen:
             continue
-        chain = [node]
-        while True:
-            onward = [
-                one
-                for one in grove.children[chain[-1]]
-                if one in inside and grove.sources[one] == grove.sources[chain[-1]] + 1
-            ]
-            if not onward:
-                break
-            chain.append(onward[0])
-        begun.update(chain)
-        alive = [one for one in chain if grove.dies[one] > step]
-        accepted = sum(grove.kept[one] <= step for one in alive)
-        found.append(
-            Proposal(
-                tuple(grove.texts[one] for one in chain),
-                str(trace.settings.get("drafter", "")),
-                grove.sources[node],
-                accepted,
-                accepted,
-                len(alive),
-                sum(grove.kept[one] < NEVER for one in chain),
-            )
-        )
-    return found
+        chain, node = [head], head
+        while node >= 0:
+            onward = (child for child in tree.children[node] if child in new)
+            node = next((child for child in onward if tree.sources[child] == tree.sources[node] + 1), -1)
+            chain += [node] if node >= 0 else []
+        seen.update(chain)
+        alive = [node for node in chain if tree.dies[node] > number]
+        accepted = sum(tree.kept[node] <= number for node in alive)
+        held = sum(tree.kept[node] < NEVER for node in chain)
+        texts = tuple(tree.texts[node] for node in chain)
+        drafter = str(trace.settings.get("drafter", ""))
+        chains.append(DraftView(texts, drafter, tree.sources[head], accepted, accepted, len(alive), held))
+    return chains
 
 
-def _says(
-    number: int, item: Pass, proposals: Sequence[Proposal], so_far: SpeedNumbers, passes: int, several: bool
+def _summary(
+    number: int, step: Pass, drafts: Sequence[DraftView], so_far: SpeedNumbers, passes: int, several: bool
 ) -> str:
-    """A pass in words, for those who listen instead of looking."""
+    """Return a pass in words, for those who listen instead of looking."""
     head, tail = f"Pass {number + 1} of {passes}. ", f"; {_count(so_far.emitted, 'token')} so far."
     if several:
-        ahead = f"{item.asked} prefixes asked for, {item.drafted} computed ahead. "
-        return f"{head}{ahead}The beam grew by {_count(item.emitted, 'token')}{tail}"
-    draft = "Nothing was drafted. "
-    if proposals:
-        first = proposals[0]
-        count = "A draft of " if len(proposals) == 1 else f"{len(proposals)} drafts, the best has "
-        place = "" if first.start is None else f" copied from query token {first.start + 1} on"
-        draft = f"{count}{_count(len(first.tokens), 'token')}{place}; {first.accepted} accepted. "
-    own = item.emitted - item.accepted
-    return f"{head}{draft}The model added {_count(own, 'token')} of its own{tail}"
+        ahead = f"{step.asked} prefixes asked for, {step.drafted} computed ahead. "
+        return f"{head}{ahead}The beam grew by {_count(step.emitted, 'token')}{tail}"
+    middle = "Nothing was drafted. "
+    if drafts:
+        best = drafts[0]
+        count = "A draft of " if len(drafts) == 1 else f"{len(drafts)} drafts, the best has "
+        place = "" if best.start is None else f" copied from query token {best.start + 1} on"
+        middle = f"{count}{_count(len(best.tokens), 'token')}{place}; {best.accepted} accepted. "
+    own = step.emitted - step.accepted
+    return f"{head}{middle}The model added {_count(own, 'token')} of its own{tail}"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def by_offset(told: TraceView) -> list[tuple[int, int, int]]:
-    """How far drafts hold: (offset, passes, accepted), offsets from 1.
+def by_offset(view: TraceView) -> list[tuple[int, int, int]]:
+    """Return how far drafts hold: (offset, passes, accepted), offsets from 1.
 
     `passes` counts the passes in which some draft had a token at this offset, `accepted` those in which some draft was
     right up to and including it.
     """
-    longest = [max((len(one.tokens) for one in step.proposals), default=0) for step in told.steps]
-    held = [max((one.held for one in step.proposals), default=0) for step in told.steps]
+    longest = [max((len(draft.tokens) for draft in step.drafts), default=0) for step in view.passes]
+    held = [max((draft.held for draft in step.drafts), default=0) for step in view.passes]
     return [
-        (offset, sum(one >= offset for one in longest), sum(one >= offset for one in held))
+        (offset, sum(length >= offset for length in longest), sum(length >= offset for length in held))
         for offset in range(1, max(longest, default=0) + 1)
     ]

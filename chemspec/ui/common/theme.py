@@ -1,0 +1,30 @@
+"""Colours, in one place; `theme.css` has the styles. Nothing is told apart by colour alone."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+# Okabe and Ito's colours, which most people with a colour-vision deficiency can tell apart; for light and dark grounds
+# alike. Spans of the query take them in turn.
+SPANS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A900", "#8C6BB1")
+ACCENT = "#0f766e"
+
+
+def dark() -> bool:
+    """Return whether the visitor's page is dark."""
+    return st.context.theme.type == "dark"
+
+
+def ink() -> str:
+    """Return the colour of text, for what does not inherit the page's."""
+    return "#e6efed" if dark() else "#14211f"
+
+
+def accent() -> str:
+    """Return the accent colour, for charts."""
+    return "#2dd4bf" if dark() else ACCENT
+
+
+def span_color(number: int) -> str:
+    """Return the colour of the number-th span."""
+    return SPANS[number % len(SPANS)]
