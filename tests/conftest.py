@@ -1,27 +1,120 @@
-"""What all tests share: hypothesis profiles, one thread for torch, a cache folder of their own."""
+"""What all tests share: which run by default, hypothesis profiles, one thread for torch, a cache folder of their own.
+
+`pytest` alone runs what protects the core, in minutes. Whole files that need something heavy (Lightning, a browser,
+transformers, hundreds of queries on the shipped models) form groups, which `-m` names or a path selects; one smoke test of
+each group runs by default too (`test_smoke.py`). A test that needs more than `MOST_SECONDS` of processor time without
+being marked fails.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
+from _pytest.config import Config
+from _pytest.mark.expression import Expression
 from hypothesis import settings
 
-settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile("quick", max_examples=15, deadline=None)
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("nightly", max_examples=5000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 torch.set_num_threads(1)
+
+TESTS = Path(__file__).parent
+GROUPS = {
+    "train": ("train",),
+    "browser": ("browser",),
+    "hf": ("importers/test_hf.py",),
+    "weights": ("evaluation/test_lossless_weights.py", "evaluation/test_passes.py"),
+}
+DEFAULT = f"not ({' or '.join(['slow', *GROUPS])})"
+MOST_SECONDS = float(os.environ.get("CHEMSPEC_TEST_SECONDS", "5"))
+FREE = ("smoke", "slow", "gpu", *GROUPS)  # marks that say why a test takes long
+
+_spent: dict[str, float] = {}
+
+
+def group_of(path: Path) -> str:
+    """The group that a file belongs to, or an empty text."""
+    for group, members in GROUPS.items():
+        if any(path == TESTS / member or TESTS / member in path.parents for member in members):
+            return group
+    return ""
+
+
+def pytest_configure(config: Config) -> None:
+    """Without a path and without `-m`, only the default tests run."""
+    if not config.option.markexpr and config.args_source is not Config.ArgsSource.ARGS:
+        config.option.markexpr = DEFAULT
+
+
+def pytest_ignore_collect(collection_path: Path, config: Config) -> bool | None:
+    """Do not import files of which no test can be wanted: their imports take longer than many tests."""
+    group, wanted = group_of(collection_path), config.option.markexpr
+    if not group or not wanted:
+        return None
+    expression = Expression.compile(wanted)
+    sets = ({group}, {group, "slow"})
+    return None if any(expression.evaluate(lambda name, marks=marks: name in marks) for marks in sets) else True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give every test the mark of its group."""
+    for item in items:
+        if group := group_of(item.path):
+            item.add_marker(group)
+
+
+def processor_seconds() -> float:
+    """Seconds of this process and its finished children: what else the machine does changes nothing."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Measure a test, and refuse one that takes long without saying why."""
+    began = processor_seconds()
+    yield
+    _spent[item.nodeid] = spent = processor_seconds() - began
+    if spent > MOST_SECONDS and not any(item.get_closest_marker(mark) for mark in FREE):
+        pytest.fail(f"{spent:.1f} s of processor time; more than {MOST_SECONDS:g} need a mark: {', '.join(FREE)}")
+
+
+def pytest_sessionfinish() -> None:
+    """Keep the durations where CHEMSPEC_TEST_TIMES names a folder."""
+    if folder := os.environ.get("CHEMSPEC_TEST_TIMES"):
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        longest = dict(sorted(_spent.items(), key=lambda pair: -pair[1]))
+        Path(folder, f"{worker}.json").write_text(json.dumps(longest, indent=1))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Graphs and measurements go to a folder that is thrown away."""
+    """Graphs and measurements go to a folder that is thrown away; compiled code, which is keyed by its source, stays."""
+    from chemspec.draft.tree import native
+    from chemspec.model.runners.native import build
+    from chemspec.system import cache, compiled
+
+    lasting = cache.cache_dir()
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("cache")
         patch.setenv("CHEMSPEC_CACHE", str(folder))
+        for library in lasting.glob("*.so"):
+            shutil.copy2(library, folder)
+        with suppress(compiled.NoKernel):
+            build.kernel()
+            native.library()
+            lasting.mkdir(parents=True, exist_ok=True)
+            for library in folder.glob("*.so"):
+                if not (lasting / library.name).exists():
+                    shutil.copy2(library, lasting)
         yield folder

@@ -25,8 +25,6 @@ from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import EOS
 from chemspec.types import DecodeResult, FinishedSequence
 
-pytestmark = pytest.mark.weights
-
 TIE = 1e-4
 GREEDY = DecodeSettings(decoder="greedy", n=1, batch_size=8)
 BEAM = DecodeSettings(decoder="beam", n=5, batch_size=3)

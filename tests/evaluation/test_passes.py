@@ -19,8 +19,6 @@ from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
-pytestmark = pytest.mark.weights
-
 ALL, PART = 200, 24
 FREE = 4096  # the largest node budget: passes as if nodes cost nothing
 GREEDY = {"decoder": "greedy", "n": 1, "batch_size": 32}
