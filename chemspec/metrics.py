@@ -51,8 +51,7 @@ class SpeedNumbers:
         model_seconds: Time spent in the decoder, shared out likewise.
         waited_seconds: Time for which queries waited on the decoder; in a batch every query waits for the whole run.
         seconds: Time from the start of decoding to the last pass, everything included.
-        margin: Smallest log-prob gap between the model's first and second choice: how far rounding was from changing a
-        token.
+        margin: Smallest log-prob gap between the first and the second choice: what rounding would have to bridge.
     """
 
     queries: int

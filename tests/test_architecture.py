@@ -125,7 +125,7 @@ def test_pages_use_only_chemspec_and_streamlit(page: Path) -> None:
             ["rdkit", "streamlit"],
         ),
         ("import chemspec.decode.loop, chemspec.draft.registry", ["rdkit", "torch", "streamlit"]),
-        ("import chemspec.train.run", ["rdkit", "streamlit"]),
+        pytest.param("import chemspec.train.run", ["rdkit", "streamlit"], marks=pytest.mark.train),
         ("import chemspec.cli", ["torch", "rdkit", "numpy", "streamlit"]),
     ],
 )

@@ -235,7 +235,7 @@ def not_normalised(p: Chances, q: Chances) -> Chances:
     return np.maximum(0.0, p - q)
 
 
-SABOTAGE = {"accept_prob": keep_all, "residual": not_subtracted, "leftover ": not_normalised}
+SABOTAGE = {"accept_prob": keep_all, "residual": not_subtracted, "residual ": not_normalised}
 
 
 @pytest.mark.parametrize("kind", ["ar", "hierarchy"])
