@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from chemspec.bench import plot
+from chemspec.bench.charts import charts, svg
 from chemspec.bench.speed import Plan, machine, peak_mb, reset_peak
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable
@@ -394,9 +394,9 @@ def write(report: Mapping[str, Any], command: str, out: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     drawn = charts(report)
-    for name, (svg, _) in drawn.items():
+    for name, (chart, _) in drawn.items():
         files.append(folder / f"{name}.svg")
-        files[-1].write_text(svg, encoding="utf-8")
+        files[-1].write_text(svg(chart), encoding="utf-8")
     files.append(folder / "papers.json")
     files[-1].write_text(json.dumps(report) + "\n", encoding="utf-8")
     text = page.read_text(encoding="utf-8") if page.exists() else ""
@@ -413,55 +413,6 @@ def _put(text: str, content: str, page: Path) -> str:
     if END not in rest:
         raise ValueError(f"{page} has the line {BEGIN!r}, but no {END!r} after it; put one there")
     return before + whole + rest.partition(END)[2]
-
-
-def charts(report: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """By name the drawing and what it shows in words."""
-    plain = {"none": "standard"}
-    series: dict[str, list[tuple[float, float, str]]] = {}
-    for row in report["curve"]:
-        name = plain.get(row["drafter"], row["drafter"])
-        point = (row["latency_ms"], row["queries_per_second"], f"B={row['batch']}")
-        series.setdefault(name, []).append(point)
-    curve = plot.lines(
-        plot.Labels(
-            "Forward, greedy: latency against throughput by batch size",
-            "milliseconds until a batch is answered, median",
-            "queries a second",
-        ),
-        series,
-        log=True,
-    )
-    found = {"latency": (curve, "Throughput against latency for batches of growing size")}
-    for what, place in (("time", 0), ("passes", 1)):
-        ups = {
-            name: [pair[place] for pair in pairs]
-            for name, pairs in report["speedups"].items()
-            if name.split(", ")[1] == "auto" or ", greedy, auto" in name
-        }
-        labels = plot.Labels(
-            f"Speed-up of single queries in {what}: greedy, auto against standard",
-            f"times less {what}" if what == "time" else "times fewer passes",
-            "% of queries",
-        )
-        words = f"Distribution of single queries' speed-ups in {what}"
-        found[f"speedups-{what}"] = plot.histogram(labels, ups), words
-    for table, title in (("forward", "Forward, greedy"), ("retro", "Retro"), ("learned", "Learned drafters")):
-        groups: dict[str, list[plot.Dot]] = {}
-        for row in report[table]:
-            group = f"batch {row['batch']}" if table == "forward" else row["name"].split(", ")[0]
-            name = row["name"].rpartition(", B=")[0] if table == "forward" else row["name"].partition(", ")[2]
-            if table == "learned":
-                group, _, name = row["name"].rpartition(", ")
-                if group.endswith("speculative sampling"):
-                    group, name = f"{row['name'].split(', ')[0]}, sampling", f"speculative, {name}"
-            up = "" if row["speedup"] is None else f" ({row['speedup']:.2f}x)"
-            words = f"{row['median_ms']:.1f} ms{up}"
-            dot = plot.Dot(name, row["median_ms"], row["q1_ms"], row["q3_ms"], words)
-            groups.setdefault(group, []).append(dot)
-        told = f"{title}: milliseconds a query, median and quartiles"
-        found[f"{table}-times"] = plot.dots(told, groups), told
-    return found
 
 
 SPEED = (

@@ -10,6 +10,7 @@ from typing import Annotated
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import dev
+from chemspec.system import extras
 
 command = partial(dev.command, rich_help_panel="How fast do answers come?")
 
@@ -161,6 +162,7 @@ def papers(
     runtime: opt.RuntimeOption = "auto",
 ) -> None:
     """Measure the papers' tables and figures; the last line is the report as JSON."""
+    extras.require("altair", "vl_convert", what="drawing charts")
     from chemspec.bench import papers as measure
     from chemspec.system.energy import Meter
 

@@ -20,6 +20,7 @@ EXTRAS = {
     "transformers": "hf",
     "sentencepiece": "hf",
     "ctranslate2": "bench",
+    "vl_convert": "bench",
 }
 
 

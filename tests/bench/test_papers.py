@@ -10,10 +10,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+
+pytest.importorskip("vl_convert")
+
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.bench import papers
+from chemspec.bench.charts import charts
 from chemspec.bench.papers import BEGIN, END, Measured, Suite, Way
 from chemspec.cli import app
 from chemspec.evaluation import reference
@@ -128,7 +132,7 @@ def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None
     assert not any(name.startswith("forward") and "spec_drafter" in name for name in learned)
     small, both = (learned[f"retro, greedy B=1, {name}"]["weights_mb"] for name in ("ar", "hierarchy"))
     assert both == 2 * small > 0 == learned["retro, greedy B=1, mixed"]["weights_mb"]
-    assert "equal" in papers.section(report, "c", dict.fromkeys(papers.charts(report), "words"))
+    assert "equal" in papers.section(report, "c", dict.fromkeys(charts(report), "words"))
 
 
 def made(name: str, seconds: list[float], answers: list[str], *, passes: int = 4) -> Measured:

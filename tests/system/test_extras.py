@@ -43,6 +43,7 @@ def test_each_extra_lists_the_packages_that_messages_name() -> None:
     listed = PROJECT["optional-dependencies"]
     for package, extra in extras.EXTRAS.items():
         names = {word.split(">")[0].split("<")[0] for word in listed[extra]}
+        names |= {name.removesuffix("-python").replace("-", "_") for name in names}
         assert package in names, f"{package} is not in the extra {extra}"
     core = {word.split(">")[0] for word in PROJECT["dependencies"]}
     assert core == {"numpy", "torch", "rdkit", "safetensors", "typer", "rich", "msgspec"}
