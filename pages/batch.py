@@ -10,12 +10,13 @@ from chemspec.ui.common.app_dir import AppDirError, app_dir
 def body() -> None:
     st.title("Batch", anchor=False)
     st.html(job_view.STYLE)
+    job_view.begin()
     if name := st.query_params.get("job"):
         job_view.show_job(name)
         return
     st.markdown(
         "Predict for a whole file. The job runs on the server and is kept there: close the page, come back by its link, "
-        "download the answers."
+        "download the answers. Visitors of the other pages go first."
     )
     try:
         app_dir()

@@ -55,6 +55,7 @@ def predict(
         float, opt.option("With --beta: most log-prob that such a token may lack to the best one.")
     ] = opt.DEFAULT.tau,
     augment: opt.AugmentOption = opt.DEFAULT.augment,
+    write_every: Annotated[int, opt.option("Write to --out after so many queries; 0: after a few batches.")] = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Predict products (forward) or reactant sets (retro) for SMILES, a file of them, or standard input."""
@@ -76,6 +77,8 @@ def predict(
     )
     if not task and not model:
         raise ValueError("say which question: --task forward (what forms?) or --task retro (what from?)")
+    if write_every < 0:
+        raise ValueError(f"--write-every {write_every}; give at least 1, or 0 for a few batches")
     from chemspec.io import writers
 
     queries, many = _queries(smiles, column)
@@ -85,7 +88,9 @@ def predict(
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
     if out is not None:
         with show.progress("predicting") as report:
-            counts = writers.predict_file(engine, queries, out, settings, trace=trace, progress=report)
+            counts = writers.predict_file(
+                engine, queries, out, settings, trace=trace, every=write_every, progress=report
+            )
         told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
         show.note(f"{out}: {told}")
         document |= {"out": str(out), "counts": counts}

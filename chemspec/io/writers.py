@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,13 +13,15 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from chemspec.engine.engine import Engine
 from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.types import DecodeResult, to_json
+
+if TYPE_CHECKING:  # seconds that readers and writers need not cost
+    from chemspec.engine.engine import Engine
 
 WRITERS = (".csv", ".jsonl", ".parquet")
 BATCHES = 8  # answered between two writes, sorted by length among themselves
@@ -31,18 +34,19 @@ def predict_file(
     settings: DecodeSettings,
     *,
     trace: Path | None = None,
-    every: Callable[[], int] | None = None,
+    every: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, int]:
     """Answer queries and write one row each, in order.
 
     Rows already in `out` are kept, a half-written last one is redone. Every few batches are on disk
-    before the next begin, so that an interruption loses no more than those.
+    before the next begin, so that an interruption loses no more than those. A query that breaks the model gets the
+    status "failed" and disturbs no other.
 
     Args:
         out: `.csv`, `.jsonl` or `.parquet` (which is put together from a `.jsonl` beside it at the end).
         trace: also write the full results here, one JSON a line.
-        every: how many queries to answer before the next write, asked anew each time; default: a few batches.
+        every: how many queries to answer before the next write; 0: a few batches.
 
     Returns:
         How many queries ended with which status, over the whole file.
@@ -71,12 +75,12 @@ def predict_file(
             _cut(trace, done)
         with journal.open("ab") as rows, trace.open("ab") if trace else nullcontext() as full:
             progress(done, total)
-            for part in _chunks(queries[done:], every or (lambda: settings.batch_size * BATCHES)):
+            for part in _chunks(queries[done:], every or settings.batch_size * BATCHES):
 
                 def report(some: int, before: int = done) -> None:
                     progress(before + some, total)
 
-                results = engine.predict(part, settings, progress=report)
+                results = _predict(engine, part, settings, report)
                 if full:  # first, so that it never holds less than the other
                     _append(full, (to_json(result) + "\n" for result in results))
                 _append(rows, (_line(result, settings, suffix) for result in results))
@@ -104,10 +108,25 @@ def _append(file: Any, lines: Iterable[str]) -> None:
     os.fsync(file.fileno())
 
 
-def _chunks(items: Sequence[str], size: Callable[[], int]) -> Iterator[list[str]]:
+def _chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
     remaining = iter(items)
-    while part := list(islice(remaining, size())):
+    while part := list(islice(remaining, size)):
         yield part
+
+
+def _predict(
+    engine: Engine, queries: Sequence[str], settings: DecodeSettings, report: Callable[[int], None]
+) -> list[DecodeResult]:
+    """Answer queries; where that fails, answer them one by one to find those to blame."""
+    try:
+        return engine.predict(queries, settings, progress=report)
+    except (ValueError, OSError):
+        raise  # of the settings or the machine, not of a query
+    except Exception as error:
+        logging.getLogger(__name__).exception("the model failed on %d queries", len(queries))
+        if len(queries) == 1:
+            return [DecodeResult(queries[0], "failed", f"the model failed on this row ({type(error).__name__})")]
+        return [result for query in queries for result in _predict(engine, [query], settings, lambda _: None)]
 
 
 def columns(n: int, *, votes: bool = False) -> list[str]:

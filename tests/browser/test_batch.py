@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
 import signal
 import time
@@ -46,9 +47,12 @@ def done(page: Any) -> int:
 
 def some_rows(home: Path, more: int) -> None:
     """Waits, on disk, which is quicker than the page, until so many rows have been added."""
-    (file,) = home.glob("jobs/*/rows.jsonl")
-    before, end = file.read_bytes().count(b"\n"), time.monotonic() + 90
-    while file.read_bytes().count(b"\n") < before + more:
+
+    def count() -> int:
+        return sum(file.read_bytes().count(b"\n") for file in home.glob("jobs/*/rows.jsonl"))
+
+    before, end = count(), time.monotonic() + 300
+    while count() < before + more:
         assert time.monotonic() < end
         time.sleep(0.01)
 
@@ -60,14 +64,14 @@ def downloaded(page: Any, label: str) -> bytes:
 
 
 def test_a_job_survives_cancel_and_a_killed_server(
-    new_server: Callable[..., Any], new_page: Callable[..., Any], tmp_path: Path
+    new_server: Callable[..., Any], new_page: Callable[..., Any], settled: Callable[[Any], None], tmp_path: Path
 ) -> None:
     queries = molecules()
     table = io.StringIO()
     csv.writer(table).writerows([["name", "smiles"], *([f"=n{k}", q] for k, q in enumerate(queries))])
     first = new_server(CHEMSPEC_HOME=str(tmp_path))
     page = new_page()
-    page.set_default_timeout(90_000)  # loading a model on a busy machine
+    page.set_default_timeout(300_000)  # a job has a low priority and loads its model first
     page.goto(first.url + "/batch?task=retro")
     upload(page, f"{SCRIPT}.csv", table.getvalue().encode())
     page.get_by_role("button", name=f"Predict {ROWS} rows").click()
@@ -78,7 +82,9 @@ def test_a_job_survives_cancel_and_a_killed_server(
     assert page.get_by_text(f"{SCRIPT}.csv").is_visible()  # as text
     page.get_by_role("button", name="Resume").click()
     some_rows(tmp_path, 3)
-    first.process.send_signal(signal.SIGSTOP)  # nothing happens any more, and then never again
+    (lock,) = tmp_path.glob("jobs.lock")
+    prediction = json.loads(lock.read_bytes())["pid"]
+    os.kill(prediction, signal.SIGSTOP)  # nothing happens any more, and then never again
     link = page.url.replace(first.url, "")
     assert re.fullmatch(r"/batch\?(task=retro&)?job=[\w-]{22}", link)
     page.goto("about:blank")
@@ -87,13 +93,17 @@ def test_a_job_survives_cancel_and_a_killed_server(
 
     second = new_server(CHEMSPEC_HOME=str(tmp_path))
     page = new_page()
-    page.set_default_timeout(90_000)  # loading a model on a busy machine
+    page.set_default_timeout(300_000)  # a job has a low priority and loads its model first
     page.goto(second.url + link)
-    page.get_by_text("Interrupted", exact=True).wait_for()
+    page.get_by_text("Running", exact=True).wait_for()  # as it was, for a server is not what works at it
     assert 3 <= done(page) < ROWS
+    os.kill(prediction, signal.SIGKILL)
+    page.get_by_text("Failed", exact=True).wait_for()
+    assert page.get_by_text("ended by the system (signal 9)").is_visible()
     page.get_by_role("button", name="Resume").click()
     page.get_by_text("Done", exact=True).wait_for()
     assert page.get_by_text(f"{ROWS} of {ROWS} rows, 1 with an error").is_visible()
+    settled(page)
 
     lines = [json.loads(line) for line in downloaded(page, "JSONL").splitlines()]
     assert [line["query"] for line in lines] == queries
@@ -113,7 +123,7 @@ def test_files_beyond_the_limits_are_refused(
     server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None], tmp_path: Path
 ) -> None:
     page = new_page(viewport={"width": 390, "height": 844})
-    page.set_default_timeout(90_000)  # loading a model on a busy machine
+    page.set_default_timeout(300_000)  # a job has a low priority and loads its model first
     page.goto(server.url + "/batch")
     (tmp_path / "big.csv").write_bytes(b"smiles\n" + b"CCO\n" * 12_500_000)
     page.get_by_test_id("stFileUploaderDropzone").wait_for()
@@ -129,7 +139,7 @@ def test_the_sample_is_one_click_away_in_the_dark(
     server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
 ) -> None:
     page = new_page(color_scheme="dark")
-    page.set_default_timeout(90_000)  # loading a model on a busy machine
+    page.set_default_timeout(300_000)  # a job has a low priority and loads its model first
     page.goto(server.url + "/batch")
     page.get_by_role("button", name="Use the sample file").click()
     page.get_by_role("button", name="Predict 12 rows").click()

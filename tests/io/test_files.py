@@ -390,15 +390,28 @@ def test_progress_counts_what_was_there_before(tmp_path: Path) -> None:
     assert seen == [(done, len(ODD)) for done in range(3, len(ODD) + 1)]
 
 
-def test_the_size_of_each_part_can_be_chosen_anew(tmp_path: Path) -> None:
-    sizes = iter([1, 3, 2, 99, 99])
+def test_the_size_of_the_parts_can_be_chosen(tmp_path: Path) -> None:
     parts: list[int] = []
     engine = Fake()
     predict = engine.predict
     engine.predict = lambda queries, *a, **k: parts.append(len(queries)) or predict(queries, *a, **k)  # type: ignore[method-assign, func-returns-value]
-    run(ODD, tmp_path / "o.jsonl", engine, every=lambda: next(sizes))
-    assert parts == [1, 3, 2, len(ODD) - 6]
+    run(ODD, tmp_path / "o.jsonl", engine, every=3)
+    assert parts == [3] * (len(ODD) // 3) + [len(ODD) % 3] * bool(len(ODD) % 3)
     assert engine.asked == ODD
+
+
+def test_a_query_that_breaks_the_model_disturbs_no_other(tmp_path: Path) -> None:
+    class Breaking(Fake):
+        def answer(self, query: str) -> DecodeResult:
+            if query == "!":
+                raise RuntimeError("broken")
+            return super().answer(query)
+
+    queries = ["C", "N", "!", "O"]
+    assert run(queries, tmp_path / "o.jsonl", Breaking()) == {"ok": 3, "failed": 1}
+    rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert [row["query"] for row in rows] == queries
+    assert rows[2]["message"] == "the model failed on this row (RuntimeError)"
 
 
 def test_what_is_kept_in_a_trace_is_no_other_way(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import TESTS
+from small import tiny_folder
 
 import pages
 
@@ -16,18 +19,28 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine.engine import installed
-from chemspec.ui.batch import job_view, jobs
+from chemspec.ui.batch import job_queue, job_view, jobs
 from chemspec.ui.batch.jobs import JobError
 from chemspec.ui.common import safe
 
 pytestmark = pytest.mark.ui
-needs_models = pytest.mark.skipif(not installed(), reason="no model in assets/models")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models with random weights; what answers is `fake_predict`."""
+    folder = tmp_path_factory.mktemp("models")
+    tiny_folder(folder / "forward", task="forward")
+    tiny_folder(folder / "retro", task="retro")
+    return folder
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(models))
+    monkeypatch.setenv("FAKE_PREDICT", str(tmp_path))
+    monkeypatch.setattr(job_queue, "PREDICT", (sys.executable, str(TESTS / "ui" / "fake_predict.py")))
     return tmp_path
 
 
@@ -46,7 +59,7 @@ def until(app: AppTest, ready: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
     while not ready():
         assert time.monotonic() < end
-        time.sleep(0.2)
+        time.sleep(0.05)
         app.run()
         assert not app.exception
 
@@ -62,7 +75,6 @@ def test_limits_and_a_sample_are_offered_before_anything_is_uploaded() -> None:
     assert [item.label for item in app.button] == ["Use the sample file"]
 
 
-@needs_models
 def test_the_sample_with_its_bad_row_is_predicted() -> None:
     app = opened()
     app.button(key="batch_use_sample").click().run()
@@ -101,7 +113,6 @@ def test_a_file_that_cannot_be_used_is_told(name: str, raw: bytes, part: str) ->
     assert "![x]" not in message.value and "<b>" not in message.value
 
 
-@needs_models
 def test_hostile_cells_reach_the_page_as_text_only() -> None:
     evil = '<img src=x onerror="alert(1)">'
     app = uploaded("<script>.csv", f'smiles,"{evil.replace(chr(34), chr(34) * 2)}"\n<script>,=1+1\n'.encode())
@@ -110,14 +121,12 @@ def test_hostile_cells_reach_the_page_as_text_only() -> None:
     assert not any("<script>" in item.value for item in (*app.markdown, *app.caption, *app.subheader))
 
 
-@needs_models
 def test_a_list_without_columns_needs_no_choice_of_one() -> None:
     app = uploaded("a.smi", b"CCO.CC(=O)O\n")
     assert "batch_header" not in [item.key for item in app.toggle]
     assert [row["query"] for row in shown(app)] == ["CCO.CC(=O)O"]
 
 
-@needs_models
 def test_a_header_that_is_a_molecule_is_pointed_at_and_can_be_made_a_row() -> None:
     app = uploaded("a.csv", b"CCO,ethanol\nCCC,propane\n")
     assert "looks like a molecule" in app.warning[0].value
@@ -139,7 +148,6 @@ def test_a_home_that_cannot_be_written_is_told(place: Path, monkeypatch: pytest.
     assert not app.file_uploader
 
 
-@needs_models
 def test_a_job_that_cannot_be_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     app = uploaded("a.smi", b"CCO\n")
 

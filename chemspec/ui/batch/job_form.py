@@ -1,4 +1,4 @@
-"""The parts of the page Batch that make a job out of a file. What visitors wrote is shown as text only."""
+"""Make a job out of a file, on the page Batch. What visitors wrote is shown as text only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import streamlit as st
 from chemspec import chem
 from chemspec.asset_files import assets
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
+from chemspec.engine.registry import model_folder
 from chemspec.io.readers import FileError
+from chemspec.model.checkpoint import digest_of
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.batch import jobs
-from chemspec.ui.batch.job_view import ROW, TASKS, badge, drawing, lines_of, remember, worker
+from chemspec.ui.batch import job_queue, jobs
+from chemspec.ui.batch.job_view import ROW, TASKS, badge, drawing, lines_of, remember, submit
 from chemspec.ui.batch.jobs import JobError
 from chemspec.ui.common import queued_engine, safe, uploads
-from chemspec.ui.common.app_dir import AppDirError
 from chemspec.ui.common.uploads import Sheet
 
 MOST_ANSWERS = 20
@@ -162,14 +163,12 @@ def preview(sheet: Sheet, column: int, task: Task) -> None:
 
 
 def start(name: str, sheet: Sheet, column: int, model: str, task: Task, settings: DecodeSettings) -> None:
-    """Put a job on disk, hand it to the worker and open it."""
+    """Put a job on disk and into the queue, and open it."""
     try:
-        engine = queued_engine.engine(model)
-        job = jobs.create(
-            sheet, file=name, column=column, model=model, digest=engine.digest, task=task, settings=settings
-        )
-        worker().submit(job, engine)
-    except (ValueError, AppDirError) as error:
+        digest = digest_of(model_folder(model))
+        job = jobs.create(sheet, file=name, column=column, model=model, digest=digest, task=task, settings=settings)
+        submit(job)
+    except (ValueError, OSError) as error:
         st.error(f"The job could not be started: {safe.plain(str(error))}.")
         return
     st.session_state.pop("batch_sample", None)
@@ -189,7 +188,7 @@ def own_jobs() -> None:
     views = []
     for name in kept:
         with suppress(JobError):
-            views.append(worker().view(name))
+            views.append(job_queue.view(name))
     if not views:
         return
     st.subheader("Your jobs", anchor=False)

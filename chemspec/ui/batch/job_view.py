@@ -1,5 +1,4 @@
-"""The parts of the page Batch that show a job: how far it is, its answers. What visitors wrote is shown as text
-only."""
+"""Show a job on the page Batch: how far it is, and its answers. What visitors wrote is shown as text only."""
 
 from __future__ import annotations
 
@@ -15,11 +14,13 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.engine.engine import MAX_CHARS
+from chemspec.engine.registry import model_folder
+from chemspec.model.checkpoint import digest_of
 from chemspec.settings import Task
-from chemspec.ui.batch import jobs, rows
+from chemspec.ui.batch import job_queue, jobs, rows
+from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.batch.worker import View, Worker
-from chemspec.ui.common import draw, nav, queued_engine, safe, theme
+from chemspec.ui.common import draw, nav, safe, theme
 
 PAGE = 10  # rows of a page of answers
 ROW = 92  # pixels
@@ -38,29 +39,40 @@ STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "�
 
 
 @st.cache_resource(show_spinner=False)
-def worker() -> Worker:
-    """The thread of this server that works through jobs."""
-    with suppress(JobError):  # says that there is no room, which matters once somebody wants some
+def begin() -> None:
+    """Go on, once a server, with the jobs that wait, and remove those that are too old."""
+    with suppress(JobError, OSError):  # that there is no room matters once somebody wants some
         jobs.clean()
-    return Worker(queued_engine.turns())
+    with suppress(OSError):
+        job_queue.resume()
+
+
+def submit(job: Job) -> None:
+    """Put a job into the queue.
+
+    Raises:
+        ValueError: if its model cannot be found, or the queue refuses it.
+    """
+    job_queue.submit(job, digest_of(model_folder(job.model)))
 
 
 def remember(name: str) -> None:
-    kept: list[str] = st.session_state.setdefault("batch_jobs", [])
-    if name not in kept:
-        kept.insert(0, name)
+    """Keep a job in this visit's list."""
+    names: list[str] = st.session_state.setdefault("batch_jobs", [])
+    if name not in names:
+        names.insert(0, name)
 
 
-def badge(view: View) -> None:
-    """The state of a job, as a word on a coloured ground."""
+def badge(view: JobView) -> None:
+    """Show the state of a job, as a word on a coloured ground."""
     word, color = STATES[view.state]
     st.badge(word, color=color)  # type: ignore[arg-type]
 
 
 def show_job(name: str) -> None:
-    """A job by its id: how far it is, what can be done with it, its answers."""
+    """Show a job by its id: how far it is, what can be done with it, its answers."""
     try:
-        view = worker().view(name)
+        view = job_queue.view(name)
     except JobError as error:
         _head("No job")
         st.error(f"This job cannot be opened: {safe.plain(str(error))}.")
@@ -97,7 +109,7 @@ def _facts(job: Job) -> str:
 def _live(name: str, was_active: bool) -> None:
     """What changes while a job is at work; drawn anew every second by itself."""
     try:
-        view = worker().view(name)
+        view = job_queue.view(name)  # before the lines are read: a job that is done then has them all
         lines = lines_of(jobs.answers(view.job))
     except (JobError, OSError, ValueError) as error:
         st.error(f"This job cannot be read: {safe.plain(str(error))}.")
@@ -124,22 +136,24 @@ def _sentence(text: str) -> str:
     return safe.plain(text[:1].upper() + text[1:]) + "."
 
 
-def progress_line(view: View, lines: rows.Lines) -> str:
-    """How far a job is, in words."""
+def progress_line(view: JobView, lines: rows.JsonLines) -> str:
+    """Return in words how far a job is."""
     bad = len(lines.errors())
     text = f"**{len(lines):,}** of {view.job.total:,} rows"
     text += f", **{bad:,}** with an error" if bad else ""
     if view.state == "waiting":
         text += f"; {view.ahead} job{'s' * (view.ahead != 1)} before this one"
+    pace = lines.pace(growing=view.state == "running", now=time.monotonic())
     if view.state == "running":
-        text += f"; {duration(view.left)} left" if view.left is not None else "; estimating the time left …"
+        left = pace and duration(pace * (view.job.total - len(lines)))
+        text += f"; {left} left" if left else "; estimating the time left …"
     if view.state == "interrupted":
-        text += ". The server ended before the job did; the rows so far are safe"
+        text += ". What worked at the job was ended before it was done; the rows so far are safe"
     return text
 
 
 def duration(seconds: float) -> str:
-    """A time to wait, as precise as an estimate can be."""
+    """Return a time to wait in words, as precise as an estimate can be."""
     if seconds < 60:
         return f"about {max(1, round(seconds))} s"
     if seconds < 5400:
@@ -147,15 +161,15 @@ def duration(seconds: float) -> str:
     return f"about {seconds / 3600:.1f} h"
 
 
-def _buttons(view: View) -> None:
+def _buttons(view: JobView) -> None:
     job = view.job
     with st.container(horizontal=True, gap="small"):
         if view.active and st.button(
             "Cancel", key="batch_cancel", help="Rows that are answered stay; the job can be resumed."
         ):
-            _try(lambda: worker().stop(job.id))
+            _try(lambda: job_queue.stop(job.id))
         if not view.active and view.state != "done" and st.button("Resume", key="batch_resume", type="primary"):
-            _try(lambda: worker().submit(job, queued_engine.engine(job.model)))
+            _try(lambda: submit(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
         for label, make, ending, mime in (
@@ -185,7 +199,7 @@ def _buttons(view: View) -> None:
 
 
 def link(job: Job) -> str:
-    """The address of a job."""
+    """Return the address of a job."""
     where = urlsplit(st.context.url or "")
     base = f"{where.scheme}://{where.netloc}{where.path}" if where.netloc else "/batch"
     return f"{base}?job={job.id}"
@@ -212,18 +226,18 @@ def _try(action: Callable[[], None]) -> None:
 
 
 def _delete(name: str) -> None:
-    worker().delete(name)
+    job_queue.delete(name)
     st.session_state["batch_jobs"] = [item for item in st.session_state.get("batch_jobs", []) if item != name]
     st.query_params.pop("job", None)
 
 
-def lines_of(path: Path) -> rows.Lines:
-    """Where the lines of a job's file are, remembered for this visit."""
-    kept: dict[Path, rows.Lines] = st.session_state.setdefault("batch_lines", {})
-    return kept.setdefault(path, rows.Lines(path)).update()
+def lines_of(path: Path) -> rows.JsonLines:
+    """Return the lines of a job's file, whose index is remembered for this visit."""
+    kept: dict[Path, rows.JsonLines] = st.session_state.setdefault("batch_lines", {})
+    return kept.setdefault(path, rows.JsonLines(path)).update()
 
 
-def _answers(view: View, lines: rows.Lines) -> None:
+def _answers(view: JobView, lines: rows.JsonLines) -> None:
     """The answers, a page at a time."""
     if not len(lines):
         if view.active:

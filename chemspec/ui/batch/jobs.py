@@ -1,7 +1,9 @@
 """A job on disk: a folder with what was asked, which a restarted server finds again.
 
     jobs/<id>/input.jsonl   the rows as uploaded, one JSON list a line
-    jobs/<id>/rows.jsonl    the answers so far, written and resumed by `chemspec.io.writers`
+    jobs/<id>/queries.csv   their queries, which `chemspec predict` reads
+    jobs/<id>/rows.jsonl    the answers so far, which it writes and resumes
+    jobs/<id>/log           what it said
     jobs/<id>/job.json      everything else; written last and in one step, so that a folder with it is complete
 
 The id is a secret: who knows it may see, stop and delete the job. Texts of visitors are content, never part of a path.
@@ -31,7 +33,7 @@ KEEPING = (
     f"A job is kept for {DAYS} days after its last change. If more than {MOST_JOBS} jobs or "
     f"{MOST_BYTES // 1_000_000_000} GB come together, jobs that have not changed for a day go first, oldest first."
 )
-State = Literal["waiting", "running", "stopped", "done", "failed"]
+State = Literal["waiting", "running", "stopped", "done", "failed"]  # "running" in jobs of earlier versions only
 _ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -48,6 +50,7 @@ class Job:
         column: which of the columns holds the queries.
         digest: of the model that answers; another one may not go on with the job.
         created: seconds since 1970.
+        state: "waiting" if it is to be worked at, see `job_queue`, else how the last attempt ended.
         message: why it failed.
     """
 
@@ -61,17 +64,17 @@ class Job:
     settings: DecodeSettings
     total: int
     created: float
-    state: State = "waiting"
+    state: State = "stopped"
     message: str = ""
 
 
 def root() -> Path:
-    """Where the jobs lie; it need not be there."""
+    """Return where the jobs lie; it need not be there."""
     return app_dir.folder() / "jobs"
 
 
 def folder(job: str) -> Path:
-    """The folder of a job; it need not be there.
+    """Return the folder of a job; it need not be there.
 
     Raises:
         JobError: if the text is no job's id, whatever else it may be.
@@ -84,11 +87,20 @@ def folder(job: str) -> Path:
 def create(
     sheet: Sheet, *, file: str, column: int, model: str, digest: str, task: Task, settings: DecodeSettings
 ) -> Job:
-    """Put a new job on disk.
+    """Put a new job on disk; `job_queue.submit` starts it.
+
+    Args:
+        sheet: the uploaded rows.
+        file: what their owner called the file.
+        column: which of the columns holds the queries.
+        model: name of the installed model.
+        digest: of that model.
+        task: what it predicts.
+        settings: how to answer.
 
     Raises:
         JobError: if there is no room for it.
-        home.HomeError: if the folder for jobs cannot be written.
+        AppDirError: if the folder for jobs cannot be written.
     """
     app_dir.app_dir()
     clean()
@@ -112,7 +124,7 @@ def create(
 
 
 def save(job: Job) -> None:
-    """Write a job's state: wholly or not at all."""
+    """Write a job's description: wholly or not at all."""
     place = folder(job.id)
     new = place / f"job.json.{secrets.token_hex(4)}"  # two servers may share the folder
     with new.open("w", encoding="ascii") as file:
@@ -123,7 +135,7 @@ def save(job: Job) -> None:
 
 
 def load(name: str) -> Job:
-    """A job by its id.
+    """Read a job by its id.
 
     Raises:
         JobError: if there is none, or it cannot be read.
@@ -142,18 +154,18 @@ def load(name: str) -> Job:
 
 
 def inputs(job: Job) -> list[tuple[str, ...]]:
-    """The rows as uploaded."""
+    """Read the rows as uploaded."""
     with uploaded(job).open(encoding="ascii") as lines:
         return [tuple(json.loads(line)) for line in lines]
 
 
 def uploaded(job: Job) -> Path:
-    """The file of those rows."""
+    """Return the file of those rows."""
     return folder(job.id) / "input.jsonl"
 
 
 def answers(job: Job) -> Path:
-    """The file of the answers; it is there from the first part on."""
+    """Return the file of the answers; it is there from the first part on."""
     return folder(job.id) / "rows.jsonl"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from chemspec.ui.batch.jobs import Job
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
-class Lines:
-    """Where the lines of a growing file of JSON begin; each line is looked at once.
+class JsonLines:
+    """An index of a growing file of JSON lines; each line is looked at once.
 
     Attributes:
         kinds: the status of every line that has one.
@@ -26,12 +25,29 @@ class Lines:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._starts = [0]
+        self._seen: int | None = None
+        self._growth: tuple[float, int] | None = None  # when, and to how many lines, the file was first seen to grow
         self.kinds: list[str] = []
 
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def update(self) -> Lines:
+    def pace(self, *, growing: bool, now: float) -> float | None:
+        """Return the seconds a line takes, once the file was seen to grow twice; call it after every update.
+
+        Args:
+            growing: whether somebody works at the file.
+            now: seconds on any clock.
+        """
+        if not growing or self._seen is None:  # what was there before says nothing about this run
+            self._seen, self._growth = len(self), None
+        elif self._growth is None and len(self) > self._seen:
+            self._growth = (now, len(self))
+        elif self._growth and len(self) > self._growth[1]:
+            return (now - self._growth[0]) / (len(self) - self._growth[1])
+        return None
+
+    def update(self) -> JsonLines:
         """Look at what was added; half a line at the end is left for later."""
         if not self._path.is_file():
             return self
@@ -40,21 +56,17 @@ class Lines:
             for line in file:
                 if not line.endswith(b"\n"):
                     break
-                found = json.loads(line)
-                self.kinds.append(found["status"] if isinstance(found, dict) else "")
+                value = json.loads(line)
+                self.kinds.append(value["status"] if isinstance(value, dict) else "")
                 self._starts.append(self._starts[-1] + len(line))
         return self
 
-    def counts(self) -> Counter[str]:
-        """How many lines have which status."""
-        return Counter(self.kinds)
-
     def errors(self) -> list[int]:
-        """The numbers of the lines that are no answers."""
+        """Return the numbers of the lines that are no answers."""
         return [number for number, kind in enumerate(self.kinds) if kind != "ok"]
 
     def read(self, numbers: Iterable[int]) -> list[Any]:
-        """What stands in the lines of these numbers, counted from 0."""
+        """Read the lines of these numbers, counted from 0."""
         if not len(self):
             return []
         with self._path.open("rb") as file:
@@ -67,11 +79,11 @@ class Lines:
 
 
 def harmless(text: str) -> str:
-    """A text as a cell that no spreadsheet takes for a formula.
+    """Return a text as a cell that no spreadsheet takes for a formula.
 
     A formula begins with = + - @ (or their wide forms), maybe after blanks; such a cell gets a leading ', which
-    spreadsheets do
-    not show. Numbers stay as they are, and so does every SMILES that can be read: none begins with these signs.
+    spreadsheets do not
+    show. Numbers stay as they are, and so does every SMILES that can be read: none begins with these signs.
     """
     start = text.lstrip()[:1]
     suspicious = start in tuple("=+-@＝＋－＠|%") or text[:1] in tuple("\t\r\n")
@@ -79,16 +91,15 @@ def harmless(text: str) -> str:
 
 
 def others(job: Job) -> list[int]:
-    """The places of the columns that do not hold the queries."""
+    """Return the numbers of the columns that do not hold the queries."""
     return [place for place in range(len(job.columns)) if place != job.column]
 
 
 def as_csv(job: Job) -> bytes:
-    """The answers so far as a table: number, the uploaded columns, what was answered.
+    """Return the answers so far as a table: number, the uploaded columns, what was answered.
 
-    Every cell that visitors filled is made `harmless`. It begins with a byte order mark if it holds more than ASCII:
-    without
-    one, Excel takes UTF-8 for something else.
+    Every cell that visitors filled is made `harmless`. The table begins with a byte order mark if it holds more than
+    ASCII: without one, Excel takes UTF-8 for something else.
     """
     n = job.settings.n
     answers = [f"{name}_{k}" for k in range(1, n + 1) for name in ("smiles", "probability", "log_prob")]
@@ -96,26 +107,21 @@ def as_csv(job: Job) -> bytes:
     head = ["row", *own, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
     lines = [csv_row(harmless(flat(name)) for name in head)]
     for number, cells, row in _together(job):
-        found: list[Any] = [number, *(harmless(flat(cells[place])) for place in others(job))]
-        found += [harmless(flat(row[name])) for name in ("query", "status", "message")]
-        for place in range(n):
-            item = row["hypotheses"][place] if place < len(row["hypotheses"]) else None
-            found += _answer(item) if item else [""] * 3
-        lines.append(csv_row([*found, row["passes"], row["tokens"], f"{row['seconds']:.4f}"]))
+        line: list[Any] = [number, *(harmless(flat(cells[place])) for place in others(job))]
+        line += [harmless(flat(row[name])) for name in ("query", "status", "message")]
+        for answer in row["hypotheses"][:n]:
+            smiles = harmless(flat(answer["canonical"] or answer["smiles"]))
+            line += [smiles, f"{answer['probability']:.6g}", f"{answer['log_prob']:.6f}"]
+        line += [""] * 3 * (n - len(row["hypotheses"]))
+        lines.append(csv_row([*line, row["passes"], row["tokens"], f"{row['seconds']:.4f}"]))
     text = "".join(lines)
     return text.encode("utf-8" if text.isascii() else "utf-8-sig")
 
 
-def _answer(item: dict[str, Any]) -> list[Any]:
-    smiles = harmless(flat(item["canonical"] or item["smiles"]))
-    return [smiles, f"{item['probability']:.6g}", f"{item['log_prob']:.6f}"]
-
-
 def as_jsonl(job: Job) -> bytes:
-    """The answers so far for programs: one JSON a line, `chemspec.io.writers.brief` with `row` and the uploaded cells
-    as `input`.
+    """Return the answers so far for programs: one JSON a line, with every text exactly as uploaded.
 
-    Texts are exactly as uploaded.
+    A line is `chemspec.io.writers.brief` with the number of the `row`, and the other uploaded cells as `input`.
     """
     lines = []
     for number, cells, row in _together(job):
@@ -125,7 +131,7 @@ def as_jsonl(job: Job) -> bytes:
 
 
 def _together(job: Job) -> Iterator[tuple[int, tuple[str, ...], dict[str, Any]]]:
-    """(number from 1, uploaded cells, answer) of every row answered so far."""
+    """Yield (number from 1, uploaded cells, answer) of every row answered so far."""
     path = jobs.answers(job)
     if not path.is_file():
         return

@@ -1,0 +1,88 @@
+"""As much of `chemspec predict FILE -o OUT` as jobs need, without a model, and at the command of files in a folder.
+
+It answers C, refuses x and what is no molecule, and breaks at "!"; at "hold" it makes the file `held` and waits for the file `go`. The file
+`asked` gets every query, and the file `full` holds after how many writes the disk is full.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from chemspec.io import readers, writers
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Hypothesis
+
+FOLDER = Path(os.environ["FAKE_PREDICT"])
+
+
+class Fake:
+    """As much of an engine as `predict_file` needs."""
+
+    digest, dtype = "d1", "fp32"
+
+    def predict(self, queries: Sequence[str], settings: DecodeSettings, *, progress: Any) -> list[DecodeResult]:
+        for query in queries:
+            if query == "!":
+                raise RuntimeError("broken")
+            if query == "hold":
+                (FOLDER / "held").touch()
+                while not (FOLDER / "go").exists():
+                    time.sleep(0.01)
+        with (FOLDER / "asked").open("a") as file:
+            file.writelines(json.dumps(query) + "\n" for query in queries)
+        return [self.answer(query) for query in queries]
+
+    def answer(self, query: str) -> DecodeResult:
+        if query == "x":
+            return DecodeResult(query, "invalid", "x is no atom")
+        if len(query) > 5:
+            from chemspec import chem  # slow to import
+
+            if fault := chem.explain(query):
+                return DecodeResult(query, "invalid", str(fault))
+        return DecodeResult(query, "ok", "", (Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6),))
+
+
+def fill_the_disk(writes: int) -> None:
+    append = writers._append
+
+    def full(file: Any, lines: Any) -> None:
+        nonlocal writes
+        writes -= 1
+        if writes < 0:
+            file.write(b'{"quer')
+            file.flush()
+            raise OSError(28, "No space left on device")
+        append(file, lines)
+
+    writers._append = full
+
+
+def main() -> None:
+    parser = ArgumentParser()
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--decoder")
+    parser.add_argument("--n", type=int)
+    parser.add_argument("--write-every", type=int)
+    options, _ = parser.parse_known_args()
+    if (FOLDER / "full").exists():
+        fill_the_disk(int((FOLDER / "full").read_text()))
+    engine: Any = Fake()
+    settings = DecodeSettings(decoder=options.decoder, n=options.n)
+    try:
+        queries = readers.read_queries(options.file)
+        writers.predict_file(engine, queries, options.out, settings, every=options.write_every)
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
