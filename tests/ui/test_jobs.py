@@ -50,6 +50,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for folder in jobs.root().glob("?" * 22):
         job_queue.delete(folder.name)
     wait_for(lambda: job_queue._at_work() is None)
+    for runner in job_queue._runners:
+        runner.wait()
 
 
 def make(queries: Sequence[str], **more: Any) -> Job:
