@@ -11,11 +11,12 @@ import torch
 
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.learned.small import DraftModel, read_alpha
-from chemspec.engine.runtime import RuntimeConfig
-from chemspec.importers import hf
+from chemspec.importers import own
+from chemspec.importers.base import LoadedModel
 from chemspec.model import checkpoint, companions
 from chemspec.model.cost import CostCurve
 from chemspec.model.runners.torch_runner import TorchBackend
+from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import Tokenizer
@@ -24,11 +25,11 @@ from chemspec.tokenizer import Tokenizer
 class DrafterResources:
     """Everything that drafts for one loaded model, each part made at first use; threads may share it."""
 
-    def __init__(self, loaded: checkpoint.Checkpoint | hf.HfCheckpoint, backend: Backend, place: RuntimeConfig) -> None:
+    def __init__(self, loaded: LoadedModel, backend: Backend, place: RuntimeConfig) -> None:
         # Not `loaded` itself, which holds the weights a second time.
         self.name, self.task, self.folder = loaded.name, loaded.task, loaded.folder
         self.digest, self.tokenizer = loaded.digest, loaded.tokenizer
-        self.config = loaded.model.config
+        self.config = loaded.config
         self.backend, self.place = backend, place
         self._making = Lock()
         self._curve: CostCurve | None = None
@@ -112,13 +113,13 @@ class DrafterResources:
                 f"model {self.name} has no small model {kind!r} to draft with ({folder} is missing); train one with "
                 f"`chemspec train --recipe {self.task}-{kind}` and put its model folder there, or choose another drafter"
             )
-        loaded = checkpoint.load(folder)
+        loaded = own.load(folder)
         if loaded.tokenizer != self.tokenizer:
             raise ValueError(
                 f"the drafter {folder} has another vocabulary than model {self.name}; "
                 "train it on data prepared with the model's vocab.json"
             )
-        backend, runtime = self.place.backend(loaded)
-        own = DrafterResources(loaded, backend, replace(self.place, runtime=runtime))
-        sizes = own.config.max_positions, own.config.vocab_size
-        return DraftModel(backend, *sizes, own.cost, read_alpha(folder))
+        backend, runtime = loaded.backend(self.place)
+        resources = DrafterResources(loaded, backend, replace(self.place, runtime=runtime))
+        sizes = loaded.config.max_positions, loaded.config.vocab_size
+        return DraftModel(backend, *sizes, resources.cost, read_alpha(folder))

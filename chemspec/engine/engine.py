@@ -24,14 +24,14 @@ from chemspec.draft.registry import DrafterCalibration, DrafterInputs, NoDrafts,
 from chemspec.engine import augment, confidence
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.engine.registry import installed, model_folder, models_dir, usable
-from chemspec.engine.runtime import RuntimeConfig
-from chemspec.importers import hf
-from chemspec.model import checkpoint
+from chemspec.importers import registry as importers
+from chemspec.importers.base import LoadedModel, LoadOptions, TextTokenizer
 from chemspec.model.cost import CostCurve
 from chemspec.model.runners.hf_runner import ModelDims
+from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend, Session
 from chemspec.settings import DecodeSettings, ModelConfig, Task
-from chemspec.tokenizer import TokenError, Tokenizer
+from chemspec.tokenizer import TokenError
 from chemspec.types import DecodeResult, FinishedSequence, Hypothesis, Pass, Trace
 
 MAX_CHARS = 1000
@@ -53,11 +53,11 @@ class PreparedQuery:
 class Engine:
     """A model on a device, ready to answer."""
 
-    def __init__(self, loaded: checkpoint.Checkpoint | hf.HfCheckpoint, backend: Backend, place: RuntimeConfig) -> None:
+    def __init__(self, loaded: LoadedModel, backend: Backend, place: RuntimeConfig) -> None:
         self.name = loaded.name
         self.task: Task = loaded.task
-        self.tokenizer: Tokenizer | hf.HfTokenizer = loaded.tokenizer
-        self.config: ModelConfig | ModelDims = loaded.model.config
+        self.tokenizer: TextTokenizer = loaded.tokenizer
+        self.config: ModelConfig | ModelDims = loaded.config
         self.caveats = loaded.notes
         self.digest = loaded.digest
         self.folder = loaded.folder
@@ -81,7 +81,7 @@ class Engine:
         task: Task | None = None,
         template: str = "",
     ) -> Engine:
-        """Load a model folder.
+        """Load a model folder of any format that `importers.registry` knows.
 
         Args:
             name: a path, or the name of an installed model ("forward", "retro").
@@ -97,18 +97,10 @@ class Engine:
             ValueError: for a device, precision or runtime that cannot be had.
         """
         folder = model_folder(name)
-        foreign = hf.recognises(folder)
-        if template and not foreign:
-            raise ValueError(f"{folder} is no Hugging Face model; only those take a template")
         place = RuntimeConfig.find(device=device, dtype=dtype, runtime=runtime, threads=threads)
-        loaded: checkpoint.Checkpoint | hf.HfCheckpoint
-        if foreign:
-            called = str(name) if hf.is_id(str(name)) and not Path(name).is_dir() else ""
-            loaded = hf.load(folder, task=task, template=template, name=called)
-            backend, runtime = place.foreign_backend(loaded)
-        else:
-            loaded = checkpoint.load(folder)
-            backend, runtime = place.backend(loaded)
+        called = "" if Path(name).is_dir() else str(name)
+        loaded = importers.load(folder, LoadOptions(task, template, called))
+        backend, runtime = loaded.backend(place)
         return cls(loaded, backend, replace(place, runtime=runtime))
 
     def predict(
@@ -358,7 +350,7 @@ def _told(settings: DecodeSettings) -> dict[str, Any]:
     return asdict(settings)
 
 
-def _confidence(loaded: checkpoint.Checkpoint | hf.HfCheckpoint) -> tuple[confidence.Confidence | None, str]:
+def _confidence(loaded: LoadedModel) -> tuple[confidence.Confidence | None, str]:
     """What turns probabilities into chances of being right, or why there is none; a model answers without it."""
     try:
         return confidence.load(loaded.folder, loaded.digest), ""

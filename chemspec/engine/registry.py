@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from chemspec.asset_files import assets
 from chemspec.draft.registry import DRAFTERS
-from chemspec.importers import hf
+from chemspec.importers import registry as importers
 from chemspec.model import checkpoint
 
 
@@ -26,10 +26,8 @@ def model_folder(name: str | Path) -> Path:
     shipped = models_dir() / str(name)
     if shipped.is_dir():
         return shipped
-    if hf.is_id(str(name)):
-        if (stored := hf.cached(str(name))) is not None:
-            return stored
-        raise checkpoint.CheckpointError(hf.get_it(str(name)))
+    if (found := importers.find(str(name))) is not None:
+        return found
     known = ", ".join(folder.name for folder in installed()) or "none"
     raise checkpoint.CheckpointError(
         f"no model {str(name)!r}: neither a folder nor one of the installed ones ({known})"

@@ -19,8 +19,11 @@ from typing import Any, ClassVar
 
 import torch
 
+from chemspec.importers.base import Importer, LoadedModel, LoadOptions
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.model.runners.hf_runner import FAMILIES, HfModel, IdMap
+from chemspec.model.runners.hf_runner import FAMILIES, HfBackend, HfModel, IdMap
+from chemspec.model.runtime import RuntimeConfig
+from chemspec.model.session import Backend
 from chemspec.settings import Task
 from chemspec.system import extras
 from chemspec.tokenizer import BOS, EOS, PAD, TokenError
@@ -50,10 +53,11 @@ UNUSED: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class HfCheckpoint:
-    """A model as loaded, in fp32 on the CPU; what `checkpoint.Checkpoint` is for our own folders.
+    """A model as read, in fp32 on the CPU; what `checkpoint.Checkpoint` is for our own folders.
 
     Attributes:
-        notes: what every answer should be accompanied by.
+        digest: of weights, config, tokenizer and template.
+        notes: what to tell with every answer.
     """
 
     name: str
@@ -63,6 +67,20 @@ class HfCheckpoint:
     folder: Path
     digest: str
     notes: tuple[str, ...]
+
+    def backend(self, runtime: RuntimeConfig) -> tuple[Backend, str]:
+        """Return what computes the model, and its runtime: torch.
+
+        Raises:
+            ValueError: for another runtime, or a precision that the model cannot be computed in.
+        """
+        if runtime.runtime not in ("auto", "torch"):
+            raise ValueError(f"a Hugging Face model runs in torch, not in the {runtime.runtime} runtime")
+        if runtime.dtype == "fp16" and self.model.family == "t5":
+            raise ValueError("T5 overflows in fp16; use bf16 or fp32")
+        torch.set_num_threads(runtime.threads)
+        self.model.to(runtime.device, runtime.precision)
+        return HfBackend(self.model), "torch"
 
 
 class HfTokenizer:
@@ -189,18 +207,22 @@ def cached(name: str) -> Path | None:
     return found if revision and found.is_dir() else None
 
 
-def is_id(name: str) -> bool:
-    """Whether a name that is no folder looks like a model id."""
+def find(name: str) -> Path | None:
+    """Return the folder of a model id such as `org/model`; None for a name that is none.
+
+    Raises:
+        CheckpointError: if the model is not in the local cache, with the command that gets it.
+    """
     parts = name.split("/")
-    return len(parts) == 2 and all(part.strip(".") for part in parts) and "\\" not in name
-
-
-def get_it(name: str) -> str:
-    """What to do about a model id that is not on this machine."""
-    return (
-        f"{name!r} is neither a folder nor in the local cache of Hugging Face, and chemspec fetches nothing by itself; "
-        f"get it once with `hf download {name}` (a command of the extra hf)"
-    )
+    if len(parts) != 2 or not all(part.strip(".") for part in parts) or "\\" in name:
+        return None
+    folder = cached(name)
+    if folder is None:
+        raise CheckpointError(
+            f"{name!r} is neither a folder nor in the local cache of Hugging Face, and chemspec fetches nothing by "
+            f"itself; get it once with `hf download {name}` (a command of the extra hf)"
+        )
+    return folder
 
 
 # --- loading ---------------------------------------------------------------------------------------
@@ -434,3 +456,13 @@ def _digest(folder: Path, template: str) -> str:
             with file.open("rb") as content:
                 digest.update(hashlib.file_digest(content, "sha256").digest())
     return digest.hexdigest()[:16]
+
+
+def _load(folder: Path, options: LoadOptions) -> LoadedModel:
+    read = load(folder, task=options.task, template=options.template, name=options.name)
+    return LoadedModel(
+        read.name, read.task, read.tokenizer, read.model.config, folder, read.digest, read.backend, read.notes
+    )
+
+
+IMPORTER = Importer("huggingface", recognises, _load, find)

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from test_session import EAGER, VARIANTS, VOCAB, Round, check, model_of, scripts
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from chemspec.engine.runtime import RuntimeConfig
 from chemspec.model.runners import cuda_graphs
 from chemspec.model.runners.cuda_graphs import Function, GraphBackend, multiple, padded
 from chemspec.model.runners.torch_runner import TorchBackend
+from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Session
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import torch
 
-from chemspec.importers import hf
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve, cached, measure
-from chemspec.model.runners.hf_runner import HfBackend, ModelDims
+from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig
@@ -93,16 +92,6 @@ class RuntimeConfig:
 
             return GraphBackend(model), "graphs"
         return TorchBackend(model), "torch"
-
-    def foreign_backend(self, loaded: hf.HfCheckpoint) -> tuple[Backend, str]:
-        """What computes a Hugging Face model: torch."""
-        if self.runtime not in ("auto", "torch"):
-            raise ValueError(f"a Hugging Face model runs in torch, not in the {self.runtime} runtime")
-        if self.dtype == "fp16" and loaded.model.family == "t5":
-            raise ValueError("T5 overflows in fp16; use bf16 or fp32")
-        torch.set_num_threads(self.threads)
-        loaded.model.to(self.device, self.precision)
-        return HfBackend(loaded.model), "torch"
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """What a pass of a model costs on this machine, from disk if it was measured before; asks for the real

@@ -1,0 +1,105 @@
+"""Say what a model format must provide: recognise a folder, and load it into one type of value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from chemspec.model.runners.hf_runner import ModelDims
+from chemspec.model.runtime import RuntimeConfig
+from chemspec.model.session import Backend
+from chemspec.settings import ModelConfig, Task
+
+
+class TextTokenizer(Protocol):
+    """What the engine asks of a tokenizer; `chemspec.tokenizer.Tokenizer` is one.
+
+    Attributes:
+        tokens: the text of every id; ids 0 to 3 are pad, bos, eos and unk.
+        alphabet: tokens for single atoms and bonds, where drafters may rely on them; else empty.
+        head: about how many tokens come before the query.
+    """
+
+    @property
+    def tokens(self) -> tuple[str, ...]: ...
+
+    @property
+    def alphabet(self) -> Sequence[str]: ...
+
+    @property
+    def head(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def encode(self, smiles: str) -> tuple[int, ...]:
+        """Return ids; raises `TokenError` for what the model has never seen."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text up to the first eos."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each id up to the first eos, without pad and bos."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in memory, whatever format it came in.
+
+    Attributes:
+        name: what to call it.
+        tokenizer: between SMILES and ids.
+        config: its sizes.
+        folder: where it lies; drafters and what they learned lie there too.
+        digest: of all that answers depend on; names caches.
+        backend: makes what computes it (device, precision, runtime, threads), and says which runtime that is; raises
+            ValueError for one that cannot be had.
+        notes: what to tell with every answer.
+    """
+
+    name: str
+    task: Task
+    tokenizer: TextTokenizer
+    config: ModelConfig | ModelDims
+    folder: Path
+    digest: str
+    backend: Callable[[RuntimeConfig], tuple[Backend, str]]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What a caller may say about a model that does not say it itself.
+
+    Attributes:
+        task: what it is for.
+        template: the text that it reads, with `{query}` where the SMILES goes.
+        name: what to call it; "" takes the folder's.
+    """
+
+    task: Task | None = None
+    template: str = ""
+    name: str = ""
+
+
+def _nowhere(_: str) -> Path | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Importer:
+    """A model format.
+
+    Attributes:
+        name: of the format.
+        recognises: whether a folder holds a model of this format; quick, and never raises.
+        load: reads it; raises `CheckpointError` for a model that cannot be used.
+        find: the folder of a name that is no path, such as an id of a hub; raises `CheckpointError` for a name of the
+            right form that is not on this machine.
+    """
+
+    name: str
+    recognises: Callable[[Path], bool]
+    load: Callable[[Path, LoadOptions], LoadedModel]
+    find: Callable[[str], Path | None] = _nowhere

@@ -1,0 +1,93 @@
+"""A model format of one's own: one file (this one) and one entry (the call of `register`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from small import TOKENIZER, tiny_folder
+from typer.testing import CliRunner
+
+from chemspec.cli import app
+from chemspec.engine.engine import Engine
+from chemspec.importers import registry
+from chemspec.importers.base import Importer, LoadedModel, LoadOptions
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.model.runners.hf_runner import ModelDims
+from chemspec.model.runtime import RuntimeConfig
+from chemspec.model.session import Backend
+from chemspec.settings import DecodeSettings
+from chemspec.testing import Table
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def recognises(folder: Path) -> bool:
+    return (folder / "toy.json").is_file()
+
+
+def load(folder: Path, options: LoadOptions) -> LoadedModel:
+    values = json.loads((folder / "toy.json").read_text())
+    if "seed" not in values:
+        raise CheckpointError(f"{folder}: toy.json has no seed")
+    sizes = ModelDims(vocab_size=len(TOKENIZER), max_positions=100, decoder_layers=1, heads=1)
+
+    def backend(runtime: RuntimeConfig) -> tuple[Backend, str]:
+        if runtime.device != "cpu":
+            raise ValueError("a toy is computed on the CPU")
+        return Table(values["seed"], vocab_size=len(TOKENIZER), copying=5.0), "toy"
+
+    task = options.task or "retro"
+    return LoadedModel(options.name or folder.name, task, TOKENIZER, sizes, folder, f"toy-{values['seed']}", backend)
+
+
+TOY = Importer("toy", recognises, load)
+
+# --- what follows from it ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(registry, "IMPORTERS", dict(registry.IMPORTERS))
+    registry.register(TOY)
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "toy.json").write_text('{"seed": 3}')
+    return tmp_path / "toy"
+
+
+@pytest.mark.parametrize("decoder", ["greedy", "beam"])
+def test_the_engine_answers_with_it(folder: Path, decoder: str) -> None:
+    engine = Engine.load(folder, task="forward", device="cpu", threads=1)
+    assert (engine.name, engine.task, engine.runtime, engine.digest) == ("toy", "forward", "toy", "toy-3")
+    plain, drafted = (
+        engine.predict(["CCO", "c1ccccc1"], DecodeSettings(decoder=decoder, drafter=name, n=1, max_len=20))
+        for name in ("none", "copy")
+    )
+    for one, other in zip(plain, drafted, strict=True):
+        assert one.status == "ok" and one.hypotheses[0].tokens
+        assert [answer.tokens for answer in one.hypotheses] == [answer.tokens for answer in other.hypotheses]
+
+
+def test_the_command_line_answers_with_it(folder: Path) -> None:
+    done = CliRunner().invoke(app, ["predict", "CCO", "-t", "retro", "-m", str(folder), "-n", "1", "--device", "cpu"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.strip()
+
+
+def test_other_formats_are_still_told_apart(folder: Path, tmp_path: Path) -> None:
+    ours = tiny_folder(tmp_path / "ours")
+    assert Engine.load(ours, device="cpu", threads=1, runtime="torch").runtime == "torch"
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(CheckpointError, match=r"is no model folder: config\.json is missing"):
+        Engine.load(tmp_path / "nothing")
+    (folder / "toy.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="has no seed"):
+        Engine.load(folder, device="cpu")
+
+
+def test_a_name_is_given_once(folder: Path) -> None:
+    registry.register(TOY)  # the same again is no harm
+    with pytest.raises(ValueError, match="there is an importer 'toy' already"):
+        registry.register(Importer("toy", recognises, load))
