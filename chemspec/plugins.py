@@ -1,7 +1,7 @@
-"""Know drafters and decoders by name: the built-in ones, and those of other packages.
+"""Know drafters, decoders and model formats by name: the built-in ones, and those of other packages.
 
 A registry is filled at the first look into it: by the module that lists the built-in specs, then by the entry points of
-installed packages (groups `chemspec.drafters` and `chemspec.decoders`). So settings, which lie below drafters and
+installed packages (groups `chemspec.drafters`, `chemspec.decoders` and `chemspec.importers`). So settings, which lie below drafters and
 decoders, can check a name without importing any of them here.
 """
 
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from chemspec.decode.registry import DecoderSpec
     from chemspec.draft.registry import DrafterSpec
+    from chemspec.importers.base import Importer
 
 
 class Named(Protocol):
@@ -118,3 +119,4 @@ def lazily(path: str) -> Callable[..., Any]:
 
 DRAFTERS: Registry[DrafterSpec] = Registry("drafter", "chemspec.draft.registry")
 DECODERS: Registry[DecoderSpec] = Registry("decoder", "chemspec.decode.registry")
+IMPORTERS: Registry[Importer] = Registry("importer", "chemspec.importers.registry")

@@ -1,27 +1,15 @@
-"""Know all model formats. A new one is a file with an `Importer`, and an entry here."""
+"""List the model formats: a new one needs its file and an entry here, or an entry point `chemspec.importers` elsewhere."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from chemspec.importers import hf, own
-from chemspec.importers.base import Importer, LoadedModel, LoadOptions
-
-IMPORTERS: dict[str, Importer] = {}
-
-
-def register(importer: Importer) -> None:
-    """Add a model format; the engine, commands and the app then load it.
-
-    Raises:
-        ValueError: if the name is taken.
-    """
-    if IMPORTERS.setdefault(importer.name, importer) is not importer:
-        raise ValueError(f"there is an importer {importer.name!r} already; choose another name")
-
+from chemspec.importers.base import LoadedModel, LoadOptions
+from chemspec.plugins import IMPORTERS
 
 for _importer in (hf.IMPORTER, own.IMPORTER):
-    register(_importer)
+    IMPORTERS.register(_importer)
 
 
 def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:

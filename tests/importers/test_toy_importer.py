@@ -7,17 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from plugin import install
 from small import TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli import app
 from chemspec.engine.engine import Engine
-from chemspec.importers import registry
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
+from chemspec.plugins import IMPORTERS
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table
 
@@ -49,12 +50,12 @@ TOY = Importer("toy", recognises, load)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(registry, "IMPORTERS", dict(registry.IMPORTERS))
-    registry.register(TOY)
+def folder(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "toy.json").write_text('{"seed": 3}')
-    return tmp_path / "toy"
+    with IMPORTERS.scope():
+        IMPORTERS.register(TOY)
+        yield tmp_path / "toy"
 
 
 @pytest.mark.parametrize("decoder", ["greedy", "beam"])
@@ -87,7 +88,14 @@ def test_other_formats_are_still_told_apart(folder: Path, tmp_path: Path) -> Non
         Engine.load(folder, device="cpu")
 
 
+def test_other_packages_plug_in_by_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(install(tmp_path, "chemspec.importers", toy="test_toy_importer:TOY")))
+    with IMPORTERS.scope():
+        assert IMPORTERS["toy"].name == "toy"
+    assert "toy" not in IMPORTERS
+
+
 def test_a_name_is_given_once(folder: Path) -> None:
-    registry.register(TOY)  # the same again is no harm
-    with pytest.raises(ValueError, match="there is an importer 'toy' already"):
-        registry.register(Importer("toy", recognises, load))
+    IMPORTERS.register(TOY)  # the same again is no harm
+    with pytest.raises(ValueError, match="importer 'toy' already"):
+        IMPORTERS.register(Importer("toy", recognises, load))
