@@ -13,7 +13,7 @@ import pytest
 from paths import ROOT
 
 from chemspec.engine.registry import installed
-from chemspec.engine.runtime import RuntimeConfig
+from chemspec.model.runtime import RuntimeConfig
 from chemspec.system import extras
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
