@@ -58,7 +58,8 @@ def show(asked: ask.Asked, model: Engine, result: DecodeResult) -> None:
         st.error(f"The model cannot answer this: {plain(result.message)}.")
         return
     left, right = st.columns([3, 1.4], vertical_alignment="center")
-    line = speed_summary.SpeedSummary(left.empty(), model, asked.smiles, asked.settings, result)
+    with left:
+        summary = speed_summary.SpeedSummary(model, asked.smiles, asked.settings, result)
     with right:
         answers.toolbar(asked, result)
     slots = answers.show(asked, result)
@@ -69,7 +70,7 @@ def show(asked: ask.Asked, model: Engine, result: DecodeResult) -> None:
         forward = load(names[0])
         if forward:
             answers.check(slots, forward)
-    line.measure()
+    summary.measure()
 
 
 nav.page(body)

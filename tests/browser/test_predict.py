@@ -64,6 +64,8 @@ def test_typing_and_enter_give_drawn_answers(
     assert loaded(page)
     expect(page.get_by_alt_text(f"drawing of {ACETANILIDE}").first).to_be_visible()
     assert re.search(r"smi=CC", page.url)
+    expect(page.locator(".cs-strip")).to_contain_text("tokens in")
+    page.get_by_role("button", name="Measure the saving").click()
     expect(page.locator(".cs-strip")).to_contain_text("same answers: yes")
     # The other task, with the mouse.
     page.get_by_text("What is it made from?", exact=True).click()

@@ -21,7 +21,7 @@ from chemspec.engine.engine import installed, model_folder
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.common import examples, options, scheme, short_names
+from chemspec.ui.common import examples, options, queued_engine, scheme, short_names
 from chemspec.ui.predict import answers, ask, speed_summary, verdicts
 
 MODELS = {folder.name for folder in installed()}
@@ -196,8 +196,34 @@ def test_a_link_is_answered_with_badges_and_numbers() -> None:
     text = html(page)
     assert "round trip gives the query back" in text
     assert "atoms that change are highlighted" in text
-    assert "same answers: yes" in text
     assert "model probability (uncalibrated)" in text
+    assert "tokens in" in text and "the standard way" not in text
+    page.button(key="predict_measure").click().run()
+    assert not page.exception
+    assert "same answers: yes" in html(page) and "A single best answer" in html(page)
+    page.run()
+    assert "same answers: yes" in html(page), "it is remembered"
+    assert "predict_measure" not in [button.key for button in page.button]
+
+
+@weights
+@pytest.mark.parametrize(("task", "smiles"), [("forward", "CC(=O)Cl.Nc1ccccc1"), ("retro", "CC(=O)Nc1ccccc1")])
+def test_a_question_is_decoded_once_and_each_answer_checked_once(
+    task: Any, smiles: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    decode = queued_engine.decode
+
+    def counting(model: Any, query: str, settings: DecodeSettings, **more: Any) -> DecodeResult:
+        asked.append(f"{model.task} {query}")
+        return decode(model, query, settings, **more)
+
+    monkeypatch.setattr(queued_engine, "decode", counting)
+    page = open_page(task=task, smi=smiles)
+    answers = [item.value for item in page.code if chem.is_valid(item.value)] if task == "retro" else []
+    assert sorted(asked) == sorted([f"{task} {smiles}", *(f"forward {answer}" for answer in answers)])
+    page.run()
+    assert len(asked) == 1 + len(answers)
 
 
 @weights

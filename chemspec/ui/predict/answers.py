@@ -17,30 +17,11 @@ from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.common import draw, nav, queued_engine, scheme, theme, view3d
+from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import ask
 from chemspec.ui.predict.verdicts import Card, Mark, cards, chance, marks, trip_mark
 
-CSS = """
-.cs-head {display: flex; flex-wrap: wrap; align-items: center; gap: .3rem .9rem}
-.cs-rank {font-size: 1.05rem; font-weight: 700; min-width: 1.9rem; height: 1.9rem; border-radius: 50%; display: inline-flex;
-  align-items: center; justify-content: center; border: 1.5px solid currentColor}
-.cs-odds {font-size: .9rem} .cs-odds b {font-size: 1.05rem; font-variant-numeric: tabular-nums}
-.cs-bar {display: block; width: 12rem; max-width: 100%; height: 4px; border-radius: 2px; margin-top: 3px;
-  background: color-mix(in srgb, currentColor 14%, transparent)}
-.cs-bar i {display: block; height: 100%; border-radius: 2px; background: #0f766e}
-.cs-marks {display: flex; flex-wrap: wrap; gap: .35rem; margin-top: .55rem}
-.cs-mark {font-size: .78rem; line-height: 1.35; padding: .12rem .55rem; border-radius: .8rem; overflow-wrap: anywhere;
-  border: 1px solid color-mix(in srgb, currentColor 25%, transparent)}
-.cs-mark.cs-good {border-color: #0f9f8c; background: rgba(15, 159, 140, .12)}
-.cs-mark.cs-bad {border-color: #d97706; background: rgba(217, 119, 6, .14)}
-.cs-tokens summary {cursor: pointer; font-size: .85rem; opacity: .85}
-.cs-tokens p {font-size: .8rem; opacity: .8; margin: .4rem 0 0}
-.cs-strip-tokens {display: flex; flex-wrap: wrap; gap: 2px; margin-top: .5rem}
-.cs-token {display: inline-flex; flex-direction: column; align-items: center; min-width: 1.5rem; padding: 0 .2rem; border-radius: 3px;
-  background: color-mix(in srgb, #d97706 calc(var(--doubt) * .75), color-mix(in srgb, currentColor 7%, transparent))}
-.cs-token b {font: 600 .9rem/1.5 var(--st-code-font, ui-monospace, monospace)}
-.cs-token i {font-style: normal; font-size: .66rem; line-height: 1.2; opacity: .85; font-variant-numeric: tabular-nums}
-"""
+CSS = web_file(__file__, "css")
 FOOTNOTE = (
     "Shaded: atoms that change, found by comparing structures (a heuristic). Probabilities are the model's own and not "
     "calibrated; a chance to be right, where one is told, is how often answers of such a probability were right on validation "

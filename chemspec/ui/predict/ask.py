@@ -17,6 +17,7 @@ from chemspec.ui.common import history, queued_engine, safe, sketcher
 from chemspec.ui.common.options import options
 from chemspec.ui.common.querybox import MOST_CHARS, Shown, querybox
 from chemspec.ui.common.short_names import set_apart
+from chemspec.ui.common.web_files import web_file
 
 TASKS: tuple[Task, ...] = get_args(Task)
 QUESTION = {"forward": "What forms?", "retro": "What is it made from?"}
@@ -24,12 +25,7 @@ LABEL = {"forward": "Everything in the flask: reactants, reagents, solvents", "r
 PLACEHOLDER = {"forward": "e.g. CC(=O)Cl.Nc1ccccc1", "retro": "e.g. CC(=O)Nc1ccc(O)cc1"}
 FORMATS = "SMILES, reaction SMILES, InChI, molfile, SDF, RXN or CDXML; common reagents also by name"
 ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml"]
-CSS = """
-.cs-hint {font-size: .875rem; opacity: .8; min-height: 1.5rem; overflow-wrap: anywhere}
-.cs-fault {opacity: 1}
-.cs-fault pre {font-size: .875rem; line-height: 1.35; margin: .4rem 0 0; padding: .5rem .8rem; border-radius: .4rem;
-  width: fit-content; max-width: 100%; overflow-x: auto; background: color-mix(in srgb, currentColor 7%, transparent); color: inherit}
-"""
+CSS = web_file(__file__, "css")
 
 
 @dataclass(frozen=True)

@@ -6,26 +6,11 @@ from collections.abc import Collection, Sequence
 from html import escape
 
 from chemspec.metrics import SpeedNumbers
+from chemspec.ui.common.web_files import web_file
 from chemspec.ui.speed import timing
 from chemspec.ui.speed.timing import Answer, Row
 
-CSS = """
-.cs-figures {display: flex; flex-wrap: wrap; gap: .8rem 2.6rem; margin: .2rem 0 .4rem}
-.cs-figures b {display: block; font-size: 1.7rem; line-height: 1.25; font-weight: 650; font-variant-numeric: tabular-nums}
-.cs-figures span {font-size: .875rem; opacity: .78}
-.st-key-speed_examples p {font-size: .875rem}
-.st-key-speed_examples button {min-height: 0; padding: .15rem .7rem; border-radius: 1rem}
-.cs-fault {border-left: 3px solid #ea580c; padding: .5rem .9rem; background: rgba(234, 88, 12, .1); border-radius: 0 .4rem .4rem 0}
-.cs-scroll {overflow-x: auto}
-.cs-table {border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums}
-.cs-told {opacity: .78; font-size: .875rem; margin: 0 0 .3rem}
-.cs-table th, .cs-table td {padding: .45rem .7rem; text-align: right; border-bottom: 1px solid rgba(128, 128, 128, .28); white-space: nowrap}
-.cs-table th:first-child, .cs-table td:first-child {text-align: left; padding-left: 0}
-.cs-table thead th {font-weight: 500; opacity: .78; vertical-align: bottom}
-.cs-table small {opacity: .78}
-.cs-table td.cs-text {text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 12rem}
-.cs-table mark {background: rgba(230, 159, 0, .38); color: inherit; text-decoration: underline; text-underline-offset: 3px}
-"""
+CSS = web_file(__file__, "css")
 
 
 def headline(found: list[Row]) -> str:
