@@ -8,6 +8,7 @@ from chemspec.ui.common.app_dir import AppDirError, app_dir
 
 
 def body() -> None:
+    """Draw the page."""
     st.title("Batch", anchor=False)
     st.html(job_view.STYLE)
     job_view.begin()
@@ -15,7 +16,8 @@ def body() -> None:
         job_view.show_job(name)
         return
     st.markdown(
-        "Predict for a whole file. The job runs on the server and is kept there: close the page, come back by its link, "
+        "Predict for a whole file. The job runs on the server and is kept there: close the page, come back by its "
+        "link, "
         "download the answers. Visitors of the other pages go first."
     )
     try:
@@ -28,6 +30,7 @@ def body() -> None:
 
 
 def new_job() -> None:
+    """Show what a job is made with."""
     given = job_form.upload()
     sheet = job_form.read(*given) if given else None
     if given is None or sheet is None:

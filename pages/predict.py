@@ -17,6 +17,7 @@ NO_MODEL = (
 
 
 def body() -> None:
+    """Draw the page."""
     st.html(f"<style>{ask.CSS}{scheme.CSS}{speed_summary.CSS}{answers.CSS}{examples.CSS}</style>")
     st.title("Predict a reaction")
     asked, row = ask.ask()
@@ -35,7 +36,7 @@ def body() -> None:
 
 
 def welcome(task: Task) -> None:
-    """What one sees before the first question."""
+    """Show what one sees before the first question."""
     if queued_engine.models(task):
         st.subheader("Examples")
         examples.gallery(task)
@@ -44,7 +45,7 @@ def welcome(task: Task) -> None:
 
 
 def load(name: str) -> Engine | None:
-    """The engine, or a message that says what is wrong with the model."""
+    """Return the engine, or a message that says what is wrong with the model."""
     try:
         return queued_engine.engine(name)
     except (CheckpointError, ValueError) as error:

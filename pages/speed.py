@@ -7,6 +7,7 @@ from chemspec.ui.speed import measurements, question, tables
 
 
 def body() -> None:
+    """Draw the page."""
     st.title("Speed")
     st.caption("What drafts gain, measured on this server while you wait.")
     with st.container(horizontal=True, horizontal_alignment="distribute"):

@@ -90,34 +90,34 @@ def test_spellings_of_one_molecule_share_a_card() -> None:
 )
 def test_badges(task: Any, query: str, answer: str, words: list[str]) -> None:
     (card,) = verdicts.cards(result(answer))
-    found = verdicts.marks(task, query, card)
+    found = verdicts.badges(task, query, card)
     assert len(found) == len(words)
     for mark, word in zip(found, words, strict=True):
         assert word in mark.text
 
 
 def test_a_cut_answer_says_so() -> None:
-    card = verdicts.Card(1, replace(hypothesis("CCO", ended="length"), canonical="", valid=False))
-    assert "cut after 3 tokens" in verdicts.marks("forward", "CC", card)[0].text
+    card = verdicts.AnswerCard(1, replace(hypothesis("CCO", ended="length"), canonical="", valid=False))
+    assert "cut after 3 tokens" in verdicts.badges("forward", "CC", card)[0].text
 
 
 @pytest.mark.parametrize(("answer", "kind"), [("CCO", "good"), ("OCC.Cl", "good"), ("CCN", "bad"), ("C((", "bad")])
 def test_round_trips_compare_main_products(answer: str, kind: str) -> None:
-    assert verdicts.trip_mark(result(answer), "CCO").kind == kind
+    assert verdicts.round_trip_badge(result(answer), "CCO").kind == kind
 
 
 def test_a_refused_round_trip_is_not_a_failed_one() -> None:
-    mark = verdicts.trip_mark(DecodeResult("X", "invalid", "unknown token"), "CCO")
+    mark = verdicts.round_trip_badge(DecodeResult("X", "invalid", "unknown token"), "CCO")
     assert mark.kind == "note" and "unknown token" in mark.text
 
 
 def test_nothing_a_visitor_types_becomes_markup() -> None:
     evil = "<script>alert(1)</script>"
-    card = verdicts.Card(1, replace(hypothesis("CC"), tokens=(evil,), smiles=evil, canonical=""))
+    card = verdicts.AnswerCard(1, replace(hypothesis("CC"), tokens=(evil,), smiles=evil, canonical=""))
     asked = ask.Asked("forward", "forward", "CC", DecodeSettings())
     texts = [
         answers.tokens_html(card.best),
-        answers.head(asked, card, [verdicts.Mark("note", evil)]),
+        answers.head(asked, card, [verdicts.Badge("note", evil)]),
         ask.fault_html(evil, chem.explain(evil) or chem.Fault("", 0, 1, "")),
         scheme.reaction(scheme.Side(evil, (), (evil,)), scheme.Side(evil), apart=True),
         scheme.arrow(evil),

@@ -246,7 +246,7 @@ def test_runs_without_an_answer_are_told_not_drawn(line: Turns) -> None:
 
 
 def test_answers_are_escaped_and_marked_from_where_they_part() -> None:
-    text = tables.side_by_side([timing.Answer(1, "CC<b>", "CC&O", 2), timing.Answer(2, "N", None, 0)])
+    text = tables.side_by_side([timing.AnswerPair(1, "CC<b>", "CC&O", 2), timing.AnswerPair(2, "N", None, 0)])
     assert "<code>CC<mark>&lt;b&gt;</mark></code>" in text
     assert "<code>CC<mark>&amp;O</mark></code>" in text
     assert "<b>" not in text and ">–</td>" in text
@@ -255,9 +255,9 @@ def test_answers_are_escaped_and_marked_from_where_they_part() -> None:
 def test_the_headline_is_about_the_fastest_exact_lane() -> None:
     def row(
         name: str, median: float, *, exact: bool = True, standard: bool = False, speedup: float = 2.0
-    ) -> timing.Row:
+    ) -> timing.LaneFigures:
         spread = Spread(median, median, median, 3)
-        return timing.Row(name, exact, standard, spread, speedup, 8, 5.0, 0.8, 9, True)
+        return timing.LaneFigures(name, exact, standard, spread, speedup, 8, 5.0, 0.8, 9, True)
 
     base = row("Greedy · standard", 20, standard=True, speedup=1.0)
     found = [base, row("Greedy · auto", 10), row("SBS 5 (relaxed) · copy", 5, exact=False)]

@@ -27,12 +27,12 @@ SAMPLE = "batch_sample.csv"
 
 
 def examples() -> Path:
-    """Where the example files lie, in an installation or in the source tree."""
+    """Return where the example files lie, in an installation or in the source tree."""
     return assets() / "examples"
 
 
 def upload() -> tuple[str, bytes] | None:
-    """The visitor's file, or the sample: its name and what it holds."""
+    """Return the visitor's file, or the sample: its name and what it holds."""
     given = st.file_uploader(
         "File with one query a row",
         type=list(uploads.ENDINGS),
@@ -58,7 +58,7 @@ def upload() -> tuple[str, bytes] | None:
 
 
 def read(name: str, raw: bytes) -> Sheet | None:
-    """The rows of a file, or a message that says what is wrong with it."""
+    """Return the rows of a file, or a message that says what is wrong with it."""
     try:
         with st.spinner("Reading the file …"):
             return _read(name, raw, st.session_state.get("batch_header", True))
@@ -73,7 +73,7 @@ def _read(name: str, raw: bytes, header: bool) -> Sheet:
 
 
 def choose_column(name: str, sheet: Sheet) -> int:
-    """Which column holds the queries."""
+    """Return which column holds the queries."""
     if sheet.columns == ("",):
         return 0
     guess = uploads.guess_column(sheet.columns, sheet.rows[:50])
@@ -93,7 +93,7 @@ def choose_column(name: str, sheet: Sheet) -> int:
 
 
 def choose_model(column: str) -> tuple[str, Task, DecodeSettings] | None:
-    """Which model answers, and how."""
+    """Return which model answers, and how."""
     names = queued_engine.models()
     if not names:
         st.info("No model is installed yet; the page Models says how to add one.")
@@ -128,7 +128,7 @@ def choose_model(column: str) -> tuple[str, Task, DecodeSettings] | None:
 
 
 def preview(sheet: Sheet, column: int, task: Task) -> None:
-    """The first rows, their queries drawn and checked."""
+    """Show the first rows, their queries drawn and checked."""
     found = []
     for number, row in enumerate(sheet.rows[:PREVIEW], 1):
         query = chem.read_query(row[column], task, max_chars=MAX_CHARS)
@@ -183,7 +183,7 @@ def open_job(name: str) -> None:
 
 
 def own_jobs() -> None:
-    """The jobs that this visit began or opened."""
+    """Show the jobs that this visit began or opened."""
     kept: list[str] = st.session_state.get("batch_jobs", [])
     views = []
     for name in kept:

@@ -61,6 +61,7 @@ def submit(job: Job, digest: str) -> None:
     """Put a job at the end of the queue, to begin or to go on; do nothing if it is there already.
 
     Args:
+        job: as it is on disk.
         digest: of the installed model of the job's name.
 
     Raises:
@@ -137,7 +138,7 @@ def view(name: str) -> JobView:
 
 
 def _waiting() -> list[Job]:
-    """The jobs to be worked at, in the order in which they were submitted."""
+    """Return the jobs to be worked at, in the order in which they were submitted."""
     found = []
     for folder in jobs.root().glob("*"):
         with suppress(JobError, OSError):
@@ -148,7 +149,7 @@ def _waiting() -> list[Job]:
 
 
 def _answered(job: Job) -> int:
-    """How many rows are on disk."""
+    """Return how many rows are on disk."""
     path = jobs.answers(job)
     return path.read_bytes().count(b"\n") if path.is_file() else 0
 
@@ -209,7 +210,7 @@ def _take(file: IO[bytes]) -> bool:
 
 
 def _at_work() -> dict[str, Any] | None:
-    """What the holder of the lock has told of itself (`job`, `pid`); None if nobody holds it."""
+    """Return what the holder of the lock has told of itself (`job`, `pid`); None if nobody holds it."""
     try:
         with _locked() as file:
             if file is not None:
@@ -285,7 +286,7 @@ def _run(job: Job, lock: IO[bytes], predict: Sequence[str]) -> tuple[jobs.State,
 
 
 def _words(job: Job) -> list[str]:
-    """The arguments of `chemspec predict` for a job."""
+    """Return the arguments of `chemspec predict` for a job."""
     default = DecodeSettings()
     chosen = {name: value for name, value in asdict(job.settings).items() if value != getattr(default, name)}
     chosen |= {"decoder": job.settings.decoder, "n": job.settings.n, "task": job.task, "model": job.model}
@@ -309,7 +310,7 @@ def _queries(job: Job) -> Path:
 
 
 def _complaint(log: Path, job: Job) -> str:
-    """What a prediction said last, without the names of our folders."""
+    """Return what a prediction said last, without the names of our folders."""
     with suppress(OSError):
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         if lines and lines[-1].startswith("error: "):

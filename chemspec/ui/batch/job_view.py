@@ -25,7 +25,8 @@ from chemspec.ui.common import draw, nav, safe, theme
 PAGE = 10  # rows of a page of answers
 ROW = 92  # pixels
 # The tables' own download holds pictures, and cells as they came; ours are made for reading elsewhere.
-STYLE = '<style>[class*="st-key-batch_"] [data-testid="stElementToolbarButton"]:has([aria-label^="Download"]) {display: none}</style>'
+_DOWNLOAD = '[data-testid="stElementToolbarButton"]:has([aria-label^="Download"])'
+STYLE = f'<style>[class*="st-key-batch_"] {_DOWNLOAD} {{display: none}}</style>'
 TASKS = {"forward": "Products (forward)", "retro": "Reactants (retro)"}
 STATES = {
     "waiting": ("Waiting", "gray"),
@@ -84,7 +85,7 @@ def show_job(name: str) -> None:
 
 
 def _head(title: str) -> None:
-    """What the job is called, and the way back."""
+    """Show what the job is called, and the way back."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader(title, anchor=False, width="content")
         if st.button("← New batch", key="batch_back"):
@@ -107,7 +108,7 @@ def _facts(job: Job) -> str:
 
 
 def _live(name: str, was_active: bool) -> None:
-    """What changes while a job is at work; drawn anew every second by itself."""
+    """Show what changes while a job is at work; drawn anew every second by itself."""
     try:
         view = job_queue.view(name)  # before the lines are read: a job that is done then has them all
         lines = lines_of(jobs.answers(view.job))
@@ -206,7 +207,8 @@ def link(job: Job) -> str:
 
 
 _WHAT = {
-    "CSV": "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it begins "
+    "CSV": "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it "
+    "begins "
     "with = + - @ and is no number) gets a leading apostrophe.",
     "JSONL": "For programs: one JSON a row, every text exactly as uploaded.",
 }
@@ -238,7 +240,7 @@ def lines_of(path: Path) -> rows.JsonLines:
 
 
 def _answers(view: JobView, lines: rows.JsonLines) -> None:
-    """The answers, a page at a time."""
+    """Show the answers, a page at a time."""
     if not len(lines):
         if view.active:
             st.skeleton(height=200)
@@ -255,7 +257,7 @@ def _answers(view: JobView, lines: rows.JsonLines) -> None:
 
 
 def table(job: Job, numbers: list[int], found: list[Any], key: str) -> None:
-    """Some rows with their best answers; a tick at one shows all of its answers."""
+    """Show some rows with their best answers; a tick at one shows all of its answers."""
     given = lines_of(jobs.uploaded(job)).read(numbers)
     names = {f"own_{place}": job.columns[place] for place in rows.others(job)}
     shown = [
@@ -300,7 +302,7 @@ def table(job: Job, numbers: list[int], found: list[Any], key: str) -> None:
 
 
 def _details(job: Job, number: int, row: dict[str, Any]) -> None:
-    """All answers of one row."""
+    """Show all answers of one row."""
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**Row {number}**")
@@ -342,7 +344,7 @@ def _best(row: dict[str, Any]) -> str:
 
 
 def drawing(task: Task, smiles: str, width: int) -> str | None:
-    """A drawing for a cell; nothing where the text cannot be read."""
+    """Return a drawing for a cell; nothing where the text cannot be read."""
     query = chem.read_query(smiles, task, max_chars=MAX_CHARS)
     if not isinstance(query, chem.Query):
         return None

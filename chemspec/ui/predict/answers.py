@@ -19,12 +19,13 @@ from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.common import draw, nav, queued_engine, scheme, theme, view3d
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import ask
-from chemspec.ui.predict.verdicts import Card, Mark, cards, chance, marks, trip_mark
+from chemspec.ui.predict.verdicts import AnswerCard, Badge, badges, cards, chance, round_trip_badge
 
 CSS = web_file(__file__, "css")
 FOOTNOTE = (
     "Shaded: atoms that change, found by comparing structures (a heuristic). Probabilities are the model's own and not "
-    "calibrated; a chance to be right, where one is told, is how often answers of such a probability were right on validation "
+    "calibrated; a chance to be right, where one is told, is how often answers of such a probability were right on "
+    "validation "
     "reactions. Hydrogen is left out of the count of atoms."
 )
 ROUND_TRIP = (
@@ -35,7 +36,7 @@ MOST_KEPT = 500  # of what a visitor's session remembers
 SMALLEST = 4  # heavy atoms of a molecule worth asking about next
 
 
-WAITING = Mark("wait", "… round trip: asking the forward model")
+WAITING = Badge("wait", "… round trip: asking the forward model")
 
 
 @dataclass(frozen=True)
@@ -43,17 +44,17 @@ class Slot:
     """A card on the page, and its parts that change after it is drawn."""
 
     asked: ask.Asked
-    card: Card
+    card: AnswerCard
     head: Any
     scheme: Any
     wide: bool
 
-    def draw_head(self, extra: Sequence[Mark] = ()) -> None:
+    def draw_head(self, extra: Sequence[Badge] = ()) -> None:
         """Rank, probability and badges."""
         self.head.html(head(self.asked, self.card, extra))
 
     def draw_scheme(self, changed: Changes | None = None) -> None:
-        """The reaction, with the atoms that change if they are known."""
+        """Show the reaction, with the atoms that change if they are known."""
         self.scheme.html(_scheme(self, changed))
 
     @property
@@ -83,12 +84,12 @@ def show(asked: ask.Asked, result: DecodeResult) -> list[Slot]:
     return slots
 
 
-def _card(asked: ask.Asked, card: Card, *, wide: bool) -> Slot:
+def _card(asked: ask.Asked, card: AnswerCard, *, wide: bool) -> Slot:
     best = card.best
     with st.container(border=True, height="content" if wide else "stretch", gap="xsmall"):
         slot = Slot(asked, card, st.empty(), st.empty(), wide)
         trip = _trips().get(best.canonical)
-        slot.draw_head([trip_mark(trip, asked.smiles)] if asked.task == "retro" and trip else ())
+        slot.draw_head([round_trip_badge(trip, asked.smiles)] if asked.task == "retro" and trip else ())
         slot.draw_scheme(_changes().get(slot.reaction))
         st.code(best.canonical or best.smiles, language=None, wrap_lines=True)
         if best.valid:
@@ -98,7 +99,7 @@ def _card(asked: ask.Asked, card: Card, *, wide: bool) -> Slot:
 
 
 def _trips() -> dict[str, DecodeResult]:
-    """What the forward model said of reactants, remembered for this visitor."""
+    """Return what the forward model said of reactants, remembered for this visitor."""
     kept: dict[str, DecodeResult] = st.session_state.setdefault("predict_trips", {})
     return kept
 
@@ -109,11 +110,11 @@ def _changes() -> dict[tuple[str, str], Changes | None]:
     return kept
 
 
-def head(asked: ask.Asked, card: Card, extra: Sequence[Mark] = ()) -> str:
+def head(asked: ask.Asked, card: AnswerCard, extra: Sequence[Badge] = ()) -> str:
     """Rank, probability and badges, as safe HTML."""
     shown = "".join(
         f'<span class="cs-mark cs-{mark.kind}">{escape(mark.text)}</span>'
-        for mark in (*marks(asked.task, asked.smiles, card), *extra)
+        for mark in (*badges(asked.task, asked.smiles, card), *extra)
     )
     odds, sure = card.best.probability, card.best.confidence
     text = f"<b>{chance(odds)}</b> model probability (uncalibrated)"
@@ -129,7 +130,7 @@ def head(asked: ask.Asked, card: Card, extra: Sequence[Mark] = ()) -> str:
 
 
 def _scheme(slot: Slot, changed: Changes | None) -> str:
-    """The reaction, or for further forward answers the product alone."""
+    """Return the drawn reaction, or for further forward answers the product alone."""
     asked, best, dark = slot.asked, slot.card.best, theme.dark()
     if not best.valid:
         return '<p class="cs-hint">There is nothing to draw.</p>'
@@ -145,12 +146,12 @@ def _scheme(slot: Slot, changed: Changes | None) -> str:
     return f'<div class="cs-scheme">{scheme.side(right, dark=dark)}</div>'
 
 
-def _label(card: Card, number: int) -> str:
+def _label(card: AnswerCard, number: int) -> str:
     return f"{card.rank}{chr(ord('a') + number % 26)}"
 
 
 def tokens_html(answer: Hypothesis) -> str:
-    """The answer token by token, each with the probability the model gave it; safe HTML, closed until clicked."""
+    """Return the answer token by token, each with its probability, as safe HTML that is closed until clicked."""
     cells = []
     for token, log_prob in zip((*answer.tokens, "end"), answer.token_log_probs, strict=False):
         odds = exp(log_prob)
@@ -169,7 +170,7 @@ def tokens_html(answer: Hypothesis) -> str:
 # --- what to do with an answer ------------------------------------------------------------------------
 
 
-def _actions(asked: ask.Asked, card: Card) -> None:
+def _actions(asked: ask.Asked, card: AnswerCard) -> None:
     smiles, name = card.best.canonical, f"predict_{card.rank}"
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         for number, part in enumerate(smiles.split(".")):
@@ -201,7 +202,7 @@ def _three_d(smiles: str) -> None:
     st.caption("One conformer from RDKit's force field, not a prediction of the model.")
 
 
-def _save(asked: ask.Asked, card: Card) -> None:
+def _save(asked: ask.Asked, card: AnswerCard) -> None:
     smiles, name = card.best.canonical, f"answer-{card.rank}"
     left, right = (asked.smiles, smiles) if asked.task == "forward" else (smiles, asked.smiles)
     _file("SVG", draw.molecule(smiles, width=-1, height=-1), f"{name}.svg", "image/svg+xml")
@@ -226,8 +227,8 @@ def _file(label: str, content: str | bytes, name: str, mime: str) -> None:
         st.download_button(label, content, name, mime, key=f"predict_file_{name}", on_click="ignore", width="stretch")
 
 
-def row(card: Card) -> dict[str, object]:
-    """An answer as a record of an SDF."""
+def row(card: AnswerCard) -> dict[str, object]:
+    """Return an answer as a record of an SDF."""
     sure = card.best.confidence
     return {
         "smiles": card.best.canonical,
@@ -239,7 +240,7 @@ def row(card: Card) -> dict[str, object]:
 
 
 def toolbar(asked: ask.Asked, result: DecodeResult) -> None:
-    """What concerns all answers: how they were made, files, the link."""
+    """Show what concerns all answers: how they were made, files, the link."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if st.button("How was this made?", key="predict_step"):
             nav.go("step", task=asked.model, smi=asked.smiles)
@@ -277,7 +278,7 @@ def check(slots: Sequence[Slot], forward: Engine) -> None:
         kept[reactants] = queued_engine.decode(
             forward, reactants, DecodeSettings(decoder="greedy", n=1), report=report, patient=True
         )
-        slot.draw_head([trip_mark(kept[reactants], slot.asked.smiles)])
+        slot.draw_head([round_trip_badge(kept[reactants], slot.asked.smiles)])
         _trim(kept)
 
 

@@ -30,8 +30,13 @@ CSS = web_file(__file__, "css")
 
 @dataclass(frozen=True)
 class Asked:
-    """A question: the model's name, its task, the canonical query, how to answer, and what was changed in reading
-    it."""
+    """A question that a model can answer.
+
+    Attributes:
+        model: its name.
+        smiles: the canonical query.
+        notes: what was changed in reading it.
+    """
 
     model: str
     task: Task
@@ -210,7 +215,7 @@ def _smiles(read: formats.Input | chem.Fault | None) -> str:
 
 
 def _hint(place: Any, text: str, read: formats.Input | chem.Fault | None, *, stands: bool) -> None:
-    """One line below the box, always there: what it takes, what is wrong, or what was understood."""
+    """Show one line below the box, always there: what it takes, what is wrong, or what was understood."""
     state = st.session_state
     if state.pop("predict_unlink", False) and st.query_params:
         st.query_params.clear()
@@ -236,7 +241,7 @@ def _hint(place: Any, text: str, read: formats.Input | chem.Fault | None, *, sta
 
 
 def fault_html(text: str, fault: chem.Fault) -> str:
-    """What is wrong, and the characters to blame marked in a line of the text; safe HTML."""
+    """Return what is wrong, and the characters to blame marked in a line of the text; safe HTML."""
     message = escape(str(fault))
     pointer = ""
     if "\n" not in text.strip() and fault.kind not in ("empty", "length") and fault.end > fault.start:
@@ -302,19 +307,19 @@ def history_menu() -> None:
 
 
 def _main(smiles: str) -> str:
-    """A flask without its common reagents, for a button."""
+    """Return a flask without its common reagents, for a button."""
     parts = smiles.split(".")
     return shorten(".".join(parts[place] for place in set_apart(parts)[0]))
 
 
 def shorten(smiles: str, most: int = 34) -> str:
-    """A SMILES for a button, where markdown must not bite."""
+    """Return a SMILES for a button, where markdown must not bite."""
     text = smiles if len(smiles) <= most else smiles[: most - 1] + "…"
     return "".join("\\" + char if char in "\\`*_{}[]()#+-.!~|<>$:^" else char for char in text)
 
 
 def _sketch(text: str, read: formats.Input | chem.Fault | None) -> None:
-    """The sketcher, in step with the box both ways."""
+    """Show the sketcher, in step with the box both ways."""
     if not sketcher.available():
         st.info(sketcher.why_not())
         return

@@ -37,7 +37,10 @@ class SpeedSummary:
         self._known = st.session_state.setdefault("predict_measured", {})
         self._strip, button = st.empty(), st.empty()
         self._wanted = self._key not in self._known and button.button(
-            "Measure the saving", key="predict_measure", help="Answer again, with drafts and without, and compare"
+            "Measure the saving",
+            key="predict_measure",
+            type="tertiary",
+            help="Answer again, with drafts and without, and compare",
         )
         if self._wanted:
             button.empty()
@@ -149,7 +152,8 @@ def _details(settings: DecodeSettings) -> str:
     )
     if settings.decoder == "beam":
         text += (
-            f" Beam search keeps {settings.n} candidates and goes on only when all are scored, so drafts gain less than "
+            f" Beam search keeps {settings.n} candidates and goes on only when all are scored, so drafts gain less "
+            f"than "
             "with one answer; auto drafts only as much as pays on this machine."
         )
     if not settings.exact:

@@ -11,7 +11,7 @@ from chemspec.types import DecodeResult, Hypothesis
 
 
 @dataclass(frozen=True)
-class Card:
+class AnswerCard:
     """An answer with its other spellings; `rank` counts different molecules from 1."""
 
     rank: int
@@ -20,47 +20,47 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Mark:
+class Badge:
     """A badge: a sign and words, never colour alone. `kind` is good, bad, note or wait."""
 
     kind: str
     text: str
 
 
-def cards(result: DecodeResult) -> list[Card]:
-    """The answers best first, different spellings of one molecule together."""
+def cards(result: DecodeResult) -> list[AnswerCard]:
+    """Return the answers best first, different spellings of one molecule together."""
     groups: dict[str, list[Hypothesis]] = {}
     for answer in result.hypotheses:
         groups.setdefault(answer.canonical or "?" + answer.smiles, []).append(answer)
-    return [Card(rank, own[0], tuple(own[1:])) for rank, own in enumerate(groups.values(), 1)]
+    return [AnswerCard(rank, own[0], tuple(own[1:])) for rank, own in enumerate(groups.values(), 1)]
 
 
-def marks(task: Task, query: str, card: Card) -> list[Mark]:
-    """What can be said about an answer at once."""
+def badges(task: Task, query: str, card: AnswerCard) -> list[Badge]:
+    """Return what can be said about an answer at once."""
     best = card.best
     found = []
     if best.ended == "length":
-        found.append(Mark("bad", f"✂ cut after {len(best.tokens)} tokens"))
+        found.append(Badge("bad", f"✂ cut after {len(best.tokens)} tokens"))
     elif not best.valid:
-        found.append(Mark("bad", f"✗ not a valid SMILES: {chem.explain(best.smiles) or ''}"))
+        found.append(Badge("bad", f"✗ not a valid SMILES: {chem.explain(best.smiles) or ''}"))
     else:
-        found.append(Mark("good", "✓ valid"))
+        found.append(Badge("good", "✓ valid"))
         left, right = (query, best.canonical) if task == "forward" else (best.canonical, query)
         lacking = missing(left, right)
         if lacking:
             atoms = ", ".join(f"{element} {count}" for element, count in lacking.items())
-            found.append(Mark("bad", f"⚠ atoms the reactants cannot supply: {atoms}"))
+            found.append(Badge("bad", f"⚠ atoms the reactants cannot supply: {atoms}"))
         elif lacking is not None:
-            found.append(Mark("good", "✓ atoms accounted for"))
+            found.append(Badge("good", "✓ atoms accounted for"))
         if set(best.canonical.split(".")) & _products(task, query):
             returned = "returns the query" if task == "retro" else "returns a starting material"
-            found.append(Mark("bad", f"↺ {returned}"))
+            found.append(Badge("bad", f"↺ {returned}"))
     if best.vote is not None:
         times = f"{best.vote.spellings} spelling{'s' * (best.vote.spellings > 1)} of the query"
-        found.append(Mark("note", f"⊕ merged: {times} gave it, at best as answer {best.vote.best_rank}"))
+        found.append(Badge("note", f"⊕ merged: {times} gave it, at best as answer {best.vote.best_rank}"))
     if card.others:
         odds = ", ".join(chance(answer.probability) for answer in card.others)
-        found.append(Mark("note", f"≡ also found in another spelling ({odds})"))
+        found.append(Badge("note", f"≡ also found in another spelling ({odds})"))
     return found
 
 
@@ -71,19 +71,19 @@ def _products(task: Task, query: str) -> set[str]:
 
 
 def chance(odds: float) -> str:
-    """A probability in as many digits as it bears."""
+    """Return a probability in as many digits as it bears."""
     return f"{odds:.2f}" if odds >= 0.01 else f"{odds:.1g}"
 
 
-def trip_mark(result: DecodeResult, query: str) -> Mark:
-    """Whether the forward model's best answer is the query."""
+def round_trip_badge(result: DecodeResult, query: str) -> Badge:
+    """Return whether the forward model's best answer is the query."""
     if result.status != "ok":
-        return Mark("note", f"– no round trip: {result.message}")
+        return Badge("note", f"– no round trip: {result.message}")
     answer = result.hypotheses[0]
     if not answer.valid:
-        return Mark("bad", "✗ round trip: the forward model's answer is no valid SMILES")
+        return Badge("bad", "✗ round trip: the forward model's answer is no valid SMILES")
     if chem.same_molecules(answer.canonical, query) or (
         chem.main_product(answer.canonical) == chem.main_product(query)
     ):
-        return Mark("good", "✓ round trip gives the query back")
-    return Mark("bad", f"✗ round trip gives {answer.canonical}")
+        return Badge("good", "✓ round trip gives the query back")
+    return Badge("bad", f"✗ round trip gives {answer.canonical}")

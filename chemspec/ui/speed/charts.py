@@ -12,7 +12,7 @@ from chemspec.metrics import Spread
 from chemspec.types import DecodeResult
 from chemspec.ui.common import theme
 from chemspec.ui.speed import timing
-from chemspec.ui.speed.timing import Cell
+from chemspec.ui.speed.timing import SizeFigures
 
 
 class Paint(NamedTuple):
@@ -28,11 +28,12 @@ DARK = Paint("#e6efed", ("#1c302d", "#14766c"), "#2dd4bf")
 
 
 def paint() -> Paint:
+    """Return the colours for the visitor's page."""
     return DARK if theme.dark() else LIGHT
 
 
 def gantt(runs: Sequence[tuple[str, DecodeResult]]) -> None:
-    """One bar a pass, the runs one above the other on one axis of milliseconds; the number in a bar is its tokens."""
+    """Show one bar a pass, with its tokens; the runs stand one above the other on one axis of milliseconds."""
     colors = paint()
     longest = max(1e3 * result.trace.seconds for _, result in runs)
     lanes = [f"{number}  {name}" for number, (name, _) in enumerate(runs, 1)]
@@ -101,16 +102,30 @@ def gantt(runs: Sequence[tuple[str, DecodeResult]]) -> None:
     )
 
 
-def _inside(bar: timing.Bar, longest: float) -> str:
-    """How many tokens the pass wrote, where the bar is wide enough to hold the figure."""
+def _inside(bar: timing.PassBar, longest: float) -> str:
+    """Return how many tokens the pass wrote, where the bar is wide enough to hold the figure."""
     return str(bar.emitted) if bar.emitted > 1 and (bar.end - bar.start) / longest > 0.018 else ""
 
 
 def heat(
-    cells: Sequence[Cell], value: Callable[[Cell], float], title: str, *, form: str, mark: Cell, told: str
+    cells: Sequence[SizeFigures],
+    value: Callable[[SizeFigures], float],
+    title: str,
+    *,
+    form: str,
+    mark: SizeFigures,
+    told: str,
 ) -> None:
-    """One figure for every draft length and number of drafts; the cell `mark`, of which `told` says what it is, is
-    outlined."""
+    """Show one figure for every draft length and number of drafts.
+
+    Args:
+        cells: the measured draft sizes.
+        value: gives the figure.
+        title: says what the figure is.
+        form: its format.
+        mark: the size to outline.
+        told: says why it is outlined.
+    """
     colors = paint()
     data = [{"length": cell.length, "count": cell.drafts, "value": value(cell), "best": cell is mark} for cell in cells]
     base = alt.Chart(alt.Data(values=data), title=alt.TitleParams(title, subtitle=f"outlined: {told}")).encode(
@@ -132,7 +147,8 @@ def heat(
     rows = len({cell.drafts for cell in cells})
     _show(
         (tiles + frame + figures).properties(height=88 + 38 * rows),
-        f"{title} by draft length and number of drafts: from {low['value']:{form}} (length {low['length']}, {low['count']} drafts) "
+        f"{title} by draft length and number of drafts: from {low['value']:{form}} (length {low['length']}, "
+        f"{low['count']} drafts) "
         f"to {high['value']:{form}} (length {high['length']}, {high['count']} drafts).",
     )
 
@@ -142,7 +158,7 @@ def _value(item: dict[str, Any]) -> float:
 
 
 def costs(points: Sequence[tuple[int, float, int]]) -> None:
-    """What a pass cost by the number of nodes it computed: why more drafts are not always faster."""
+    """Show what a pass cost by the number of nodes it computed: why more drafts are not always faster."""
     colors = paint()
     data = [{"nodes": nodes, "ms": ms, "passes": passes} for nodes, ms, passes in points]
     chart = (
@@ -161,7 +177,7 @@ def costs(points: Sequence[tuple[int, float, int]]) -> None:
 
 
 def histogram(values: Sequence[float], title: str, *, start: float, rule: str = "") -> None:
-    """How often each value came; a line at the median, and one at 1 if `rule` says what that means."""
+    """Show how often each value came; a line at the median, and one at 1 if `rule` says what that means."""
     colors, found = paint(), Spread.of(values)
     highest = max([*values, start + 1.0])
     step = next(one for one in (0.1, 0.25, 0.5, 1, 2, 5, 10, 1e9) if (highest - start) / one <= 24)
@@ -191,7 +207,8 @@ def histogram(values: Sequence[float], title: str, *, start: float, rule: str = 
     )
     _show(
         (bars + drawn + words).properties(height=240, padding={"top": 22, "left": 5, "right": 5, "bottom": 5}),
-        f"Histogram of {title} over {len(values)} queries: median {found.median:.2f}, quartiles {found.low:.2f} and {found.high:.2f}, "
+        f"Histogram of {title} over {len(values)} queries: median {found.median:.2f}, quartiles {found.low:.2f} and "
+        f"{found.high:.2f}, "
         f"from {min(values):.2f} to {max(values):.2f}.",
     )
 

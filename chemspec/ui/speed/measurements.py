@@ -1,5 +1,4 @@
-"""The parts of the page Speed: the query, and three ways to measure on it. Each part keeps its results for the
-visitor."""
+"""Show the three parts of the page Speed: a race, draft sizes, many queries. Each keeps its results for the visitor."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ BUSY = 1.5  # programs at work for each core, above which times are doubted
 
 
 def go(slot: Any, key: str, label: str) -> bool:
-    """A start button in `slot`; True in the run of the script that has to do the work, while it says Stop.
+    """Draw a start button in `slot`; return True in the run of the script that has to do the work, while it says Stop.
 
     Any click ends that run, the one on Stop too: the next run finds what was kept.
     """
@@ -50,7 +49,7 @@ def go(slot: Any, key: str, label: str) -> bool:
 
 
 def offered(model: Engine, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of the drafters for which the model has all that they need."""
+    """Return those of the drafters for which the model has all that they need."""
     can = queued_engine.drafters(model.name)[0]
     return tuple(name for name in names if name in can)
 
@@ -94,7 +93,7 @@ def race_part(model: Engine, query: str) -> None:
 
 
 def show_race(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings, ...]]) -> None:
-    """Everything about one race."""
+    """Show everything about one race."""
     found = timing.rows(trial.settings, trial.good)
     about(trial, stale=now != (trial.model, trial.query, trial.settings[: trial.asked]))
     if not found:
@@ -118,15 +117,17 @@ def show_race(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings,
     charts.gantt([(timing.name(item), timing.typical(own)) for item, own in asked if own])
     rest = max(timing.untimed(timing.typical(own).trace) for _, own in asked if own)
     st.caption(
-        "One bar is one pass: drafting and the model's run; a number in it is how many tokens it wrote. The gaps are the rest "
-        f"of the time (encoder, Python; at most {timing.ms(rest)} in a run), which is measured as a whole and drawn here in equal "
+        "One bar is one pass: drafting and the model's run; a number in it is how many tokens it wrote. The gaps are "
+        "the rest "
+        f"of the time (encoder, Python; at most {timing.ms(rest)} in a run), which is measured as a whole and drawn "
+        f"here in equal "
         "parts before the passes."
     )
     st.caption(trial.where)
 
 
 def about(trial: trials.Trial, *, stale: bool) -> None:
-    """What a visitor must know before believing the figures of a trial."""
+    """Show what a visitor must know before believing the figures of a trial."""
     if trial.problem:
         what = "It cannot be run so" if trial.refusal else "Some runs gave no answer"
         st.error(f"{what}: {safe.plain(trial.problem)}")
@@ -141,19 +142,21 @@ def about(trial: trials.Trial, *, stale: bool) -> None:
 
 
 def doubts(others: bool, load: float) -> None:
-    """Why the times of a run may be off."""
+    """Show why the times of a run may be off."""
     if others:
         st.warning(
-            "Other visitors were using this server during the run, so these times may be off. Run it again for better ones."
+            "Other visitors were using this server during the run, so these times may be off. Run it again for "
+            "better ones."
         )
     elif load > BUSY * (os.cpu_count() or 1):
         st.warning(
-            f"The server was busy when the run began ({load:.0f} programs for {os.cpu_count()} cores), so these times may be off."
+            f"The server was busy when the run began ({load:.0f} programs for {os.cpu_count()} cores), so these "
+            f"times may be off."
         )
 
 
 def show_difference(trial: trials.Trial, number: int) -> None:
-    """Where a lane's answers are not the standard ones: both lists side by side, and why that can be."""
+    """Show where a lane's answers are not the standard ones: both lists side by side, and why that can be."""
     pair = timing.differing(number, trial.settings, trial.good)
     if pair is None:
         return
@@ -164,12 +167,14 @@ def show_difference(trial: trials.Trial, number: int) -> None:
             st.write("SBS is relaxed: its drafts can change which answers it finds.")
         elif gap < timing.TIE:
             st.write(
-                f"A tie: the closest choice in these runs was decided by {gap:.1e} in log-probability, within rounding of the "
+                f"A tie: the closest choice in these runs was decided by {gap:.1e} in log-probability, within "
+                f"rounding of the "
                 "arithmetic. Exact decoders can differ by ties only."
             )
         else:
             st.write(
-                f"The closest choice in these runs was decided by {gap:.1e} in log-probability. That is too much for rounding: please "
+                f"The closest choice in these runs was decided by {gap:.1e} in log-probability. That is too much for "
+                f"rounding: please "
                 "report this query as a bug."
             )
         st.html(tables.side_by_side(timing.side_by_side(*pair)))
@@ -192,7 +197,8 @@ def sizes_part(model: Engine, query: str) -> None:
     with spot.container():
         if last is None:
             st.caption(
-                "What if drafts were longer, or more of them were tried at once? Every combination is measured on the query above, "
+                "What if drafts were longer, or more of them were tried at once? Every combination is measured on "
+                "the query above, "
                 f"{RUNS} times after a warm-up."
             )
         else:
@@ -227,7 +233,8 @@ def show_sizes(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings
     st.subheader("Why more is not better")
     charts.costs(timing.pass_costs(trial.good))
     st.caption(
-        "Every drafted token is a node that the model has to compute, right or wrong. Longer and more drafts save passes, but the "
+        "Every drafted token is a node that the model has to compute, right or wrong. Longer and more drafts save "
+        "passes, but the "
         "passes get dearer; past some size they cost more than they save. "
         + (
             "All draft sizes gave the standard answer."
@@ -254,23 +261,24 @@ def bench_part(model: Engine) -> None:
     )
     slot, spot = st.empty(), st.empty()
     if go(slot, "speed_bench_start", "Start the benchmark"):
-        kept = trials.Bench(model.name, chosen, wanted or 25, trials.where(model), host.load())
+        kept = trials.BenchRun(model.name, chosen, wanted or 25, trials.where(model), host.load())
         st.session_state.speed_bench = kept
         trials.bench(kept, model, spot.progress(0.0).progress)
         st.rerun()
-    last: trials.Bench | None = st.session_state.get("speed_bench")
+    last: trials.BenchRun | None = st.session_state.get("speed_bench")
     with spot.container():
         if last is None:
             st.caption(
-                "One query may be lucky. The benchmark answers many, each the standard way and with drafts, one after the other, "
+                "One query may be lucky. The benchmark answers many, each the standard way and with drafts, one "
+                "after the other, "
                 "and shows how the speed-ups spread."
             )
         else:
             show_bench(last, stale=(last.model, last.settings) != (model.name, chosen))
 
 
-def show_bench(kept: trials.Bench, *, stale: bool) -> None:
-    """How speed-ups and tokens per pass are spread over the queries."""
+def show_bench(kept: trials.BenchRun, *, stale: bool) -> None:
+    """Show how speed-ups and tokens per pass are spread over the queries."""
     if kept.refusal:
         st.error(f"It cannot be run so: {safe.plain(kept.refusal)}")
         return

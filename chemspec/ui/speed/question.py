@@ -13,7 +13,7 @@ from chemspec.ui.predict import ask
 
 
 def model_name() -> str:
-    """The chosen model's name; the first one until somebody chooses. Empty if none is installed."""
+    """Draw the choice of a model and return its name, at first that of the first one; empty if none is installed."""
     names = queued_engine.models()
     if not names:
         return ""
@@ -35,7 +35,7 @@ def model_name() -> str:
 
 
 def query(model: Engine) -> str:
-    """The query as one SMILES; empty where there is none that the model can answer, which is then said."""
+    """Draw the query box and return the query as one SMILES; empty, and said so, if the model cannot answer it."""
     state = st.session_state
     if "speed_text" not in state:
         state.speed_text = _examples(model.task)[0].smiles

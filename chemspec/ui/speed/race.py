@@ -25,9 +25,11 @@ _replay = st.components.v2.component(
 
 
 def replay(settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, number: str) -> None:
-    """Lanes to play, pause and scrub; starts by itself unless the visitor asked for less motion.
+    """Show lanes to play, pause and scrub; starts by itself unless the visitor asked for less motion.
 
     Args:
+        settings: one a lane.
+        rounds: of each its results.
         number: tells this race from the one before, whose replay must not go on.
     """
     lanes = timing.lanes(settings, rounds)

@@ -16,7 +16,8 @@ MOST_ANSWERS = 10  # of a timed search: wider ones take seconds a run, during wh
 START = ("none", "auto", "copy", "windows")  # the drafter of a lane when it is added
 SIZE = "0 leaves it to the drafter."
 DECODER_HELP = (
-    "Greedy writes the best token at every step. Beam search keeps the n best texts. Both are exact: drafts never change the "
+    "Greedy writes the best token at every step. Beam search keeps the n best texts. Both are exact: drafts never "
+    "change the "
     "answer. SBS (Andronov et al. 2024) is relaxed: its drafts can change the answers."
 )
 DRAFTER_HELP = (
@@ -28,7 +29,7 @@ DRAFTER_HELP = (
 
 
 def choose(offered: Sequence[str]) -> tuple[DecodeSettings, ...]:
-    """The lanes of the race; two at first, up to four, at least two; with the drafters that the model has."""
+    """Draw the widgets of a race and return its two to four lanes, with the drafters that are `offered`."""
     numbers: list[int] = st.session_state.setdefault("speed_lanes", [0, 1])
     line = st.empty()
     with st.expander("Change the lanes"):  # a label that changed would close it
@@ -57,7 +58,7 @@ def _made(decoder: str, n: int, drafter: str, length: int, count: int) -> Decode
 
 
 def _lane(number: int, place: int, offered: Sequence[str], *, removable: bool) -> DecodeSettings:
-    """One row of widgets."""
+    """Draw one row of widgets and return its settings."""
     if st.session_state.get(_key(number, "drafter"), "none") not in offered:
         st.session_state[_key(number, "drafter")] = "auto"  # chosen for another model
     parts = st.columns([1.3, 0.8, 1.3, 1, 1, 0.9], vertical_alignment="bottom")
@@ -116,7 +117,7 @@ def _remove(number: int) -> None:
 
 
 def drafted(key: str, drafters: tuple[str, ...]) -> DecodeSettings:
-    """One decoder and one drafter, for what is compared with the standard way."""
+    """Draw one decoder and one drafter and return their settings, for what is compared with the standard way."""
     parts = st.columns([1.4, 0.8, 1.2], vertical_alignment="bottom")
     decoder = parts[0].selectbox(
         "Decoder",

@@ -8,13 +8,13 @@ from html import escape
 from chemspec.metrics import SpeedNumbers
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.speed import timing
-from chemspec.ui.speed.timing import Answer, Row
+from chemspec.ui.speed.timing import AnswerPair, LaneFigures
 
 CSS = web_file(__file__, "css")
 
 
-def headline(found: list[Row]) -> str:
-    """The figures of the fastest exact lane with drafts against its standard, as HTML."""
+def headline(found: list[LaneFigures]) -> str:
+    """Return the figures of the fastest exact lane with drafts against its standard, as HTML."""
     drafted = [row for row in found if row.exact and not row.standard and row.speedup is not None] or [
         row for row in found if not row.standard and row.speedup is not None
     ]
@@ -36,7 +36,7 @@ def headline(found: list[Row]) -> str:
 
 
 def figures(shown: Sequence[tuple[str, str]]) -> str:
-    """Big figures, each with a few words below."""
+    """Return big figures, each with a few words below."""
     cells = "".join(f"<div><b>{escape(big)}</b><span>{escape(small)}</span></div>" for big, small in shown)
     return f'<div class="cs-figures">{cells}</div>'
 
@@ -46,7 +46,8 @@ HEAD = ("setting", "time", "speed-up", "passes", "tokens per pass", "acceptance 
 HINT = "Point at a heading for its definition; the page Learn has them all."
 DEFINED = {
     "time": "Wall clock from the start of decoding to the last pass, everything included",
-    "speed-up": "Median time of the cached standard decoder of the same search, over the median time of this setting, in the same run",
+    "speed-up": "Median time of the cached standard decoder of the same search, over the median time of this "
+    "setting, in the same run",
     "passes": "Runs of the model's decoder for one answer",
     "tokens per pass": SpeedNumbers.tokens_per_pass.__doc__ or "",
     "acceptance rate": SpeedNumbers.acceptance_rate.__doc__ or "",
@@ -55,8 +56,8 @@ DEFINED = {
 }
 
 
-def table(found: Sequence[Row], caption: str, *, added: Collection[str] = ()) -> str:
-    """The rows of a race as HTML; those named in `added` are marked as not chosen by the visitor."""
+def table(found: Sequence[LaneFigures], caption: str, *, added: Collection[str] = ()) -> str:
+    """Return the rows of a race as HTML; those named in `added` are marked as not chosen by the visitor."""
     head = "".join(f'<th scope="col" title="{escape(DEFINED.get(name, ""), quote=True)}">{name}</th>' for name in HEAD)
     body = "".join(f"<tr>{_cells(row, added)}</tr>" for row in found)
     return (
@@ -66,7 +67,7 @@ def table(found: Sequence[Row], caption: str, *, added: Collection[str] = ()) ->
     )
 
 
-def _cells(row: Row, added: Collection[str]) -> str:
+def _cells(row: LaneFigures, added: Collection[str]) -> str:
     spread = f"<br><small>{timing.ms(row.time.low)} to {timing.ms(row.time.high)}</small>"
     agreed = "" if row.same is None else "yes" if row.same else "no, see below"
     values = [
@@ -82,8 +83,8 @@ def _cells(row: Row, added: Collection[str]) -> str:
     return f"<td>{name}</td>" + "".join(f"<td>{value}</td>" for value in values)
 
 
-def side_by_side(answers: list[Answer]) -> str:
-    """Two lists of answers, marked from where they part."""
+def side_by_side(answers: list[AnswerPair]) -> str:
+    """Return two lists of answers, marked from where they part."""
 
     def marked(text: str | None, fork: int, differs: bool) -> str:
         if text is None:
@@ -101,4 +102,5 @@ def side_by_side(answers: list[Answer]) -> str:
         for item in answers
     )
     head = "".join(f'<th scope="col">{name}</th>' for name in ("rank", "standard", "this lane", "same"))
-    return f'<div class="cs-scroll"><table class="cs-table"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    table = f'<table class="cs-table"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    return f'<div class="cs-scroll">{table}</div>'

@@ -20,7 +20,7 @@ END = "end"  # shown in place of the end-of-sequence token
 Rounds = Sequence[Sequence[DecodeResult]]  # of each setting its results, in order of the rounds
 
 
-class Bar(NamedTuple):
+class PassBar(NamedTuple):
     """One pass on the time axis; `written` counts tokens (steps, for beams) up to and with it."""
 
     number: int
@@ -34,7 +34,7 @@ class Bar(NamedTuple):
     written: int
 
 
-class Row(NamedTuple):
+class LaneFigures(NamedTuple):
     """One setting of a race. Rates are None where the trace does not count tokens (SBS)."""
 
     name: str
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     same: bool | None
 
 
-class Answer(NamedTuple):
+class AnswerPair(NamedTuple):
     """The same place in two lists of answers; None where a list has ended. `fork` is where the texts part."""
 
     rank: int
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
     fork: int
 
 
-class Cell(NamedTuple):
+class SizeFigures(NamedTuple):
     """One draft size of the what-if grid; times are of its runs, counts of one answer."""
 
     length: int
@@ -71,7 +71,7 @@ class Cell(NamedTuple):
     same: bool
 
 
-class Case(NamedTuple):
+class QueryFigures(NamedTuple):
     """One query of the benchmark, answered the standard way and with drafts."""
 
     query: str
@@ -91,14 +91,14 @@ class Case(NamedTuple):
 
 
 def name(settings: DecodeSettings) -> str:
-    """A setting in a few words."""
+    """Return a setting in a few words."""
     way = {"greedy": "Greedy", "beam": f"Beam {settings.n}", "sbs": f"SBS {settings.n} (relaxed)"}
     parts = ["standard" if is_standard(settings) else drafts(settings)]
     return " · ".join([way.get(settings.decoder, settings.decoder), *parts])
 
 
 def drafts(settings: DecodeSettings) -> str:
-    """The drafter of a setting and what of it was chosen by hand."""
+    """Return the drafter of a setting and what of it was chosen by hand."""
     parts = ["no drafts" if settings.drafts_by == "none" else settings.drafts_by]
     if settings.drafts_by != "none":
         parts += [f"length {settings.draft_length}"] * bool(settings.draft_length)
@@ -108,18 +108,18 @@ def drafts(settings: DecodeSettings) -> str:
 
 
 def is_standard(settings: DecodeSettings) -> bool:
-    """Whether this is a textbook decoder without drafts: what speed-ups are taken against."""
+    """Return whether this is a textbook decoder without drafts: what speed-ups are taken against."""
     return settings.exact and settings.drafts_by == "none"
 
 
 def standard(settings: DecodeSettings) -> DecodeSettings:
-    """The cached standard decoder with which a setting is fairly compared: same search, same width, no drafts."""
+    """Return the standard decoder to which a setting is fairly compared: same search, same width, no drafts."""
     decoder = settings.decoder if settings.exact else "beam"
     return replace(settings, decoder=decoder, drafter="none", draft_length=0, draft_count=0)
 
 
 def with_standards(lanes: Sequence[DecodeSettings]) -> tuple[DecodeSettings, ...]:
-    """The lanes, and after them every standard decoder that is missing for a speed-up."""
+    """Return the lanes, and after them every standard decoder that is missing for a speed-up."""
     return (*lanes, *dict.fromkeys(_missing(lanes)))
 
 
@@ -131,17 +131,17 @@ def _missing(lanes: Sequence[DecodeSettings]) -> list[DecodeSettings]:
 
 
 def milliseconds(results: Iterable[DecodeResult]) -> list[float]:
-    """The time of each run, everything included."""
+    """Return the time of each run, everything included."""
     return [1e3 * result.trace.seconds for result in results]
 
 
 def typical(results: Sequence[DecodeResult]) -> DecodeResult:
-    """The run whose time is the median; of an even number, the faster one of the two in the middle."""
+    """Return the run whose time is the median; of an even number, the faster one of the two in the middle."""
     return sorted(results, key=lambda result: result.trace.seconds)[(len(results) - 1) // 2]
 
 
-def timeline(trace: Trace) -> list[Bar]:
-    """The passes of one run on its time axis.
+def timeline(trace: Trace) -> list[PassBar]:
+    """Return the passes of one run on its time axis.
 
     The trace times drafting and the model pass by pass; the rest of the time (encoder, Python) is only known as a
     whole,
@@ -149,14 +149,14 @@ def timeline(trace: Trace) -> list[Bar]:
     """
     timed = sum(one.draft_seconds + one.model_seconds for one in trace.passes)
     gap = max(0.0, trace.seconds - timed) / max(1, len(trace.passes))
-    bars: list[Bar] = []
+    bars: list[PassBar] = []
     end, written = 0.0, 0
     for number, one in enumerate(trace.passes, 1):
         start = end + gap
         end = start + one.draft_seconds + one.model_seconds
         written += one.emitted
         bars.append(
-            Bar(
+            PassBar(
                 number,
                 1e3 * start,
                 1e3 * end,
@@ -178,7 +178,7 @@ def untimed(trace: Trace) -> float:
 
 
 def delivery(result: DecodeResult) -> list[int]:
-    """For each token of the first answer, eos included, the index of the pass that wrote it.
+    """Return for each token of the first answer, eos included, the index of the pass that wrote it.
 
     The k-th step of a search writes the k-th token of every live hypothesis, so the steps of a beam tell when the
     ancestors
@@ -207,17 +207,17 @@ def copied(result: DecodeResult) -> set[int]:
 # --- a race --------------------------------------------------------------------------------------
 
 
-def rows(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[Row]:
-    """The table of a race; settings without a result are left out, and so are speed-ups without a standard."""
+def rows(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[LaneFigures]:
+    """Return the table of a race; settings without a result are left out, and so are speed-ups without a standard."""
     return [
         _row(item, own, _standard_of(item, settings, rounds)) for item, own in zip(settings, rounds, strict=True) if own
     ]
 
 
-def _row(settings: DecodeSettings, own: Sequence[DecodeResult], base: Sequence[DecodeResult]) -> Row:
+def _row(settings: DecodeSettings, own: Sequence[DecodeResult], base: Sequence[DecodeResult]) -> LaneFigures:
     counted, time = numbers([result.trace for result in own]), Spread.of(milliseconds(own))
     tokens = settings.exact
-    return Row(
+    return LaneFigures(
         name=name(settings),
         exact=settings.exact,
         standard=is_standard(settings),
@@ -237,7 +237,7 @@ def _standard_of(item: DecodeSettings, settings: Sequence[DecodeSettings], round
 
 
 def same(one: DecodeResult, other: DecodeResult) -> bool:
-    """Whether two lists of answers are equal, token by token and in order."""
+    """Return whether two lists of answers are equal, token by token and in order."""
     return _answers(one) == _answers(other)
 
 
@@ -248,31 +248,31 @@ def _answers(result: DecodeResult) -> list[tuple[tuple[str, ...], str]]:
 def differing(
     number: int, settings: Sequence[DecodeSettings], rounds: Rounds
 ) -> tuple[DecodeResult, DecodeResult] | None:
-    """The standard result and the first one of the number-th setting that is not the same; None if all are."""
+    """Return the standard result and the first one of the number-th setting that is not the same; None if all are."""
     base = _standard_of(settings[number], settings, rounds)
     other = next((item for item in rounds[number] if base and not same(item, base[0])), None)
     return (base[0], other) if other else None
 
 
-def side_by_side(standard: DecodeResult, other: DecodeResult) -> list[Answer]:
-    """Two lists of answers, place by place."""
+def side_by_side(standard: DecodeResult, other: DecodeResult) -> list[AnswerPair]:
+    """Return two lists of answers, place by place."""
     left, right = ([item.smiles for item in result.hypotheses] for result in (standard, other))
     pairs = []
     for place in range(max(len(left), len(right))):
         one = left[place] if place < len(left) else None
         two = right[place] if place < len(right) else None
-        pairs.append(Answer(place + 1, one, two, _fork(one or "", two or "")))
+        pairs.append(AnswerPair(place + 1, one, two, _fork(one or "", two or "")))
     return pairs
 
 
 def _fork(one: str, other: str) -> int:
-    """How many characters two texts have in common at their beginnings."""
+    """Return how many characters two texts have in common at their beginnings."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def closest(one: DecodeResult, other: DecodeResult) -> float:
-    """The narrowest choice in two runs, in log-prob: between two next tokens, or between two ranked answers."""
+    """Return the narrowest choice in two runs, in log-prob: between two next tokens, or between two ranked answers."""
     gaps = [numbers([one.trace, other.trace]).margin]
     for result in (one, other):
         scores = [item.log_prob for item in result.hypotheses]
@@ -281,7 +281,7 @@ def closest(one: DecodeResult, other: DecodeResult) -> float:
 
 
 def lanes(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[dict[str, Any]]:
-    """What the replay shows: of each setting its typical run, as JSON values.
+    """Return what the replay shows: of each setting its typical run, as JSON values.
 
     Each lane has `name`, `note`, `ms` (when it was done), `ends` (of each pass, ms) and `tokens`: pairs of text and
     kind
@@ -308,7 +308,8 @@ def lanes(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[dict[str, 
 
 def _note(settings: DecodeSettings) -> str:
     if not settings.exact:
-        return "first answer of the search, spread evenly over its passes: the record does not tell which pass wrote which token"
+        unknown = "the record does not tell which pass wrote which token"
+        return f"first answer of the search, spread evenly over its passes: {unknown}"
     return "first answer of the search" if settings.decoder == "beam" else ""
 
 
@@ -318,7 +319,7 @@ def _note(settings: DecodeSettings) -> str:
 def grid(
     base: DecodeSettings, drafter: str, lengths: Sequence[int], counts: Sequence[int]
 ) -> tuple[DecodeSettings, ...]:
-    """The standard decoder, then every draft length with every number of drafts."""
+    """Return the standard decoder, then every draft length with every number of drafts."""
     sizes = [(length, count) for count in counts for length in lengths]
     return (
         standard(base),
@@ -326,8 +327,8 @@ def grid(
     )
 
 
-def cells(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[Cell]:
-    """The measured draft sizes; empty before the standard decoder, which is the first setting, was measured."""
+def cells(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[SizeFigures]:
+    """Return the measured draft sizes; empty before the standard decoder, which is the first setting, was measured."""
     if not rounds or not rounds[0]:
         return []
     base = Spread.of(milliseconds(rounds[0])).median
@@ -336,7 +337,7 @@ def cells(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[Cell]:
         if own:
             counted, time = numbers([result.trace for result in own]), Spread.of(milliseconds(own))
             found.append(
-                Cell(
+                SizeFigures(
                     item.draft_length,
                     item.draft_count,
                     time,
@@ -351,7 +352,7 @@ def cells(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[Cell]:
 
 
 def pass_costs(rounds: Rounds) -> list[tuple[int, float, int]]:
-    """What a pass cost by its size: (nodes, median ms in the model, how many passes), smallest first."""
+    """Return what a pass cost by its size: (nodes, median ms in the model, how many passes), smallest first."""
     costs: dict[int, list[float]] = {}
     for own in rounds:
         for result in own:
@@ -360,8 +361,8 @@ def pass_costs(rounds: Rounds) -> list[tuple[int, float, int]]:
     return [(nodes, statistics.median(own), len(own)) for nodes, own in sorted(costs.items())]
 
 
-def lesson(found: Sequence[Cell]) -> str:
-    """What a grid says in plain words; empty without one."""
+def lesson(found: Sequence[SizeFigures]) -> str:
+    """Return what a grid says in plain words; empty without one."""
     if not found:
         return ""
     fastest = min(found, key=lambda cell: cell.time.median)
@@ -371,22 +372,23 @@ def lesson(found: Sequence[Cell]) -> str:
         return best + ", which are also the fewest passes."
     return (
         f"{best}. Fewest passes: {_size(fewest)}, {passes(fewest.passes)}, yet {ms(fewest.time.median)}: "
-        f"each of its passes runs {fewest.nodes_per_pass:.0f} nodes through the model instead of {fastest.nodes_per_pass:.0f}."
+        f"each of its passes runs {fewest.nodes_per_pass:.0f} nodes through the model instead of "
+        f"{fastest.nodes_per_pass:.0f}."
     )
 
 
-def _size(cell: Cell) -> str:
+def _size(cell: SizeFigures) -> str:
     return f"{cell.drafts} draft{'s' * (cell.drafts > 1)} of {cell.length} tokens"
 
 
 # --- many queries --------------------------------------------------------------------------------
 
 
-def case(query: str, plain: DecodeResult, drafted: DecodeResult) -> Case:
-    """One line of the benchmark from the two results of a query."""
+def case(query: str, plain: DecodeResult, drafted: DecodeResult) -> QueryFigures:
+    """Return one line of the benchmark from the two results of a query."""
     (base,), (time,) = milliseconds([plain]), milliseconds([drafted])
     counted = numbers([drafted.trace])
-    return Case(
+    return QueryFigures(
         query=query,
         answer=drafted.hypotheses[0].smiles,
         standard_ms=base,
@@ -401,11 +403,11 @@ def case(query: str, plain: DecodeResult, drafted: DecodeResult) -> Case:
     )
 
 
-def table_csv(cases: Sequence[Case]) -> str:
-    """The benchmark as CSV with a header; figures rounded to what a clock can tell."""
+def table_csv(cases: Sequence[QueryFigures]) -> str:
+    """Return the benchmark as CSV with a header; figures rounded to what a clock can tell."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(Case._fields)
+    writer.writerow(QueryFigures._fields)
     for item in cases:
         writer.writerow([round(v, 4) if isinstance(v, float) else v for v in item])
     return out.getvalue()
@@ -415,24 +417,24 @@ def table_csv(cases: Sequence[Case]) -> str:
 
 
 def ms(value: float) -> str:
-    """A time with three figures: 9.84 ms, 12.3 ms, 1.20 s."""
+    """Return a time with three figures: 9.84 ms, 12.3 ms, 1.20 s."""
     if value >= 999.5:
         return f"{value / 1e3:.2f} s"
     return f"{value:.0f} ms" if value >= 99.95 else f"{value:.{1 if value >= 9.995 else 2}f} ms"
 
 
 def count(value: float) -> str:
-    """A mean count, without decimals where it is whole."""
+    """Return a mean count, without decimals where it is whole."""
     return f"{value:.0f}" if abs(value - round(value)) < 0.05 else f"{value:.1f}"
 
 
 def passes(value: float) -> str:
-    """A number of passes in words."""
+    """Return a number of passes in words."""
     return "1 pass" if count(value) == "1" else f"{count(value)} passes"
 
 
 def times(value: float) -> str:
-    """A speed-up in words that also hold where there is none."""
+    """Return a speed-up in words that also hold where there is none."""
     if value >= 1.05:
         return f"{value:.2f} times faster"
     return "about as fast" if value > 0.95 else f"{1 / value:.2f} times slower"

@@ -1,5 +1,4 @@
-"""Timed runs on the page Speed: one after the other, with progress, stopped by any click, and what was measured is
-kept."""
+"""Make timed runs one after the other, with progress; any click stops them, and what was measured is kept."""
 
 from __future__ import annotations
 
@@ -60,15 +59,17 @@ class Trial:
 
     @property
     def done(self) -> int:
+        """How many runs were made."""
         return sum(map(len, self.rounds))
 
     @property
     def wanted(self) -> int:
+        """How many runs there will be."""
         return self.repeats * len(self.settings)
 
 
 @dataclass
-class Bench:
+class BenchRun:
     """Many queries answered the standard way and with drafts; filled while it runs, as `Trial` is."""
 
     model: str
@@ -76,21 +77,20 @@ class Bench:
     wanted: int
     where: str
     load: float = 0.0
-    cases: list[timing.Case] = field(default_factory=list)
+    cases: list[timing.QueryFigures] = field(default_factory=list)
     others: bool = False
     unread: int = 0
     refusal: str = ""
 
 
 def start(model: Engine, query: str, settings: Sequence[DecodeSettings], *, asked: int, repeats: int) -> Trial:
-    """A trial before its first run."""
+    """Return a trial before its first run."""
     empty: list[list[DecodeResult]] = [[] for _ in settings]
     return Trial(model.name, query, tuple(settings), asked, repeats, where(model), host.load(), empty)
 
 
 def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None:
     """Fill a trial, round by round, after a warm-up round that is not kept."""
-
     warm = False
 
     def report(line: str) -> None:
@@ -116,7 +116,7 @@ def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None
         trial.refusal = str(error)
 
 
-def bench(kept: Bench, model: Engine, say: Say) -> None:
+def bench(kept: BenchRun, model: Engine, say: Say) -> None:
     """Fill a benchmark with the first built-in queries that the model can read."""
     try:
         _bench(kept, model, say)
@@ -124,7 +124,7 @@ def bench(kept: Bench, model: Engine, say: Say) -> None:
         kept.refusal = str(error)
 
 
-def _bench(kept: Bench, model: Engine, say: Say) -> None:
+def _bench(kept: BenchRun, model: Engine, say: Say) -> None:
     queries = reference.bench_queries(model.task)
     usable = [query for query in queries if not model.prepare(query).refusal]
     kept.unread = len(queries) - len(usable)
@@ -159,16 +159,17 @@ def _bench(kept: Bench, model: Engine, say: Say) -> None:
             kept.wanted -= 1
 
 
-def so_far(cases: Sequence[timing.Case]) -> str:
-    """The median speed-up of a benchmark under way, as the end of a line."""
+def so_far(cases: Sequence[timing.QueryFigures]) -> str:
+    """Return the median speed-up of a benchmark under way, as the end of a line."""
     if not cases:
         return ""
     return f" · median speed-up so far {Spread.of(case.speedup for case in cases).median:.2f}"
 
 
 def where(model: Engine) -> str:
-    """What timings depend on: machine, model and time of day, as one line."""
+    """Return what timings depend on: machine, model and time of day, as one line."""
     when = datetime.now().astimezone().strftime("%d %b %Y, %H:%M %Z")
     cores = os.cpu_count() or 1
     device = f"{model.device}, {model.dtype}, {model.runtime}, {model.threads} thread{'s' * (model.threads > 1)}"
-    return f"Wall clock on the server: {host.processor()}, {cores} core{'s' * (cores > 1)} · model {model.name} on {device} · {when}"
+    machine = f"{host.processor()}, {cores} core{'s' * (cores > 1)}"
+    return f"Wall clock on the server: {machine} · model {model.name} on {device} · {when}"
