@@ -1,7 +1,7 @@
-"""Who races in the benchmark: this engine, alone and told the answers, the decoder without a cache, and CTranslate2;
-all on the same weights.
+"""The programs of the benchmark, on the same weights: this engine, alone and told the answers, the decoder without a
+cache, and CTranslate2.
 
-A racer answers queries with token ids. It is made once per task and used for every row of it.
+A program answers queries with token ids. It is made once per task and used for every row of it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ Answer = tuple[int, ...]  # token ids without bos and eos
 Answers = list[list[Answer]]  # of each query, best first
 
 EARLY = "CTranslate2 stops once an ended candidate has led a step and n have ended: lower places may differ from ours"
-TOLD = "oracle: a drafter that was told the answer, which no drafter can surpass on this machine"
+ORACLE = "oracle: a drafter that was told the answer, which no drafter can surpass on this machine"
 
 
 @dataclass
-class Racer:
+class Program:
     """One program, in one precision, with one drafter.
 
     Attributes:
+        name, version: of the program.
         runtime: what does the arithmetic.
+        dtype, device: of the arithmetic.
         answer: from the queries of one batch and how to decode, the answers.
         drafter, label: what the settings ask for, and what tables call it where that is something else.
         prepare: what it may do with a batch before the clock starts.
@@ -47,7 +49,7 @@ class Racer:
         beams: whether it can do more than greedy decoding.
         most: how many queries suffice to tell its speed, by decoder; all where it is not named.
         note: what one has to know to read its rows.
-        watch, traces: where the time went, if the racer can tell; both grow with every answer.
+        watch, traces: where the time went, if the program can tell; both grow with every answer.
     """
 
     name: str
@@ -63,23 +65,23 @@ class Racer:
     beams: bool = True
     most: dict[str, int] = field(default_factory=dict)
     note: str = ""
-    watch: Stopwatch | None = None
+    watch: TimedBackend | None = None
     traces: list[Trace] = field(default_factory=list)
 
 
-def chemspec(engine: Engine, drafters: Sequence[str]) -> list[Racer]:
-    """This engine, first without drafts: the standard that all rows are compared with."""
+def chemspec(engine: Engine, drafters: Sequence[str]) -> list[Program]:
+    """Return this engine, first without drafts: the standard that all rows are compared with."""
     return [_ours(*_timed(engine), drafter) for drafter in dict.fromkeys(("none", *drafters))]
 
 
-def oracle(engine: Engine) -> list[Racer]:
-    """This engine with a drafter that was told the answer: what no drafter can surpass on this machine. Greedy only.
+def oracle(engine: Engine) -> list[Program]:
+    """Return this engine with a drafter that was told the answer, which no drafter can surpass here; greedy only.
 
     It needs one pass a query, of as many nodes as the answer has tokens, and no time to think.
     """
     known: dict[tuple[int, ...], tuple[int, ...]] = {}
     timed, watch = _timed(engine)
-    timed.build = lambda *_: _Told(known)
+    timed.build = lambda *_: OracleDrafter(known)
 
     def prepare(queries: Sequence[str], settings: DecodeSettings) -> None:
         sources = [engine.prepare(text).ids for text in queries]
@@ -87,22 +89,23 @@ def oracle(engine: Engine) -> list[Racer]:
             known[source] = best.tokens
 
     # "copy" stands for any drafter: `build` makes another.
-    racer = _ours(timed, watch, "copy")
-    return [replace(racer, label="oracle", prepare=prepare, beams=False, note=TOLD)]
+    program = _ours(timed, watch, "copy")
+    return [replace(program, label="oracle", prepare=prepare, beams=False, note=ORACLE)]
 
 
 @dataclass(frozen=True)
-class _Told:
-    """Drafts the rest of the answer, by source."""
+class OracleDrafter:
+    """Drafts the rest of the answer, which it was told, by source."""
 
     answers: Mapping[tuple[int, ...], tuple[int, ...]]
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return what follows the prefix, at most `room` tokens."""
         rest = self.answers[tuple(source)][len(prefix) - 1 :]
         return [Draft(rest[:room], "oracle")] if rest else []
 
 
-def _ours(timed: Engine, watch: Stopwatch, drafter: str) -> Racer:
+def _ours(timed: Engine, watch: TimedBackend, drafter: str) -> Program:
     ids = {token: index for index, token in enumerate(timed.tokenizer.tokens)}
     traces: list[Trace] = []
 
@@ -112,11 +115,11 @@ def _ours(timed: Engine, watch: Stopwatch, drafter: str) -> Racer:
         return [[tuple(ids[token] for token in item.tokens) for item in result.hypotheses] for result in results]
 
     runs = timed.runtime, timed.dtype, timed.device
-    return Racer("chemspec", __version__, *runs, answer, drafter, watch=watch, traces=traces)
+    return Program("chemspec", __version__, *runs, answer, drafter, watch=watch, traces=traces)
 
 
-def naive(engine: Engine, threads: int) -> list[Racer]:
-    """The textbook decoder without a cache, in torch: every step runs every prefix anew (the encoder once)."""
+def naive(engine: Engine, threads: int) -> list[Program]:
+    """Return the textbook decoder without a cache, in torch: every step runs every prefix anew (the encoder once)."""
     model = checkpoint.load(engine.folder).model
     if threads:
         torch.set_num_threads(threads)
@@ -129,18 +132,18 @@ def naive(engine: Engine, threads: int) -> list[Racer]:
     version = f"torch {torch.__version__}"
     # Slow and steady: a few queries tell its speed.
     most = {"greedy": 20, "beam": 3}
-    return [Racer("naive", version, "torch", "fp32", "cpu", answer, batches=False, most=most)]
+    return [Program("naive", version, "torch", "fp32", "cpu", answer, batches=False, most=most)]
 
 
-def ctranslate2(engine: Engine, cores: int) -> list[Racer]:
-    """CTranslate2 on the CPU, in fp32 and in int8; whether it is faster on one core or on all depends on the machine.
+def ctranslate2(engine: Engine, cores: int) -> list[Program]:
+    """Return CTranslate2 on the CPU, in fp32 and in int8; whether one core or all are faster depends on the machine.
 
     Raises:
         ModuleNotFoundError: if it is not installed.
     """
     from chemspec.importers.ctranslate2 import Opponent, convert
 
-    racers = []
+    programs = []
     loaded = checkpoint.load(engine.folder)
     with tempfile.TemporaryDirectory() as scratch:
         folder = convert(loaded.model, loaded.tokenizer, Path(scratch) / "model")
@@ -154,12 +157,12 @@ def ctranslate2(engine: Engine, cores: int) -> list[Racer]:
                 return [[_bare(tokens) for tokens, _ in answers] for answers in found]
 
             runs = f"{opponent.compute_type}, {cores} threads", precision, "cpu"
-            racers.append(Racer("ctranslate2", opponent.version, *runs, answer, note=EARLY))
-    return racers
+            programs.append(Program("ctranslate2", opponent.version, *runs, answer, note=EARLY))
+    return programs
 
 
 # By name, in the order in which they run.
-ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Racer]]] = {
+ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Program]]] = {
     "chemspec": lambda engine, _, drafters: chemspec(engine, drafters),
     "oracle": lambda engine, *_: oracle(engine),
     "naive": lambda engine, threads, _: naive(engine, threads),
@@ -176,7 +179,7 @@ def _bare(tokens: Sequence[int]) -> Answer:
 
 
 @dataclass
-class Stopwatch:
+class TimedBackend:
     """A backend that also measures: seconds in the encoder, and in passes of the decoder."""
 
     backend: Backend
@@ -184,6 +187,7 @@ class Stopwatch:
     passes: float = 0.0
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Any:
+        """Encode the sources, on the clock."""
         with self._counts("encoder"):
             runner = self.backend.open(sources, top_k=top_k)
         return _Timed(runner, self)
@@ -195,9 +199,9 @@ class Stopwatch:
         setattr(self, what, getattr(self, what) + time.perf_counter() - began)
 
 
-def _timed(engine: Engine) -> tuple[Engine, Stopwatch]:
+def _timed(engine: Engine) -> tuple[Engine, TimedBackend]:
     """The same engine, with its model on a stopwatch."""
-    watch, timed = Stopwatch(engine.backend), copy.copy(engine)
+    watch, timed = TimedBackend(engine.backend), copy.copy(engine)
     timed.backend = watch
     return timed, watch
 
@@ -205,7 +209,7 @@ def _timed(engine: Engine) -> tuple[Engine, Stopwatch]:
 class _Timed:
     """A runner whose passes are timed."""
 
-    def __init__(self, runner: Runner, watch: Stopwatch) -> None:
+    def __init__(self, runner: Runner, watch: TimedBackend) -> None:
         self._runner, self._watch = runner, watch
 
     def __getattr__(self, name: str) -> Any:

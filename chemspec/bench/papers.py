@@ -1,31 +1,33 @@
-"""The papers' tables and figures in our terms: one run, the same queries and machine for every row.
+"""Measure the papers' tables and figures: one run, the same queries and machine for every row.
 
 A is Andronov et al. (2024), X is Xia et al. (2023), T is Tulsian et al. Rows that cannot finish in time use as many of
-the queries as they can, in the same
-order, and are compared with the standard decoder on these.
+the queries as they can, in the same order, and are compared with the standard decoder on these.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from chemspec.bench.charts import charts, svg
-from chemspec.bench.speed import Plan, machine, peak_mb, reset_peak
+from chemspec.bench.speed import BenchSettings, machine, peak_mb, reset_peak
+from chemspec.bench.sweep import Progress, Row, Setting, sweep
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable
 from chemspec.evaluation import reference
 from chemspec.evaluation.accuracy import RANKS, Question, questions, rank_of
+from chemspec.io import tables
 from chemspec.io.writers import brief
-from chemspec.metrics import Spread, numbers
+from chemspec.metrics import Spread
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.energy import Meter
@@ -36,12 +38,13 @@ ACCURATE = (*RANKS, 25)
 
 
 @dataclass(frozen=True)
-class Suite:
+class PapersSettings:
     """How much to measure.
 
     Attributes:
         source: folder with the test sets, which have the true answers that table 4 needs; none takes the built-in
-        queries.
+            queries.
+        limit: queries of a row.
         seconds: for each row; when they are over, the row ends with the batch under way.
         widths: of the beams.
         batches: of the latency-throughput curve.
@@ -62,43 +65,15 @@ class Suite:
             raise ValueError("limit, widths and batches must be at least 1, and the seconds of a row above 0")
 
 
-class Way(NamedTuple):
-    """A row: its name, how it decodes, the row that it is compared with, and the speed-up that the paper reports, if
-    any."""
-
-    name: str
-    settings: DecodeSettings
-    standard: str = ""
-    paper: float | None = None
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A row as measured: results in the order in which they came, seconds and size of every batch."""
-
-    way: Way
-    queries: tuple[str, ...]
-    results: tuple[DecodeResult, ...]
-    seconds: tuple[float, ...]
-    sizes: tuple[int, ...]
-    peak: float
-    joules: float | None
-
-    @property
-    def per_query(self) -> list[float]:
-        """Milliseconds a query, one figure a batch."""
-        return [1e3 * spent / size for spent, size in zip(self.seconds, self.sizes, strict=True)]
-
-
 # --- what is measured ----------------------------------------------------------------------------
 
 
-def forward_ways() -> list[Way]:
-    """Table 2 of paper A: greedy product prediction."""
+def forward_settings() -> list[Setting]:
+    """Return the rows of table 2 of paper A: greedy product prediction."""
 
-    def way(name: str, standard: str, paper: float | None = None, **options: Any) -> Way:
+    def way(name: str, standard: str, paper: float | None = None, **options: Any) -> Setting:
         settings = DecodeSettings(decoder="greedy", n=1, **{"batch_size": 1, **options})
-        return Way(name, settings, standard, paper)
+        return Setting(name, settings, standard, paper)
 
     return [
         way("standard, B=1", "", drafter="none"),
@@ -114,24 +89,26 @@ def forward_ways() -> list[Way]:
 TABLE_3 = {5: (36.7, 9.9, 23.1), 10: (39.9, 15.4, 25.7), 25: (46.2, 28.1, 34.6)}
 
 
-def retro_ways(widths: Iterable[int]) -> list[Way]:
-    """Table 3 of paper A: retrosynthesis by beams of several widths; and greedy, for the distribution of speed-ups."""
+def retro_settings(widths: Iterable[int]) -> list[Setting]:
+    """Return the rows of table 3 of paper A: beams of several widths; and greedy, for the distribution of speed-ups."""
     ways = [
-        Way("greedy, standard", DecodeSettings(decoder="greedy", n=1, drafter="none", batch_size=1)),
-        Way("greedy, auto", DecodeSettings(decoder="greedy", n=1, drafter="auto", batch_size=1), "greedy, standard"),
+        Setting("greedy, standard", DecodeSettings(decoder="greedy", n=1, drafter="none", batch_size=1)),
+        Setting(
+            "greedy, auto", DecodeSettings(decoder="greedy", n=1, drafter="auto", batch_size=1), "greedy, standard"
+        ),
     ]
     for n in widths:
         beam, sbs, zero = TABLE_3.get(n, (None, None, None))
         standard = f"n={n}, beam search, standard"
 
-        def way(name: str, paper: float | None = None, n: int = n, **options: Any) -> Way:
+        def way(name: str, paper: float | None = None, n: int = n, **options: Any) -> Setting:
             settings = DecodeSettings(**{"decoder": "beam", "n": n, "batch_size": 1, **options})
             against = f"n={n}, beam search, standard"
             title = f"n={n}, {name}"
-            return Way(title, settings, "" if title == against else against, paper)
+            return Setting(title, settings, "" if title == against else against, paper)
 
         ways += [
-            Way(standard, way("", drafter="none").settings),
+            Setting(standard, way("", drafter="none").settings),
             way("exact, look-ahead (mixed)", drafter="mixed"),
             way("exact, auto", drafter="auto"),
             way("SBS DL=10", beam / sbs if beam and sbs else None, decoder="sbs", drafter="windows", draft_length=10),
@@ -140,10 +117,10 @@ def retro_ways(widths: Iterable[int]) -> list[Way]:
     return ways
 
 
-def curve_ways(batches: Iterable[int]) -> list[Way]:
-    """Figure 5 of paper X: latency against throughput; forward, greedy."""
+def curve_settings(batches: Iterable[int]) -> list[Setting]:
+    """Return the points of figure 5 of paper X: latency against throughput; forward, greedy."""
     return [
-        Way(
+        Setting(
             f"{drafter}, B={batch}",
             DecodeSettings(decoder="greedy", n=1, drafter=drafter, batch_size=batch),
             "" if drafter == "none" else f"none, B={batch}",
@@ -153,14 +130,16 @@ def curve_ways(batches: Iterable[int]) -> list[Way]:
     ]
 
 
-def learned_ways(task: Task, have: Iterable[str]) -> list[Way]:
-    """Tables 1, 3 and 7 to 9 of paper X and 2 to 5 of paper T: learned drafters, as far as the model has them, beside
-    query drafters."""
+def learned_settings(task: Task, have: Iterable[str]) -> list[Setting]:
+    """Return the rows of tables 1, 3 and 7 to 9 of paper X and 2 to 5 of paper T: learned drafters beside text drafters.
+
+    `have` are the names of the drafters that the model can use.
+    """
     learned = [name for name in have if DRAFTERS[name].companions]
 
-    def way(name: str, standard: str = "", **options: Any) -> Way:
+    def way(name: str, standard: str = "", **options: Any) -> Setting:
         settings = DecodeSettings(**{"decoder": "greedy", "n": 1, "batch_size": 1, **options})
-        return Way(f"{task}, {name}", settings, standard and f"{task}, {standard}")
+        return Setting(f"{task}, {name}", settings, standard and f"{task}, {standard}")
 
     ways = []
     for batch in (1, 32):
@@ -195,20 +174,27 @@ def learned_ways(task: Task, have: Iterable[str]) -> list[Way]:
     return ways
 
 
-def measure(engine: Engine, queries: Sequence[str], way: Way, seconds: float, meter: Meter | None) -> Measured:
-    """Answer queries in batches until they or the seconds are over; before, a batch of the shortest query is answered
-    untimed.
+def measure(
+    engine: Engine, queries: Sequence[str], setting: Setting, *, seconds: float, meter: Meter | None
+) -> list[Row]:
+    """Answer queries in batches until they or the seconds are over, after an untimed batch of the shortest query.
 
     Batches hold queries of like length, so that none is measured by its padding, and come in random order, so that the
-    first
-    ones stand for all.
+    first ones stand for all.
+
+    Args:
+        engine: that answers.
+        queries: SMILES.
+        setting: how.
+        seconds: when they are over, the batch under way is the last.
+        meter: of the processor's energy, if there is one.
     """
-    size = way.settings.batch_size
+    size = setting.settings.batch_size
     ordered = sorted(queries, key=len) if size > 1 else list(queries)
     batches = [ordered[start : start + size] for start in range(0, len(ordered), size)]
     if size > 1:
         Random(0).shuffle(batches)
-    engine.predict([min(queries, key=len)] * size, way.settings)
+    engine.predict([min(queries, key=len)] * size, setting.settings)
     reset_peak()
     before = meter.read() if meter else ()
     spent: list[float] = []
@@ -216,166 +202,157 @@ def measure(engine: Engine, queries: Sequence[str], way: Way, seconds: float, me
     began = time.perf_counter()
     for batch in batches:
         start = time.perf_counter()
-        results += engine.predict(batch, way.settings)
+        results += engine.predict(batch, setting.settings)
         spent.append(time.perf_counter() - start)
         if time.perf_counter() - began > seconds:
             break
-    done = batches[: len(spent)]
-    return Measured(
-        way,
-        tuple(text for batch in done for text in batch),
-        tuple(results),
-        tuple(spent),
-        tuple(map(len, done)),
-        _peak(engine),
-        meter.joules(before) if meter else None,
+    cuda = engine.device.startswith("cuda")
+    row = Row.of(
+        setting,
+        results,
+        seconds=tuple(spent),
+        sizes=tuple(len(batch) for batch in batches[: len(spent)]),
+        peak_mb=torch.cuda.max_memory_allocated() / 1e6 if cuda else peak_mb(),
+        joules=meter.joules(before) if meter else None,
     )
+    return [row]
 
 
-def _peak(engine: Engine) -> float:
-    if engine.device.startswith("cuda"):
-        return torch.cuda.max_memory_allocated() / 1e6
-    return peak_mb()
-
-
-def run(suite: Suite, *, progress: Callable[[int, int], None] = lambda *_: None, meter: Meter | None) -> dict[str, Any]:
+def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: Meter | None) -> dict[str, Any]:
     """Measure everything.
+
+    Args:
+        suite: how much to measure.
+        progress: is told how many rows of how many are done.
+        meter: of the processor's energy, if there is one.
 
     Returns:
         `{"machine", "notes", "forward", "retro", "curve", "learned", "accuracy", "speedups"}`: rows of tables 2 and 3,
-        of the curve, of
-        learned drafters and of table 4, and for some ways the speed-up of every query, in time and in passes.
+        of the curve, of learned drafters and of table 4, and for some rows the speed-up of every query, in time and in
+        passes.
     """
-    works: dict[Task, list[tuple[str, Way]]] = {
-        "forward": [
-            *(("forward", way) for way in forward_ways()),
-            *(("curve", way) for way in curve_ways(suite.batches)),
-        ],
-        "retro": [("retro", way) for way in retro_ways(suite.widths)],
+    settings = {name: getattr(suite, name) for name in ("device", "dtype", "threads", "runtime")}
+    engines: dict[Task, Engine] = {task: Engine.load(task, **settings) for task in ("forward", "retro")}
+    work: dict[Task, dict[str, list[Setting]]] = {
+        "forward": {"forward": forward_settings(), "curve": curve_settings(suite.batches)},
+        "retro": {"retro": retro_settings(suite.widths)},
     }
-    engines = {
-        task: Engine.load(task, device=suite.device, dtype=suite.dtype, threads=suite.threads, runtime=suite.runtime)
-        for task in works
-    }
-    for task, ways in works.items():
-        ways += [("learned", way) for way in learned_ways(task, usable(engines[task].folder))]
-    total, done = sum(map(len, works.values())), 0
+    for task, planned in work.items():
+        planned["learned"] = learned_settings(task, usable(engines[task].folder))
+    total, done = sum(len(every) for planned in work.values() for every in planned.values()), 0
     report: dict[str, Any] = {"forward": [], "retro": [], "curve": [], "learned": [], "accuracy": [], "speedups": {}}
     notes = [] if meter else ["Energy is not reported by this machine."]
-    for task, ways in works.items():
+    timed = partial(measure, seconds=suite.seconds, meter=meter)
+    for task, planned in work.items():
         engine = engines[task]
         asked = _asked(engine, suite)
-        texts = [item.query for item in asked]
-        truth = {item.query: item.answer for item in asked if item.answer}
-        found: dict[str, Measured] = {}
-        for table, way in ways:
-            one = found[way.name] = measure(engine, texts, way, suite.seconds, meter)
-            row = _row(one, found.get(way.standard))
+        truth = {question.query: question.answer for question in asked if question.answer}
+        for table, every in planned.items():
+            before = done
+            rows = sweep(
+                engine,
+                [question.query for question in asked],
+                every,
+                measure=timed,
+                progress=lambda some, _, before=before: progress(before + some, total),  # type: ignore[misc]
+            )
+            done += len(every)
+            report[table] += map(_facts, rows)
             if table == "learned":
-                row["weights_mb"] = drafter_megabytes(engine.folder, way.settings.drafts_by)
-            report[table].append(row)
-            if truth and table in ("forward", "retro"):
-                report["accuracy"].append(_accuracy(task, one, found.get(way.standard), truth))
-            if table in ("forward", "retro") and way.standard and way.settings.batch_size == 1 and way.settings.n == 1:
-                report["speedups"][f"{task}, {way.name}"] = _ups(one, found[way.standard])
-            done += 1
-            progress(done, total)
+                for facts in report[table][-len(rows) :]:
+                    facts["weights_mb"] = drafter_megabytes(engine.folder, facts["drafter"])
+            if table not in ("forward", "retro"):
+                continue
+            report["accuracy"] += [_accuracy(task, row, truth) for row in rows if truth]
+            report["speedups"] |= {
+                f"{task}, {row.setting.name}": _speedups(row)
+                for row in rows
+                if row.baseline and (row.setting.settings.batch_size, row.setting.settings.n) == (1, 1)
+            }
         if not truth and notes[-1:] != [NO_TRUTH]:
             notes.append(NO_TRUTH)
-    plan = Plan(threads=suite.threads, device=suite.device, dtype=suite.dtype, runtime=suite.runtime)
-    kept = {name: value for name, value in machine(plan).items() if name not in ("plan", "warm_up")}
+    facts = {
+        name: value for name, value in machine(BenchSettings(**settings)).items() if name not in ("plan", "warm_up")
+    }
     suited = {**asdict(suite), "source": str(suite.source) if suite.source else None}
-    return {"machine": kept, "suite": suited, "notes": notes, **report}
+    return {"machine": facts, "suite": suited, "notes": notes, **report}
 
 
 NO_TRUTH = "Accuracy (table 4) is left out: the built-in queries have no answers; give --source."
 
 
-def _asked(engine: Engine, suite: Suite) -> list[Question]:
-    """The queries that the model can read, with their true answers where they are known."""
+def _asked(engine: Engine, suite: PapersSettings) -> list[Question]:
+    """Return the queries that the model can read, with their true answers where they are known."""
     if suite.source is None:
-        found = [Question(text, "") for text in reference.bench_queries(engine.task)]
+        asked = [Question(text, "") for text in reference.bench_queries(engine.task)]
     else:
         file = suite.source / f"{engine.task}_test.csv.gz"
-        found = questions(file, engine.task, limit=suite.limit)
-    usable = [item for item in found if not engine.prepare(item.query).refusal][: suite.limit]
-    if not usable:
+        asked = questions(file, engine.task, limit=suite.limit)
+    readable = [question for question in asked if not engine.prepare(question.query).refusal][: suite.limit]
+    if not readable:
         raise ValueError(f"model {engine.name!r} can read none of the queries")
-    return usable
+    return readable
 
 
-def _row(one: Measured, standard: Measured | None) -> dict[str, Any]:
-    """Speed-ups are against the standard on the batches that both have answered; so are the shares of equal answers."""
-    times, counted = Spread.of(one.per_query), numbers([item.trace for item in one.results])
-    common = min(len(one.seconds), len(standard.seconds)) if standard else 0
-    held = sum(one.sizes[:common])
+def _facts(row: Row) -> dict[str, Any]:
+    """Return a row of the report; it is compared on the batches that its baseline has answered too."""
+    times, counted, settings = row.times, row.counted, row.setting.settings
     speedup = same = None
-    if standard and common:
-        speedup = Spread.of(standard.per_query[:common]).median / Spread.of(one.per_query[:common]).median
-        pairs = zip(one.results[:held], standard.results[:held], strict=True)
-        if DECODERS[one.way.settings.decoder].drafts != "sampled":  # whose draws are others
-            same = sum(_texts(a) == _texts(b) for a, b in pairs) / held
-    wait = Spread.of(1e3 * spent for spent in one.seconds)
-    settings = one.way.settings
+    if base := row.baseline:
+        common = min(len(row.seconds), len(base.seconds))
+        speedup = Spread.of(base.per_query[:common]).median / Spread.of(row.per_query[:common]).median
+        if DECODERS[settings.decoder].drafts != "sampled":  # whose draws are others
+            same = fmean(row.same())
     return {
-        "name": one.way.name,
+        "name": row.setting.name,
         "decoder": settings.decoder,
         "n": settings.n,
         "drafter": settings.drafts_by,
         "batch": settings.batch_size,
         "exact": settings.exact,
-        "queries": len(one.results),
+        "queries": len(row.results),
         "median_ms": times.median,
         "q1_ms": times.low,
         "q3_ms": times.high,
-        "latency_ms": wait.median,
-        "queries_per_second": sum(one.sizes) / sum(one.seconds),
+        "latency_ms": Spread.of(1e3 * spent for spent in row.seconds).median,
+        "queries_per_second": sum(row.sizes) / sum(row.seconds),
         "speedup": speedup,
-        "paper": one.way.paper,
+        "paper": row.setting.paper,
         "same_list": same,
         "passes_per_query": counted.passes_per_query,
         "nodes_per_pass": counted.nodes_per_pass,
         "acceptance_rate": counted.acceptance_rate if settings.exact else None,
         "tokens_per_pass": counted.tokens_per_pass,
         "calls_per_query": counted.draft_calls / counted.queries,
-        "peak_mb": one.peak,
-        "joules_per_query": None if one.joules is None else one.joules / len(one.results),
+        "peak_mb": row.peak_mb,
+        "joules_per_query": None if row.joules is None else row.joules / len(row.results),
     }
 
 
-def _texts(result: DecodeResult) -> list[tuple[str, ...]]:
-    return [item.tokens for item in result.hypotheses]
-
-
-def _ups(one: Measured, standard: Measured) -> list[tuple[float, float]]:
-    """Of every query how many times less time, and how many times fewer passes, than the standard took."""
+def _speedups(row: Row) -> list[tuple[float, float]]:
+    """Return of every query how many times less time, and how many times fewer passes, than the baseline it took."""
+    base = row.baseline or row
     return [
-        (before / after, len(plain.trace.passes) / len(fast.trace.passes))
-        for before, after, plain, fast in zip(
-            standard.seconds, one.seconds, standard.results, one.results, strict=False
-        )
+        (before / after, len(slow.trace.passes) / len(fast.trace.passes))
+        for before, after, slow, fast in zip(base.seconds, row.seconds, base.results, row.results, strict=False)
     ]
 
 
-def _accuracy(task: Task, one: Measured, standard: Measured | None, truth: Mapping[str, str]) -> dict[str, Any]:
-    """Top-k of a way, and of its standard on the same queries; in per cent."""
-    answered = set(one.queries) & set(standard.queries if standard else one.queries)
+def _accuracy(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
+    """Return top-k of a row, and of its baseline on the same queries; in per cent."""
+    common = min(len(each.results) for each in (row, row.baseline or row))
 
-    def top(measured: Measured) -> dict[str, float]:
-        ranks = [
-            rank_of(truth[query], brief(result)["hypotheses"])
-            for query, result in zip(measured.queries, measured.results, strict=True)
-            if query in answered
-        ]
-        most = measured.way.settings.n
+    def top(measured: Row) -> dict[str, float]:
+        ranks = [rank_of(truth[result.query], brief(result)["hypotheses"]) for result in measured.results[:common]]
+        most = measured.setting.settings.n
         return {str(k): 100 * fmean(0 < rank <= k for rank in ranks) for k in ACCURATE if k <= most}
 
     return {
         "task": task,
-        "name": one.way.name,
-        "queries": len(answered),
-        "top": top(one),
-        "standard": top(standard) if standard else None,
+        "name": row.setting.name,
+        "queries": common,
+        "top": top(row),
+        "standard": top(row.baseline) if row.baseline else None,
     }
 
 
@@ -415,52 +392,67 @@ def _put(text: str, content: str, page: Path) -> str:
     return before + whole + rest.partition(END)[2]
 
 
-SPEED = (
-    "way",
-    "queries",
-    "ms/query",
-    "quartiles",
-    "speed-up",
-    "paper A",
-    "passes",
-    "nodes/pass",
-    "acceptance",
-    "same list",
-    "peak MB",
-    "J/query",
+WAY, QUERIES, SPEED_UP = {"way": "{name}{relaxed}"}, {"queries": "{queries}"}, {"speed-up": "{speedup:.2f}"}
+TIMES = {**WAY, **QUERIES, "ms/query": "{median_ms:.2f}", "quartiles": "{q1_ms:.2f}-{q3_ms:.2f}", **SPEED_UP}
+NODES = {"nodes/pass": "{nodes_per_pass:.1f}"}
+ACCEPTANCE, SAME = {"acceptance": "{acceptance_rate:.0%}"}, {"same list": "{same_list:.0%}"}
+PASSES, PEAK, ENERGY = (
+    {"passes": "{passes_per_query:.1f}"},
+    {"peak MB": "{peak_mb:.0f}"},
+    {"J/query": "{joules_per_query:.3f}"},
 )
-LEARNED = (
-    "way",
-    "queries",
-    "ms/query",
-    "quartiles",
-    "speed-up",
-    "passes",
-    "drafter's calls",
-    "tokens/pass",
-    "nodes/pass",
-    "acceptance",
-    "weights MB",
-    "peak MB",
-    "same list",
-)
-CURVE = (
-    "drafter",
-    "batch",
-    "queries",
-    "latency ms",
-    "queries/s",
-    "speed-up",
-    "passes",
-    "nodes/pass",
-    "peak MB",
-    "J/query",
-)
+SPEED = {**TIMES, "paper A": "{paper:.2f}", **PASSES, **NODES, **ACCEPTANCE, **SAME, **PEAK, **ENERGY}
+LEARNED = {
+    **TIMES,
+    **PASSES,
+    "drafter's calls": "{calls_per_query:.1f}",
+    "tokens/pass": "{tokens_per_pass:.2f}",
+    **NODES,
+    **ACCEPTANCE,
+    "weights MB": "{weights_mb:.1f}",
+    **PEAK,
+    **SAME,
+}
+CURVE = {
+    "drafter": "{drafter}",
+    "batch": "{batch}",
+    **QUERIES,
+    "latency ms": "{latency_ms:.1f}",
+    "queries/s": "{queries_per_second:.0f}",
+    **SPEED_UP,
+    **PASSES,
+    **NODES,
+    **PEAK,
+    **ENERGY,
+}
+SINGLE = {
+    "way": "{name}",
+    "queries": "{time.runs}",
+    "time: median": "{time.median:.2f}",
+    "quartiles": "{time.low:.2f}-{time.high:.2f}",
+    "least": "{least:.2f}",
+    "most": "{most:.2f}",
+    "passes: median": "{passes.median:.1f}",
+    "passes: quartiles": "{passes.low:.1f}-{passes.high:.1f}",
+}
+TOP = {
+    "task": "{task}",
+    "way": "{name}",
+    "queries": "{queries}",
+    **{f"top-{k}": f"{{top-{k}:.1f}}" for k in ACCURATE},
+    "standard's, same queries": "{told}",
+}
 
 
 def section(report: Mapping[str, Any], command: str, alts: Mapping[str, str]) -> str:
-    """The section of the page, without its marks."""
-    told = ", ".join(f"{name} {value}" for name, value in report["machine"].items() if value is not None)
+    """Return the section of the page, without its marks.
+
+    Args:
+        report: of `run`.
+        command: that gave it.
+        alts: what each chart shows, by name.
+    """
+    machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items() if value is not None)
     how = report["suite"]
 
     def chart(name: str) -> str:
@@ -469,130 +461,57 @@ def section(report: Mapping[str, Any], command: str, alts: Mapping[str, str]) ->
     parts = [
         "## The papers' tables and figures",
         f"`{command}`",
-        told,
+        machine,
         f"At most {how['limit']} queries and {how['seconds']:g} seconds a row; speed-ups and equal lists are against the standard row on the "
         'queries that both rows answered. "paper A" is the speed-up that Andronov et al. report, on an H100 and without a key-value cache. '
         "Energy is that of the whole processor. " + " ".join(report["notes"]),
         "### Greedy product prediction (paper A, table 2)",
-        _markdown(SPEED, map(_speed, report["forward"])),
+        _table(SPEED, report["forward"]),
         chart("forward-times"),
         "### Beams for retrosynthesis (paper A, table 3)",
         'For SBS, "same list" is the share of n-best lists that equal those of true beam search.',
-        _markdown(SPEED, map(_speed, report["retro"])),
+        _table(SPEED, report["retro"]),
         chart("retro-times"),
         "### Accuracy (paper A, table 4)",
         _accuracies(report["accuracy"]) or NO_TRUTH,
         "### Latency and throughput (paper X, figure 5), peak memory (paper X, tables 8 to 11)",
         "Forward, greedy. Peak memory is that of the whole process, both models' runtime included.",
-        _markdown(CURVE, map(_point, report["curve"])),
+        _table(CURVE, report["curve"]),
         chart("latency"),
         "### Learned drafters (paper X, tables 1, 3 and 7 to 9; paper T, tables 2 to 5)",
         "Calls are runs of the drafter's own model, passes those of the target's decoder, both a query; weights are the drafter's, in fp32. k is the "
         "number of masks used. Speculative sampling and standard sampling draw other answers with the same probabilities. "
         "[drafters.md](drafters.md) has the counts, and says which to take.",
-        _markdown(LEARNED, map(_learned, report["learned"])),
+        _table(LEARNED, report["learned"]),
         chart("learned-times"),
         "### Single queries (paper X, figure 6)",
-        _markdown(
-            ("way", "queries", "time: median", "quartiles", "least", "most", "passes: median", "quartiles"),
-            (_spread(name, pairs) for name, pairs in report["speedups"].items()),
-        ),
+        _table(SINGLE, [_single(name, pairs) for name, pairs in report["speedups"].items()]),
         chart("speedups-time"),
         chart("speedups-passes"),
     ]
     return "\n\n".join(parts)
 
 
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+def _table(columns: tables.Columns, rows: Iterable[Mapping[str, Any]]) -> str:
+    return tables.markdown(
+        columns, [{**row, "relaxed": None if row.get("exact", True) else " (relaxed)"} for row in rows]
+    )
 
 
-def _shown(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
-
-
-def _speed(row: Mapping[str, Any]) -> list[str]:
-    return [
-        row["name"] + ("" if row["exact"] else " (relaxed)"),
-        str(row["queries"]),
-        f"{row['median_ms']:.2f}",
-        f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}",
-        _shown(row["speedup"], ".2f"),
-        _shown(row["paper"], ".2f"),
-        f"{row['passes_per_query']:.1f}",
-        f"{row['nodes_per_pass']:.1f}",
-        _shown(row["acceptance_rate"], ".0%"),
-        _shown(row["same_list"], ".0%"),
-        f"{row['peak_mb']:.0f}",
-        _shown(row["joules_per_query"], ".3f"),
-    ]
-
-
-def _learned(row: Mapping[str, Any]) -> list[str]:
-    return [
-        row["name"] + ("" if row["exact"] else " (relaxed)"),
-        str(row["queries"]),
-        f"{row['median_ms']:.2f}",
-        f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}",
-        _shown(row["speedup"], ".2f"),
-        f"{row['passes_per_query']:.1f}",
-        f"{row['calls_per_query']:.1f}",
-        _shown(row["tokens_per_pass"], ".2f"),
-        f"{row['nodes_per_pass']:.1f}",
-        _shown(row["acceptance_rate"], ".0%"),
-        f"{row['weights_mb']:.1f}",
-        f"{row['peak_mb']:.0f}",
-        _shown(row["same_list"], ".0%"),
-    ]
-
-
-def _point(row: Mapping[str, Any]) -> list[str]:
-    return [
-        row["drafter"],
-        str(row["batch"]),
-        str(row["queries"]),
-        f"{row['latency_ms']:.1f}",
-        f"{row['queries_per_second']:.0f}",
-        _shown(row["speedup"], ".2f"),
-        f"{row['passes_per_query']:.1f}",
-        f"{row['nodes_per_pass']:.1f}",
-        f"{row['peak_mb']:.0f}",
-        _shown(row["joules_per_query"], ".3f"),
-    ]
-
-
-def _spread(name: str, pairs: Sequence[tuple[float, float]]) -> list[str]:
-    ups, passes = (Spread.of(pair[place] for pair in pairs) for place in (0, 1))
-    times = [pair[0] for pair in pairs]
-    return [
-        name,
-        str(ups.runs),
-        f"{ups.median:.2f}",
-        f"{ups.low:.2f}-{ups.high:.2f}",
-        f"{min(times):.2f}",
-        f"{max(times):.2f}",
-        f"{passes.median:.1f}",
-        f"{passes.low:.1f}-{passes.high:.1f}",
-    ]
+def _single(name: str, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    time, passes = (Spread.of(pair[place] for pair in pairs) for place in (0, 1))
+    every = [pair[0] for pair in pairs]
+    return {"name": name, "time": time, "passes": passes, "least": min(every), "most": max(every)}
 
 
 def _accuracies(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Each speculative way beside its standard on the same queries; empty where nothing is known."""
-    if not rows:
-        return ""
-    head = ("task", "way", "queries", *(f"top-{k}" for k in ACCURATE), "standard's, same queries")
+    """Return a table of each row beside its baseline on the same queries; empty where nothing is known."""
 
-    def cells(row: Mapping[str, Any]) -> list[str]:
-        tops = [_shown(row["top"].get(str(k)), ".1f") for k in ACCURATE]
+    def told(row: Mapping[str, Any]) -> str:
         base = row["standard"]
-        told = (
-            ""
-            if base is None
-            else "equal"
-            if base == row["top"]
-            else " / ".join(f"{value:.1f}" for value in base.values())
-        )
-        return [row["task"], row["name"], str(row["queries"]), *tops, told]
+        if base is None:
+            return ""
+        return "equal" if base == row["top"] else " / ".join(f"{value:.1f}" for value in base.values())
 
-    return _markdown(head, map(cells, rows))
+    tops = [{f"top-{k}": row["top"].get(str(k)) for k in ACCURATE} for row in rows]
+    return _table(TOP, [{**row, **top, "told": told(row)} for row, top in zip(rows, tops, strict=True)]) if rows else ""

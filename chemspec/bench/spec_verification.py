@@ -1,18 +1,16 @@
-"""What Spec-Verification gains and loses: table 4 (and, as agreement, table 6) of Xia et al. (2023) on reactions."""
+"""Count what Spec-Verification gains and loses: table 4 (and, as agreement, table 6) of Xia et al. (2023) on reactions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from chemspec.bench.sweep import Progress, Setting, sweep
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import Question, share
-from chemspec.metrics import numbers
+from chemspec.io import tables
 from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult
-
-Row = dict[str, Any]
 
 
 def grid(
@@ -23,70 +21,68 @@ def grid(
     betas: Sequence[int],
     taus: Sequence[float],
     batch_size: int = 1,
-    progress: Callable[[int, int], None] = lambda *_: None,
-) -> list[Row]:
-    """Greedy answers under every rule beside the exact ones, which come first; beta = 1 is exact whatever tau is.
+    progress: Progress = lambda *_: None,
+) -> list[dict[str, Any]]:
+    """Answer greedily under every rule, exactly first; beta = 1 is exact whatever tau is.
+
+    Args:
+        engine: of the target.
+        asked: queries with their true answers.
+        drafters: names.
+        betas: how many of the best tokens may be drafted.
+        taus: the most log-prob in nats that a drafted token may lack.
+        batch_size: queries a model call.
+        progress: is told how many rows of how many are done.
 
     Returns:
         A row for every drafter and rule: `tokens_per_pass`, `acceptance_length` ("Tok." in the paper), `agreement` with
-        the
-        target's own answers (the same tokens), and `accuracy` (exact match after canonicalisation), both with 95 %
+        the target's own answers (the same tokens), and `accuracy` (exact match after canonicalisation), both with 95 %
         intervals.
     """
     base = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size)
     rules = [(1, 0.0)] + [(beta, tau) for beta in betas if beta > 1 for tau in taus]
-    queries = [item.query for item in asked]
-    rows: list[Row] = []
-    total = len(drafters) * len(rules) * len(queries)
-    for drafter in drafters:
-        own: list[tuple[str, ...]] = []
-        for beta, tau in rules:
-            how = replace(base, drafter=drafter, beta=beta, tau=tau)
-            before = len(rows) * len(queries)
-            results = engine.predict(
-                queries,
-                how,
-                progress=lambda done, before=before: progress(before + done, total),  # type: ignore[misc]
-            )
-            written = [_first(result) for result in results]
-            own = own or written
-            found = numbers([result.trace for result in results])
-            right = [_right(item, result) for item, result in zip(asked, results, strict=True)]
-            rows.append(
-                {
-                    "drafter": drafter,
-                    "beta": beta,
-                    "tau": tau,
-                    "exact": how.exact,
-                    "queries": len(queries),
-                    "passes_per_query": found.passes_per_query,
-                    "tokens_per_pass": found.tokens_per_pass,
-                    "acceptance_length": found.acceptance_length,
-                    "agreement": share(sum(a == b for a, b in zip(written, own, strict=True)), len(own)),
-                    "accuracy": share(sum(right), len(right)),
-                }
-            )
+    settings = [
+        Setting(f"{drafter}, {beta}, {tau}", replace(base, drafter=drafter, beta=beta, tau=tau), f"{drafter}, 1, 0.0")
+        for drafter in drafters
+        for beta, tau in rules
+    ]
+    rows = []
+    for row in sweep(engine, [question.query for question in asked], settings, progress=progress):
+        how, counted, same = row.setting.settings, row.counted, row.same(first=True)
+        firsts = [result.hypotheses[:1] for result in row.results]
+        right = sum(
+            any(answer.canonical == question.answer for answer in first)
+            for question, first in zip(asked, firsts, strict=True)
+        )
+        rows.append(
+            {
+                "drafter": how.drafter,
+                "beta": how.beta,
+                "tau": how.tau,
+                "exact": how.exact,
+                "queries": len(asked),
+                "passes_per_query": counted.passes_per_query,
+                "tokens_per_pass": counted.tokens_per_pass,
+                "acceptance_length": counted.acceptance_length,
+                "agreement": share(sum(same), len(same)),
+                "accuracy": share(right, len(asked)),
+            }
+        )
     return rows
 
 
-def _first(result: DecodeResult) -> tuple[str, ...]:
-    return result.hypotheses[0].tokens if result.hypotheses else ()
+COLUMNS = {
+    "drafter": "{drafter}",
+    "beta": "{beta}",
+    "tau": "{tau:g}",
+    "": "{kind}",
+    "passes per query": "{passes_per_query:.2f}",
+    "tokens per pass": "{tokens_per_pass:.2f}",
+    "agreement": "{agreement[value]:.1%} ({agreement[low]:.1%} to {agreement[high]:.1%})",
+    "accuracy": "{accuracy[value]:.1%} ({accuracy[low]:.1%} to {accuracy[high]:.1%})",
+}
 
 
-def _right(item: Question, result: DecodeResult) -> bool:
-    return bool(result.hypotheses) and result.hypotheses[0].canonical == item.answer
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """The rows as a table."""
-    head = "| drafter | beta | tau | | passes per query | tokens per pass | agreement | accuracy |\n|---|---|---|---|---|---|---|---|\n"
-
-    def percent(value: dict[str, float]) -> str:
-        return f"{100 * value['value']:.1f}% ({100 * value['low']:.1f} to {100 * value['high']:.1f})"
-
-    return head + "".join(
-        f"| {row['drafter']} | {row['beta']} | {row['tau']:g} "
-        f"| {'exact' if row['exact'] else 'relaxed'} | {row['passes_per_query']:.2f} | {row['tokens_per_pass']:.2f} "
-        f"| {percent(row['agreement'])} | {percent(row['accuracy'])} |\n"
-        for row in rows
-    )
+def markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the rows as a table."""
+    return tables.markdown(COLUMNS, [{**row, "kind": "exact" if row["exact"] else "relaxed"} for row in rows])

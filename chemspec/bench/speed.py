@@ -1,8 +1,7 @@
-"""Speed, measured: the same weights, queries and machine for every row, in one run.
+"""Measure speed: the same weights, queries and machine for every row, in one run.
 
 chemspec with its drafters takes turns, batch by batch, so that what else the machine does falls on all of them alike;
-other programs,
-which keep threads of their own, run one after the other.
+other programs, which keep threads of their own, run one after the other.
 """
 
 from __future__ import annotations
@@ -12,35 +11,39 @@ import platform
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 import torch
-from rich.table import Table
 
 from chemspec import __version__
-from chemspec.bench.baselines import ENGINES, Answers, Racer
+from chemspec.bench.baselines import ENGINES, Answers, Program
+from chemspec.bench.sweep import Progress, Row, Setting, sweep
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
+from chemspec.io import tables
 from chemspec.metrics import Spread, numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, Task, preset
 from chemspec.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 WARM_UP = 5  # queries answered before the clock starts, or one batch if that is more: the longest
 BATCHES = 20  # at least so many times are taken: fewer batches are answered several times
 TYPICAL = 45  # tokens of an answer; random weights seldom end by themselves
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
-class Plan:
+class BenchSettings:
     """What to measure; see `chemspec bench --help`."""
 
     tasks: tuple[Task, ...] = ("forward", "retro")
@@ -63,146 +66,158 @@ class Plan:
         if min((*self.widths, *self.batches, self.limit)) < 1:
             raise ValueError("widths, batches and limit must be at least 1")
 
-    def cases(self, task: Task) -> list[Case]:
-        widths = self.widths if task == "retro" else (1,)
-        kinds = [("beam" if width > 1 else "greedy", width) for width in widths]
-        return [Case(task, decoder, n, batch) for decoder, n in kinds for batch in self.batches]
+    def settings(self, task: Task) -> list[Setting]:
+        """Return the ways to decode, without saying by which program."""
+        limit: dict[str, Any] = {"max_len": TYPICAL} if self.preset else {}
+        return [
+            Setting(
+                f"{task}, {n}, {batch}",
+                DecodeSettings(decoder="beam" if n > 1 else "greedy", n=n, batch_size=batch, **limit),
+            )
+            for n in (self.widths if task == "retro" else (1,))
+            for batch in self.batches
+        ]
 
 
-class Case(NamedTuple):
-    """A way to decode, without saying by which program."""
-
-    task: Task
-    decoder: str
-    n: int
-    batch: int
-
-
-class Run(NamedTuple):
-    """One row as measured: mean seconds of each batch, how many queries it held, and what came out."""
-
-    seconds: list[float]
-    sizes: list[int]
-    answers: Answers
-    rounds: int = 1
-    peak_mb: float = 0.0  # while the longest batch was answered
-
-    def per_query(self) -> list[float]:
-        """Milliseconds a query, one figure a batch."""
-        return [1e3 * spent / size for spent, size in zip(self.seconds, self.sizes, strict=True)]
-
-
-def run(plan: Plan, *, progress: Callable[[int, int], None] = lambda *_: None) -> dict[str, Any]:
+def run(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
     """Measure every row of the plan.
 
     Returns:
         `{"machine": ..., "notes": [...], "rows": [...]}`. Speed-ups are medians over batches against chemspec's own
-        cached
-        standard decoder (drafter none) on the same queries, or null where that was not measured; `identical` compares
-        with
-        its answers.
+        cached standard decoder (drafter none) on the same queries, or null where that was not measured; `identical`
+        compares with its answers.
     """
-    rows: list[Row] = []
-    told: list[str] = []
-    work = [(task, case) for task in plan.tasks for case in plan.cases(task)]
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    total, done = sum(len(plan.settings(task)) for task in plan.tasks), 0
     for task in plan.tasks:
         with _engine(task, plan) as engine:
-            queries = _queries(engine, plan)
-            racers = _racers(engine, plan, told)
-            for case in plan.cases(task):
-                rows += _race(racers, engine, queries, case, plan)
-                progress(1 + work.index((task, case)), len(work))
-    return {"machine": machine(plan), "notes": list(dict.fromkeys(told)), "rows": rows}
+            queries, settings = _queries(engine, plan), plan.settings(task)
+            measured = sweep(
+                engine,
+                queries,
+                settings,
+                measure=partial(race, programs=_programs(engine, plan, notes)),
+                progress=lambda some, _, before=done: progress(before + some, total),  # type: ignore[misc]
+            )
+            rows += [_facts(row, task) for row in measured]
+            done += len(settings)
+    return {"machine": machine(plan), "notes": list(dict.fromkeys(notes)), "rows": rows}
 
 
-def _racers(engine: Engine, plan: Plan, told: list[str]) -> list[Racer]:
-    """All that can run here; what cannot is told. chemspec comes first: others are compared with it."""
-    racers: list[Racer] = []
+def _programs(engine: Engine, plan: BenchSettings, notes: list[str]) -> list[Program]:
+    """Return all that can run here, chemspec first, since others are compared with it; note what cannot."""
+    programs: list[Program] = []
     for name in sorted(plan.engines, key=list(ENGINES).index):
         try:
-            racers += ENGINES[name](engine, plan.threads, plan.drafters)
+            programs += ENGINES[name](engine, plan.threads, plan.drafters)
         except (ModuleNotFoundError, ValueError) as error:
-            told.append(f"{name} left out: {error}")
-    return racers
+            notes.append(f"{name} left out: {error}")
+    return programs
 
 
-def _race(racers: Sequence[Racer], engine: Engine, queries: Sequence[str], case: Case, plan: Plan) -> list[Row]:
-    """The rows of one case."""
-    limit: dict[str, Any] = {"max_len": TYPICAL} if plan.preset else {}
-    plain = DecodeSettings(decoder=case.decoder, n=case.n, batch_size=case.batch, **limit)
-    racers = [racer for racer in racers if case.batch == 1 or racer.batches]
-    racers = [racer for racer in racers if case.n == 1 or racer.beams]
-    ours = [racer for racer in racers if racer.watch]
-    heats = [heat for heat in (ours, *([racer] for racer in racers if not racer.watch)) if heat]
-    measured = [found for heat in heats for found in _measure(heat, queries, plain)]
-    standard = measured[0]
-    base = standard if ours else None
-    return [
-        {
-            **case._asdict(),
-            "engine": racer.name,
-            "version": racer.version,
-            "runtime": racer.runtime,
-            "model": engine.name,
-            "drafter": racer.label or racer.drafter,
-            "dtype": racer.dtype,
-            "device": racer.device,
-            **_times(own, base),
-            **_agreement(own.answers, standard.answers),
-            **_shares(racer, sum(own.seconds) * own.rounds),
-            "peak_mb": own.peak_mb,
-            "note": racer.note,
-        }
-        for racer, own in zip([racer for heat in heats for racer in heat], measured, strict=True)
+def race(engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program]) -> list[Row]:
+    """Take the time of every program that can decode so; all rows are compared with the first.
+
+    Args:
+        engine: whose model the programs run.
+        queries: SMILES.
+        setting: how to decode.
+        programs: chemspec first; its drafters take turns.
+    """
+    able = [
+        program
+        for program in programs
+        if (setting.settings.batch_size == 1 or program.batches) and (setting.settings.n == 1 or program.beams)
     ]
+    ours = [program for program in able if program.watch]
+    heats = [heat for heat in (ours, *([program] for program in able if not program.watch)) if heat]
+    rows: list[Row] = []
+    for heat in heats:
+        for program, row in zip(heat, measure(heat, queries, setting), strict=True):
+            facts = {
+                "engine": program.name,
+                "version": program.version,
+                "runtime": program.runtime,
+                "model": engine.name,
+                "drafter": program.label or program.drafter,
+                "dtype": program.dtype,
+                "device": program.device,
+                "note": program.note,
+                "timed": bool(ours),  # against chemspec's standard decoder, else there is no speed-up
+                **_shares(program, sum(row.seconds) * _rounds(heat, queries, setting)),
+            }
+            rows.append(replace(row, facts=facts, baseline=rows[0] if rows else None))
+    return rows
 
 
-def _measure(heat: Sequence[Racer], queries: Sequence[str], plain: DecodeSettings) -> list[Run]:
-    """Answer all queries in batches; racers of one heat take turns, and who is first changes with the batch."""
-    batch = plain.batch_size
-    few = min((most for racer in heat if (most := racer.most.get(plain.decoder))), default=None)
-    queries = queries[:few]
+def _few(heat: Sequence[Program], setting: Setting) -> int | None:
+    """Return how many queries suffice to tell the speed of these programs; None is all."""
+    return min((most for program in heat if (most := program.most.get(setting.settings.decoder))), default=None)
+
+
+def _rounds(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -> int:
+    """Return how often every batch is answered."""
+    return 1 if _few(heat, setting) else -(-BATCHES // -(-len(queries) // setting.settings.batch_size))
+
+
+def measure(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -> list[Row]:
+    """Answer all queries in batches; programs of one heat take turns, and who is first changes with the batch.
+
+    Args:
+        heat: programs.
+        queries: SMILES; every program gets its batches sorted by length, so that none is punished for another's
+            padding.
+        setting: how to decode.
+
+    Returns:
+        A row a program, in their order, whose seconds are means over rounds, and whose memory is that of the longest
+        batch.
+    """
+    plain, batch, rounds = setting.settings, setting.settings.batch_size, _rounds(heat, queries, setting)
+    queries = queries[: _few(heat, setting)]
     by_length = sorted(queries, key=len)
-    # Every program gets its batches sorted by length, so that none is punished for the other's padding.
     ordered = by_length if batch > 1 else list(queries)
-    starts = range(0, len(ordered), batch)
-    rounds = 1 if few else -(-BATCHES // len(starts))
-    done = []
-    for racer in heat:
-        first = by_length[-max(WARM_UP, batch) :]
-        racer.prepare(first, plain)
+    parts = [ordered[start : start + batch] for start in range(0, len(ordered), batch)]
+    peaks = []
+    for program in heat:
+        longest = by_length[-max(WARM_UP, batch) :]
+        program.prepare(longest, plain)
         reset_peak()
-        racer.answer(first, replace(plain, drafter=racer.drafter))
-        racer.traces.clear()
-        if racer.watch:
-            racer.watch.encoder = racer.watch.passes = 0.0
-        done.append(Run([], [], [], rounds, peak_mb()))
-    for number, start in enumerate(starts):
-        part = ordered[start : start + batch]
-        for racer in heat:
-            racer.prepare(part, plain)
+        program.answer(longest, replace(plain, drafter=program.drafter))
+        program.traces.clear()
+        if program.watch:
+            program.watch.encoder = program.watch.passes = 0.0
+        peaks.append(peak_mb())
+    answers: list[Answers] = [[] for _ in heat]
+    seconds: list[list[float]] = [[] for _ in heat]
+    for number, part in enumerate(parts):
+        for program in heat:
+            program.prepare(part, plain)
         spent: list[list[float]] = [[] for _ in heat]
         for turn in range(rounds * len(heat)):
             which = (number + turn) % len(heat)
-            racer = heat[which]
             began = time.perf_counter()
-            answers = racer.answer(part, replace(plain, drafter=racer.drafter))
+            found = heat[which].answer(part, replace(plain, drafter=heat[which].drafter))
             spent[which].append(time.perf_counter() - began)
             if len(spent[which]) == 1:
-                done[which].answers.extend(answers)
-        for own, times in zip(done, spent, strict=True):
-            own.seconds.append(sum(times) / rounds)
-            own.sizes.append(len(part))
-    return done
+                answers[which].extend(found)
+        for every, times in zip(seconds, spent, strict=True):
+            every.append(sum(times) / rounds)
+    sizes = tuple(map(len, parts))
+    return [
+        Row(setting, given, seconds=tuple(every), sizes=sizes, peak_mb=peak)
+        for given, every, peak in zip(answers, seconds, peaks, strict=True)
+    ]
 
 
-def _shares(racer: Racer, seconds: float) -> Row:
-    """Counts from the traces; and the shares of time in the encoder, in decoder passes, and in Python."""
-    if not racer.watch:
+def _shares(program: Program, seconds: float) -> dict[str, Any]:
+    """Return counts from the traces, and the shares of time in the encoder, in decoder passes, and in Python."""
+    if not program.watch:
         names = ("passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate")
         return dict.fromkeys((*names, "encoder_share", "model_share", "host_share"))
-    counted = numbers(racer.traces)
-    encoder, passes = racer.watch.encoder / seconds, racer.watch.passes / seconds
+    counted = numbers(program.traces)
+    encoder, passes = program.watch.encoder / seconds, program.watch.passes / seconds
     return {
         "passes_per_query": counted.passes_per_query,
         "nodes_per_pass": counted.nodes_per_pass,
@@ -214,35 +229,39 @@ def _shares(racer: Racer, seconds: float) -> Row:
     }
 
 
-def _times(measured: Run, standard: Run | None) -> Row:
-    times = measured.per_query()
-    spread = Spread.of(times)
-    # Some racers only run the first queries: the standard is then taken on the same ones.
-    base = standard.per_query()[: len(times)] if standard else None
-    tokens = sum(len(answers[0]) + 1 for answers in measured.answers if answers)
+def _facts(row: Row, task: Task) -> dict[str, Any]:
+    """Return a row of the report."""
+    how, facts = row.setting.settings, dict(row.facts)
+    note, timed = facts.pop("note"), facts.pop("timed")
+    head = {"task": task, "decoder": how.decoder, "n": how.n, "batch": how.batch_size}
+    return {**head, **facts, **_times(row, timed=timed), **_agreement(row), "peak_mb": row.peak_mb, "note": note}
+
+
+def _times(row: Row, *, timed: bool = True) -> dict[str, Any]:
+    """Return times and the speed-up against the baseline, which is None if that is not to be compared with."""
+    spread, base = row.times, (row.baseline or row).per_query
+    tokens = sum(len(answers[0]) + 1 for answers in row.answers if answers)
     return {
-        "queries": sum(measured.sizes),
+        "queries": sum(row.sizes),
         "median_ms": spread.median,
         "q1_ms": spread.low,
         "q3_ms": spread.high,
-        "mean_ms": 1e3 * sum(measured.seconds) / sum(measured.sizes),
-        "tokens_per_second": tokens / sum(measured.seconds),  # of first answers, eos included
-        # Batch by batch, so that long queries and a busy moment weigh on both sides.
-        "speedup": Spread.of([b / t for b, t in zip(base, times, strict=True)]).median if base else None,
+        "mean_ms": 1e3 * sum(row.seconds) / sum(row.sizes),
+        "tokens_per_second": tokens / sum(row.seconds),  # of first answers, eos included
+        # Batch by batch, so that long queries and a busy moment weigh on both sides; some programs only run the first.
+        "speedup": Spread.of([b / t for b, t in zip(base, row.per_query, strict=False)]).median if timed else None,
     }
 
 
-def _agreement(answers: Answers, standard: Answers) -> Row:
-    """How often the whole n-best list and the first answer equal those of the standard decoder."""
-    pairs = list(zip(answers, standard, strict=False))
-    same = sum(one == other for one, other in pairs)
-    first = sum(one[:1] == other[:1] for one, other in pairs)
-    return {"identical": same == len(pairs), "same_list": same / len(pairs), "same_first": first / len(pairs)}
+def _agreement(row: Row) -> dict[str, Any]:
+    """Return how often the whole n-best list and the first answer equal those of the standard decoder."""
+    same, first = row.same(), row.same(first=True)
+    return {"identical": all(same), "same_list": fmean(same), "same_first": fmean(first)}
 
 
 @contextmanager
-def _engine(task: Task, plan: Plan) -> Iterator[Engine]:
-    """The task's model, or random weights of the preset architecture."""
+def _engine(task: Task, plan: BenchSettings) -> Iterator[Engine]:
+    """Load the task's model, or random weights of the preset architecture."""
     options: dict[str, Any] = {
         "device": plan.device,
         "dtype": plan.dtype,
@@ -261,7 +280,7 @@ def _engine(task: Task, plan: Plan) -> Iterator[Engine]:
         yield Engine.load(folder, **options)
 
 
-def _queries(engine: Engine, plan: Plan) -> list[str]:
+def _queries(engine: Engine, plan: BenchSettings) -> list[str]:
     texts: Sequence[str]
     if plan.source is None:
         texts = reference.bench_queries(engine.task)
@@ -288,7 +307,7 @@ def reset_peak() -> None:
 
 
 def peak_mb() -> float:
-    """The most memory this process held, with all racers loaded, since `reset_peak`, or since it began; in MB."""
+    """Return the most memory in MB that this process held, with all programs loaded, since `reset_peak` or its start."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():
@@ -298,8 +317,8 @@ def peak_mb() -> float:
     return peak / 1e6 if platform.system() == "Darwin" else peak * 1024 / 1e6
 
 
-def machine(plan: Plan) -> dict[str, Any]:
-    """What the numbers depend on."""
+def machine(plan: BenchSettings) -> dict[str, Any]:
+    """Return what the numbers depend on."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -325,79 +344,42 @@ def machine(plan: Plan) -> dict[str, Any]:
 
 # --- for people ----------------------------------------------------------------------------------
 
-HEAD = (
-    "task",
-    "decoder",
-    "n",
-    "batch",
-    "engine",
-    "runtime",
-    "drafter",
-    "dtype",
-    "queries",
-    "ms/query",
-    "quartiles",
-    "speed-up",
-    "tok/s",
-    "passes",
-    "nodes/pass",
-    "tok/pass",
-    "Python",
-    "same list",
-    "same first",
-    "peak MB",
-)
+COLUMNS = {
+    "task": "{task}",
+    "decoder": "{decoder}",
+    "n": "{n}",
+    "batch": "{batch}",
+    "engine": "{engine} {version}",
+    "runtime": "{runtime}",
+    "drafter": "{drafter}",
+    "dtype": "{dtype}",
+    "queries": "{queries}",
+    "ms/query": "{median_ms:.2f}",
+    "quartiles": "{q1_ms:.2f}-{q3_ms:.2f}",
+    "speed-up": "{speedup:.2f}",
+    "tok/s": "{tokens_per_second:.0f}",
+    "passes": "{passes_per_query:.1f}",
+    "nodes/pass": "{nodes_per_pass:.1f}",
+    "tok/pass": "{tokens_per_pass:.2f}",
+    "Python": "{host_share:.0%}",
+    "same list": "{same_list:.0%}",
+    "same first": "{same_first:.0%}",
+    "peak MB": "{peak_mb:.0f}",
+}
 
 
 def table(report: dict[str, Any]) -> Table:
-    """The report for people."""
-    caption = "\n".join(_remarks(report)) or None
-    out = Table(*HEAD, box=None, caption=caption, caption_justify="left")
-    for row in report["rows"]:
-        out.add_row(*_cells(row))
-    return out
+    """Return the report for a terminal."""
+    return tables.terminal(COLUMNS, report["rows"], remarks=_remarks(report))
 
 
 def markdown(report: dict[str, Any], command: str) -> str:
-    """The report for a document, with the command and the machine that gave it."""
-    machine = {name: value for name, value in report["machine"].items() if name != "plan"}
-    told = ", ".join(f"{name} {value}" for name, value in machine.items() if value is not None)
-    lines = [f"`{command}`", "", told, "", "| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in report["rows"]]
-    return "\n".join([*lines, "", *_remarks(report), ""])
+    """Return the report for a document, with the command and the machine that gave it."""
+    facts = {name: value for name, value in report["machine"].items() if name != "plan" and value is not None}
+    machine = ", ".join(f"{name} {value}" for name, value in facts.items())
+    rows = tables.markdown(COLUMNS, report["rows"])
+    return "\n".join([f"`{command}`", "", machine, "", rows, "", *_remarks(report), ""])
 
 
 def _remarks(report: dict[str, Any]) -> list[str]:
-    told = dict.fromkeys([*report["notes"], *(row["note"] for row in report["rows"])])
-    return [text for text in told if text]
-
-
-def _cells(row: Row) -> list[str]:
-    cells = [
-        row["task"],
-        row["decoder"],
-        row["n"],
-        row["batch"],
-        f"{row['engine']} {row['version']}",
-        row["runtime"],
-        row["drafter"],
-        row["dtype"],
-        row["queries"],
-        f"{row['median_ms']:.2f}",
-        f"{row['q1_ms']:.2f}-{row['q3_ms']:.2f}",
-        _shown(row["speedup"], ".2f"),
-        f"{row['tokens_per_second']:.0f}",
-        _shown(row["passes_per_query"], ".1f"),
-        _shown(row["nodes_per_pass"], ".1f"),
-        _shown(row["tokens_per_pass"], ".2f"),
-        _shown(row["host_share"], ".0%"),
-        f"{row['same_list']:.0%}",
-        f"{row['same_first']:.0%}",
-        f"{row['peak_mb']:.0f}",
-    ]
-    assert len(cells) == len(HEAD)
-    return list(map(str, cells))
-
-
-def _shown(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+    return [text for text in dict.fromkeys([*report["notes"], *(row["note"] for row in report["rows"])]) if text]

@@ -34,7 +34,7 @@ def drafters_(
     asked = opt.questions(source, task, limit=limit)
     engine = opt.load(task, model, threads=threads, device=device)
     with show.progress("counting") as report:
-        rows = counting.tally(
+        rows = counting.count(
             engine,
             [item.query for item in asked],
             opt.words(drafters),
@@ -166,7 +166,7 @@ def papers(
     from chemspec.bench import papers as measure
     from chemspec.system.energy import Meter
 
-    suite = measure.Suite(
+    suite = measure.PapersSettings(
         source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype, runtime=runtime
     )
     with show.progress("measuring") as report:

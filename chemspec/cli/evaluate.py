@@ -104,7 +104,7 @@ def bench_(
         raise ValueError("`chemspec bench --suite papers` is now `chemspec dev papers`")
     from chemspec.bench import speed
 
-    plan = speed.Plan(
+    plan = speed.BenchSettings(
         tasks=("forward", "retro") if task == "both" else (opt.as_task(task),),
         source=source,
         limit=limit,

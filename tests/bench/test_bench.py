@@ -15,7 +15,8 @@ from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.bench import baselines, speed
-from chemspec.bench.speed import Case, Plan, Run
+from chemspec.bench.speed import BenchSettings
+from chemspec.bench.sweep import Row, Setting
 from chemspec.cli import app
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
@@ -100,7 +101,7 @@ def test_json_ends_with_one_document_with_the_named_fields() -> None:
 
 
 def test_the_standard_decoder_is_the_yardstick_and_tells_where_its_time_goes() -> None:
-    plan = Plan(tasks=("retro",), limit=4, widths=(2,), batches=(1,), engines=OURS, threads=1)
+    plan = BenchSettings(tasks=("retro",), limit=4, widths=(2,), batches=(1,), engines=OURS, threads=1)
     first, naive = speed.run(plan)["rows"]
     assert (first["speedup"], first["identical"], first["tokens_per_pass"]) == (1.0, True, 1.0)
     shares = [first[name] for name in ("encoder_share", "model_share", "host_share")]
@@ -112,7 +113,7 @@ def test_the_standard_decoder_is_the_yardstick_and_tells_where_its_time_goes() -
 
 
 def test_a_drafter_that_knows_the_answer_needs_one_pass() -> None:
-    plan = Plan(
+    plan = BenchSettings(
         tasks=("retro",),
         limit=6,
         widths=(1, 2),
@@ -135,7 +136,7 @@ def test_a_drafter_that_knows_the_answer_needs_one_pass() -> None:
 
 def test_ctranslate2_runs_on_the_same_weights() -> None:
     pytest.importorskip("ctranslate2")
-    plan = Plan(tasks=("forward",), limit=4, batches=(1, 3), engines=("ctranslate2", "chemspec"), threads=1)
+    plan = BenchSettings(tasks=("forward",), limit=4, batches=(1, 3), engines=("ctranslate2", "chemspec"), threads=1)
     rows = speed.run(plan)["rows"]
     exact = [row for row in rows if row["dtype"] == "float32"]
     assert len(exact) == 2
@@ -145,28 +146,32 @@ def test_ctranslate2_runs_on_the_same_weights() -> None:
 
 
 def test_what_cannot_run_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: Any) -> list[baselines.Racer]:
+    def missing(*_: Any) -> list[baselines.Program]:
         raise ModuleNotFoundError("CTranslate2 is not installed")
 
     monkeypatch.setitem(baselines.ENGINES, "ctranslate2", missing)
-    report = speed.run(Plan(tasks=("forward",), limit=1, batches=(1,), threads=1))
+    report = speed.run(BenchSettings(tasks=("forward",), limit=1, batches=(1,), threads=1))
     assert report["notes"] == ["ctranslate2 left out: CTranslate2 is not installed"]
     assert [row["engine"] for row in report["rows"]] == ["chemspec", "naive"]
 
 
+def timed(seconds: Sequence[float], sizes: Sequence[int], answers: list[list[tuple[int, ...]]]) -> Row:
+    return Row(Setting("", DecodeSettings()), answers, seconds=tuple(seconds), sizes=tuple(sizes))
+
+
 def test_speedups_compare_the_same_queries() -> None:
     """The slow racer ran two easy queries only: the standard counts on these two, not on all."""
-    standard = Run([1.0, 1.0, 9.0, 9.0, 9.0], [1] * 5, [[]] * 5)
-    slow = Run([4.0, 4.0], [1, 1], [[(5, 6)], [(5,)]])
-    row = speed._times(slow, standard)
+    standard = timed([1.0, 1.0, 9.0, 9.0, 9.0], [1] * 5, [[]] * 5)
+    slow = timed([4.0, 4.0], [1, 1], [[(5, 6)], [(5,)]])
+    row = speed._times(replace(slow, baseline=standard))
     assert row["speedup"] == 0.25
     assert (row["median_ms"], row["queries"]) == (4000, 2)
     assert row["tokens_per_second"] == 5 / 8
 
 
 def test_a_speedup_is_the_median_of_paired_ratios() -> None:
-    standard = Run([1.0, 4.0, 9.0], [1] * 3, [[]] * 3)
-    row = speed._times(Run([0.5, 4.0, 1.0], [1] * 3, [[]] * 3), standard)
+    standard = timed([1.0, 4.0, 9.0], [1] * 3, [[]] * 3)
+    row = speed._times(replace(timed([0.5, 4.0, 1.0], [1] * 3, [[]] * 3), baseline=standard))
     assert row["speedup"] == 2.0  # of 2, 1 and 9; the ratio of the medians would be 4
 
 
@@ -180,15 +185,14 @@ def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
             return [[(len(query),)] for query in queries]
 
         runs = "runtime", "fp32", "cpu"
-        return baselines.Racer("x", "1", *runs, answer, drafter, watch=baselines.Stopwatch(None))  # type: ignore[arg-type]
+        return baselines.Program("x", "1", *runs, answer, drafter, watch=baselines.TimedBackend(None))  # type: ignore[arg-type]
 
     queries = [f"C{'C' * number}" for number in range(40)]
     plain = DecodeSettings(decoder="greedy", n=1, batch_size=4)
     told: list[str] = []
     last = replace(racer("copy"), prepare=lambda part, _: told.extend(part))
-    one, other = speed._measure([racer("none"), last], queries, plain)
+    one, other = speed.measure([racer("none"), last], queries, Setting("", plain))
     assert told == [*queries[-speed.WARM_UP :], *queries]  # before the clock starts
-    assert one.rounds == other.rounds == 2  # ten batches
     assert one.answers == other.answers == [[(len(query),)] for query in queries]
     timed = seen[2 * speed.WARM_UP :]  # a warm-up of the longest comes first
     assert {query for _, query in seen[: 2 * speed.WARM_UP]} == set(queries[-speed.WARM_UP :])
@@ -197,22 +201,19 @@ def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
 
 
 def test_times_of_batches_are_per_query() -> None:
-    row = speed._times(Run([4.0, 1.0], [4, 1], [[(5,)]] * 5), None)
+    row = speed._times(timed([4.0, 1.0], [4, 1], [[(5,)]] * 5), timed=False)
     assert (row["median_ms"], row["mean_ms"], row["speedup"]) == (1000, 1000, None)
 
 
 def test_agreement_counts_lists_and_first_answers() -> None:
     standard = [[(1,), (2,)], [(3,), (4,)], [(5,), (6,)]]
-    assert speed._agreement([[(1,), (2,)], [(3,), (9,)]], standard) == {
-        "identical": False,
-        "same_list": 0.5,
-        "same_first": 1.0,
-    }
+    row = replace(timed([], [], [[(1,), (2,)], [(3,), (9,)]]), baseline=timed([], [], standard))
+    assert speed._agreement(row) == {"identical": False, "same_list": 0.5, "same_first": 1.0}
 
 
 def test_random_weights_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
-    plan = Plan(tasks=("retro",), limit=2, widths=(2,), batches=(1,), engines=OURS, preset="tiny", threads=1)
+    plan = BenchSettings(tasks=("retro",), limit=2, widths=(2,), batches=(1,), engines=OURS, preset="tiny", threads=1)
     one, other = (speed.run(plan)["rows"] for _ in range(2))
     assert one[0]["model"] == "tiny-random"
     assert all(row["identical"] for row in one)
@@ -221,13 +222,13 @@ def test_random_weights_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_progress_ends_at_the_total() -> None:
     seen: list[tuple[int, int]] = []
-    plan = Plan(limit=1, widths=(2, 3), batches=(1,), engines=("chemspec",), threads=1)
+    plan = BenchSettings(limit=1, widths=(2, 3), batches=(1,), engines=("chemspec",), threads=1)
     speed.run(plan, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_the_table_tells_what_the_rows_do() -> None:
-    report = speed.run(Plan(tasks=("forward",), limit=1, batches=(1,), engines=OURS, threads=1))
+    report = speed.run(BenchSettings(tasks=("forward",), limit=1, batches=(1,), engines=OURS, threads=1))
     console = Console(width=300, file=io.StringIO())
     console.print(speed.table({**report, "notes": ["ctranslate2 left out"]}))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
@@ -248,16 +249,19 @@ def test_the_stopwatch_changes_no_answer(home: Path) -> None:
 @pytest.mark.parametrize("options", [{"engines": ("x",)}, {"limit": 0}, {"batches": (0,)}, {"widths": (0,)}])
 def test_a_plan_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"engine|at least 1"):
-        Plan(**options)
+        BenchSettings(**options)
 
 
 def test_the_runtime_asked_for_is_the_one_timed() -> None:
     ours = ("chemspec",)  # the naive decoder is always torch
-    plan = Plan(tasks=("forward",), limit=1, batches=(1,), engines=ours, threads=1, runtime="onnx")
+    plan = BenchSettings(tasks=("forward",), limit=1, batches=(1,), engines=ours, threads=1, runtime="onnx")
     assert {row["runtime"] for row in speed.run(plan)["rows"]} == {"onnx"}
 
 
 def test_cases_are_greedy_forward_and_beams_back() -> None:
-    plan = Plan(widths=(5,), batches=(1, 32))
-    assert plan.cases("forward") == [Case("forward", "greedy", 1, 1), Case("forward", "greedy", 1, 32)]
-    assert plan.cases("retro") == [Case("retro", "beam", 5, 1), Case("retro", "beam", 5, 32)]
+    plan = BenchSettings(widths=(5,), batches=(1, 32))
+    ways = {
+        task: [(how.decoder, how.n, how.batch_size) for _, how, *_ in plan.settings(task)]
+        for task in ("forward", "retro")
+    }
+    assert ways == {"forward": [("greedy", 1, 1), ("greedy", 1, 32)], "retro": [("beam", 5, 1), ("beam", 5, 32)]}

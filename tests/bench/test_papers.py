@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,7 +19,8 @@ from typer.testing import CliRunner
 
 from chemspec.bench import papers
 from chemspec.bench.charts import charts
-from chemspec.bench.papers import BEGIN, END, Measured, Suite, Way
+from chemspec.bench.papers import BEGIN, END, PapersSettings
+from chemspec.bench.sweep import Row, Setting
 from chemspec.cli import app
 from chemspec.evaluation import reference
 from chemspec.model import checkpoint, companions
@@ -68,7 +70,7 @@ def sets_in(folder: Path) -> Path:
 
 def test_the_command_writes_page_charts_and_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {"widths": (2, 3), "batches": (1, 2)}
-    monkeypatch.setattr(papers, "Suite", lambda **options: Suite(**options, **few))
+    monkeypatch.setattr(papers, "PapersSettings", lambda **options: PapersSettings(**options, **few))
     page = tmp_path / "benchmarks.md"
     page.write_text(f"# Before\n\n{BEGIN}\nold\n{END}\n\n# After\n", encoding="utf-8")
     words = ["dev", "papers", "--out", str(tmp_path), "--limit", "2", "--seconds", "0.01", "--threads", "1"]
@@ -90,7 +92,7 @@ def test_the_command_writes_page_charts_and_numbers(tmp_path: Path, monkeypatch:
 
 
 def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None:
-    suite = Suite(source=sets_in(tmp_path), **{**SMALL, "seconds": 60.0})  # type: ignore[arg-type]
+    suite = PapersSettings(source=sets_in(tmp_path), **{**SMALL, "seconds": 60.0})  # type: ignore[arg-type]
     seen: list[tuple[int, int]] = []
     report = papers.run(suite, progress=lambda *done: seen.append(done), meter=None)
     assert seen[-1][0] == seen[-1][1] == len(seen) == 9 + 6 + 10 + 7 + 26
@@ -135,26 +137,25 @@ def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None
     assert "equal" in papers.section(report, "c", dict.fromkeys(charts(report), "words"))
 
 
-def made(name: str, seconds: list[float], answers: list[str], *, passes: int = 4) -> Measured:
+def made(name: str, seconds: list[float], answers: list[str], *, passes: int = 4) -> Row:
     trace = Trace((), {}, tuple(Pass(1, 1, 0, 1, 0, 1.0, 1, 0.0, 0.0) for _ in range(passes)))
     results = tuple(
-        DecodeResult("q", "ok", "", (Hypothesis(text, text, True, tuple(text), (-1.0,), -1.0, 0.4),), trace)
-        for text in answers
+        DecodeResult(f"q{place}", "ok", "", (Hypothesis(text, text, True, tuple(text), (-1.0,), -1.0, 0.4),), trace)
+        for place, text in enumerate(answers)
     )
-    queries = tuple(f"q{place}" for place in range(len(answers)))
-    way = Way(name, DecodeSettings(decoder="greedy", n=1, batch_size=1), "standard")
-    return Measured(way, queries, results, tuple(seconds), (1,) * len(seconds), 100.0, None)
+    setting = Setting(name, DecodeSettings(decoder="greedy", n=1, batch_size=1), "standard")
+    return Row.of(setting, results, seconds=tuple(seconds), sizes=(1,) * len(seconds), peak_mb=100.0)
 
 
 def test_a_row_that_was_cut_short_is_compared_on_its_own_queries() -> None:
     """The standard's slow queries, which the other did not get to, do not count."""
     standard = made("standard", [1.0, 1.0, 9.0, 9.0, 9.0], ["C", "N", "O", "O", "O"])
-    slow = made("slow", [2.0, 2.0], ["C", "O"], passes=2)
-    row = papers._row(slow, standard)
+    slow = replace(made("slow", [2.0, 2.0], ["C", "O"], passes=2), baseline=standard)
+    row = papers._facts(slow)
     assert (row["speedup"], row["same_list"], row["queries"]) == (0.5, 0.5, 2)
-    assert papers._ups(slow, standard) == [(0.5, 2.0), (0.5, 2.0)]
+    assert papers._speedups(slow) == [(0.5, 2.0), (0.5, 2.0)]
     truth = {f"q{place}": "C" if place < 2 else "O" for place in range(5)}
-    scored = papers._accuracy("forward", slow, standard, truth)
+    scored = papers._accuracy("forward", slow, truth)
     assert (scored["queries"], scored["top"]["1"], scored["standard"]["1"]) == (2, 50.0, 50.0)
 
 
@@ -163,7 +164,7 @@ def test_energy_is_that_of_the_row(tmp_path: Path, home: Path) -> None:
     folder.mkdir()
     (folder / "max_energy_range_uj").write_text("1000")
     (folder / "energy_uj").write_text("5")
-    report = papers.run(Suite(**SMALL), meter=Meter.find(tmp_path))  # type: ignore[arg-type]
+    report = papers.run(PapersSettings(**SMALL), meter=Meter.find(tmp_path))  # type: ignore[arg-type]
     assert {row["joules_per_query"] for row in report["forward"]} == {0.0}
     assert not any("Energy" in note for note in report["notes"])
 
@@ -178,8 +179,8 @@ def test_a_page_without_marks_gets_them_and_half_marked_ones_are_refused(tmp_pat
 
 
 def test_the_widths_of_the_papers_and_50_are_measured() -> None:
-    assert Suite().widths == (5, 10, 25, 50)
-    table = {way.name: way.paper for way in papers.retro_ways(Suite().widths)}
+    assert PapersSettings().widths == (5, 10, 25, 50)
+    table = {way.name: way.paper for way in papers.retro_settings(PapersSettings().widths)}
     assert table["n=10, SBS DL=10"] == pytest.approx(39.9 / 15.4)
     assert table["n=50, SBS DL=10"] is None
 
@@ -187,4 +188,4 @@ def test_the_widths_of_the_papers_and_50_are_measured() -> None:
 @pytest.mark.parametrize("options", [{"limit": 0}, {"seconds": 0.0}, {"widths": (0,)}, {"batches": (0,)}])
 def test_a_suite_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        Suite(**options)
+        PapersSettings(**options)

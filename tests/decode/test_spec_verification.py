@@ -170,8 +170,8 @@ def test_the_grid_counts_against_the_exact_answers(engine: Engine) -> None:
     assert "| copy | 20 | 0.5 | relaxed |" in spec_verification.markdown(rows)
 
 
-def test_the_tally_counts_passes_and_compares_answers(engine: Engine) -> None:
-    rows = drafters.tally(engine, QUERIES, ["none", "copy"], widths=[1, 2])
+def test_drafters_are_counted_and_compares_answers(engine: Engine) -> None:
+    rows = drafters.count(engine, QUERIES, ["none", "copy"], widths=[1, 2])
     assert [(row["n"], row["drafter"]) for row in rows] == [(1, "none"), (1, "copy"), (2, "none"), (2, "copy")]
     assert all(row["same"] for row in rows)
     assert rows[0]["tokens_per_pass"] == pytest.approx(1)

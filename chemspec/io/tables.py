@@ -1,0 +1,43 @@
+"""Tables for people from rows of numbers: as Markdown for documents, or for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# By heading a template such as "{median_ms:.2f}", filled from a row; a value of None leaves nothing.
+Columns = Mapping[str, str]
+Row = Mapping[str, Any]
+
+
+class _Nothing:
+    """A value that is not there, whatever its format."""
+
+    def __format__(self, form: str) -> str:
+        return ""
+
+
+def cells(columns: Columns, row: Row) -> list[str]:
+    """Fill the columns' templates from a row; KeyError if it lacks a name."""
+    filled = {name: _Nothing() if value is None else value for name, value in row.items()}
+    return [template.format_map(filled) for template in columns.values()]
+
+
+def markdown(columns: Columns, rows: Iterable[Row], *, head: bool = True) -> str:
+    """Return rows as a Markdown table, without a line end after the last; `head` false leaves out the headings."""
+    lines: list[Sequence[str]] = [list(columns), ["---"] * len(columns)] if head else []
+    lines += [cells(columns, row) for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
+
+
+def terminal(columns: Columns, rows: Iterable[Row], *, remarks: Sequence[str] = ()) -> Table:
+    """Return rows as a table for a terminal, with remarks below it."""
+    from rich.table import Table
+
+    table = Table(*columns, box=None, caption="\n".join(remarks) or None, caption_justify="left")
+    for row in rows:
+        table.add_row(*cells(columns, row))
+    return table

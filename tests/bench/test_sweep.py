@@ -1,0 +1,52 @@
+"""One loop for all benchmarks: rows in order, each beside its baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from small import QUERIES, tiny_folder
+
+from chemspec.bench.sweep import Row, Setting, count, sweep
+from chemspec.engine.engine import Engine
+from chemspec.settings import DecodeSettings
+
+PLAIN = DecodeSettings(decoder="greedy", n=1, drafter="none")
+
+
+def test_rows_know_their_baselines_and_progress_ends_at_the_total() -> None:
+    def measure(_: Any, queries: Sequence[str], setting: Setting) -> list[Row]:
+        answers = [[(query, setting.name[0])] for query in queries]
+        return [Row(setting, answers), Row(setting, answers[:1])]
+
+    settings = [Setting("a", PLAIN, "a"), Setting("b", PLAIN, "a"), Setting("ab", PLAIN, "a"), Setting("c", PLAIN)]
+    seen: list[tuple[int, int]] = []
+    rows = sweep(None, ["x", "y"], settings, measure=measure, progress=lambda *done: seen.append(done))  # type: ignore[arg-type]
+    assert [row.setting.name for row in rows] == ["a", "a", "b", "b", "ab", "ab", "c", "c"]
+    assert [row.baseline is not None for row in rows] == [False, False, True, True, True, True, False, False]
+    assert all(row.baseline is rows[0] for row in rows[2:6])
+    assert (rows[0].same(), rows[2].same(), rows[4].same(), rows[5].same()) == (
+        [True] * 2,
+        [False] * 2,
+        [True] * 2,
+        [True],
+    )
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_lists_may_differ_where_first_answers_do_not() -> None:
+    base = Row(Setting("", PLAIN), [[(1,), (2,)], [(3,)]])
+    row = Row(Setting("", PLAIN), [[(1,), (9,)], [(3,)]], baseline=base)
+    assert row.same() == [False, True]
+    assert row.same(first=True) == [True, True]
+
+
+def test_counting_needs_no_clock(tmp_path: Any) -> None:
+    engine = Engine.load(tiny_folder(tmp_path / "retro"), device="cpu", threads=1)
+    (row,) = count(engine, QUERIES[:2], Setting("plain", PLAIN))
+    assert [result.query for result in row.results] == list(QUERIES[:2])
+    assert row.answers == [[answer.tokens for answer in result.hypotheses] for result in row.results]
+    assert row.counted.queries == 2 and row.seconds == ()
+    with pytest.raises(ValueError, match="no values"):
+        _ = row.times
