@@ -6,7 +6,7 @@ from chemspec.engine.engine import Engine, models_dir
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import examples, history, nav, placeholder, progress, queued_engine, scheme
+from chemspec.ui.common import examples, history, nav, placeholder, progress, question, queued_engine, scheme
 from chemspec.ui.common.safe import plain
 from chemspec.ui.predict import answers, ask, speed_summary
 
@@ -18,7 +18,7 @@ NO_MODEL = (
 
 def body() -> None:
     """Draw the page."""
-    st.html(f"<style>{ask.CSS}{scheme.CSS}{speed_summary.CSS}{answers.CSS}{examples.CSS}</style>")
+    st.html(f"<style>{question.CSS}{scheme.CSS}{speed_summary.CSS}{answers.CSS}{examples.CSS}</style>")
     st.title("Predict a reaction")
     asked, row = ask.ask()
     task = st.session_state.predict_task

@@ -21,7 +21,7 @@ from chemspec.engine.engine import installed, model_folder
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.common import examples, options, queued_engine, scheme, short_names
+from chemspec.ui.common import examples, options, question, queued_engine, scheme, short_names
 from chemspec.ui.predict import answers, ask, speed_summary, verdicts
 
 MODELS = {folder.name for folder in installed()}
@@ -118,7 +118,7 @@ def test_nothing_a_visitor_types_becomes_markup() -> None:
     texts = [
         answers.tokens_html(card.best),
         answers.head(asked, card, [verdicts.Badge("note", evil)]),
-        ask.fault_html(evil, chem.explain(evil) or chem.Fault("", 0, 1, "")),
+        question.fault_html(evil, chem.explain(evil) or chem.Fault("", 0, 1, "")),
         scheme.reaction(scheme.Side(evil, (), (evil,)), scheme.Side(evil), apart=True),
         scheme.arrow(evil),
     ]

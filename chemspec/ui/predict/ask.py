@@ -13,19 +13,15 @@ from chemspec import chem
 from chemspec.chem.formats import formats
 from chemspec.engine.engine import MAX_CHARS
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.common import history, queued_engine, safe, sketcher
+from chemspec.ui.common import history, question, queued_engine, safe, sketcher
 from chemspec.ui.common.options import options
-from chemspec.ui.common.querybox import MOST_CHARS, Shown, querybox
+from chemspec.ui.common.question import QueryText, Read
 from chemspec.ui.common.short_names import set_apart
-from chemspec.ui.common.web_files import web_file
 
 TASKS: tuple[Task, ...] = get_args(Task)
-QUESTION = {"forward": "What forms?", "retro": "What is it made from?"}
-LABEL = {"forward": "Everything in the flask: reactants, reagents, solvents", "retro": "The molecule to make"}
-PLACEHOLDER = {"forward": "e.g. CC(=O)Cl.Nc1ccccc1", "retro": "e.g. CC(=O)Nc1ccc(O)cc1"}
 FORMATS = "SMILES, reaction SMILES, InChI, molfile, SDF, RXN or CDXML; common reagents also by name"
 ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml"]
-CSS = web_file(__file__, "css")
+BOX = QueryText("predict")
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ def put(text: str, task: Task | None = None, *, model: str = "") -> None:
     if task is not None:
         state.predict_task = task
         state.predict_model = model
-    _set_text(text)
+    BOX.put(text)
     state.predict_want = True
 
 
@@ -67,28 +63,13 @@ def ask() -> tuple[Asked | None, Any]:
         "Question",
         TASKS,
         key="predict_task",
-        format_func=lambda name: QUESTION[name],
+        format_func=lambda name: question.QUESTION[name],
         required=True,
         label_visibility="collapsed",
         on_change=_forget,
     )
     task: Task = chosen or TASKS[0]
-    text = str(state.setdefault("predict_text", ""))
-    read = formats.read_any(text, task=task) if text.strip() else None
-    fault = read if isinstance(read, chem.Fault) else None
-    querybox(
-        Shown(
-            LABEL[task],
-            PLACEHOLDER[task],
-            text,
-            state.setdefault("predict_revision", 0),
-            (fault.start, fault.end) if fault else None,
-        ),
-        key="predict_box",
-        typed=_typed,
-        asked=_enter,
-        moved=_moved,
-    )
+    text, read = BOX.draw(task, typed=_typed, asked=_enter, moved=_moved)
     hint = st.empty()
     row = st.container(horizontal=True, vertical_alignment="center", gap="small")
     with row:
@@ -114,7 +95,7 @@ def ask() -> tuple[Asked | None, Any]:
 def _follow_link() -> None:
     """Take over what the address says, where somebody followed a link or went back."""
     state = st.session_state
-    link = (st.query_params.get("task", ""), st.query_params.get("smi", "")[:MOST_CHARS])
+    link = question.link()
     arrived = "predict_task" not in state  # widgets are forgotten while another page is shown
     if arrived:
         state.predict_task = state.get("predict_last_task", TASKS[0])
@@ -122,7 +103,7 @@ def _follow_link() -> None:
     asked = state.get("predict_asked")
     if (arrived or moved) and link[1] and not (asked and link == asked[:2]):
         _choose(link[0])
-        _set_text(link[1])
+        BOX.put(link[1])
         state.predict_want = True
     elif arrived and link[0]:
         _choose(link[0])
@@ -130,7 +111,7 @@ def _follow_link() -> None:
         _write_link()
     elif moved and not link[1]:
         state.predict_asked = None
-        _set_text("")
+        BOX.put("")
     state.predict_last_task = state.predict_task
 
 
@@ -159,21 +140,14 @@ def _write_link() -> None:
 # --- what visitors do ------------------------------------------------------------------------------
 
 
-def _set_text(text: str) -> None:
-    state = st.session_state
-    state.predict_text = text
-    state.predict_revision = state.get("predict_revision", 0) + 1
-
-
 def _typed(text: str) -> None:
-    state = st.session_state
-    state.predict_text = text
+    BOX.typed(text)
     if not text.strip():
         _forget()
 
 
 def _enter(text: str) -> None:
-    st.session_state.predict_text = text
+    BOX.typed(text)
     _want()
 
 
@@ -191,7 +165,7 @@ def _forget() -> None:
     state.predict_unlink = True
 
 
-def _accept(model: str, read: formats.Input | chem.Fault | None) -> None:
+def _accept(model: str, read: Read) -> None:
     """Ask what is in the box, if it can be read."""
     state = st.session_state
     state.predict_stopped = None
@@ -207,23 +181,22 @@ def _notes(read: formats.Input) -> tuple[str, ...]:
     return read.notes if read.kind == "SMILES" else (f"read as {read.kind}", *read.notes)
 
 
-def _smiles(read: formats.Input | chem.Fault | None) -> str:
+def _smiles(read: Read) -> str:
     return read.smiles if isinstance(read, formats.Input) else ""
 
 
 # --- the parts --------------------------------------------------------------------------------------
 
 
-def _hint(place: Any, text: str, read: formats.Input | chem.Fault | None, *, stands: bool) -> None:
+def _hint(place: Any, text: str, read: Read, *, stands: bool) -> None:
     """Show one line below the box, always there: what it takes, what is wrong, or what was understood."""
     state = st.session_state
     if state.pop("predict_unlink", False) and st.query_params:
         st.query_params.clear()
     if unknown := state.pop("predict_unknown", ""):
-        known = ", ".join(queued_engine.models()) or "none"
-        st.warning(f"The link names a model that is not installed: {unknown[:60]!r}. Installed: {known}.")
+        question.warn_of_unknown(unknown)
     if isinstance(read, chem.Fault):
-        place.html(fault_html(text, read))
+        place.html(question.fault_html(text, read))
         return
     if read is None:
         empty = state.pop("predict_empty", False)
@@ -238,15 +211,6 @@ def _hint(place: Any, text: str, read: formats.Input | chem.Fault | None, *, sta
         notes = "; ".join(_notes(read))
         line = f"✓ {counted}{'; ' + notes if notes else ''}" + ("" if stands else " · Enter predicts")
     place.html(f'<div class="cs-hint" role="status">{escape(line)}</div>')
-
-
-def fault_html(text: str, fault: chem.Fault) -> str:
-    """Return what is wrong, and the characters to blame marked in a line of the text; safe HTML."""
-    message = escape(str(fault))
-    pointer = ""
-    if "\n" not in text.strip() and fault.kind not in ("empty", "length") and fault.end > fault.start:
-        pointer = f"<pre>{escape(chem.pointer(text, fault, width=60))}</pre>"
-    return f'<div class="cs-hint cs-fault" role="alert"><span>⚠ {message}</span>{pointer}</div>'
 
 
 def _upload(task: Task) -> None:
@@ -318,7 +282,7 @@ def shorten(smiles: str, most: int = 34) -> str:
     return "".join("\\" + char if char in "\\`*_{}[]()#+-.!~|<>$:^" else char for char in text)
 
 
-def _sketch(text: str, read: formats.Input | chem.Fault | None) -> None:
+def _sketch(text: str, read: Read) -> None:
     """Show the sketcher, in step with the box both ways."""
     if not sketcher.available():
         st.info(sketcher.why_not())
@@ -328,4 +292,4 @@ def _sketch(text: str, read: formats.Input | chem.Fault | None) -> None:
 
 
 def _drawn(smiles: str) -> None:
-    _set_text(smiles)
+    BOX.put(smiles)

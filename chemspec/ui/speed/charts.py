@@ -12,7 +12,7 @@ from chemspec.metrics import Spread
 from chemspec.types import DecodeResult
 from chemspec.ui.common import theme
 from chemspec.ui.speed import timing
-from chemspec.ui.speed.timing import SizeFigures
+from chemspec.ui.speed.timing import LaneFigures
 
 
 class Paint(NamedTuple):
@@ -108,12 +108,12 @@ def _inside(bar: timing.PassBar, longest: float) -> str:
 
 
 def heat(
-    cells: Sequence[SizeFigures],
-    value: Callable[[SizeFigures], float],
+    cells: Sequence[LaneFigures],
+    value: Callable[[LaneFigures], float],
     title: str,
     *,
     form: str,
-    mark: SizeFigures,
+    mark: LaneFigures,
     told: str,
 ) -> None:
     """Show one figure for every draft length and number of drafts.

@@ -8,8 +8,9 @@ from chemspec import chem
 from chemspec.chem.formats import formats
 from chemspec.engine.engine import Engine
 from chemspec.ui.common import examples, queued_engine
-from chemspec.ui.common.querybox import MOST_CHARS, Shown, querybox
-from chemspec.ui.predict import ask
+from chemspec.ui.common.question import CSS, QUESTION, QueryText, fault_html, link, warn_of_unknown
+
+BOX = QueryText("speed")
 
 
 def model_name() -> str:
@@ -24,7 +25,7 @@ def model_name() -> str:
     chosen = st.segmented_control(
         "Question",
         names,
-        format_func=lambda name: ask.QUESTION.get(name, name),
+        format_func=lambda name: QUESTION.get(name, name),
         key="speed_model",
         required=True,
         label_visibility="collapsed",
@@ -39,27 +40,15 @@ def query(model: Engine) -> str:
     state = st.session_state
     if "speed_text" not in state:
         state.speed_text = _examples(model.task)[0].smiles
-    text: str = state.speed_text
-    read = formats.read_any(text, task=model.task) if text.strip() else None
-    fault = read if isinstance(read, chem.Fault) else None
-    querybox(
-        Shown(
-            ask.LABEL[model.task],
-            ask.PLACEHOLDER[model.task],
-            text,
-            state.setdefault("speed_revision", 0),
-            (fault.start, fault.end) if fault else None,
-        ),
-        key="speed_box",
-        typed=_typed,
-        asked=_entered,
-    )
+    text, read = BOX.draw(model.task, typed=BOX.typed, asked=_entered)
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="speed_examples"):
         st.caption("Examples", width="content")
         for item in _examples(model.task):
-            st.button(item.name, key=f"speed_example_{item.name}", help=item.line, on_click=_put, args=(item.smiles,))
-    if fault:
-        st.html(f"<style>{ask.CSS}</style>" + ask.fault_html(text, fault))
+            st.button(
+                item.name, key=f"speed_example_{item.name}", help=item.line, on_click=BOX.put, args=(item.smiles,)
+            )
+    if isinstance(read, chem.Fault):
+        st.html(f"<style>{CSS}</style>" + fault_html(text, read))
         return ""
     if not isinstance(read, formats.Input):
         st.info("Type or paste a molecule above, or choose an example.")
@@ -81,33 +70,23 @@ def _examples(task: str) -> list[examples.Example]:
 def _follow_link(names: list[str]) -> None:
     """Take over what the address says, where somebody followed a link."""
     state = st.session_state
-    link = (st.query_params.get("task", ""), st.query_params.get("smi", "")[:MOST_CHARS])
-    if link[1] and link != state.get("speed_link"):
-        state.speed_link = link
-        _put(link[1])
-        if link[0] in names:
-            state.speed_model = link[0]
-        elif link[0]:
-            known = ", ".join(names)
-            st.warning(f"The link names a model that is not installed: {link[0][:60]!r}. Installed: {known}.")
-
-
-def _put(text: str) -> None:
-    st.session_state.speed_text = text
-    st.session_state.speed_revision = st.session_state.get("speed_revision", 0) + 1
-
-
-def _typed(text: str) -> None:
-    st.session_state.speed_text = text
+    linked = link()
+    if linked[1] and linked != state.get("speed_link"):
+        state.speed_link = linked
+        BOX.put(linked[1])
+        if linked[0] in names:
+            state.speed_model = linked[0]
+        elif linked[0]:
+            warn_of_unknown(linked[0])
 
 
 def _entered(text: str) -> None:
-    _typed(text)
+    BOX.typed(text)
     st.session_state.speed_race_start_go = True
 
 
 def _switched() -> None:
     """Another model: an example of the old task makes no sense for it, a visitor's own text may."""
     if st.session_state.get("speed_text") in {item.smiles for item in examples.load()}:
+        BOX.put("")
         del st.session_state["speed_text"]
-        st.session_state.speed_revision = st.session_state.get("speed_revision", 0) + 1

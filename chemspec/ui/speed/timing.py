@@ -35,7 +35,7 @@ class PassBar(NamedTuple):
 
 
 class LaneFigures(NamedTuple):
-    """One setting of a race. Rates are None where the trace does not count tokens (SBS)."""
+    """One setting of a race or a draft size. Rates are None where the trace does not count tokens (SBS)."""
 
     name: str
     exact: bool
@@ -47,6 +47,8 @@ class LaneFigures(NamedTuple):
     acceptance: float | None
     nodes_per_pass: float
     same: bool | None
+    length: int = 0
+    drafts: int = 0
 
 
 class AnswerPair(NamedTuple):
@@ -56,19 +58,6 @@ class AnswerPair(NamedTuple):
     standard: str | None
     other: str | None
     fork: int
-
-
-class SizeFigures(NamedTuple):
-    """One draft size of the what-if grid; times are of its runs, counts of one answer."""
-
-    length: int
-    drafts: int
-    time: Spread
-    speedup: float
-    passes: float
-    nodes_per_pass: float
-    tokens_per_pass: float
-    same: bool
 
 
 class QueryFigures(NamedTuple):
@@ -228,6 +217,8 @@ def _row(settings: DecodeSettings, own: Sequence[DecodeResult], base: Sequence[D
         acceptance=counted.acceptance_rate if tokens else None,
         nodes_per_pass=counted.nodes_per_pass,
         same=all(same(result, base[0]) for result in own) if base else None,
+        length=settings.draft_length,
+        drafts=settings.draft_count,
     )
 
 
@@ -327,28 +318,9 @@ def grid(
     )
 
 
-def cells(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[SizeFigures]:
+def cells(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[LaneFigures]:
     """Return the measured draft sizes; empty before the standard decoder, which is the first setting, was measured."""
-    if not rounds or not rounds[0]:
-        return []
-    base = Spread.of(milliseconds(rounds[0])).median
-    found = []
-    for item, own in zip(settings[1:], rounds[1:], strict=True):
-        if own:
-            counted, time = numbers([result.trace for result in own]), Spread.of(milliseconds(own))
-            found.append(
-                SizeFigures(
-                    item.draft_length,
-                    item.draft_count,
-                    time,
-                    base / time.median,
-                    counted.passes_per_query,
-                    counted.nodes_per_pass,
-                    counted.tokens_per_pass,
-                    all(same(result, rounds[0][0]) for result in own),
-                )
-            )
-    return found
+    return rows(settings, rounds)[1:] if rounds and rounds[0] else []
 
 
 def pass_costs(rounds: Rounds) -> list[tuple[int, float, int]]:
@@ -361,7 +333,7 @@ def pass_costs(rounds: Rounds) -> list[tuple[int, float, int]]:
     return [(nodes, statistics.median(own), len(own)) for nodes, own in sorted(costs.items())]
 
 
-def lesson(found: Sequence[SizeFigures]) -> str:
+def lesson(found: Sequence[LaneFigures]) -> str:
     """Return what a grid says in plain words; empty without one."""
     if not found:
         return ""
@@ -377,7 +349,7 @@ def lesson(found: Sequence[SizeFigures]) -> str:
     )
 
 
-def _size(cell: SizeFigures) -> str:
+def _size(cell: LaneFigures) -> str:
     return f"{cell.drafts} draft{'s' * (cell.drafts > 1)} of {cell.length} tokens"
 
 

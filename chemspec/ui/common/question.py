@@ -1,0 +1,82 @@
+"""Ask for a query: the box of a page, its text in the session, what is wrong with it, and the link that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+
+import streamlit as st
+
+from chemspec import chem
+from chemspec.chem.formats import formats
+from chemspec.settings import Task
+from chemspec.ui.common import queued_engine
+from chemspec.ui.common.querybox import MOST_CHARS, Shown, querybox
+from chemspec.ui.common.web_files import web_file
+
+QUESTION = {"forward": "What forms?", "retro": "What is it made from?"}
+LABEL = {"forward": "Everything in the flask: reactants, reagents, solvents", "retro": "The molecule to make"}
+PLACEHOLDER = {"forward": "e.g. CC(=O)Cl.Nc1ccccc1", "retro": "e.g. CC(=O)Nc1ccc(O)cc1"}
+CSS = web_file(__file__, "css")
+
+Read = formats.Input | chem.Fault | None  # what a text is; None for a blank one
+
+
+@dataclass(frozen=True)
+class QueryText:
+    """The text in the box of a page, which outlives the box's own state."""
+
+    page: str
+
+    def put(self, text: str) -> None:
+        """Put another text into the box than the visitor's."""
+        st.session_state[f"{self.page}_text"] = text
+        st.session_state[f"{self.page}_revision"] = st.session_state.get(f"{self.page}_revision", 0) + 1
+
+    def typed(self, text: str) -> None:
+        """Take over what the visitor typed."""
+        st.session_state[f"{self.page}_text"] = text
+
+    def draw(
+        self,
+        task: Task,
+        *,
+        typed: Callable[[str], None],
+        asked: Callable[[str], None],
+        moved: Callable[[], None] = lambda: None,
+    ) -> tuple[str, Read]:
+        """Draw the box; return its text, and what the text is.
+
+        Args:
+            task: of the model that will answer.
+            typed: gets the text after a pause in typing.
+            asked: gets the text when Enter is pressed.
+            moved: called when the visitor has gone back or forward.
+        """
+        text = str(st.session_state.setdefault(f"{self.page}_text", ""))
+        read = formats.read_any(text, task=task) if text.strip() else None
+        span = (read.start, read.end) if isinstance(read, chem.Fault) else None
+        revision = st.session_state.setdefault(f"{self.page}_revision", 0)
+        shown = Shown(LABEL[task], PLACEHOLDER[task], text, revision, span)
+        querybox(shown, key=f"{self.page}_box", typed=typed, asked=asked, moved=moved)
+        return text, read
+
+
+def link() -> tuple[str, str]:
+    """Return the model or task and the query that the address names; empty where it names none."""
+    return st.query_params.get("task", ""), st.query_params.get("smi", "")[:MOST_CHARS]
+
+
+def warn_of_unknown(name: str) -> None:
+    """Say that a link names a model that is not there."""
+    known = ", ".join(queued_engine.models()) or "none"
+    st.warning(f"The link names a model that is not installed: {name[:60]!r}. Installed: {known}.")
+
+
+def fault_html(text: str, fault: chem.Fault) -> str:
+    """Return what is wrong, and the characters to blame marked in a line of the text, as safe HTML."""
+    pointer = ""
+    if "\n" not in text.strip() and fault.kind not in ("empty", "length") and fault.end > fault.start:
+        pointer = f"<pre>{escape(chem.pointer(text, fault, width=60))}</pre>"
+    return f'<div class="cs-hint cs-fault" role="alert"><span>⚠ {escape(str(fault))}</span>{pointer}</div>'
