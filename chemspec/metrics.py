@@ -1,4 +1,4 @@
-"""Numbers from traces: the only place where a rate is defined."""
+"""Derive numbers from traces: the only place where a rate is defined."""
 
 from __future__ import annotations
 
@@ -100,8 +100,7 @@ class SpeedNumbers:
 
     @property
     def alpha(self) -> float:
-        """Accepted / (accepted + refused): how likely a drafted token is right if those before it were (Leviathan et
-        al.)."""
+        """Accepted / (accepted + refused): how likely a token is right if those before it were (Leviathan et al.)."""
         return _share(self.accepted, self.accepted + self.refused)
 
     @property
@@ -111,8 +110,7 @@ class SpeedNumbers:
 
 
 def _refused(item: Pass) -> bool:
-    """Whether the text left every draft before its end; in an answer's last pass the end of sequence may have cut
-    it."""
+    """Return whether the text left every draft before its end; in an answer's last pass, eos may have cut it."""
     return item.accepted < max((len(draft.tokens) for draft in item.drafts), default=0)
 
 
@@ -120,8 +118,7 @@ def numbers(traces: Sequence[Trace]) -> SpeedNumbers:
     """Sum up traces.
 
     In a batch, a call's seconds are shared out evenly among its queries (`model_seconds`), while every one of them
-    waited
-    for the whole call (`waited_seconds`, `seconds`).
+    waited for the whole call (`waited_seconds`, `seconds`).
     """
     passes = [item for trace in traces for item in trace.passes]
     return SpeedNumbers(

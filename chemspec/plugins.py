@@ -63,7 +63,9 @@ class Registry(Mapping[str, S]):
         Raises:
             ValueError: if there is none, naming those that there are.
         """
-        if name not in self._specs:  # plug-ins are loaded only for those who need them
+        if name not in self._specs:
+            import_module(self.home)
+        if name not in self._specs:  # plug-ins are looked for only where they are needed
             self._fill()
         if name not in self._specs:
             raise ValueError(f"no {self.kind} {name!r}; there are {', '.join(self)}")

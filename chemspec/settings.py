@@ -1,4 +1,4 @@
-"""Every setting and its default, validated where it is made."""
+"""Define every setting and its default, validated where it is made."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ class ModelConfig:
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields by name."""
         return asdict(self)
 
 
@@ -145,9 +146,10 @@ class DecodeSettings:
         decoder: greedy (one answer), beam (the n best that beam search of width n finds), sample (n random draws),
             speculative-sample (n random draws, drafted by a small model: each answer as probable as under sample,
             but not the same draws), sbs (speculative beam search of Andronov et al.) or sampled-beam (Algorithm 2
-            of Tulsian et al.); the last two are relaxed: the drafts can change their answers.
+            of Tulsian et al.); the last two are relaxed: the drafts can change their answers. `chemspec.DECODERS` has
+            all, those of plug-ins included.
         n: answers wanted, and the width of the beam.
-        drafter: who guesses ahead; never changes an exact decoder's answers.
+        drafter: a name of `chemspec.DRAFTERS`; it never changes an exact decoder's answers.
         max_len: most tokens of an answer; longer ones are cut and say so.
         batch_size: queries per model call.
         draft_length, draft_count: tokens of a draft and drafts of a pass; 0 leaves them to the drafter (the gamma of
@@ -156,12 +158,11 @@ class DecodeSettings:
         node_budget: most drafted nodes a query may add to a pass.
         length_penalty: beam answers are ranked by log-prob / length ** length_penalty; 0 is plain log-prob.
         beta, tau: with beta above 1, greedy takes a drafted token that is among the model's best beta and whose
-            log-prob is at
-            most tau below the best one's (Spec-Verification of Xia et al.: relaxed, the drafts can change its answers).
+            log-prob (in nats) is at most tau below the best one's (Spec-Verification of Xia et al.: relaxed, the drafts
+            can change its answers).
         temperature, top_p, seed: of sampling; the seed makes it repeatable, and the spellings of `augment`.
         augment: spellings of the query, the canonical one among them, that are decoded each for itself; their answers
-            are
-            merged (`merge.py`). 1 is off.
+            are merged (`chemspec.engine.augment`). 1 is off.
         record: keep every computed prefix in the trace, to look at; answers stay the same.
     """
 

@@ -1,4 +1,4 @@
-"""What tests need, and users who write drafters: naive decoders, tiny models, a table for a model.
+"""Offer what tests need, and users who write drafters: naive decoders, tiny models, a table for a model.
 
 The naive decoders are the oracle of the fast ones. They share no code with `chemspec.decode`: no
 cache, no batch of queries, no top-k and no pruning; every prefix is read anew from its first token,
@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chemspec.decode.loop import run_loop
+from chemspec.decode.loop import Decoding
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.model.session import DENSE, Backend, Floats, Ints, NodeBatch, Session
@@ -124,6 +124,7 @@ class Table:
         return tuple(logit - total for logit in logits)
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> TableRunner:
+        """Start a session."""
         return TableRunner(self, [tuple(source) for source in sources], min(top_k, self.vocab_size))
 
     @property
@@ -144,6 +145,7 @@ class TableRunner:
         self.slots: dict[int, list[Prefix]] = {query: [] for query in range(len(sources))}
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
+        """Look the nodes up, asserting that they spell prefixes."""
         assert nodes.queries == sorted(nodes.queries), "nodes are not grouped by query"
         ids = np.zeros((len(nodes.tokens), self.top_k), dtype=np.int64)
         log_probs = np.zeros((len(nodes.tokens), self.top_k))
@@ -164,9 +166,11 @@ class TableRunner:
         return ids, log_probs
 
     def forget(self, query: int) -> None:
+        """Free the slots of a query."""
         del self.slots[query]
 
     def keep_slots(self, query: int, slots: Ints) -> None:
+        """Keep these slots of a query only, in this order."""
         self.slots[query] = [self.slots[query][slot] for slot in slots]
 
 
@@ -239,9 +243,13 @@ def naive_beam(
     """Beam search by its rules and nothing else; see `chemspec.decode.beam` for the rules.
 
     Args:
+        model: the target.
+        source: token ids of the query.
+        width: of the beam.
+        max_len: most tokens of an answer.
+        length_penalty: see `DecodeSettings`.
         lean: nats added to the total of a text (tokens after bos) wherever it is ranked: what the search would have
-            found,
-            had rounding moved the scores so far. The log-probs returned are without it.
+            found, had rounding moved the scores so far. The log-probs returned are without it.
     """
     read = naive_reader(model, source)
 
@@ -316,6 +324,7 @@ class RandomDrafts:
     length: int = 6
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts; see `Drafter`."""
         random = Random(f"{self.seed} {tuple(source)} {prefix}")
         drafts = []
         for _ in range(random.randint(0, self.count)):
@@ -336,6 +345,7 @@ class EmptyDrafts:
     """Drafts without a token: a breach of contract that must do no harm."""
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts; see `Drafter`."""
         return [Draft((), "empty"), Draft((), "empty", (0, 0))]
 
 
@@ -346,6 +356,7 @@ class EosInside:
     vocab_size: int = 10
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts; see `Drafter`."""
         word = len(SPECIALS) + len(prefix) % (self.vocab_size - len(SPECIALS))
         inside = (*source[:1], EOS, *source[:2], EOS)
         return [Draft((EOS,), "eos"), Draft((EOS, word, EOS), "eos"), Draft(inside, "eos"), Draft((word, EOS), "eos")]
@@ -358,6 +369,7 @@ class TooLong:
     excess: int = 30
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts; see `Drafter`."""
         length = max(room, 0) + self.excess
         start = (len(prefix) - 1) % len(source)
         turns = -(-(start + length) // len(source))
@@ -372,6 +384,7 @@ class AlwaysWrong:
     length: int = 4
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts; see `Drafter`."""
         tokens: list[int] = []
         while len(tokens) < min(self.length, room):
             every = naive_log_probs(self.model, source, [*prefix, *tokens]).tolist()
@@ -387,6 +400,7 @@ class Oracle:
     _known: dict[tuple[Prefix, Prefix], int] = field(default_factory=dict, repr=False, compare=False)
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts; see `Drafter`."""
         tokens: list[int] = []
         while len(tokens) < room and tokens[-1:] != [EOS]:
             tokens.append(self._next(tuple(source), (*prefix, *tokens)))
@@ -412,13 +426,19 @@ def run(
     budget: int = 64,
     top_k: int = 1_000_000,
 ) -> tuple[list[list[FinishedSequence]], list[list[Pass]]]:
-    """Decode queries together; returns each one's answers and each one's passes.
+    """Decode queries together, with a clock that ticks once a look.
 
     Args:
         decoder: makes the decoder of the query of that number.
-        sources, backend, drafter, max_len, budget: as `run_loop` takes them; the clock ticks once a
-            look.
+        sources: token ids of the queries.
+        backend: opens the session.
+        drafter: the drafter of the run.
+        max_len: most tokens of an answer.
+        budget: most drafted nodes of a query in a pass.
         top_k: tokens that the scores of a prefix hold; all of them by default.
+
+    Returns:
+        Of each query its answers, and its passes.
     """
     ticks = count()
     needs = needs_of(drafter)
@@ -426,14 +446,7 @@ def run(
     if isinstance(drafter, SessionReader):
         drafter.watch(session)
     decoders = [decoder(query) for query in range(len(sources))]
-    passes: list[list[Pass]] = [[] for _ in sources]
-    loop = run_loop(
+    run = Decoding(
         sources, decoders, session, drafter, max_len=max_len, budget=budget, clock=lambda: float(next(ticks))
     )
-    while True:
-        try:
-            events = next(loop)
-        except StopIteration as stop:
-            return stop.value, passes
-        for query, event in events:
-            passes[query].append(event)
+    return run.results, run.passes

@@ -90,6 +90,7 @@ class Tokenizer:
             raise ValueError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
+        """Write the vocabulary as a JSON list."""
         path.write_text(json.dumps(list(self.tokens), ensure_ascii=False), encoding="utf-8")
 
     def __len__(self) -> int:

@@ -1,11 +1,11 @@
-"""Plain values that everything shares; frozen, and JSON both ways. Standard library only."""
+"""Define the values that everything shares; frozen, and JSON both ways. All log-probs are in nats."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 Prefix = tuple[int, ...]  # token ids from bos on
 Status = Literal["ok", "invalid", "too_long", "failed"]
@@ -33,6 +33,7 @@ class FinishedSequence(NamedTuple):
 
     @property
     def log_prob(self) -> float:
+        """Of the whole answer."""
         return sum(self.log_probs)
 
 
@@ -145,7 +146,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Vote:
-    """How an answer fared among several spellings of the query (`DecodeSettings.augment`, `merge.py`).
+    """How an answer fared among several spellings of the query (`DecodeSettings.augment`, `chemspec.engine.augment`).
 
     Attributes:
         score: sum of 1 / (1 + rank) over the spellings that gave it, ranks from 0 among their different valid answers.
@@ -162,13 +163,19 @@ class Vote:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One answer. `canonical` is empty where the text is no valid SMILES; `ended` is "length" where it was cut.
+    """One answer.
 
     Attributes:
+        smiles: the text as the model wrote it.
+        canonical: in RDKit's spelling; empty where the text is no valid SMILES.
+        valid: whether it is one.
+        tokens: the text in pieces, without eos.
+        token_log_probs: in nats, of every token, and of eos where the answer ended with it.
+        ended: "eos", or "length" where it was cut.
         log_prob, probability: the model's own, of this text after the query as it was spelled; of an answer merged from
             several spellings, those of the spelling that ranked it best (of several, the most probable).
-        confidence: the chance that this answer is right, as measured on validation data (`confidence.py`); None where
-            it has not been measured for these weights or this kind of answer.
+        confidence: the chance that this answer is right, as measured on validation data (`chemspec.engine.confidence`);
+            None where it has not been measured for these weights or this kind of answer.
         vote: how it fared among several spellings of the query; None where there was one.
     """
 
@@ -205,6 +212,12 @@ class DecodeResult:
     """What became of one query: answers best first, or a status and a message that says what to do.
 
     Attributes:
+        query: as it was asked.
+        status: "ok"; "invalid" (no SMILES that can be read), "too_long" or "failed" (out of memory).
+        message: what is wrong and what to do, unless the status is "ok".
+        hypotheses: the answers, best first.
+        trace: how they were made.
+        notes: what was done to the query, and what one has to know of the model.
         merged: set where the answers were merged from several spellings of the query, which is no decoder's own list.
         spellings: then, what became of each spelling, the canonical one first: answers and trace as if it had been
             asked
@@ -221,92 +234,42 @@ class DecodeResult:
     spellings: tuple[DecodeResult, ...] = ()
 
 
-T = TypeVar("T")
-
-
 def to_json(value: Any) -> str:
-    """A value of this module as one line of JSON; infinities become null."""
-    return json.dumps(_finite(asdict(value)))
+    """Return a value of this module as one line of JSON; infinities become null."""
+    import msgspec
 
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if abs(value) != float("inf") and value == value else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
+    return msgspec.json.encode(value, enc_hook=float).decode()  # numpy's numbers are floats
 
 
 def result_from_json(text: str) -> DecodeResult:
-    """Read what `to_json` wrote for a `DecodeResult`.
+    """Read what `to_json` wrote for a `DecodeResult`, today or by an earlier version.
 
     Raises:
-        ValueError: if the text is not such a document.
+        ValueError: if the text is not such a document, or has a field that this version does not know.
     """
+    import msgspec
+
     try:
-        return _result(json.loads(text))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        values = json.loads(text, object_hook=_with_margin)
+        result = msgspec.convert(values, DecodeResult)
+        _check_known(values, msgspec.to_builtins(result))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"this is not a chemspec result: {error}") from error
+    return result
 
 
-def _result(values: dict[str, Any]) -> DecodeResult:
-    merged = values.pop("merged", None)
-    return _make(
-        DecodeResult,
-        values,
-        hypotheses=tuple(_hypothesis(item) for item in values.pop("hypotheses")),
-        trace=_trace(values.pop("trace")),
-        notes=tuple(values.pop("notes", ())),
-        merged=None if merged is None else _make(Merged, merged),
-        spellings=tuple(_result(item) for item in values.pop("spellings", ())),
-    )
+def _with_margin(values: dict[str, Any]) -> dict[str, Any]:
+    """Undo the null that an infinite margin became."""
+    return {**values, "margin": float("inf")} if values.get("margin", 0) is None else values
 
 
-def _hypothesis(values: dict[str, Any]) -> Hypothesis:
-    vote = values.pop("vote", None)
-    return _make(
-        Hypothesis,
-        values,
-        tokens=tuple(values.pop("tokens")),
-        token_log_probs=tuple(values.pop("token_log_probs")),
-        vote=None if vote is None else _make(Vote, vote),
-    )
-
-
-def _trace(values: dict[str, Any]) -> Trace:
-    passes = []
-    for item in values.pop("passes"):
-        margin = item.pop("margin")
-        spans = tuple(_make(AcceptedSpan, span, span=_pair(span.pop("span", None))) for span in item.pop("spans"))
-        drafts = tuple(
-            _make(
-                Draft,
-                one,
-                tokens=tuple(one.pop("tokens")),
-                span=_pair(one.pop("span", None)),
-                places=tuple(one.pop("places", ())),
-                chances=tuple(one.pop("chances", ())),
-            )
-            for one in item.pop("drafts", ())
-        )
-        grown = item.pop("grown", None)
-        if grown is not None:
-            grown = _make(TreeDelta, {name: tuple(numbers) for name, numbers in grown.items()})
-        margin = float("inf") if margin is None else margin
-        passes.append(_make(Pass, item, margin=margin, spans=spans, drafts=drafts, grown=grown))
-    query, words = tuple(values.pop("query")), tuple(values.pop("vocabulary", ()))
-    return _make(Trace, values, query=query, passes=tuple(passes), vocabulary=words)
-
-
-def _pair(value: Any) -> tuple[int, int] | None:
-    return None if value is None else (int(value[0]), int(value[1]))
-
-
-def _make(kind: type[T], values: dict[str, Any], **parts: Any) -> T:
-    known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
-    unknown = set(values) - known
-    if unknown:
-        raise ValueError(f"unknown field {sorted(unknown)[0]!r}")
-    return kind(**{**values, **parts})
+def _check_known(values: Any, known: Any) -> None:
+    """Refuse what was read but is no field of anything."""
+    if isinstance(values, dict):
+        for name in values:
+            if name not in known:
+                raise ValueError(f"unknown field {name!r}")
+            _check_known(values[name], known[name])
+    elif isinstance(values, list):
+        for one, other in zip(values, known, strict=True):
+            _check_known(one, other)

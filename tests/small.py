@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chemspec.decode.loop import QueryState
+from chemspec.decode.query_state import QueryState
 from chemspec.model import checkpoint
 from chemspec.settings import Task
 from chemspec.testing import tiny_model
@@ -71,16 +71,16 @@ def tiny_folder(folder: Path, *, task: Task = "retro", seed: int = 0, **options:
 
 def accept_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that accepts a drafted token whenever it is among the model's best few."""
-    honest = QueryState.go_on
+    honest = QueryState.resume
     swapped: dict[int, Scores] = {}  # by their ids; kept, so that no other object gets one of these
 
-    def go_on(self: QueryState) -> tuple[int, float]:
-        for prefix, scores in self.known.items():
-            drafted = [token for token in scores.ids if (*prefix, token) in self.origin][:1]
+    def resume(self: QueryState) -> tuple[int, float]:
+        for prefix, scores in self.scores.items():
+            drafted = [token for token in scores.ids if (*prefix, token) in self.draft_of][:1]
             if drafted and id(scores) not in swapped:
                 rest = [token for token in scores.ids if token not in drafted]
-                changed = self.known[prefix] = Scores([*drafted, *rest], scores.log_probs)
+                changed = self.scores[prefix] = Scores([*drafted, *rest], scores.log_probs)
                 swapped[id(changed)] = changed
         return honest(self)
 
-    monkeypatch.setattr(QueryState, "go_on", go_on)
+    monkeypatch.setattr(QueryState, "resume", resume)

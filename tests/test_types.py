@@ -99,6 +99,9 @@ GOOD = json.loads(to_json(DecodeResult("C", "ok", "", trace=Trace(("C",), {}))))
         "{}",
         json.dumps({**GOOD, "more": 1}),
         json.dumps({**GOOD, "trace": None}),
+        json.dumps({**GOOD, "trace": {**GOOD["trace"], "more": 1}}),
+        json.dumps({**GOOD, "query": 3}),
+        json.dumps({**GOOD, "notes": "text"}),
         json.dumps({**GOOD, "hypotheses": [{}]}),
         json.dumps({k: v for k, v in GOOD.items() if k != "query"}),
     ],
@@ -106,6 +109,16 @@ GOOD = json.loads(to_json(DecodeResult("C", "ok", "", trace=Trace(("C",), {}))))
 def test_what_is_no_result_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a chemspec result"):
         result_from_json(text)
+
+
+def test_files_of_earlier_versions_open() -> None:
+    """Fields that came later have defaults; an infinite margin is null."""
+    old = {"asked": 1, "computed": 2, "drafted": 1, "emitted": 1, "accepted": 0, "margin": None, "width": 1}
+    passes = [{**old, "draft_seconds": 0, "model_seconds": 0.5, "spans": [[]][:0]}]
+    values = {"query": "C", "status": "ok", "message": "", "hypotheses": []}
+    read = result_from_json(json.dumps({**values, "trace": {"query": ["C"], "settings": {"n": 1}, "passes": passes}}))
+    assert read.trace.passes == (Pass(1, 2, 1, 1, 0, inf, 1, 0, 0.5),)
+    assert (read.notes, read.merged, read.spellings) == ((), None, ())
 
 
 def test_values_are_frozen() -> None:

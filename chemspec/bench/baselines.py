@@ -6,7 +6,6 @@ A program answers queries with token ids. It is made once per task and used for 
 
 from __future__ import annotations
 
-import copy
 import os
 import tempfile
 import time
@@ -24,6 +23,7 @@ from chemspec.evaluation import reference
 from chemspec.model import checkpoint
 from chemspec.model.session import Backend, Runner
 from chemspec.settings import DecodeSettings
+from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import UNK
 from chemspec.types import Draft, Prefix, Trace
 
@@ -81,16 +81,16 @@ def oracle(engine: Engine) -> list[Program]:
     """
     known: dict[tuple[int, ...], tuple[int, ...]] = {}
     timed, watch = _timed(engine)
-    timed.build = lambda *_: OracleDrafter(known)
+    timed = replace(timed, build_drafter=lambda *_: OracleDrafter(known))
 
     def prepare(queries: Sequence[str], settings: DecodeSettings) -> None:
         sources = [engine.prepare(text).ids for text in queries]
         for source, (best, *_) in zip(sources, engine.write(sources, settings), strict=True):
             known[source] = best.tokens
 
-    # "copy" stands for any drafter: `build` makes another.
-    program = _ours(timed, watch, "copy")
-    return [replace(program, label="oracle", prepare=prepare, beams=False, note=ORACLE)]
+    # "copy" stands for any drafter: `build_drafter` makes another.
+    racer = _ours(timed, watch, "copy")
+    return [replace(racer, label="oracle", prepare=prepare, beams=False, note=TOLD)]
 
 
 @dataclass(frozen=True)
@@ -121,12 +121,11 @@ def _ours(timed: Engine, watch: TimedBackend, drafter: str) -> Program:
 def naive(engine: Engine, threads: int) -> list[Program]:
     """Return the textbook decoder without a cache, in torch: every step runs every prefix anew (the encoder once)."""
     model = checkpoint.load(engine.folder).model
-    if threads:
-        torch.set_num_threads(threads)
 
     def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
         sources = [engine.prepare(text).ids for text in queries]
-        found = [reference.recompute(model, source, settings) for source in sources]
+        with torch_threads(threads or os.cpu_count() or 1):
+            found = [reference.recompute(model, source, settings) for source in sources]
         return [[_bare(item.tokens) for item in answers] for answers in found]
 
     version = f"torch {torch.__version__}"
@@ -201,9 +200,8 @@ class TimedBackend:
 
 def _timed(engine: Engine) -> tuple[Engine, TimedBackend]:
     """The same engine, with its model on a stopwatch."""
-    watch, timed = TimedBackend(engine.backend), copy.copy(engine)
-    timed.backend = watch
-    return timed, watch
+    watch = TimedBackend(engine.backend)
+    return replace(engine, backend=watch), watch
 
 
 class _Timed:

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import run_loop
+from chemspec.decode.loop import Decoding
 from chemspec.draft.base import Drafter
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.registry import model_folder
@@ -110,7 +110,7 @@ def compare(
 def _decode(
     backend: HfBackend, source: Sequence[int], drafter: Drafter, budget: int, max_len: int
 ) -> tuple[FinishedSequence, list[Pass]]:
-    run = run_loop(
+    run = Decoding(
         [source],
         [greedy(max_len=max_len)],
         Session(backend, [source], top_k=2),
@@ -119,13 +119,8 @@ def _decode(
         budget=budget,
         clock=time.perf_counter,
     )
-    passes: list[Pass] = []
-    while True:
-        try:
-            passes += [event for _, event in next(run)]
-        except StopIteration as stop:
-            ((answer,),) = stop.value
-            return answer, passes
+    ((answer,),) = run.results
+    return answer, run.passes[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

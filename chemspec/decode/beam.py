@@ -1,10 +1,8 @@
-"""Beam search: the textbook algorithm, as one pure step and a loop around it.
+"""Search with a beam: the textbook algorithm, as one pure step (`advance`) and a loop around it.
 
 At every step all extensions of the live hypotheses are ranked by total log-prob (ties: by token ids). Those among the
-first
-`width` that end with eos are finished; the best `width` others live on. The search ends when `width` are finished and
-no
-live one can still overtake the last of them, or at the length limit. (Hugging Face's `generate` with
+first `width` that end with eos are finished; the best `width` others live on. The search ends when `width` are finished
+and no live one can still overtake the last of them, or at the length limit. (Hugging Face's `generate` with
 `early_stopping=False, length_penalty=0` plays by the same rules.)
 """
 
@@ -55,16 +53,16 @@ class Rules(NamedTuple):
     length_penalty: float = 0.0
 
     def rank(self, hyp: Hyp) -> float:
+        """Return what finished hypotheses are ranked by."""
         return hyp.total / len(hyp.log_probs) ** self.length_penalty if self.length_penalty else hyp.total
 
     def hope(self, hyp: Hyp) -> float:
-        """The best rank that a live hypothesis can still reach: log-probs only fall, but longer texts may be
-        favoured."""
+        """Return the best rank that a live hypothesis can still reach: log-probs only fall, longer texts may gain."""
         return hyp.total / self.max_len**self.length_penalty if self.length_penalty else hyp.total
 
 
 def beam_search(*, width: int, max_len: int, length_penalty: float = 0.0) -> Decoder:
-    """The `width` best answers that beam search finds, best first; unfinished ones, if any are needed, last."""
+    """Return the `width` best answers that beam search finds, best first; unfinished ones, if any are needed, last."""
     rules = Rules(width, max_len, length_penalty)
     beam = Beam((Hyp(START, (), 0.0),))
     while beam.live and len(beam.live[0].log_probs) < max_len:
@@ -75,11 +73,10 @@ def beam_search(*, width: int, max_len: int, length_penalty: float = 0.0) -> Dec
 
 
 def look_ahead(beam: Beam, rules: Rules, known: Mapping[Prefix, Scores], guess: Guess) -> Iterator[Prefix]:
-    """Play the search on past the point where it must wait, and tell which unscored prefixes it then meets.
+    """Play the search on past the point where it must wait, and yield the unscored prefixes that it then meets.
 
     Where scores are known they count; elsewhere the guessed token is taken to follow at a small cost, so that a
-    hypothesis
-    that is only guessed loses against one that is known to be as good. The game ends when nothing is left to guess.
+    hypothesis that is only guessed loses against one that is known to be as good. At the end, nothing is left to guess.
     """
     met: set[Prefix] = set()
     while beam.live and len(beam.live[0].log_probs) < rules.max_len:
@@ -99,7 +96,7 @@ def look_ahead(beam: Beam, rules: Rules, known: Mapping[Prefix, Scores], guess: 
 
 
 def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
-    """One step: extend every live hypothesis, rank, keep. `scores` must hold at least `width` + 1 tokens a prefix."""
+    """Extend every live hypothesis, rank, keep. `scores` must hold at least `width` + 1 tokens a prefix."""
     finished, live = list(beam.finished), list[Hyp]()
     for place, (cost, row, column) in enumerate(_ranked(beam.live, scores, 2 * rules.width)):
         parent, (ids, log_probs) = beam.live[row], scores[row]
@@ -112,9 +109,7 @@ def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
         finished.sort(key=lambda hyp: (-rules.rank(hyp), hyp.tokens))
         del finished[rules.width :]
     if len(finished) == rules.width:
-        # What cannot overtake the last finished hypothesis (or equal it and win by token ids) only costs: the outcome
-        # is the
-        # same without it.
+        # What cannot overtake the last finished hypothesis (or equal it and win by token ids) only costs.
         bar = rules.rank(finished[-1])
         live = [hyp for hyp in live if rules.hope(hyp) >= bar]
     return Beam(tuple(live), tuple(finished))

@@ -1,4 +1,4 @@
-"""Always the best next token."""
+"""Decode greedily: always the best next token."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from chemspec.tokenizer import EOS
 
 
 def greedy(*, max_len: int) -> Decoder:
-    """One answer of at most `max_len` tokens, eos included."""
+    """Return one answer of at most `max_len` tokens, eos included."""
     prefix, log_probs = START, [0.0][:0]
     while len(log_probs) < max_len and prefix[-1] != EOS:
         (scores,) = yield (prefix,)

@@ -1,4 +1,4 @@
-"""What a decoder is: a generator that asks what comes after some prefixes, and goes on when it is told."""
+"""Define a decoder: a generator that requests the scores of prefixes, and goes on when it is sent them."""
 
 from __future__ import annotations
 
@@ -10,28 +10,41 @@ from chemspec.types import FinishedSequence, Prefix, Scores
 Guess = Callable[[Prefix], int | None]  # the likeliest next token, or none if there is no idea
 LookAhead = Callable[[Mapping[Prefix, Scores], Guess], Iterator[Prefix]]
 
+# Yields prefixes, is sent the scores of each in the same order, and returns answers, best first. Of drafts it knows
+# nothing.
+Decoder = Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]
+
+START: Prefix = (BOS,)
+
 
 class ScoreRequest(tuple[Prefix, ...]):
-    """Prefixes of which the decoder wants the scores; never empty, none twice.
+    """Prefixes of which the decoder wants the scores; never empty, none twice. A plain tuple will do.
 
-    A decoder that needs several at once may add `ahead`: given the scores known and guesses for others, it tells which
-    prefixes it would ask later if the guesses were right, in the order in which it would.
+    A decoder that needs several at once may add `lookahead`: given the scores known and guesses for others, it yields
+    the prefixes that it would request later if the guesses were right, in the order in which it would.
     """
 
     lookahead: LookAhead | None = None
 
     @classmethod
-    def of(cls, prefixes: Sequence[Prefix], ahead: LookAhead) -> ScoreRequest:
-        ask = cls(prefixes)
-        ask.lookahead = ahead
-        return ask
-
-
-Decoder = Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]  # answers in the order asked
-
-START: Prefix = (BOS,)
+    def of(cls, prefixes: Sequence[Prefix], lookahead: LookAhead) -> ScoreRequest:
+        """Return a request with a look-ahead."""
+        request = cls(prefixes)
+        request.lookahead = lookahead
+        return request
 
 
 def finished(prefix: Prefix, log_probs: Sequence[float]) -> FinishedSequence:
-    """The answer that a prefix holds."""
+    """Return the answer that a prefix holds, from the log-probs of its tokens after bos."""
     return FinishedSequence(prefix[1:], tuple(log_probs), "eos" if prefix[-1] == EOS else "length")
+
+
+def decode_alone(decoder: Decoder, score: Callable[[Sequence[Prefix]], Sequence[Scores]]) -> list[FinishedSequence]:
+    """Run one decoder on a function that scores prefixes: the loop without drafts, batches and cache."""
+    try:
+        request = next(decoder)
+        while True:
+            request = decoder.send(score(request))
+    except StopIteration as stop:
+        answers: list[FinishedSequence] = stop.value
+        return answers

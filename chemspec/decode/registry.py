@@ -1,6 +1,6 @@
 """List the decoders: a new one needs its file and an entry here, or an entry point `chemspec.decoders` elsewhere.
 
-A decoder asks and knows nothing of drafts, which is why drafts cannot change its answers. Those that do deal with drafts
+A decoder asks and knows nothing of drafts, which is why drafts cannot change its answers. Those that deal with drafts
 themselves are marked `DraftAwareDecoder`.
 """
 
@@ -53,8 +53,8 @@ class DecoderSpec:
         guarantee: "exact": the answers are those of the standard algorithm, whatever is drafted; "exact in
             distribution": every answer is as probable as under standard sampling; "relaxed": drafts can change answers.
         build: makes the decoder of one source.
-        top_k: next tokens that it needs of a prefix, by the settings; 0 for the whole vocabulary. At least two, or there
-            is no margin to record.
+        top_k: next tokens that it needs of a prefix, by the settings, at least two for a margin to record; 0 for the
+            whole vocabulary.
         random: whether its answers depend on `DecodeSettings.seed`.
         default_drafter: what the drafter "auto" stands for.
         relaxed: what takes its place if `DecodeSettings.beta` is above 1, where it can be relaxed so.

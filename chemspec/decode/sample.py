@@ -1,4 +1,4 @@
-"""Ancestral sampling, with temperature and top-p."""
+"""Sample token by token, with temperature and top-p."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ from chemspec.types import FinishedSequence, Prefix
 
 
 def sample(*, count: int, max_len: int, rng: Random, temperature: float = 1.0, top_p: float = 1.0) -> Decoder:
-    """`count` draws; returns the different ones among them, most probable (under the model itself) first.
+    """Draw `count` answers; return the different ones among them, most probable (under the model itself) first.
 
     `scores` must hold the whole vocabulary. Log-probs are the model's own, whatever the temperature.
+
+    Args:
+        count: draws.
+        max_len: most tokens of an answer, eos included.
+        rng: decides.
+        temperature: divides the log-probs before a draw; above 0.
+        top_p: only the likeliest tokens that have this probability together are drawn; above 0, at most 1.
     """
     draws: list[tuple[Prefix, list[float]]] = [(START, []) for _ in range(count)]
     while True:

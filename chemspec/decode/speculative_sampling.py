@@ -1,9 +1,8 @@
-"""Speculative sampling (Leviathan et al. 2023; paper T, Algorithm 1): draws from a small model, kept or redrawn by the
-target.
+"""Sample speculatively (Leviathan et al. 2023; paper T, Algorithm 1): accept or resample a small model's tokens.
 
-Exact in distribution: every answer has the probability that `sample` gives it, though the same seed draws others. Each
-draw
-goes its own way: one whose guess is refused does not hold up the others.
+Exact in distribution: every answer has the probability that `sample` gives it, though the same seed draws others; the
+argument is in `chemspec.draft.rejection`. Each draw goes its own way: one whose guess is refused does not hold up the
+others.
 """
 
 from __future__ import annotations
@@ -23,9 +22,16 @@ Draws = Generator[tuple[Prefix, ...], Sequence[Scores], list[SampledSequence]]
 def speculative_sample(
     *, count: int, max_len: int, desk: SampleRequest, dice: SamplerRng, nucleus: Nucleus = Nucleus()
 ) -> Decoder:
-    """`count` draws; returns the different ones among them, most probable (under the model itself) first.
+    """Draw `count` answers; return the different ones among them, most probable (under the model itself) first.
 
     `scores` must hold the whole vocabulary.
+
+    Args:
+        count: draws.
+        max_len: most tokens of an answer, eos included.
+        desk: where the drafter leaves its guesses.
+        dice: decides what is accepted, and draws the rest.
+        nucleus: temperature and top-p.
     """
     draws = yield from _draws(count, max_len, desk, dice, nucleus)
     return sorted(_answers(draws), key=lambda answer: (-answer.log_prob, answer.tokens))
@@ -34,12 +40,17 @@ def speculative_sample(
 def sampled_beam(
     *, count: int, max_len: int, desk: SampleRequest, dice: SamplerRng, nucleus: Nucleus = Nucleus()
 ) -> Decoder:
-    """Paper T's Algorithm 2 as printed: `count` beams, each extended by one speculative draw a pass, ranked by its
-    score.
+    """Extend `count` beams by one speculative draw a pass, and rank them: paper T's Algorithm 2 as printed.
 
     Relaxed: this is no beam search. As every beam puts forward one candidate, none is ever dropped, and the score
-    counts
-    those tokens only that were not drafted (line 24), so that it prefers answers with many drafted ones.
+    counts those tokens only that were not drafted (line 24), so that it prefers answers with many drafted ones.
+
+    Args:
+        count: beams.
+        max_len: most tokens of an answer, eos included.
+        desk: where the drafter leaves its guesses.
+        dice: decides what is accepted, and draws the rest.
+        nucleus: temperature and top-p.
     """
     draws = yield from _draws(count, max_len, desk, dice, nucleus)
     return _answers(sorted(draws, key=lambda draw: (-draw.score, draw.prefix)))

@@ -86,7 +86,7 @@ class Auto:
         self._loads: dict[tuple[int, int, int], tuple[Speculation, TreeLimits]] = {}
         self.pays, self._limits = Speculation.DRAFT, self._growth()
 
-    def begin(self, asked: int, queries: int, *, waiting: int) -> Speculation:
+    def plan_pass(self, asked: int, queries: int, *, waiting: int) -> Speculation:
         self.asked, self.queries, self.beams = asked, queries, waiting > queries
         self._heard.clear()
         load = asked, queries, waiting
@@ -172,7 +172,7 @@ class Auto:
                 break
         return worth.best
 
-    def learn(self, draft: Draft, accepted: int) -> None:
+    def observe(self, draft: Draft, accepted: int) -> None:
         for place in range(min(accepted + 1, len(draft.tokens))):
             if not draft.chances:
                 self.record.add(draft.match + place, place < accepted)

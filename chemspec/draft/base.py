@@ -1,4 +1,4 @@
-"""What a drafter is: a guess at what will be asked next. A wrong guess costs time, never the answer."""
+"""Define a drafter: it guesses what will be requested next. A wrong guess costs time, never the answer."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from chemspec.types import Draft, Prefix
 
 
 class Drafter(Protocol):
-    """One strategy. `propose` must not propose bos, pad or an empty draft."""
+    """A strategy of drafting. It must not propose bos, pad or an empty draft."""
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
-        """Continuations of `prefix`, best first.
+        """Return continuations of `prefix`, best first.
 
         Args:
             source: the query's token ids.
@@ -66,24 +66,25 @@ class Speculation(IntEnum):
 
     OFF = 0
     DRAFT = 1
-    LOOKAHEAD = 2  # drafts for what a decoder would ask later (`Ask.ahead`)
+    LOOKAHEAD = 2  # drafts for what a decoder would ask later (`ScoreRequest.lookahead`)
 
 
 @runtime_checkable
 class AdaptiveDrafter(Drafter, Protocol):
     """A drafter that is told the load of each pass and the fate of its drafts; one object serves one run."""
 
-    def begin(self, asked: int, queries: int, *, waiting: int) -> Speculation:
-        """The next pass computes `asked` nodes anyway, for so many queries; says what pays in it.
+    def plan_pass(self, asked: int, queries: int, *, waiting: int) -> Speculation:
+        """Return what pays in the next pass.
 
         Args:
+            asked: nodes that it computes anyway.
+            queries: their number.
             waiting: prefixes that the decoders wait for, those with known scores among them: a beam waits for all of
-                its
-                hypotheses, however many are known.
+                its hypotheses, however many are known.
         """
 
-    def learn(self, draft: Draft, accepted: int) -> None:
-        """The first `accepted` tokens of a draft were right, and the next, if there is one, was not."""
+    def observe(self, draft: Draft, accepted: int) -> None:
+        """Learn that the first `accepted` tokens of a draft were right, and the next, if there is one, was not."""
 
 
 @runtime_checkable
@@ -91,7 +92,7 @@ class BatchedDrafter(Drafter, Protocol):
     """A drafter with a model of its own, which thinks of all prefixes of a pass at once; one object serves one run."""
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
-        """What `propose` will be asked next: source, prefix and room of every prefix that a decoder waits for.
+        """Get ready for `propose`: source, prefix and room of every prefix that a decoder waits for.
 
         A look-ahead may ask about other prefixes besides; for them there need not be a draft.
         """

@@ -1,8 +1,7 @@
-"""Test-time augmentation: the answers to several spellings of one query, merged into one list by rank and frequency.
+"""Merge the answers to several spellings of one query into one list, by rank and frequency: test-time augmentation.
 
-Every spelling is decoded on its own, exactly as it would be alone; only the list made of their answers is a different
-thing,
-and is labelled so (`DecodeResult.spellings`, `Hypothesis.vote`).
+Every spelling is decoded exactly as it would be alone; only the list made of their answers is a different thing, and is
+labelled so (`DecodeResult.spellings`, `Hypothesis.vote`).
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ ALPHA = 1.0  # of root-aligned SMILES (Zhong et al. 2022); their code, score.py,
 
 
 def vote(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA) -> list[Hypothesis]:
-    """Different valid answers, best first, each as the spelling that ranked it best wrote it.
+    """Return the different valid answers, best first, each as the spelling that ranked it best wrote it.
 
     An answer's score is the sum of 1 / (1 + alpha * rank) over the spellings that gave it; its rank there counts
-    different
-    valid answers from 0, so that neither a faulty nor a repeated one takes a place (Zhong et al. 2022, root-aligned
-    SMILES).
+    different valid answers from 0, so that neither a faulty nor a repeated one takes a place (Zhong et al. 2022,
+    root-aligned SMILES).
 
     Args:
         lists: of every spelling its answers, best first.
+        alpha: how fast an answer's weight falls with its rank.
     """
     places: dict[str, list[tuple[int, int, Hypothesis]]] = {}  # answer -> (rank, spelling, text)
     for number, answers in enumerate(lists):
@@ -52,15 +51,18 @@ def _order(answer: Hypothesis) -> tuple[float, int, float, str]:
 def merge(
     query: str, spellings: Sequence[DecodeResult], *, asked: int, n: int, trace: Trace, notes: tuple[str, ...] = ()
 ) -> DecodeResult:
-    """One result of the results of several spellings of a query, the canonical one first.
+    """Return one result made of those of several spellings of a query.
 
     Where no spelling has a valid answer there is nothing to vote on: the canonical spelling's own answers stand,
     without votes.
 
     Args:
+        query: as it was asked.
+        spellings: the result of each, the canonical spelling's first.
         asked: spellings that were wanted; a small molecule has fewer, and some may not be readable for the model.
         n: answers wanted.
         trace: see `together`.
+        notes: on the query itself.
     """
     answers = [answer for one in spellings for answer in one.hypotheses]
     invalid = sum(not answer.valid for answer in answers)
@@ -82,11 +84,12 @@ def merge(
 
 
 def together(passes: Sequence[Pass], width: int) -> Pass:
-    """What one model call did for a query, all its spellings together.
+    """Return what one model call did for a query, all its spellings together.
 
     Spans, drafts and trees are about one spelling's tokens and stay in the spelling's own trace.
 
     Args:
+        passes: what it did for each spelling.
         width: queries in the call.
     """
     return Pass(
@@ -103,7 +106,7 @@ def together(passes: Sequence[Pass], width: int) -> Pass:
 
 
 def calls(traces: Sequence[Sequence[Trace]]) -> list[tuple[Pass, ...]]:
-    """Of every query of a batch what each model call did for it; `traces` has those of its spellings.
+    """Return of every query of a batch what each model call did for it; `traces` has those of its spellings.
 
     All spellings take part in the batch's first call, and in every one until they are done.
     """

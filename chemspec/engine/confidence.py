@@ -1,10 +1,8 @@
-"""From the model's probability to the chance of being right, as measured on validation data; kept beside the weights.
+"""Turn a model's probability into the chance of being right, as measured on validation data; kept beside the weights.
 
 A model's probability of a text is not the chance that the answer is right: other spellings of the same molecule take
-part of
-the probability, and trained models are too sure or not sure enough. One temperature, or a slope and an offset (Platt
-1999),
-on the log-odds mends most of that (Guo et al. 2017, "On calibration of modern neural networks").
+part of the probability, and trained models are too sure or not sure enough. One temperature, or a slope and an offset
+(Platt 1999), on the log-odds mends most of that (Guo et al. 2017, "On calibration of modern neural networks").
 """
 
 from __future__ import annotations
@@ -54,8 +52,7 @@ class Confidence:
         return squash(self.slope * log_odds(probability) + self.offset)
 
     def assess(self, answers: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
-        """The answers to one spelling of a query, each with its confidence; one that is no molecule is certainly not
-        right."""
+        """Return the answers to one spelling, each with its confidence: 0 for one that is no molecule."""
         odds = by_molecule(answers)
         return tuple(replace(one, confidence=self.of(odds[one.canonical]) if one.valid else 0.0) for one in answers)
 
@@ -172,10 +169,13 @@ def nll(scored: Scored) -> float:
 
 
 def ece(scored: Scored, *, mass: bool = False, bins: int = BINS) -> float:
-    """Expected calibration error: the mean of |share right - mean probability| over bins, by their sizes (Naeini et al.
-    2015).
+    """Return the expected calibration error: |share right - mean probability|, averaged over bins by their sizes.
+
+    See Naeini et al. 2015.
 
     Args:
+        scored: probabilities, and which answers were right.
+        bins: their number.
         mass: bins of equally many answers instead of equally wide ones.
     """
     rows = sorted(scored)

@@ -1,4 +1,4 @@
-"""What drafters need beside the target: the price of its passes, what was learned about it, and models of their own."""
+"""Hold what drafters need beside the target: the cost of its passes, what was fitted to it, models of their own."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
 from typing import Any
-
-import torch
 
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.learned.small import DraftModel, read_alpha
@@ -25,12 +23,12 @@ from chemspec.tokenizer import Tokenizer
 class DrafterResources:
     """Everything that drafts for one loaded model, each part made at first use; threads may share it."""
 
-    def __init__(self, loaded: LoadedModel, backend: Backend, place: RuntimeConfig) -> None:
+    def __init__(self, loaded: LoadedModel, backend: Backend, runtime_config: RuntimeConfig) -> None:
         # Not `loaded` itself, which holds the weights a second time.
         self.name, self.task, self.folder = loaded.name, loaded.task, loaded.folder
         self.digest, self.tokenizer = loaded.digest, loaded.tokenizer
         self.config = loaded.config
-        self.backend, self.place = backend, place
+        self.backend, self.runtime_config = backend, runtime_config
         self._making = Lock()
         self._curve: CostCurve | None = None
         self._knowledge: DrafterCalibration | None = None
@@ -41,7 +39,7 @@ class DrafterResources:
         """What a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
         with self._making:
             if self._curve is None:
-                self._curve = self.place.curve(self.digest, self.backend, self.config)
+                self._curve = self.runtime_config.curve(self.digest, self.backend, self.config)
             return self._curve
 
     def knowledge(self) -> DrafterCalibration:
@@ -77,14 +75,13 @@ class DrafterResources:
             return self._companions[kind]
 
     def watching(self) -> Backend:
-        """A backend that tells where heads look and keeps hidden states: torch in place of ONNX Runtime, which does
-        neither."""
-        if self.place.runtime != "onnx":
+        """Return a backend that exposes attention and hidden states: torch in place of ONNX Runtime, which does not."""
+        if self.runtime_config.runtime != "onnx":
             return self.backend
         with self._making:
             if self._watcher is None:
                 model = checkpoint.load(self.folder).model
-                self._watcher = TorchBackend(model.to(self.place.device, self.place.precision))
+                self._watcher = TorchBackend(model.to(self.runtime_config.device, self.runtime_config.precision))
             return self._watcher
 
     def _network(self, kind: str) -> companions.DrafterCheckpoint:
@@ -93,16 +90,14 @@ class DrafterResources:
                 f"model {self.name} is a Hugging Face model, for which there is no drafter {kind!r}; choose another"
             )
         found = companions.load(companions.drafter_dir(self.folder, kind), tokenizer=self.tokenizer, target=self.digest)
-        found.model.to(self.place.device, self.place.precision)
-        if self.place.runtime != "native":
+        found.model.to(self.runtime_config.device, self.runtime_config.precision)
+        if self.runtime_config.runtime != "native":
             return found
-        # What torch still computes is too small to share, and threads that wait for work would steal the kernel's time.
-        torch.set_num_threads(1)
         if isinstance(found.model, Transformer):
             from chemspec.model.runners.native.runner import NativeBackend, NoKernel
 
             with suppress(NoKernel):  # of a shape that it does not compute: torch does
-                backend = NativeBackend(found.model, threads=self.place.threads)
+                backend = NativeBackend(found.model, threads=self.runtime_config.threads)
                 return replace(found, backend=backend)
         return found
 
@@ -110,8 +105,9 @@ class DrafterResources:
         folder = self.folder / "drafters" / kind
         if not folder.is_dir():
             raise ValueError(
-                f"model {self.name} has no small model {kind!r} to draft with ({folder} is missing); train one with "
-                f"`chemspec train --recipe {self.task}-{kind}` and put its model folder there, or choose another drafter"
+                f"model {self.name} has no small model {kind!r} to draft with ({folder} is missing); train one "
+                f"with `chemspec train --recipe {self.task}-{kind}` and put its model folder there, or choose "
+                "another drafter"
             )
         loaded = own.load(folder)
         if loaded.tokenizer != self.tokenizer:
@@ -119,7 +115,7 @@ class DrafterResources:
                 f"the drafter {folder} has another vocabulary than model {self.name}; "
                 "train it on data prepared with the model's vocab.json"
             )
-        backend, runtime = loaded.backend(self.place)
-        resources = DrafterResources(loaded, backend, replace(self.place, runtime=runtime))
+        backend, runtime = loaded.backend(self.runtime_config)
+        resources = DrafterResources(loaded, backend, replace(self.runtime_config, runtime=runtime))
         sizes = loaded.config.max_positions, loaded.config.vocab_size
         return DraftModel(backend, *sizes, resources.cost, read_alpha(folder))

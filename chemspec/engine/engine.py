@@ -1,24 +1,23 @@
-"""The facade: load a model once, then predict, stream or compare. Immutable after loading, safe to share between
-threads."""
+"""Load a model once, then predict, stream or compare: the facade of the program."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from math import exp
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, overload
 
 import torch
 
 from chemspec import chem
 from chemspec.chem import root_align
 from chemspec.decode import registry as decoders
-from chemspec.decode.loop import Event, run_loop
+from chemspec.decode.loop import Decoding
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterCalibration, DrafterInputs, NoDrafts, build
 from chemspec.engine import augment, confidence
@@ -50,24 +49,42 @@ class PreparedQuery:
     refusal: DecodeResult | None = None
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Engine:
-    """A model on a device, ready to answer."""
+    """A model on a device, ready to answer; immutable, and safe to share between threads.
 
-    def __init__(self, loaded: LoadedModel, backend: Backend, place: RuntimeConfig) -> None:
-        self.name = loaded.name
-        self.task: Task = loaded.task
-        self.tokenizer: TextTokenizer = loaded.tokenizer
-        self.config: ModelConfig | ModelDims = loaded.config
-        self.caveats = loaded.notes
-        self.digest = loaded.digest
-        self.folder = loaded.folder
-        self.backend = backend
-        self.device, self.dtype, self.runtime, self.threads = astuple(place)
-        self.kit = DrafterResources(loaded, backend, place)
-        self.build = build  # makes the drafter of a run
-        # Two places are for bos and eos, where a model wants them in the source.
-        self.longest_query = min(MAX_TOKENS, self.config.max_positions - 2)
-        self.confidence, self.confidence_problem = _confidence(loaded)
+    Attributes:
+        name: the model's.
+        task: "forward" (reactants to product) or "retro" (product to reactants).
+        tokenizer: SMILES to token ids and back.
+        config: the model's dimensions.
+        caveats: what one has to know to read its answers; they go into every result's notes.
+        digest: of the weights.
+        folder: where they lie.
+        backend: what computes them.
+        runtime_config: device, precision, runtime and CPU threads.
+        resources: what its drafters need beside it, made at first use.
+        confidence: from a probability to the chance of being right; None where nobody has measured it.
+        confidence_problem: why it cannot be used although there is a file.
+        build_drafter: makes the drafter of a run.
+    """
+
+    name: str
+    task: Task
+    tokenizer: TextTokenizer
+    config: ModelConfig | ModelDims
+    caveats: tuple[str, ...]
+    digest: str
+    folder: Path
+    backend: Backend
+    runtime_config: RuntimeConfig
+    resources: DrafterResources
+    confidence: confidence.Confidence | None = None
+    confidence_problem: str = ""
+    build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build
+
+    def __repr__(self) -> str:
+        return f"<Engine {self.name}: {self.task}, {self.dtype} on {self.device}, {self.runtime}>"
 
     @classmethod
     def load(
@@ -81,7 +98,7 @@ class Engine:
         task: Task | None = None,
         template: str = "",
     ) -> Engine:
-        """Load a model folder of any format that `importers.registry` knows.
+        """Load a model folder of any format that `chemspec.plugins.IMPORTERS` knows.
 
         Args:
             name: a path, or the name of an installed model ("forward", "retro").
@@ -90,86 +107,168 @@ class Engine:
             threads: CPU threads of the model; 0 takes all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
                 torch), "native", "onnx", "torch", or "graphs" (torch with recorded CUDA graphs).
-            task, template: of a Hugging Face model, see `importers.hf.load`; our own folders say what they are for.
+            task: of a Hugging Face model, "forward" or "retro"; our own folders say what they are for.
+            template: what a Hugging Face model reads, see `importers.hf.load`.
 
         Raises:
             checkpoint.CheckpointError: if the folder is no usable model.
             ValueError: for a device, precision or runtime that cannot be had.
         """
         folder = model_folder(name)
-        place = RuntimeConfig.find(device=device, dtype=dtype, runtime=runtime, threads=threads)
-        called = "" if Path(name).is_dir() else str(name)
-        loaded = importers.load(folder, LoadOptions(task, template, called))
-        backend, runtime = loaded.backend(place)
-        return cls(loaded, backend, replace(place, runtime=runtime))
+        wanted = RuntimeConfig.find(device=device, dtype=dtype, runtime=runtime, threads=threads)
+        given_name = "" if Path(name).is_dir() else str(name)
+        loaded = importers.load(folder, LoadOptions(task, template, given_name))
+        backend, runtime = loaded.backend(wanted)
+        config = replace(wanted, runtime=runtime)
+        measured, problem = _confidence(loaded)
+        return cls(
+            name=loaded.name,
+            task=loaded.task,
+            tokenizer=loaded.tokenizer,
+            config=loaded.config,
+            caveats=loaded.notes,
+            digest=loaded.digest,
+            folder=loaded.folder,
+            backend=backend,
+            runtime_config=config,
+            resources=DrafterResources(loaded, backend, config),
+            confidence=measured,
+            confidence_problem=problem,
+        )
 
+    @property
+    def device(self) -> str:
+        """What the model computes on: "cpu", "cuda", ..."""
+        return self.runtime_config.device
+
+    @property
+    def dtype(self) -> str:
+        """Its precision: "fp32", "bf16", ..."""
+        return self.runtime_config.dtype
+
+    @property
+    def runtime(self) -> str:
+        """What does the arithmetic: "native", "onnx", "torch" or "graphs"."""
+        return self.runtime_config.runtime
+
+    @property
+    def threads(self) -> int:
+        """CPU threads of the model."""
+        return self.runtime_config.threads
+
+    @property
+    def longest_query(self) -> int:
+        """Most tokens of a query; two positions are for bos and eos, where a model wants them in the source."""
+        return min(MAX_TOKENS, self.config.max_positions - 2)
+
+    @overload
+    def predict(  # type: ignore[overload-overlap]  # a string is a sequence of strings, but not here
+        self,
+        queries: str,
+        settings: DecodeSettings | None = None,
+        *,
+        progress: Callable[[int], None] = ...,
+        **overrides: Any,
+    ) -> DecodeResult: ...
+
+    @overload
     def predict(
         self,
         queries: Sequence[str],
-        settings: DecodeSettings = DecodeSettings(),
+        settings: DecodeSettings | None = None,
+        *,
+        progress: Callable[[int], None] = ...,
+        **overrides: Any,
+    ) -> list[DecodeResult]: ...
+
+    def predict(
+        self,
+        queries: str | Sequence[str],
+        settings: DecodeSettings | None = None,
         *,
         progress: Callable[[int], None] = lambda _: None,
-    ) -> list[DecodeResult]:
-        """Answer queries, in their order; a bad one gets a status and a message and does not harm the others.
+        **overrides: Any,
+    ) -> DecodeResult | list[DecodeResult]:
+        """Answer queries: `engine.predict("CCO")`, `engine.predict(["CCO", "CCN"], n=10, decoder="beam")`.
 
-        With `settings.augment` every query takes so many rows of its batch, and one result merges their answers.
+        A query that cannot be answered gets a result with a status and a message, and does not harm the others. With
+        `settings.augment` every query takes so many rows of its batch, and one result merges their answers.
 
         Args:
+            queries: SMILES or reaction SMILES, one or several.
+            settings: how to answer; the defaults of `DecodeSettings` without.
             progress: called with the number of queries done so far.
+            overrides: fields of `DecodeSettings` that differ from `settings`.
+
+        Returns:
+            One result for a string, a list in the order of the queries for a sequence.
+
+        Raises:
+            ValueError: for settings out of range, or a drafter that the model lacks.
         """
+        settings = _settings(settings, overrides)
+        if isinstance(queries, str):
+            return self.predict([queries], settings, progress=progress)[0]
         prepared = [self.prepare(query) for query in queries]
-        results: dict[int, DecodeResult] = {i: item.refusal for i, item in enumerate(prepared) if item.refusal}
+        results: dict[int, DecodeResult] = {i: query.refusal for i, query in enumerate(prepared) if query.refusal}
         progress(len(results))
         # Like lengths together: a batch takes as many passes as its longest answer.
-        order = sorted((i for i, item in enumerate(prepared) if not item.refusal), key=lambda i: len(prepared[i].ids))
+        order = sorted((i for i in range(len(queries)) if i not in results), key=lambda i: len(prepared[i].ids))
         for start in range(0, len(order), settings.batch_size):
-            chosen = order[start : start + settings.batch_size]
-            results.update(zip(chosen, self._decode([prepared[i] for i in chosen], settings), strict=True))
+            batch = order[start : start + settings.batch_size]
+            with self.runtime_config.torch_scope():
+                results.update(zip(batch, self._decode([prepared[i] for i in batch], settings), strict=True))
             progress(len(results))
         return [results[i] for i in range(len(queries))]
 
-    def stream(self, query: str, settings: DecodeSettings = DecodeSettings()) -> Iterator[Pass | DecodeResult]:
+    def stream(
+        self, query: str, settings: DecodeSettings | None = None, **overrides: Any
+    ) -> Iterator[Pass | DecodeResult]:
         """Answer one query; yields every pass when it is done, and the result at the end.
 
         Of a query in several spellings a pass is one model call with all of them, as in the result's trace.
+
+        Args:
+            query: SMILES or reaction SMILES.
+            settings: how to answer.
+            overrides: as for `predict`.
         """
+        settings = _settings(settings, overrides)
         ready = self.prepare(query)
         if ready.refusal:
             yield ready.refusal
             return
         rows = self._spellings(ready, settings)
-        run = self._run(rows, settings)
-        while True:
-            try:
-                events = next(run)
-            except StopIteration as stop:
-                yield self._merged([ready], [stop.value], settings)[0]
-                return
-            except torch.cuda.OutOfMemoryError:
-                yield DecodeResult(query, "failed", OUT_OF_MEMORY)
-                return
-            passes = [event for _, event in events]
-            yield augment.together(passes, 1) if settings.augment > 1 else passes[0]
+        try:
+            with self.runtime_config.torch_scope():
+                decoding = self._open(rows, settings)
+            calls = iter(decoding)
+            while True:
+                with self.runtime_config.torch_scope():  # the caller's code between two passes is none of ours
+                    events = next(calls, None)
+                if events is None:
+                    break
+                passes = [event for _, event in events]
+                yield augment.together(passes, 1) if settings.augment > 1 else passes[0]
+        except torch.cuda.OutOfMemoryError:
+            yield DecodeResult(query, "failed", OUT_OF_MEMORY)
+            return
+        yield self._merged([ready], [self._results(rows, decoding, settings)], settings)[0]
 
     def write(self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings) -> list[list[FinishedSequence]]:
-        """Answers of token sequences as token sequences, best first; no text is read, checked or made."""
+        """Answer token sequences with token sequences, best first; no text is read, checked or made."""
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-        found: dict[int, list[FinishedSequence]] = {}
+        answers: dict[int, list[FinishedSequence]] = {}
         for start in range(0, len(order), settings.batch_size):
-            chosen = order[start : start + settings.batch_size]
-            ready = [PreparedQuery("", sources[index]) for index in chosen]
-            run = self._drive(ready, settings, self.build(settings, self._means()))
-            while True:
-                try:
-                    next(run)
-                except StopIteration as stop:
-                    found.update(zip(chosen, stop.value, strict=True))
-                    break
-        return [found[index] for index in range(len(sources))]
+            batch = order[start : start + settings.batch_size]
+            with self.runtime_config.torch_scope():
+                decoding = self._open([PreparedQuery("", sources[index]) for index in batch], settings)
+                answers.update(zip(batch, decoding.results, strict=True))
+        return [answers[index] for index in range(len(sources))]
 
     def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
         """Answer one query under each of several settings, one after the other."""
-        return [self.predict([query], item)[0] for item in settings]
+        return [self.predict(query, how) for how in settings]
 
     def prepare(self, text: str) -> PreparedQuery:
         """Clean, canonicalise and tokenise one query, or say what is wrong with it."""
@@ -191,15 +290,11 @@ class Engine:
 
     def _decode(self, ready: Sequence[PreparedQuery], settings: DecodeSettings) -> list[DecodeResult]:
         """Decode one batch; where a GPU's memory does not suffice, decode its halves."""
-        rows = [self._spellings(item, settings) for item in ready]
+        spelled = [self._spellings(query, settings) for query in ready]
+        rows = [row for spellings in spelled for row in spellings]
         try:
-            run = self._run([row for own in rows for row in own], settings)
-            while True:
-                try:
-                    next(run)
-                except StopIteration as stop:
-                    found = iter(stop.value)
-                    return self._merged(ready, [list(islice(found, len(own))) for own in rows], settings)
+            results = iter(self._results(rows, self._open(rows, settings), settings))
+            return self._merged(ready, [list(islice(results, len(rows))) for rows in spelled], settings)
         except torch.cuda.OutOfMemoryError:
             if len(ready) == 1:
                 return [DecodeResult(ready[0].text, "failed", OUT_OF_MEMORY)]
@@ -242,71 +337,62 @@ class Engine:
             for item, results, passes in zip(ready, spelled, called, strict=True)
         ]
 
-    def _run(
-        self, ready: Sequence[PreparedQuery], settings: DecodeSettings
-    ) -> Generator[list[Event], None, list[DecodeResult]]:
-        """Decode one batch; yields what every model call did, returns the results.
-
-        A query's seconds run from the batch's start to the query's last pass.
-        """
-        drafter = self.build(settings, self._means())  # may measure the machine first
-        alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
+    def _open(self, rows: Sequence[PreparedQuery], settings: DecodeSettings) -> Decoding:
+        """Open a session for one batch and start its decoders; the clock runs from here on."""
+        resources = self.resources
+        inputs = DrafterInputs(
+            resources.cost, self.tokenizer.alphabet, resources.knowledge, resources.companion, self.tokenizer.head
+        )
+        drafter = self.build_drafter(settings, inputs)  # may measure the machine first
         began = time.perf_counter()
-        passes: list[list[Pass]] = [[] for _ in ready]
-        seconds = [0.0] * len(ready)
-        run = self._drive(ready, settings, drafter)
-        while True:
-            try:
-                events = next(run)
-            except StopIteration as stop:
-                return [
-                    self._result(item, answer, self._trace(item, alone, own, spent))
-                    for item, answer, own, spent in zip(ready, stop.value, passes, seconds, strict=True)
-                ]
-            for query, event in events:
-                passes[query].append(event)
-                seconds[query] = time.perf_counter() - began
-            yield events
-
-    def _means(self) -> DrafterInputs:
-        kit = self.kit
-        return DrafterInputs(kit.cost, self.tokenizer.alphabet, kit.knowledge, kit.companion, self.tokenizer.head)
-
-    def _drive(
-        self, ready: Sequence[PreparedQuery], settings: DecodeSettings, drafter: Drafter
-    ) -> Generator[list[Event], None, list[list[FinishedSequence]]]:
         # A model cannot write more than it has positions for.
         settings = replace(settings, max_len=min(settings.max_len, self.config.max_positions - 1))
-        sources = [item.ids for item in ready]
+        sources = [row.ids for row in rows]
         needs = needs_of(drafter)
-        backend = self.kit.watching() if any(needs) else self.backend
-        top_k = decoders.top_k(settings, self.config.vocab_size)
-        session = Session(backend, sources, top_k=top_k, heads=needs.heads, states=needs.hidden_states)
+        session = Session(
+            resources.watching() if any(needs) else self.backend,
+            sources,
+            top_k=decoders.top_k(settings, self.config.vocab_size),
+            heads=needs.heads,
+            states=needs.hidden_states,
+        )
         if isinstance(drafter, SessionReader):
             drafter.watch(session)
         in_loop = decoders.loop_drafter(settings, drafter)
-        return run_loop(
+        return Decoding(
             sources,
-            [decoders.build(item.ids, settings, drafter) for item in ready],
+            [decoders.build(source, settings, drafter) for source in sources],
             session,
             in_loop,
             max_len=settings.max_len,
             budget=0 if isinstance(in_loop, NoDrafts) else settings.node_budget,
-            clock=time.perf_counter,
+            clock=lambda: time.perf_counter() - began,
             record=settings.record,
         )
 
+    def _results(
+        self, rows: Sequence[PreparedQuery], decoding: Decoding, settings: DecodeSettings
+    ) -> list[DecodeResult]:
+        """Run a batch to its end; a query's seconds go from the batch's start to the query's last pass."""
+        alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
+        return [
+            self._result(row, answers, self._trace(row, alone, passes, seconds))
+            for row, answers, passes, seconds in zip(
+                rows, decoding.results, decoding.passes, decoding.seconds, strict=True
+            )
+        ]
+
     def cost(self) -> CostCurve:
         """What a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
-        return self.kit.cost()
+        return self.resources.cost()
 
     def knowledge(self) -> DrafterCalibration:
         """What the model's drafters have learned; read at first use. See `DrafterResources.knowledge`."""
-        return self.kit.knowledge()
+        return self.resources.knowledge()
 
     def companion(self, kind: str) -> Any:
         """The learned drafter of a kind; loaded at first use. See `DrafterResources.companion`."""
-        return self.kit.companion(kind)
+        return self.resources.companion(kind)
 
     def _trace(self, ready: PreparedQuery, settings: DecodeSettings, passes: Sequence[Pass], seconds: float) -> Trace:
         where = {
@@ -318,7 +404,7 @@ class Engine:
         }
         return Trace(
             ready.tokens,
-            {**where, **_told(settings), "drafter": settings.drafts_by, "exact": settings.exact},
+            {**where, **_plain(settings), "drafter": settings.drafts_by, "exact": settings.exact},
             tuple(passes),
             seconds,
             self.tokenizer.tokens if settings.record and settings.augment == 1 else (),
@@ -345,8 +431,13 @@ class Engine:
         )
 
 
+def _settings(settings: DecodeSettings | None, overrides: dict[str, Any]) -> DecodeSettings:
+    settings = DecodeSettings() if settings is None else settings
+    return replace(settings, **overrides) if overrides else settings
+
+
 @lru_cache(maxsize=64)  # of plain values, so that a trace may share them
-def _told(settings: DecodeSettings) -> dict[str, Any]:
+def _plain(settings: DecodeSettings) -> dict[str, Any]:
     return asdict(settings)
 
 

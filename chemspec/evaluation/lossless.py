@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-import torch
 from rich.table import Table
 
 from chemspec.engine.engine import Engine
@@ -24,6 +23,7 @@ from chemspec.evaluation import reference
 from chemspec.metrics import SpeedNumbers, numbers
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
+from chemspec.system.threads import torch_threads
 from chemspec.testing import Target, naive_beam, naive_greedy, naive_reader
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import DecodeResult, FinishedSequence, Trace
@@ -216,12 +216,13 @@ def check(
     how = replace(settings, max_len=min(settings.max_len, engine.config.max_positions - 1))
     variants = {name: replace(settings, drafter=name) for name in drafters}
     model = checkpoint.load(engine.folder).model.to(engine.device)
-    torch.set_num_threads(engine.threads)
     began = time.monotonic()
     done, size = 0, max(CHUNK // how.n, 1, settings.batch_size)
     while done < len(queries) and not (0 < 60 * minutes < time.monotonic() - began):
         part = queries[done : done + size]
-        yield _chunk(engine, model, part, how, variants)
+        with torch_threads(engine.threads):
+            chunk = _chunk(engine, model, part, how, variants)
+        yield chunk
         done += len(part)
         progress(done, len(queries))
 

@@ -11,7 +11,7 @@ from chemspec.asset_files import assets
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.decode.protocol import Decoder
+from chemspec.decode.protocol import Decoder, decode_alone
 from chemspec.model.runners.torch_runner import best, source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, Task
@@ -45,14 +45,7 @@ def recompute(model: Transformer, source: Sequence[int], settings: DecodeSetting
         ids, log_probs = best(logits[torch.arange(rows), lengths], max(2, settings.n + 1))
         return [Scores(*row) for row in zip(ids, log_probs, strict=True)]
 
-    decoder = _decoder(settings)
-    try:
-        asked = next(decoder)
-        while True:
-            asked = decoder.send(score(asked))
-    except StopIteration as stop:
-        answers: list[FinishedSequence] = stop.value
-        return answers
+    return decode_alone(_decoder(settings), score)
 
 
 def _decoder(settings: DecodeSettings) -> Decoder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import AbstractContextManager
 import warnings
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig
+from chemspec.system.threads import torch_threads
 from chemspec.system import extras
 
 RUNTIMES = ("auto", "native", "onnx", "torch", "graphs")
@@ -52,6 +54,7 @@ class RuntimeConfig:
 
     @property
     def precision(self) -> torch.dtype:
+        """The precision, as torch calls it."""
         return DTYPES[self.dtype]
 
     def backend(self, loaded: checkpoint.Checkpoint) -> tuple[Backend, str]:
@@ -85,7 +88,6 @@ class RuntimeConfig:
             from chemspec.model.runners.onnx_runner import OnnxBackend  # spares GPU boxes the import
 
             return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
-        torch.set_num_threads(self.threads)
         model = loaded.model.to(device=self.device, dtype=self.precision)
         if runtime == "graphs":
             from chemspec.model.runners.cuda_graphs import GraphBackend
@@ -94,11 +96,19 @@ class RuntimeConfig:
         return TorchBackend(model), "torch"
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
-        """What a pass of a model costs on this machine, from disk if it was measured before; asks for the real
-        runtime."""
+        """Return what a pass of a model costs on this machine, from disk if it was measured before."""
         key = f"{digest}-{self.runtime}-{self.device}-{self.dtype}-{self.threads}"
         sizes = config.vocab_size, config.max_positions
-        return cached(key, lambda: measure(backend, *sizes, time.perf_counter))
+        with self.torch_scope():
+            return cached(key, lambda: measure(backend, *sizes, time.perf_counter))
+
+    def torch_scope(self) -> AbstractContextManager[None]:
+        """Let torch compute with as many threads as are wanted here, and with the process's own number afterwards.
+
+        Beside the compiled kernel it gets one: what is left for it is too small to share, and threads that wait for
+        work would steal the kernel's time.
+        """
+        return torch_threads(1 if self.runtime == "native" else self.threads)
 
 
 def _device(name: str) -> str:

@@ -24,6 +24,7 @@ from chemspec.data.arrays import Batch, Pairs, Ragged, TokenBatches
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, Task, TrainSettings
+from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
 from chemspec.train.average import average, export, read_checkpoint
@@ -220,7 +221,7 @@ def fit(
     stop = StopOnSignal(out / "checkpoints" / "last.ckpt")
     every = min(50, settings.validate_every)
     log = Log(out / "log.csv", done=done, every=every, bar=not quiet)
-    with _quiet(), _threads(settings.threads):
+    with _quiet(), torch_threads(settings.threads or torch.get_num_threads()):
         trainer = _trainer(out, settings, [*callbacks, StopOnTime(), log, SaveNow(stop.last), stop])
         try:
             trainer.fit(module, *data_loaders, ckpt_path=resume, weights_only=True)
@@ -356,16 +357,6 @@ def _quiet() -> Iterator[None]:
             yield
         finally:
             logger.setLevel(level)
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def split(data: Path, holdout: int) -> tuple[Pairs, Pairs]:

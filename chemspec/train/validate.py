@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from chemspec.data.arrays import Pairs
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import run_loop
+from chemspec.decode.loop import Decoding
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
@@ -46,9 +46,5 @@ def _decode(backend: TorchBackend, sources: Sequence[Sequence[int]], limits: Seq
     """One greedy answer a source, none longer than its target: it would be wrong anyway."""
     session = Session(backend, sources, top_k=1)
     decoders = [greedy(max_len=limit) for limit in limits]
-    run = run_loop(sources, decoders, session, NoDrafts(), max_len=max(limits), budget=0, clock=time.monotonic)
-    while True:
-        try:
-            next(run)
-        except StopIteration as stop:
-            return [answers[0] for answers in stop.value]
+    run = Decoding(sources, decoders, session, NoDrafts(), max_len=max(limits), budget=0, clock=time.monotonic)
+    return [answers[0] for answers in run.results]

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.decode import loop as drive_module
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
+from chemspec.decode.loop import Decoding
 from chemspec.decode.protocol import START, Decoder, ScoreRequest
+from chemspec.decode.query_state import QueryState
 from chemspec.decode.sample import sample
 from chemspec.draft.base import Drafter, Speculation
 from chemspec.draft.none import NoDrafts
@@ -285,19 +286,19 @@ def test_a_lossy_loop_is_found_out(decoder: str, monkeypatch: pytest.MonkeyPatch
 
 def test_a_loop_that_believes_its_drafter_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other way to be lossy: a drafted continuation is taken for the best one."""
-    go_on = drive_module.QueryState.go_on
+    resume = QueryState.resume
 
-    def trusting(self: drive_module.QueryState) -> tuple[int, float]:
-        for prefix in [prefix for prefix in self.origin if prefix[:-1] in self.known]:
-            ids, log_probs = self.known[prefix[:-1]]
+    def trusting(self: QueryState) -> tuple[int, float]:
+        for prefix in [prefix for prefix in self.draft_of if prefix[:-1] in self.scores]:
+            ids, log_probs = self.scores[prefix[:-1]]
             if prefix[-1] in list(ids)[:2]:  # the second best is good enough
                 order = sorted(range(len(ids)), key=lambda place: ids[place] != prefix[-1])
-                self.known[prefix[:-1]] = Scores(
+                self.scores[prefix[:-1]] = Scores(
                     [int(ids[place]) for place in order], [float(log_probs[place]) for place in order]
                 )
-        return go_on(self)
+        return resume(self)
 
-    monkeypatch.setattr(drive_module.QueryState, "go_on", trusting)
+    monkeypatch.setattr(QueryState, "resume", trusting)
     table = Table(1, vocab_size=VOCAB)
     with pytest.raises(AssertionError):
         check([[token, 5, 6, 7] for token in range(4, VOCAB)], table, table, "greedy", "bushy", max_len=12)
@@ -363,7 +364,7 @@ def test_a_long_decode_keeps_its_tree_small() -> None:
         return [FinishedSequence(prefix[1:], (0.0,) * room, "length")]
 
     session = Session(table, [source], top_k=2)
-    loop = drive_module.run_loop(
+    loop = Decoding(
         [source], [watched()], session, DRAFTERS["bushy"](table), max_len=room, budget=64, clock=lambda: 0.0
     )
     sizes = [len(tree.slots) for _ in loop for tree in session.trees.values()]
@@ -467,14 +468,14 @@ class Thrifty:
         self.asked = 0
         self.heard: list[tuple[int, int]] = []
 
-    def begin(self, asked: int, queries: int, *, waiting: int) -> Speculation:
+    def plan_pass(self, asked: int, queries: int, *, waiting: int) -> Speculation:
         return self.pays
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
         self.asked += 1
         return [Draft(self.tokens, "thrifty")]
 
-    def learn(self, draft: Draft, accepted: int) -> None:
+    def observe(self, draft: Draft, accepted: int) -> None:
         self.heard.append((len(draft.tokens), accepted))
 
 

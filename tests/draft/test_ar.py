@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from small import BAD, QUERIES, TOKENIZER, tiny_folder
 
 from chemspec.decode.beam import beam_search
+from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.greedy import greedy
-from chemspec.decode.prefetch import DraftTree
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
 from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter
@@ -123,7 +123,7 @@ def test_drafts_are_the_small_models_own_greedy_text() -> None:
     assert isinstance(drafter, AdaptiveDrafter)
     assert isinstance(drafter, BatchedDrafter)
     source, prefix = [4, 5, 6], (BOS, 4)
-    assert drafter.begin(1, 1, waiting=1)
+    assert drafter.plan_pass(1, 1, waiting=1)
     drafter.prepare([(source, prefix, 20), (source, (BOS, 5, 5), 2)])
     (draft,) = drafter.propose(source, prefix, 20)
     text = list(prefix)
@@ -170,7 +170,7 @@ def test_a_helped_model_runs_less_often() -> None:
 
 def test_the_floor_ends_a_draft() -> None:
     drafter = made(BACKENDS["other"], length=9, floor=0.5)
-    drafter.begin(1, 1, waiting=1)
+    drafter.plan_pass(1, 1, waiting=1)
     drafter.prepare([([4, 5], (BOS,), 20)])
     for draft in drafter.propose([4, 5], (BOS,), 20):
         chance = 1.0
@@ -217,7 +217,7 @@ def test_no_bos_or_pad_is_drafted() -> None:
             return tuple(0.0 if token == (PAD, BOS)[len(prefix) % 2] else -50.0 for token in range(VOCAB))
 
     drafter = made(Odd(), length=4)
-    drafter.begin(1, 1, waiting=1)
+    drafter.plan_pass(1, 1, waiting=1)
     drafter.prepare([([4], (BOS,), 9)])
     assert not drafter.propose([4], (BOS,), 9)
 
@@ -245,7 +245,7 @@ def test_the_cost_ratio_counts_the_wider_pass() -> None:
     assert ratio(0.1, lambda _: 1.0, 1) == pytest.approx(0.1)
     assert ratio(0.1, lambda nodes: 1.0 + 0.5 * nodes, 1) == pytest.approx(0.6 / 1.5)
     flat = made(BACKENDS["other"])
-    flat.begin(4, 4, waiting=4)
+    flat.plan_pass(4, 4, waiting=4)
     assert isinstance(flat.gamma, Adapting)
     small = 0.1 * 1.04
     assert flat.gamma.ratio == pytest.approx((small + 4 * 0.02) / 1.08)
@@ -257,7 +257,7 @@ def believed(plan: DraftTree, prefixes: Iterable[Prefix]) -> None:
     for prefix in prefixes:
         for draft in plan.drafter.propose(plan.source, prefix, plan.max_len - len(prefix)):
             for place, token in enumerate(draft.tokens):
-                known = cast(dict[Prefix, Scores], plan.known)
+                known = cast(dict[Prefix, Scores], plan.scores)
                 known[(*prefix, *draft.tokens[:place])] = Scores((token, PAD), (0.0, -9.0))
 
 

@@ -300,22 +300,22 @@ def test_auto_grows_the_tree_as_far_as_it_pays() -> None:
     sizes = []
     for base, node in ((1, 0.0), (1, 0.02), (1, 0.1), (1, 0.3), (1, 1.0), (0, 1.0)):
         auto = Auto(lambda nodes, base=base, node=node: base + node * nodes, knowledge=KNOWN)
-        auto.begin(1, 1, waiting=1)
+        auto.plan_pass(1, 1, waiting=1)
         sizes.append(drafted(auto, [3]))
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 9
     assert sizes[-1] == 0
     auto = Auto(lambda nodes: 1 + 0.1 * nodes, knowledge=KNOWN)
-    auto.begin(1, 1, waiting=1)
+    auto.plan_pass(1, 1, waiting=1)
     alone = drafted(auto, [3])
-    auto.begin(16, 16, waiting=16)
+    auto.plan_pass(16, 16, waiting=16)
     assert drafted(auto, [3]) < alone
 
 
 def test_auto_grows_no_further_than_the_best_rate() -> None:
     """As many of the likeliest nodes as make (1 + sum of chances) / seconds largest."""
     auto = Auto(lambda nodes: 1 + 0.15 * nodes, knowledge=KNOWN)
-    auto.begin(1, 1, waiting=1)
+    auto.plan_pass(1, 1, waiting=1)
     assert auto.mixed is not None
     grown = auto.mixed.grow(SOURCE, (BOS, 3), 99, TreeLimits(40, 16, 24))
     rates, tokens = [1 / 1.15], 1.0
@@ -331,7 +331,7 @@ def test_what_auto_does_not_think_of_would_not_pay(queries: int, node: float, mo
     def proposed() -> list[Draft]:
         # Cheap up to eight nodes, then dearer: the floor must come from the cheap part.
         auto = Auto(lambda nodes: 1 + node * nodes + max(0, nodes - 8) / 10, knowledge=KNOWN)
-        auto.begin(queries, queries, waiting=queries)
+        auto.plan_pass(queries, queries, waiting=queries)
         return list(auto.propose(SOURCE, (BOS, 3), 99))
 
     some = proposed()
@@ -341,12 +341,12 @@ def test_what_auto_does_not_think_of_would_not_pay(queries: int, node: float, mo
 
 def test_auto_learns_how_far_the_table_can_be_trusted() -> None:
     auto = Auto(lambda nodes: 1 + 0.15 * nodes, knowledge=KNOWN)
-    auto.begin(1, 1, waiting=1)
+    auto.plan_pass(1, 1, waiting=1)
     first = drafted(auto, [3])
     for _ in range(400):
         for draft in auto.propose(SOURCE, (BOS, 3), 99):
-            auto.learn(draft, 0)
-        auto.begin(1, 1, waiting=1)
+            auto.observe(draft, 0)
+        auto.plan_pass(1, 1, waiting=1)
     assert drafted(auto, [3]) < first
 
 
@@ -355,11 +355,11 @@ def test_auto_counts_what_paths_have_in_common_once_a_pass() -> None:
     kind = chance_class(0.97)
     before = auto.likely.tries[kind]
     for tokens in ((4, 5), (4, 6)):
-        auto.learn(Draft(tokens, "mixed", chances=(0.97, 0.3)), 1)
+        auto.observe(Draft(tokens, "mixed", chances=(0.97, 0.3)), 1)
     assert auto.likely.tries[kind] == before + 1
     assert auto.likely.tries[chance_class(0.3)] == 100 + 2
-    auto.begin(1, 1, waiting=1)
-    auto.learn(Draft((4,), "mixed", chances=(0.97,)), 1)
+    auto.plan_pass(1, 1, waiting=1)
+    auto.observe(Draft((4,), "mixed", chances=(0.97,)), 1)
     assert auto.likely.tries[kind] == before + 2
 
 
@@ -371,7 +371,7 @@ def test_classes_of_chances_rise() -> None:
 
 def test_a_beam_looks_ahead_along_the_likeliest_path() -> None:
     auto = Auto(lambda _: 1.0, knowledge=KNOWN)
-    auto.begin(5, 1, waiting=5)
+    auto.plan_pass(5, 1, waiting=5)
     (draft,) = auto.propose([3, 4, 6, 5, 7, 4, 6], (BOS, 3, 4), 99)
     assert draft.tokens == (6, 8, 9, 7)
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from small import TOKENIZER
 
 from chemspec.decode.beam import beam_search
+from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.greedy import greedy
-from chemspec.decode.prefetch import DraftTree
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
 from chemspec.draft.auto import Record
@@ -460,7 +460,7 @@ SOURCE = [4, 5, 6, 7, 8, 9, 5, 4, 7, 6, 9, 8]
 
 def test_where_nodes_are_free_auto_drafts_long() -> None:
     auto = Auto(COSTS["free"], length=24)
-    auto.begin(1, 1, waiting=1)
+    auto.plan_pass(1, 1, waiting=1)
     drafts = auto.propose(SOURCE, (BOS, 4, 5, 6), 99)
     assert drafts[0].tokens == (*SOURCE[3:], EOS)
     assert tokens_of(auto, SOURCE, [4, 5, 6], room=4)[0] == tuple(SOURCE[3:7])
@@ -470,7 +470,7 @@ def test_where_nodes_are_free_auto_drafts_long() -> None:
 @pytest.mark.parametrize("load", [1, 3, 16])
 def test_where_nodes_cost_as_much_as_passes_auto_drafts_nothing(load: int) -> None:
     auto = Auto(COSTS["dear"])
-    assert auto.begin(load, load, waiting=load) is Speculation.OFF
+    assert auto.plan_pass(load, load, waiting=load) is Speculation.OFF
     assert not auto.propose(SOURCE, (BOS, 4, 5, 6, 7), 99)
     assert not auto.propose(SOURCE, (BOS,), 99)
 
@@ -490,7 +490,7 @@ def test_a_draft_is_as_long_as_makes_the_most_tokens_a_second(load: int, node: f
         return 0.5 + node * nodes
 
     auto = Auto(cost, places=1, length=8)
-    auto.begin(load, load, waiting=load)
+    auto.plan_pass(load, load, waiting=load)
     (place, match), *_ = auto.copy.ranked(SOURCE, (BOS, *text))
     chances = chances_of(auto.record, match, min(8, len(SOURCE) + 1 - place))
     rates = [(1 + sum(chances[:length])) / cost(load + load * length) for length in range(len(chances) + 1)]
@@ -503,7 +503,7 @@ def test_costlier_nodes_never_make_longer_drafts() -> None:
     lengths = []
     for node in (0.0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6):
         auto = Auto(lambda nodes, node=node: 0.5 + node * nodes)
-        auto.begin(1, 1, waiting=1)
+        auto.plan_pass(1, 1, waiting=1)
         lengths.append(sum(map(len, tokens_of(auto, SOURCE, [4, 5]))))
     assert all(longer >= shorter for longer, shorter in pairwise(lengths))
     assert lengths[0] > lengths[3] > lengths[-1] == 0
@@ -533,7 +533,7 @@ def test_a_busier_pass_gets_no_more_drafts_a_query() -> None:
     auto = Auto(lambda nodes: max(1.0, nodes / 32))
     drafted = []
     for load in (1, 2, 4, 8, 16, 32):
-        auto.begin(load, load, waiting=load)
+        auto.plan_pass(load, load, waiting=load)
         drafted.append(sum(map(len, tokens_of(auto, SOURCE, [4, 5, 6]))))
     assert drafted == sorted(drafted, reverse=True)
     assert drafted[0] > 5
@@ -574,7 +574,7 @@ def test_auto_learns_from_each_token_up_to_the_first_wrong_one(
     accepted: int, better: list[int], worse: list[int]
 ) -> None:
     auto, start = Auto(COSTS["cheap"]), rates(Record())
-    auto.learn(Draft((4, 5, 6, 7), "copy", (0, 4), match=2), accepted)
+    auto.observe(Draft((4, 5, 6, 7), "copy", (0, 4), match=2), accepted)
     found = rates(auto.record)
     assert [match for match in range(REACH + 1) if found[match] > start[match]] == better
     assert [match for match in range(REACH + 1) if found[match] < start[match]] == worse
@@ -582,15 +582,15 @@ def test_auto_learns_from_each_token_up_to_the_first_wrong_one(
 
 def test_misses_silence_auto_and_hits_bring_it_back() -> None:
     auto, prefix = Auto(lambda nodes: 0.4 + 0.2 * nodes, places=1), (BOS, 4, 5, 6)
-    auto.begin(1, 1, waiting=1)
+    auto.plan_pass(1, 1, waiting=1)
     first = auto.propose(SOURCE, prefix, 99)
     assert first
     for _ in range(300):
-        auto.learn(first[0], 0)
+        auto.observe(first[0], 0)
     assert not auto.propose(SOURCE, prefix, 99)
     whole = Draft(tuple(SOURCE[3:]), "copy", (3, 12), match=3)
     for _ in range(3000):
-        auto.learn(whole, len(whole.tokens))
+        auto.observe(whole, len(whole.tokens))
     longer = auto.propose(SOURCE, prefix, 99)
     assert len(longer[0].tokens) > len(first[0].tokens)
 
@@ -627,19 +627,19 @@ def test_auto_learns_while_it_runs(copying: float, rises: bool) -> None:
     ],
 )
 def test_auto_looks_ahead_only_where_nodes_are_cheap(cost: str, asked: int, expected: bool) -> None:
-    pays = Auto(COSTS[cost]).begin(asked, 1, waiting=asked)
+    pays = Auto(COSTS[cost]).plan_pass(asked, 1, waiting=asked)
     assert (pays is Speculation.LOOKAHEAD) is expected
 
 
 def test_a_beam_drafts_only_to_look_ahead() -> None:
     """Its own prefixes fill a pass where nodes are dear."""
     auto = Auto(COSTS["a CPU"])
-    assert auto.begin(5, 1, waiting=5) is Speculation.OFF
+    assert auto.plan_pass(5, 1, waiting=5) is Speculation.OFF
     assert not auto.propose(SOURCE, (BOS, 4, 5), 99)
-    assert auto.begin(1, 1, waiting=1) is Speculation.DRAFT
+    assert auto.plan_pass(1, 1, waiting=1) is Speculation.DRAFT
     assert auto.propose(SOURCE, (BOS, 4, 5), 99)
     auto = Auto(COSTS["free"])
-    auto.begin(5, 1, waiting=5)
+    auto.plan_pass(5, 1, waiting=5)
     assert tokens_of(auto, SOURCE, [4, 5]) == [(6, 7, 8, 9)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +217,25 @@ def test_threads_do_not_disturb_each_other(tiny: Path, runtime: str) -> None:
     assert together == alone
 
 
+def test_an_engine_cannot_be_changed(small: Engine) -> None:
+    for name in ("backend", "name", "confidence", "anything"):
+        with pytest.raises(FrozenInstanceError):
+            setattr(small, name, None)
+
+
+@pytest.mark.parametrize("runtime", ["auto", "torch"])
+def test_torch_keeps_its_threads(tiny: Path, runtime: str) -> None:
+    """Neither loading nor answering changes what belongs to the whole process; between passes nothing is changed."""
+    before = torch.get_num_threads()
+    engine = Engine.load(tiny, threads=before + 1, runtime=runtime)
+    engine.predict(QUERIES[:2], BEAM)
+    for _ in engine.stream(QUERIES[0], GREEDY):
+        assert torch.get_num_threads() == before
+    with engine.runtime_config.torch_scope():
+        assert torch.get_num_threads() == (1 if engine.runtime == "native" else before + 1)
+    assert torch.get_num_threads() == before
+
+
 def test_sampling_repeats_with_its_seed_and_differs_with_another(small: Engine) -> None:
     first, again = (told(small.predict(QUERIES, SAMPLE)) for _ in range(2))
     assert first == again
@@ -308,16 +327,15 @@ class Cramped:
 def test_a_batch_that_does_not_fit_is_split(tiny: Path) -> None:
     engine = Engine.load(tiny, threads=1)
     roomy = engine.predict(QUERIES, BEAM)
-    engine.backend = cramped = Cramped(engine.backend)
-    close(engine.predict(QUERIES, BEAM), roomy, 1e-3)
+    cramped = Cramped(engine.backend)
+    close(replace(engine, backend=cramped).predict(QUERIES, BEAM), roomy, 1e-3)
     assert sum(cramped.opened) == len(QUERIES)
     assert max(cramped.opened) == 2
 
 
 def test_a_query_that_does_not_fit_alone_fails_alone(tiny: Path) -> None:
     engine = Engine.load(tiny, threads=1)
-    engine.backend = Cramped(engine.backend, most=0)
-    results = engine.predict([*QUERIES[:2], "CC("], BEAM)
+    results = replace(engine, backend=Cramped(engine.backend, most=0)).predict([*QUERIES[:2], "CC("], BEAM)
     assert [result.status for result in results] == ["failed", "failed", "invalid"]
     assert "memory" in results[0].message
 

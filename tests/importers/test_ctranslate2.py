@@ -23,8 +23,8 @@ from torch.nn.functional import cross_entropy
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import run_loop
-from chemspec.decode.protocol import Decoder
+from chemspec.decode.loop import Decoding
+from chemspec.decode.protocol import Decoder, decode_alone
 from chemspec.draft.none import NoDrafts
 from chemspec.importers import ctranslate2 as importer
 from chemspec.importers.ctranslate2 import Answer, Opponent, convert
@@ -116,13 +116,7 @@ def naive(model: Transformer, source: Sequence[int], decoder: Decoder) -> list[F
         logits = model(source_batch(model, [source] * len(prefixes)), pad(prefixes))[:, -1]
         return [Scores(*row) for row in zip(*best(logits, logits.shape[-1]), strict=True)]
 
-    asked = next(decoder)
-    while True:
-        try:
-            asked = decoder.send(score(asked))
-        except StopIteration as stop:
-            answers: list[FinishedSequence] = stop.value
-            return answers
+    return decode_alone(decoder, score)
 
 
 @pytest.fixture(params=CONFIGS, scope="module")
@@ -273,7 +267,7 @@ def test_real_weights_give_our_best_answer(tmp_path: Path) -> None:
     sources = real_sources(tokenizer, 20)
     found = Opponent(convert(model, tokenizer, tmp_path)).translate(sources, width=5, count=5, max_len=150)
     decoders = [beam_search(width=5, max_len=150) for _ in sources]
-    run = run_loop(
+    run = Decoding(
         sources,
         decoders,
         Session(TorchBackend(model), sources, top_k=11),
@@ -282,12 +276,7 @@ def test_real_weights_give_our_best_answer(tmp_path: Path) -> None:
         budget=0,
         clock=time.perf_counter,
     )
-    try:
-        while True:
-            next(run)
-    except StopIteration as stop:
-        ours: list[list[FinishedSequence]] = stop.value
-    for source, theirs, own in zip(sources, found, ours, strict=True):
+    for source, theirs, own in zip(sources, found, run.results, strict=True):
         assert theirs[0][1] == pytest.approx(own[0].log_prob, abs=1e-3)
         assert theirs[0][0] == own[0].tokens
         assert [score for _, score in theirs] == pytest.approx(forced(model, source, theirs), abs=1e-3)

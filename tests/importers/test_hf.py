@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from chemspec import cli
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import run_loop
+from chemspec.decode.loop import Decoding
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.importers import hf
@@ -159,7 +159,7 @@ def loaded(kind: str) -> hf.HfCheckpoint:
 @cache
 def engine(kind: str) -> Engine:
     found = Engine.load(folder_of(kind), task="retro", device="cpu", dtype="fp64", threads=1)
-    found.kit._curve = CostCurve((1, 128), (1.0, 1.3))  # guesses are cheap: `auto` must not measure here
+    found.resources._curve = CostCurve((1, 128), (1.0, 1.3))  # guesses are cheap: `auto` must not measure here
     return found
 
 
@@ -266,13 +266,8 @@ def generate(found: hf.HfCheckpoint, text: str, **options: Any) -> list[tuple[li
 def ours(found: hf.HfCheckpoint, text: str, decoder: Any, top_k: int) -> list[FinishedSequence]:
     source = found.tokenizer.encode(text)
     session = Session(HfBackend(found.model), [source], top_k=top_k)
-    run = run_loop([source], [decoder], session, NoDrafts(), max_len=MAX_LEN, budget=0, clock=lambda: 0.0)
-    while True:
-        try:
-            next(run)
-        except StopIteration as stop:
-            (answers,) = stop.value
-            return list(answers)
+    run = Decoding([source], [decoder], session, NoDrafts(), max_len=MAX_LEN, budget=0, clock=lambda: 0.0)
+    return run.results[0]
 
 
 def in_theirs(found: hf.HfCheckpoint, answer: FinishedSequence) -> list[int]:

@@ -84,7 +84,7 @@ def test_distillation_goes_on_where_it_was_stopped(
         distil(engine, data, tmp_path, pairs=0, settings=GREEDY, progress=stop)
     asked: list[int] = []
     write = engine.write
-    monkeypatch.setattr(engine, "write", lambda sources, how: asked.append(len(sources)) or write(sources, how))
+    monkeypatch.setattr(Engine, "write", lambda _, sources, how: asked.append(len(sources)) or write(sources, how))
     distil(engine, data, tmp_path, pairs=0, settings=GREEDY)
     assert asked == [20]
     one, other = (Pairs.load(where / "train.npz") for where in (taught, tmp_path))

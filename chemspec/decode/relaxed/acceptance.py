@@ -1,10 +1,8 @@
-"""Acceptance rules: which drafted token may stand where the target would write its best one.
+"""Accept drafted tokens by a rule: which may stand where the target would write its best one.
 
 `EXACT` takes the target's best token and no other, as in Eq. 2 of Xia et al. (2023). `TopBeta` is their
-Spec-Verification
-(Eq. 8 to 10): any drafted token among the target's best beta whose log-prob is at most tau below that of the best. With
-beta = 1
-it is the exact rule; otherwise the answer depends on the drafts, which every caller must say.
+Spec-Verification (Eq. 8 to 10): any drafted token among the target's best beta whose log-prob is at most tau below that
+of the best. With beta = 1 it is the exact rule; otherwise the answer depends on the drafts, and callers must say so.
 """
 
 from __future__ import annotations
@@ -32,9 +30,11 @@ class Exact:
 
     @property
     def exact(self) -> bool:
+        """Whether the answers are those of the standard algorithm."""
         return True
 
     def accepts(self, scores: Scores, token: int) -> bool:
+        """Return whether `token` may stand."""
         return int(scores.ids[0]) == token
 
 
@@ -53,11 +53,13 @@ class TopBeta:
 
     @property
     def exact(self) -> bool:
+        """Whether the answers are those of the standard algorithm."""
         return self.beta == 1
 
     def accepts(self, scores: Scores, token: int) -> bool:
-        for rank, found in enumerate(scores.ids[: self.beta]):
-            if int(found) == token:
+        """Return whether `token` may stand."""
+        for rank, candidate in enumerate(scores.ids[: self.beta]):
+            if int(candidate) == token:
                 return float(scores.log_probs[0]) - float(scores.log_probs[rank]) <= self.tau
         return False
 

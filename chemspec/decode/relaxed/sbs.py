@@ -1,4 +1,4 @@
-"""Speculative beam search of Andronov et al. (2024), appendix B. Relaxed: its answers may differ from beam search's.
+"""Search as Andronov et al. (2024), appendix B: speculative beam search. Its answers may differ from beam search's.
 
 At every iteration each hypothesis is continued along its best draft, and every accepted place of the draft puts forward
 candidates of its own; hypotheses of different lengths then compete by log-probability. Drafts decide which candidates
@@ -22,10 +22,13 @@ NUCLEUS = 0.9975  # the authors' code accepts a draft's token inside this nucleu
 def speculative_beam_search(
     *, width: int, max_len: int, drafts: Callable[[Prefix], Sequence[tuple[int, ...]]]
 ) -> Decoder:
-    """The `width` best answers found, best first; without drafts (DL=0) a beam search whose finished answers keep
-    their places in the beam.
+    """Return the `width` best answers found, best first.
+
+    Without drafts (DL=0) it is a beam search whose finished answers keep their places in the beam.
 
     Args:
+        width: hypotheses kept.
+        max_len: most tokens of an answer, eos included.
         drafts: continuations to try after a prefix; end-of-sequence and what follows is not drafted.
     """
     beam = [Hyp(START, (), 0.0)]

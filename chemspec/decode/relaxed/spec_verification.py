@@ -1,9 +1,7 @@
-"""Greedy decoding that trusts its drafts: Spec-Verification of Xia et al. (2023, section 3.2). Relaxed unless its rule
-is exact.
+"""Decode greedily, but trust drafts: Spec-Verification of Xia et al. (2023, section 3.2). Relaxed unless beta is 1.
 
 Like the exact greedy decoder it asks about one prefix at a time, and what was drafted has been scored ahead. But where
-a draft's
-next token is good enough by the rule, it is taken instead of the target's best one.
+a draft's next token is good enough by the rule, it is taken instead of the target's best one.
 """
 
 from __future__ import annotations
@@ -19,9 +17,10 @@ Drafts = Callable[[Prefix], Sequence[tuple[int, ...]]]
 
 
 def relaxed_greedy(*, max_len: int, rule: Rule, drafts: Drafts) -> Decoder:
-    """One answer of at most `max_len` tokens, eos included.
+    """Return one answer of at most `max_len` tokens, eos included.
 
     Args:
+        max_len: most tokens of the answer.
         rule: which drafted tokens may stand.
         drafts: what was drafted after a prefix, best first; asked once the prefix has been scored.
     """

@@ -144,7 +144,7 @@ class Autoregressive:
     def calls(self) -> int:
         return self.writer.calls
 
-    def begin(self, asked: int, queries: int, *, waiting: int) -> Speculation:
+    def plan_pass(self, asked: int, queries: int, *, waiting: int) -> Speculation:
         if isinstance(self.gamma, Adapting):
             self.gamma.ratio = ratio(self.writer.cost(asked), self._cost, asked)
         self._length = self.gamma.length()
@@ -159,7 +159,7 @@ class Autoregressive:
         tokens, chances = self.writer.text(tuple(source), prefix, min(self._length, room))
         return [Draft(tuple(tokens), self.name, chances=tuple(chances))] if tokens else []
 
-    def learn(self, draft: Draft, accepted: int) -> None:
+    def observe(self, draft: Draft, accepted: int) -> None:
         self.gamma.learn(accepted, int(accepted < len(draft.tokens)))
 
 

@@ -1,0 +1,82 @@
+"""Merge the drafts of one query in one pass into a tree of prefixes to compute, within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from chemspec.draft.base import Drafter
+from chemspec.tokenizer import EOS
+from chemspec.types import Draft, Prefix, Scores
+
+
+class DraftTree:
+    """Drafted prefixes; those already scored, shared between drafts or beyond the limit cost nothing.
+
+    Attributes:
+        added: the prefixes to compute besides those requested, parents first.
+        draft_of: drafted prefix -> the draft it comes from, and the position of its last token in it.
+        drafts: prefix -> what was proposed after it.
+    """
+
+    def __init__(
+        self, source: Sequence[int], scores: Mapping[Prefix, Scores], drafter: Drafter, max_len: int, budget: int
+    ) -> None:
+        """Start an empty tree.
+
+        Args:
+            source: the query's token ids.
+            scores: what is known already.
+            drafter: proposes the branches.
+            max_len: most tokens of an answer.
+            budget: most prefixes to add.
+        """
+        self.source, self.scores, self.drafter = source, scores, drafter
+        self.max_len, self.budget = max_len, budget
+        self.added: dict[Prefix, None] = {}
+        self.draft_of: dict[Prefix, tuple[Draft, int]] = {}
+        self.drafts: dict[Prefix, Sequence[Draft]] = {}
+
+    def extend(self, prefixes: Iterable[Prefix]) -> None:
+        """Add every draft after each of the prefixes, as far as the budget goes."""
+        for prefix in prefixes:
+            for draft in self._propose(prefix):
+                path = prefix
+                for position, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
+                    path = (*path, token)
+                    self.draft_of.setdefault(path, (draft, position))
+                    if token == EOS:  # nothing is asked after it
+                        break
+                    if path not in self.scores and path not in self.added:
+                        if len(self.added) >= self.budget:
+                            return
+                        self.added[path] = None
+
+    def follow(self, lookahead: Iterable[Prefix], requested: Sequence[Prefix]) -> None:
+        """Add what a decoder says it would request next, as far as the budget goes."""
+        skip = set(requested)
+        for prefix in lookahead:
+            if prefix in skip:
+                continue
+            if len(self.added) >= self.budget:
+                return
+            self.added[prefix] = None
+
+    def guess(self, prefix: Prefix) -> int | None:
+        """Return the token after `prefix` in the draft that led to it, or else in the best new draft."""
+        draft, position = self.draft_of.get(prefix, (None, 0))
+        if draft is None or position + 1 >= len(draft.tokens):
+            drafts = self._propose(prefix)
+            if not drafts:
+                return None
+            draft, position = drafts[0], -1
+        token = draft.tokens[position + 1]
+        self.draft_of.setdefault((*prefix, token), (draft, position + 1))
+        return token
+
+    def _propose(self, prefix: Prefix) -> Sequence[Draft]:
+        if prefix not in self.drafts:
+            # The prefix of max_len tokens is an answer, not a question, hence no draft needs to reach it.
+            room = self.max_len - len(prefix)
+            drafts = self.drafter.propose(self.source, prefix, room) if room > 0 else ()
+            self.drafts[prefix] = [draft for draft in drafts if draft.tokens]
+        return self.drafts[prefix]

@@ -1,0 +1,113 @@
+"""Keep one query's state: its decoder, what it asks, every score known for it, and which drafts led there."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from chemspec.decode.protocol import Decoder
+from chemspec.tokenizer import BOS
+from chemspec.types import AHEAD, ASKED, AcceptedSpan, Draft, FinishedSequence, Prefix, Scores, TreeDelta
+
+
+@dataclass
+class QueryState:
+    """A query under way.
+
+    Attributes:
+        requested: the prefixes that the decoder waits for.
+        scores: of every prefix computed so far.
+        draft_of: drafted prefix -> the draft that led to it, and the position of its last token in the draft.
+        numbers: of the nodes recorded so far.
+        results: what the decoder returned, once it has.
+    """
+
+    source: Sequence[int]
+    decoder: Decoder
+    requested: tuple[Prefix, ...] = ()
+    scores: dict[Prefix, Scores] = field(default_factory=dict)
+    draft_of: dict[Prefix, tuple[Draft, int]] = field(default_factory=dict)
+    numbers: dict[Prefix, int] = field(default_factory=dict)
+    results: list[FinishedSequence] | None = None
+
+    def start(self) -> None:
+        """Run the decoder to its first request."""
+        try:
+            self.requested = next(self.decoder)
+        except StopIteration as stop:
+            self.results = stop.value
+
+    def missing(self) -> list[Prefix]:
+        """Return the requested prefixes without scores."""
+        return [prefix for prefix in self.requested if prefix not in self.scores]
+
+    def resume(self) -> tuple[int, float]:
+        """Answer the decoder as long as all it requests is known.
+
+        Returns:
+            The steps that it took, and the smallest top-2 margin among the scores that it got.
+        """
+        steps, margin, known = 0, float("inf"), self.scores
+        while self.results is None:
+            try:
+                scores = [known[prefix] for prefix in self.requested]
+            except KeyError:
+                break
+            for score in scores:
+                margin = min(margin, score.margin)
+            steps += 1
+            try:
+                self.requested = self.decoder.send(scores)
+            except StopIteration as stop:
+                self.results = stop.value
+        return steps, margin
+
+    def leading(self) -> Prefix:
+        """Return the text of the first hypothesis so far."""
+        return (BOS, *self.results[0].tokens) if self.results else self.requested[0]
+
+    def record(self, computed: Iterable[Prefix], asked: Container[Prefix]) -> TreeDelta:
+        """Number the nodes just computed, parents first; to be called before the decoder goes on."""
+        parents, tokens, sources = [], [], []
+        for prefix in computed:
+            draft, position = self.draft_of.get(prefix, (None, 0))
+            parents.append(self.numbers.get(prefix[:-1], -1))
+            tokens.append(prefix[-1])
+            copied = draft.source(position) if draft is not None else None
+            sources.append(ASKED if prefix in asked else AHEAD if copied is None else copied)
+            self.numbers[prefix] = len(self.numbers)
+        beam = tuple(self.numbers[prefix] for prefix in self.requested)
+        return TreeDelta(beam, tuple(parents), tuple(tokens), tuple(sources))
+
+    def accepted(self, before: Prefix, emitted: int) -> tuple[AcceptedSpan, ...]:
+        """Return which of the tokens just emitted after `before` had been drafted, as runs copied from one span.
+
+        Of several hypotheses this follows the first. The last token of a pass does not count, eos included: it is the
+        model's own, for nothing was computed after it.
+        """
+        text = self.leading()
+        runs: list[AcceptedSpan] = []
+        for length in range(len(before) + 1, min(len(before) + emitted, len(text) + 1)):
+            if text[:length] not in self.draft_of:
+                continue
+            draft, position = self.draft_of[text[:length]]
+            copied = draft.source(position)
+            run = AcceptedSpan(length - 2, 1, draft.drafter, None if copied is None else (copied, copied + 1))
+            joined = _join(runs[-1], run) if runs else None
+            if joined is None:
+                runs.append(run)
+            else:
+                runs[-1] = joined
+        return tuple(runs)
+
+
+def _join(run: AcceptedSpan, following: AcceptedSpan) -> AcceptedSpan | None:
+    """Return both as one run, if the second goes on where the first ends, in the answer and in the query."""
+    if run.start + run.length != following.start or run.drafter != following.drafter:
+        return None
+    length = run.length + following.length
+    if run.span is None and following.span is None:
+        return AcceptedSpan(run.start, length, run.drafter)
+    if run.span is None or following.span is None or run.span[1] != following.span[0]:
+        return None
+    return AcceptedSpan(run.start, length, run.drafter, (run.span[0], following.span[1]))

@@ -1,0 +1,36 @@
+"""Give torch a number of CPU threads for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+_LOCK = Lock()
+_open = 0  # scopes under way
+_before = 0  # torch's number before the first of them
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch compute with `count` threads inside, and with as many as before at the end.
+
+    torch has one number for the whole process. Where scopes of several Python threads overlap, the number before the
+    first of them comes back.
+    """
+    import torch
+
+    global _open, _before
+    with _LOCK:
+        if not _open:
+            _before = torch.get_num_threads()
+        _open += 1
+    try:
+        if torch.get_num_threads() != count:
+            torch.set_num_threads(count)
+        yield
+    finally:
+        with _LOCK:
+            _open -= 1
+            if torch.get_num_threads() != _before:
+                torch.set_num_threads(_before)

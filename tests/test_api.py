@@ -1,0 +1,74 @@
+"""`import chemspec` is all that a user needs, and costs next to nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small import tiny_folder
+
+import chemspec
+
+NAMES = {
+    "DECODERS",
+    "DRAFTERS",
+    "DecodeResult",
+    "DecodeSettings",
+    "Engine",
+    "Hypothesis",
+    "Trace",
+    "__version__",
+    "load",
+}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> chemspec.Engine:
+    return chemspec.load(tiny_folder(tmp_path_factory.mktemp("models") / "retro"), threads=1)
+
+
+def test_the_public_names_are_these_and_exist() -> None:
+    assert set(chemspec.__all__) == set(dir(chemspec)) == NAMES
+    assert all(getattr(chemspec, name) is not None for name in NAMES)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = chemspec.nothing  # type: ignore[attr-defined]
+
+
+def test_importing_it_imports_next_to_nothing() -> None:
+    """Counted in modules, for a clock would tell what else the machine does."""
+    code = "import sys; before = set(sys.modules); import chemspec; print(len(set(sys.modules) - before), *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    count, *names = done.stdout.split()
+    assert int(count) <= 40  # those of `typing`
+    assert not {"torch", "rdkit", "numpy", "chemspec.settings"} & set(names)
+
+
+def test_a_string_gives_a_result_and_a_list_a_list(engine: chemspec.Engine) -> None:
+    one = engine.predict("CC(=O)Nc1ccc(O)cc1", n=3, max_len=20)
+    assert isinstance(one, chemspec.DecodeResult)
+    assert len(one.hypotheses) == 3
+    many = engine.predict(["CC(=O)Nc1ccc(O)cc1", "CC("], n=3, max_len=20)
+    assert [result.status for result in many] == ["ok", "invalid"]
+    assert [h.smiles for h in many[0].hypotheses] == [h.smiles for h in one.hypotheses]
+    assert engine.predict("CC(").status == "invalid"
+    assert engine.predict([]) == []
+
+
+def test_keywords_override_settings(engine: chemspec.Engine) -> None:
+    settings = chemspec.DecodeSettings(decoder="greedy", n=1, max_len=12)
+    result = engine.predict("CCO", settings, drafter="copy")
+    told = result.trace.settings
+    assert (told["decoder"], told["drafter"], told["max_len"]) == ("greedy", "copy", 12)
+    assert engine.predict("CCO", decoder="greedy", max_len=12).hypotheses == result.hypotheses
+    with pytest.raises(ValueError, match="no drafter 'nobody'"):
+        engine.predict("CCO", drafter="nobody")
+    with pytest.raises(TypeError, match="wings"):
+        engine.predict("CCO", wings=2)
+
+
+def test_a_model_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
+    with pytest.raises(ValueError, match="no model 'nobody'"):
+        chemspec.load("nobody")
