@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import AbstractContextManager
 import warnings
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -16,8 +16,8 @@ from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig
-from chemspec.system.threads import torch_threads
 from chemspec.system import extras
+from chemspec.system.threads import torch_threads
 
 RUNTIMES = ("auto", "native", "onnx", "torch", "graphs")
 SLOW = (
