@@ -228,8 +228,9 @@ def test_torch_keeps_its_threads(tiny: Path, runtime: str) -> None:
     """Neither loading nor answering changes what belongs to the whole process; between passes nothing is changed."""
     before = torch.get_num_threads()
     engine = Engine.load(tiny, threads=before + 1, runtime=runtime)
-    engine.predict(QUERIES[:2], BEAM)
-    for _ in engine.stream(QUERIES[0], GREEDY):
+    few = replace(GREEDY, max_len=2, drafter="none")  # threads that wait for each other on a busy machine take long
+    engine.predict(QUERIES[0], few)
+    for _ in engine.stream(QUERIES[0], few):
         assert torch.get_num_threads() == before
     with engine.runtime_config.torch_scope():
         assert torch.get_num_threads() == (1 if engine.runtime == "native" else before + 1)
