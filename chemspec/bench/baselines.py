@@ -89,8 +89,8 @@ def oracle(engine: Engine) -> list[Program]:
             known[source] = best.tokens
 
     # "copy" stands for any drafter: `build_drafter` makes another.
-    racer = _ours(timed, watch, "copy")
-    return [replace(racer, label="oracle", prepare=prepare, beams=False, note=TOLD)]
+    program = _ours(timed, watch, "copy")
+    return [replace(program, label="oracle", prepare=prepare, beams=False, note=ORACLE)]
 
 
 @dataclass(frozen=True)
