@@ -78,14 +78,17 @@ def submit(job: Job, digest: str) -> None:
 
 def resume() -> None:
     """Start a runner if jobs wait and none is at work."""
+    if _waiting() and _at_work() is None:
+        command = [sys.executable, "-m", "chemspec.ui.batch.job_queue", *PREDICT]
+        quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        # In a session of its own: a Ctrl-C for the server is not for it. Of two that begin at once one ends at once.
+        _runners.append(subprocess.Popen(command, start_new_session=True, **quiet))
+
+
+def _beginning() -> bool:
+    """Whether a runner that was started here lives; it may not hold the lock yet."""
     _runners[:] = [runner for runner in _runners if runner.poll() is None]
-    if not _waiting() or _at_work() is not None:
-        return
-    command = [sys.executable, "-m", "chemspec.ui.batch.job_queue", *PREDICT]
-    quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    runner = subprocess.Popen(command, start_new_session=True, **quiet)  # a Ctrl-C for the server is not for it
-    _runners.append(runner)
-    _until(lambda: _at_work() is not None or runner.poll() is not None, 10)
+    return bool(_runners)
 
 
 def stop(name: str) -> None:
@@ -127,14 +130,16 @@ def view(name: str) -> JobView:
     process, job = _at_work(), jobs.load(name)  # in this order: what ends in between has written how
     if job.state not in ("waiting", "running"):  # earlier versions stored "running"
         return JobView(job, job.state)
-    if process is None:
+    if process is None and not _beginning():
         if _answered(job) == job.total:
             return JobView(replace(job, state="done"), "done")
         return JobView(job, "interrupted")
-    if process.get("job") == name:
+    if process and process.get("job") == name:
         return JobView(job, "running")
     queue = [other.id for other in _waiting()]
-    return JobView(job, "waiting", queue.index(name)) if name in queue else JobView(job, "interrupted")
+    if name in queue:
+        return JobView(job, "waiting", queue.index(name))
+    return JobView(job, "interrupted") if job.state == "running" else view(name)  # it has just ended
 
 
 def _waiting() -> list[Job]:
