@@ -57,12 +57,12 @@ def test_weights_greedy_and_beam_are_those_of_the_decoder_without_cache(task: st
 
 def test_training_is_run_and_resumed(tmp_path: Path) -> None:
     pytest.importorskip("lightning", reason="pip install chemspec[train]")
-    from chemspec.data.arrays import Pairs, Ragged
+    from chemspec.data.arrays import Pairs, RaggedArray
     from chemspec.train.module import train
 
     rng = np.random.default_rng(0)
     texts = [rng.integers(4, 14, size=rng.integers(3, 9)).tolist() for _ in range(48)]
-    Pairs(Ragged.pack(texts), Ragged.pack(texts)).save(tmp_path / "train.npz")
+    Pairs(RaggedArray.pack(texts), RaggedArray.pack(texts)).save(tmp_path / "train.npz")
     tokenizer = Tokenizer((*SPECIALS, *"CNOSPFIBcn"))
     tokenizer.save(tmp_path / "vocab.json")
     settings = TrainSettings(lr=3e-3, tokens=200, steps=8, warmup=2, validate_every=4, keep=1, holdout=16, threads=1)

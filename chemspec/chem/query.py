@@ -262,18 +262,18 @@ _FIRST_WORD = re.compile(r"\S+(?:\s+>\S*|(?<=>)\s+\S*)*")
 
 
 @dataclass(frozen=True)
-class _Typed:
+class _TracedText:
     """Characters, each with its place in the text that the user typed."""
 
     chars: str
     places: tuple[int, ...]
 
-    def __getitem__(self, cut: slice) -> _Typed:
-        return _Typed(self.chars[cut], self.places[cut])
+    def __getitem__(self, cut: slice) -> _TracedText:
+        return _TracedText(self.chars[cut], self.places[cut])
 
-    def without_blanks(self) -> _Typed:
+    def without_blanks(self) -> _TracedText:
         kept = [k for k, char in enumerate(self.chars) if char != " "]
-        return _Typed("".join(self.chars[k] for k in kept), tuple(self.places[k] for k in kept))
+        return _TracedText("".join(self.chars[k] for k in kept), tuple(self.places[k] for k in kept))
 
     def restore(self, fault: Fault) -> Fault:
         """The same fault, pointing into the text that the user typed."""
@@ -304,13 +304,13 @@ def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) ->
     return Query(_without_maps(mol, notes), text, tuple(notes))
 
 
-def _tidy(text: str) -> tuple[_Typed, list[str]]:
+def _tidy(text: str) -> tuple[_TracedText, list[str]]:
     """The part of the text that is meant as SMILES, in ASCII where that is possible."""
     if _CLEAN.fullmatch(text):
-        return _Typed(text, tuple(range(len(text)))), []
+        return _TracedText(text, tuple(range(len(text)))), []
     plain = [_plain(char) for char in text]
     places = tuple(place for place, new in enumerate(plain) for _ in new)
-    whole = _Typed("".join(plain), places)
+    whole = _TracedText("".join(plain), places)
     begin = len(whole.chars) - len(whole.chars.lstrip(_QUOTES + " "))
     match = _FIRST_WORD.match(whole.chars, begin)
     if match is None:
@@ -330,7 +330,7 @@ def _tidy(text: str) -> tuple[_Typed, list[str]]:
     return kept, [note for note, applies in notes.items() if note and applies]
 
 
-def _swaps(text: str, kept: _Typed) -> str:
+def _swaps(text: str, kept: _TracedText) -> str:
     """A note on the look-alikes among the characters kept; empty where there are none."""
     places = dict.fromkeys(kept.places)
     swapped = {text[k]: _plain(text[k]) for k in places if _plain(text[k]) != text[k]}
@@ -360,7 +360,7 @@ def _plain(char: str) -> str:
     return folded if len(folded) == 1 and "!" <= folded <= "~" else char
 
 
-def _one_side(typed: _Typed, task: Task | None, notes: list[str]) -> _Typed | Fault:
+def _one_side(typed: _TracedText, task: Task | None, notes: list[str]) -> _TracedText | Fault:
     """The side of a reaction SMILES that the task asks about; other text unchanged."""
     arrows = [match.start() for match in _ARROW.finditer(typed.chars)]
     if not arrows:
@@ -377,7 +377,7 @@ def _one_side(typed: _Typed, task: Task | None, notes: list[str]) -> _Typed | Fa
         side = typed[last + 1 :]
     else:
         notes.append("reaction: its reactants and agents are the query, the product is left out")
-        side = _Typed(_ARROW.sub(".", typed.chars[:last]), typed.places[:last])
+        side = _TracedText(_ARROW.sub(".", typed.chars[:last]), typed.places[:last])
         side = side[1:] if first == 0 else side[:-1] if last == first + 1 else side
     if not side.chars:
         what = "product" if task == "retro" else "reactant"

@@ -26,14 +26,14 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Ragged:
+class RaggedArray:
     """Sequences of token ids end to end; sequence i is `flat[offsets[i] : offsets[i + 1]]`."""
 
     flat: Ids
     offsets: NDArray[np.int64]
 
     @classmethod
-    def pack(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
+    def pack(cls, sequences: Sequence[Sequence[int]]) -> RaggedArray:
         lengths = [len(sequence) for sequence in sequences]
         flat = np.fromiter((token for sequence in sequences for token in sequence), dtype=np.uint16, count=sum(lengths))
         return cls(flat, np.concatenate(([0], np.cumsum(lengths))).astype(np.int64))
@@ -53,8 +53,8 @@ class Ragged:
 class Pairs:
     """Tokenised reactions: sources and targets, without special tokens."""
 
-    sources: Ragged
-    targets: Ragged
+    sources: RaggedArray
+    targets: RaggedArray
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -84,7 +84,8 @@ class Pairs:
         try:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 pairs = cls(
-                    Ragged(file["sources"], file["source_offsets"]), Ragged(file["targets"], file["target_offsets"])
+                    RaggedArray(file["sources"], file["source_offsets"]),
+                    RaggedArray(file["targets"], file["target_offsets"]),
                 )
         except (KeyError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"{path} holds no prepared reactions: {error}") from error

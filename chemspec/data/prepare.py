@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from chemspec.data.arrays import Pairs, Ragged
+from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.data.reactions import Pair
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import check_columns, read_rows, write_shard
@@ -191,7 +191,7 @@ def _encode(shards: Sequence[Path], tokenizer: Tokenizer) -> tuple[Pairs, int]:
         else:
             sources.append(ids)
             answers.append(answer_ids)
-    return Pairs(Ragged.pack(sources), Ragged.pack(answers)), rare
+    return Pairs(RaggedArray.pack(sources), RaggedArray.pack(answers)), rare
 
 
 def _nothing(files: Sequence[Path], settings: DataSettings, rare: int, rows: int) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from chemspec.data.arrays import Pairs, Ragged
+from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 
@@ -65,7 +65,7 @@ def distil(
                 for source, answers in zip(sources, written, strict=True)
                 if answers and answers[0].ended == "eos" and len(answers[0].tokens) > 1
             ]
-            Pairs(*(Ragged.pack(side) for side in (list(zip(*kept, strict=True)) or ((), ())))).save(file)
+            Pairs(*(RaggedArray.pack(side) for side in (list(zip(*kept, strict=True)) or ((), ())))).save(file)
         done += len(own)
         progress(done, len(chosen))
     parts = [Pairs.load(file) for file in files]
@@ -84,7 +84,7 @@ def _claim(out: Path, stamp: dict[str, object]) -> None:
     file.write_text(json.dumps(stamp), encoding="utf-8")
 
 
-def _joined(parts: list[Ragged]) -> Ragged:
+def _joined(parts: list[RaggedArray]) -> RaggedArray:
     lengths = np.concatenate([part.lengths for part in parts])
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    return Ragged(np.concatenate([part.flat for part in parts]), offsets)
+    return RaggedArray(np.concatenate([part.flat for part in parts]), offsets)

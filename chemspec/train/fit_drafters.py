@@ -33,7 +33,7 @@ Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]  # queries, and what the
 
 
 @dataclass(frozen=True)
-class FitReport:
+class CalibrationReport:
     """What was learned.
 
     Attributes:
@@ -63,7 +63,7 @@ def calibrate(
     seed: int = 0,
     made: str = "",
     tell: Callable[[str], None] = lambda _: None,
-) -> tuple[DrafterCalibration, FitReport]:
+) -> tuple[DrafterCalibration, CalibrationReport]:
     """Learn everything that a model's drafters can.
 
     Args:
@@ -101,7 +101,7 @@ def calibrate(
     tell("attention heads")
     reading, order, right = fit_reading(engine, answers, marks, heads)
     knowledge = DrafterCalibration(by_match, by_chance, phrases, reading, made)
-    report = FitReport(len(phrases.steps), len(answers), by_match, by_chance, order, right)
+    report = CalibrationReport(len(phrases.steps), len(answers), by_match, by_chance, order, right)
     return knowledge, report
 
 
@@ -144,7 +144,7 @@ def _chances(
 
 
 @dataclass(frozen=True)
-class _Steps:
+class _FailedDrafts:
     """The steps at which a draft by copying had failed; every place of the query is a row.
 
     Attributes:
@@ -195,7 +195,9 @@ def fit_reading(
     return reading, tuple(all_heads[head] for head in chosen), tuple(shares)
 
 
-def _steps(engine: Engine, answers: Answers, marks: TokenClasses, heads: Sequence[tuple[int, int]]) -> _Steps | None:
+def _steps(
+    engine: Engine, answers: Answers, marks: TokenClasses, heads: Sequence[tuple[int, int]]
+) -> _FailedDrafts | None:
     backend = TorchBackend(checkpoint.load(engine.folder).model)
     copy = Copy(length=FURTHEST, marks=marks)
     parts: list[list[Tensor]] = []
@@ -237,7 +239,7 @@ def _steps(engine: Engine, answers: Answers, marks: TokenClasses, heads: Sequenc
         return None
     text, last, here, step, good = (torch.cat(column) for column in zip(*parts, strict=True))
     gain = torch.tensor(weight)
-    return _Steps(text, last, here, step, good, gain / gain.mean())
+    return _FailedDrafts(text, last, here, step, good, gain / gain.mean())
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
@@ -247,7 +249,7 @@ def _common(one: Sequence[int], other: Sequence[int]) -> int:
     return count
 
 
-def _fit(steps: _Steps, heads: Sequence[int]) -> tuple[float, list[float], float]:
+def _fit(steps: _FailedDrafts, heads: Sequence[int]) -> tuple[float, list[float], float]:
     """Maximum likelihood of the places that copy furthest; returns loss, weights and the share ranked first."""
     rows = torch.cat((steps.text, steps.last[:, heads], steps.here[:, heads]), dim=1)
     weights = torch.zeros(rows.shape[1], requires_grad=True)

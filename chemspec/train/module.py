@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from chemspec.data.arrays import Batch, Pairs, Ragged, TokenBatches
+from chemspec.data.arrays import Batch, Pairs, RaggedArray, TokenBatches
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, Task, TrainSettings
@@ -28,7 +28,15 @@ from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
 from chemspec.train.average import average, export, read_checkpoint
-from chemspec.train.watch import ExactMatch, Log, SaveNow, StopOnSignal, StopOnTime, Stopped, WholeFiles
+from chemspec.train.watch import (
+    AtomicCheckpointIO,
+    ExactMatch,
+    PeriodicSave,
+    StopOnSignal,
+    StopOnTime,
+    StoppedError,
+    TrainingLog,
+)
 
 __all__ = [
     "ExactMatch",
@@ -220,13 +228,13 @@ def fit(
     settings = module.settings
     stop = StopOnSignal(out / "checkpoints" / "last.ckpt")
     every = min(50, settings.validate_every)
-    log = Log(out / "log.csv", done=done, every=every, bar=not quiet)
+    log = TrainingLog(out / "log.csv", done=done, every=every, bar=not quiet)
     with _quiet(), torch_threads(settings.threads or torch.get_num_threads()):
-        trainer = _trainer(out, settings, [*callbacks, StopOnTime(), log, SaveNow(stop.last), stop])
+        trainer = _trainer(out, settings, [*callbacks, StopOnTime(), log, PeriodicSave(stop.last), stop])
         try:
             trainer.fit(module, *data_loaders, ckpt_path=resume, weights_only=True)
             trainer.save_checkpoint(stop.last)
-        except Stopped:
+        except StoppedError:
             raise KeyboardInterrupt(f"stopped after step {trainer.global_step}; {stop.last} resumes it") from None
         except SystemExit as error:  # what Lightning makes of Ctrl-C
             raise KeyboardInterrupt from error
@@ -334,7 +342,7 @@ def _trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> l
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         callbacks=[keeper, *callbacks],
-        plugins=[WholeFiles()],
+        plugins=[AtomicCheckpointIO()],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -377,11 +385,11 @@ def take(pairs: Pairs, count: int) -> Pairs:
     return Pairs(_head(pairs.sources, count), _head(pairs.targets, count))
 
 
-def _head(ragged: Ragged, count: int) -> Ragged:
+def _head(ragged: RaggedArray, count: int) -> RaggedArray:
     offsets = ragged.offsets[: count + 1]
-    return Ragged(ragged.flat[: offsets[-1]], offsets)
+    return RaggedArray(ragged.flat[: offsets[-1]], offsets)
 
 
-def _tail(ragged: Ragged, start: int) -> Ragged:
+def _tail(ragged: RaggedArray, start: int) -> RaggedArray:
     offsets = ragged.offsets[start:]
-    return Ragged(ragged.flat[offsets[0] :], offsets - offsets[0])
+    return RaggedArray(ragged.flat[offsets[0] :], offsets - offsets[0])

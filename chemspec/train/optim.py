@@ -38,10 +38,10 @@ def build(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
         weight_decay=settings.weight_decay,
         dtype=torch.bfloat16 if bf16_is_native() else torch.float32,
     )
-    return Joined([muon, torch.optim.AdamW(plain, **adam)])  # type: ignore[arg-type]
+    return CombinedOptimizer([muon, torch.optim.AdamW(plain, **adam)])  # type: ignore[arg-type]
 
 
-class Joined(torch.optim.Optimizer):
+class CombinedOptimizer(torch.optim.Optimizer):
     """Several optimisers that step together; their parameter groups are shared, so one scheduler drives them all."""
 
     def __init__(self, parts: list[torch.optim.Optimizer]) -> None:

@@ -29,7 +29,7 @@ class StopOnTime(Callback):  # type: ignore[misc]
             trainer.should_stop = True
 
 
-class SaveNow(Callback):  # type: ignore[misc]
+class PeriodicSave(Callback):  # type: ignore[misc]
     """Writes `last` every few minutes between validations: no crash and no power cut costs more than these."""
 
     SECONDS = 600.0
@@ -46,12 +46,12 @@ class SaveNow(Callback):  # type: ignore[misc]
             self.saved = time.monotonic()
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """The run was stopped from outside, after a checkpoint was written."""
 
 
 class StopOnSignal(Callback):  # type: ignore[misc]
-    """On Ctrl-C (or SIGTERM) finishes the step, writes `last` and raises `Stopped`; a second Ctrl-C ends it at once.
+    """On Ctrl-C (or SIGTERM) finishes the step, writes `last` and raises `StoppedError`; a second Ctrl-C ends it at once.
 
     Lightning itself would break off wherever it is, perhaps in the middle of the optimiser's step, and write nothing.
     """
@@ -77,7 +77,7 @@ class StopOnSignal(Callback):  # type: ignore[misc]
     def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
         if self.asked:
             trainer.save_checkpoint(self.last)
-            raise Stopped
+            raise StoppedError
 
     def restore(self) -> None:
         """Put the handlers back that were there before."""
@@ -101,7 +101,7 @@ class ExactMatch(Callback):  # type: ignore[misc]
             module.log("val_exact", self.score(module.model), prog_bar=True)
 
 
-class Log(Callback):  # type: ignore[misc]
+class TrainingLog(Callback):  # type: ignore[misc]
     """`log.csv`: a row every `every` steps and one after each validation; a resumed run goes on with it.
 
     `loss` is the mean over the steps since the last row, `seconds` is training time including validation and earlier
@@ -182,7 +182,7 @@ class Log(Callback):  # type: ignore[misc]
         left = module.seconds() / 60 * (1 - share) / max(share, 1e-9)
         self.bar.n = round(100 * share, 1)
         self.bar.set_description_str(f"step {trainer.global_step}", refresh=False)
-        self.bar.set_postfix_str(describe(self.latest, left))
+        self.bar.set_postfix_str(progress_text(self.latest, left))
 
     def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
         self.bar.close()
@@ -194,7 +194,7 @@ class Log(Callback):  # type: ignore[misc]
 BAR = "|{bar:20}| {percentage:.0f} %, {desc}{postfix}"
 
 
-def describe(latest: dict[str, float], minutes: float) -> str:
+def progress_text(latest: dict[str, float], minutes: float) -> str:
     """The numbers of the progress line."""
     parts = []
     if "loss" in latest:
@@ -208,7 +208,7 @@ def describe(latest: dict[str, float], minutes: float) -> str:
     return ", ".join([*parts, f"{minutes:.0f} min left"])
 
 
-class WholeFiles(TorchCheckpointIO):  # type: ignore[misc]
+class AtomicCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]
     """Checkpoints that are there whole or not at all, even where the disk fills up."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:

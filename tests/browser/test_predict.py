@@ -206,7 +206,7 @@ def test_files_come_without_a_new_run(
 def test_a_pasted_molfile_keeps_its_lines(
     server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
 ) -> None:
-    from chemspec.chem.formats.formats import to_sdf
+    from chemspec.chem.formats import to_sdf
 
     molfile = to_sdf([{"smiles": ACETANILIDE}]).split("$$$$")[0]
     page = open_at(new_page(), server, settled, task="retro")

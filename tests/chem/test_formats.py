@@ -16,8 +16,8 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions
 
 from chemspec import chem
-from chemspec.chem.formats import reagents
-from chemspec.chem.formats.formats import LARGEST, Fault, Input, read_any, to_cdxml, to_csv, to_png, to_rxn, to_sdf
+from chemspec.chem import Fault
+from chemspec.chem.formats import LARGEST, Input, read_any, reagents, to_cdxml, to_csv, to_png, to_rxn, to_sdf
 from chemspec.types import DecodeResult, Hypothesis
 
 # Rings, [nH], stereo of atoms and bonds, charges, isotopes, salts, metals, nitro, azide.

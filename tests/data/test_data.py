@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from chemspec.chem import canonical
 from chemspec.data import prepare as module
-from chemspec.data.arrays import Pairs, Ragged, TokenBatches, pad
+from chemspec.data.arrays import Pairs, RaggedArray, TokenBatches, pad
 from chemspec.data.prepare import DataSettings, prepare, read_rows
 from chemspec.data.reactions import PLAIN_COLUMNS, canonical_pair, variants
 from chemspec.tokenizer import BOS, EOS, PAD, Tokenizer
@@ -357,18 +357,18 @@ sequences = st.lists(st.lists(st.integers(4, 65535), min_size=1, max_size=9), mi
 
 @given(sequences)
 def test_ragged_gives_back_what_was_packed(lists: list[list[int]]) -> None:
-    ragged = Ragged.pack(lists)
+    ragged = RaggedArray.pack(lists)
     assert len(ragged) == len(lists)
     assert [part.tolist() for part in ragged] == lists  # type: ignore[attr-defined]
     assert ragged.lengths.tolist() == list(map(len, lists))
 
 
 def test_pairs_are_read_as_written(tmp_path: Path) -> None:
-    pairs = Pairs(Ragged.pack([[4, 5], [6]]), Ragged.pack([[7], [8, 9, 65535]]))
+    pairs = Pairs(RaggedArray.pack([[4, 5], [6]]), RaggedArray.pack([[7], [8, 9, 65535]]))
     pairs.save(tmp_path / "a.npz")
     assert same(Pairs.load(tmp_path / "a.npz"), pairs)
     assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
-    empty = Pairs(Ragged.pack([]), Ragged.pack([]))
+    empty = Pairs(RaggedArray.pack([]), RaggedArray.pack([]))
     empty.save(tmp_path / "empty.npz")
     assert len(Pairs.load(tmp_path / "empty.npz")) == 0
 
@@ -376,7 +376,7 @@ def test_pairs_are_read_as_written(tmp_path: Path) -> None:
 def test_files_that_are_no_pairs_are_refused_by_name(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
     (tmp_path / "text.npz").write_text("hello")
-    Pairs(Ragged.pack([[4]] * 99), Ragged.pack([[4]] * 99)).save(tmp_path / "cut.npz")
+    Pairs(RaggedArray.pack([[4]] * 99), RaggedArray.pack([[4]] * 99)).save(tmp_path / "cut.npz")
     (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:-50])
     for name in ("other", "text", "cut"):
         with pytest.raises(ValueError, match=rf"{name}\.npz holds no prepared reactions"):
@@ -393,7 +393,7 @@ def test_files_that_are_no_pairs_are_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_batch_is_padded_and_marked() -> None:
-    pairs = Pairs(Ragged.pack([[4, 5], [6]]), Ragged.pack([[7], [8, 9]]))
+    pairs = Pairs(RaggedArray.pack([[4, 5], [6]]), RaggedArray.pack([[7], [8, 9]]))
     source, target = pairs.batch([0, 1])
     assert source.tolist() == [[4, 5], [6, PAD]]
     assert target.tolist() == [[BOS, 7, EOS, PAD], [BOS, 8, 9, EOS]]
@@ -405,7 +405,7 @@ def test_a_batch_is_padded_and_marked() -> None:
 def many(count: int = 500) -> Pairs:
     rng = np.random.default_rng(0)
     sides = [[[4] * int(n) for n in rng.integers(1, 40, size=count)] for _ in range(2)]
-    return Pairs(Ragged.pack(sides[0]), Ragged.pack(sides[1]))
+    return Pairs(RaggedArray.pack(sides[0]), RaggedArray.pack(sides[1]))
 
 
 @pytest.mark.parametrize("tokens", [1, 50, 300, 10**6])
@@ -452,4 +452,4 @@ def test_the_order_of_batches_is_settled() -> None:
 
 def test_no_reactions_make_no_batches() -> None:
     with pytest.raises(ValueError, match="no reactions"):
-        TokenBatches(Pairs(Ragged.pack([]), Ragged.pack([])), tokens=10, seed=0)
+        TokenBatches(Pairs(RaggedArray.pack([]), RaggedArray.pack([])), tokens=10, seed=0)

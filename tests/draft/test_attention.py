@@ -14,7 +14,7 @@ from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli import app
-from chemspec.data.arrays import Pairs, Ragged, pad
+from chemspec.data.arrays import Pairs, RaggedArray, pad
 from chemspec.draft.calibration import FILE, AttentionWeights, DrafterCalibration, Head
 from chemspec.draft.registry import Attention, Copy
 from chemspec.engine.engine import Engine
@@ -151,7 +151,7 @@ def prepared(folder: Path, count: int = 60, *, validation: bool = True) -> Path:
     """Prepared data in which every answer is its query, backwards and forwards."""
     rng = np.random.default_rng(0)
     texts = [QUERIES[place] for place in rng.integers(0, len(QUERIES), count)]
-    ids = Ragged.pack([TOKENIZER.encode(text) for text in texts])
+    ids = RaggedArray.pack([TOKENIZER.encode(text) for text in texts])
     folder.mkdir()
     Pairs(ids, ids).save(folder / "train.npz")
     if validation:
@@ -190,7 +190,7 @@ def test_calibrating_refuses_data_that_cannot_serve(tmp_path: Path) -> None:
         calibrate(engine, few)
     other = tmp_path / "other"
     other.mkdir()
-    ids = Ragged.pack([[300]])
+    ids = RaggedArray.pack([[300]])
     Pairs(ids, ids).save(other / "train.npz")
     Pairs(ids, ids).save(other / "val.npz")
     with pytest.raises(ValueError, match="more kinds of tokens"):

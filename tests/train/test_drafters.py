@@ -13,7 +13,7 @@ import pytest
 import torch
 from small import TOKENIZER, tiny_folder
 
-from chemspec.data.arrays import Pairs, Ragged, pad
+from chemspec.data.arrays import Pairs, RaggedArray, pad
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint, companions
 from chemspec.model.spec_drafter import drafter_config
@@ -46,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(0)
     sources = [rng.integers(len(SPECIALS), len(TOKENIZER), size=rng.integers(3, 9)).tolist() for _ in range(60)]
-    Pairs(Ragged.pack(sources), Ragged.pack([[9]] * 60)).save(out / "train.npz")
+    Pairs(RaggedArray.pack(sources), RaggedArray.pack([[9]] * 60)).save(out / "train.npz")
     TOKENIZER.save(out / "vocab.json")
     return out
 
@@ -94,7 +94,7 @@ def test_distillation_goes_on_where_it_was_stopped(
 
 
 def test_data_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -> None:
-    Pairs(Ragged.pack([[4, 99]]), Ragged.pack([[4]])).save(tmp_path / "train.npz")
+    Pairs(RaggedArray.pack([[4, 99]]), RaggedArray.pack([[4]])).save(tmp_path / "train.npz")
     with pytest.raises(ValueError, match="more kinds of tokens"):
         distil(
             Engine.load(folder, threads=1, device="cpu", runtime="torch"),

@@ -20,7 +20,7 @@ import torch
 from paths import ROOT
 from torch import nn
 
-from chemspec.data.arrays import Pairs, Ragged
+from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, TrainSettings, preset
@@ -41,7 +41,7 @@ def some_pairs(count: int, seed: int = 0) -> Pairs:
     """Texts and their mirror images."""
     rng = np.random.default_rng(seed)
     texts = [rng.integers(4, 14, size=rng.integers(3, 9)).tolist() for _ in range(count)]
-    return Pairs(Ragged.pack(texts), Ragged.pack([text[::-1] for text in texts]))
+    return Pairs(RaggedArray.pack(texts), RaggedArray.pack([text[::-1] for text in texts]))
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +217,7 @@ def test_a_crash_between_two_validations_costs_little(
 
     with monkeypatch.context() as patch:
         patch.setattr(module.Training, "training_step", crash)
-        patch.setattr(watch.SaveNow, "SECONDS", 0.0)
+        patch.setattr(watch.PeriodicSave, "SECONDS", 0.0)
         with pytest.raises(MemoryError, match="gone"):
             fit(data, out)
     last = out / "checkpoints" / "last.ckpt"
@@ -282,7 +282,7 @@ def test_the_log_holds_what_a_user_wants_to_know(data: Path, tmp_path: Path, cap
     out = tmp_path / "run"
     fit(data, out, replace(SHORT, validate_every=10), exact=lambda *_: 0.25)
     rows = log(out)
-    assert tuple(rows[0]) == watch.Log.COLUMNS
+    assert tuple(rows[0]) == watch.TrainingLog.COLUMNS
     assert [int(row["step"]) for row in rows] == [10, 10, 20, 20, 30, 30, 40, 40]
     trained, checked = rows[::2], rows[1::2]
     for row in trained:
@@ -304,8 +304,10 @@ def test_the_log_holds_what_a_user_wants_to_know(data: Path, tmp_path: Path, cap
 
 def test_the_progress_line_names_loss_speed_and_time_left() -> None:
     latest = {"loss": 0.1234, "speed": 12345.6, "val_loss": 0.5, "val_exact": 0.412}
-    assert watch.describe(latest, 42.4) == ("loss 0.123, 12,346 tokens/s, validation 0.500, 41.2 % exact, 42 min left")
-    assert watch.describe({}, 1.0) == "1 min left"
+    assert watch.progress_text(latest, 42.4) == (
+        "loss 0.123, 12,346 tokens/s, validation 0.500, 41.2 % exact, 42 min left"
+    )
+    assert watch.progress_text({}, 1.0) == "1 min left"
 
 
 def test_the_number_of_threads_is_as_before() -> None:
@@ -379,7 +381,7 @@ def test_the_data_must_fit_the_model(data: Path, tmp_path: Path) -> None:
     other = tmp_path / "data"
     shutil.copytree(data, other)
     pairs = some_pairs(20)
-    Pairs(Ragged.pack([[99]] * 20), pairs.targets).save(other / "val.npz")
+    Pairs(RaggedArray.pack([[99]] * 20), pairs.targets).save(other / "val.npz")
     with pytest.raises(ValueError, match="holds token 99"):
         fit(other, tmp_path / "run")
     (other / "vocab.json").unlink()
@@ -468,7 +470,7 @@ def test_exact_match_counts_what_plain_greedy_decoding_gets_right(specials: bool
     ]
     wanted = [answers[i][: len(t) + 1] == [*t, EOS] for i, t in enumerate(targets)]
     model.train()
-    found = exact_match(model, Pairs(pairs.sources, Ragged.pack(targets)))
+    found = exact_match(model, Pairs(pairs.sources, RaggedArray.pack(targets)))
     assert found == sum(wanted) / 40
     assert model.training
     model.eval()
@@ -478,7 +480,7 @@ def test_exact_match_counts_what_plain_greedy_decoding_gets_right(specials: bool
 
 def test_exact_match_needs_pairs() -> None:
     with pytest.raises(ValueError, match="no pairs"):
-        exact_match(Transformer(CONFIG), Pairs(Ragged.pack([]), Ragged.pack([])))
+        exact_match(Transformer(CONFIG), Pairs(RaggedArray.pack([]), RaggedArray.pack([])))
 
 
 @pytest.mark.gpu
@@ -598,4 +600,4 @@ def test_curves_belong_to_recipes() -> None:
             rows = list(csv.DictReader(lines))
         assert file.stem in shipped()
         # A column that came later (what a drafter is measured by) is absent from older curves.
-        assert set(rows[0]) <= set(watch.Log.COLUMNS) and rows[0]["step"]
+        assert set(rows[0]) <= set(watch.TrainingLog.COLUMNS) and rows[0]["step"]

@@ -28,7 +28,7 @@ _LABELS = {"Nickname", "Fragment"}  # they hold the atoms they stand for
 
 
 @dataclass(frozen=True)
-class Facts:
+class CdxmlFile:
     """A file that can be handed to RDKit: its text without the document type, the number of reaction steps, notes."""
 
     clean: str
@@ -36,12 +36,12 @@ class Facts:
     notes: tuple[str, ...]
 
 
-class _Stop(Exception):
+class _RefusedError(Exception):
     """Ends the walk through the file at its first fault."""
 
 
 @dataclass
-class _Walk:
+class _CdxmlChecker:
     parser: Any
     open: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)  # of the nodes that are open
@@ -55,7 +55,7 @@ class _Walk:
 
     def stop(self, message: str) -> None:
         self.message = f"line {self.parser.CurrentLineNumber}: {message}"
-        raise _Stop
+        raise _RefusedError
 
     def doctype(self, name: str, system: str | None, public: str | None, internal: int) -> None:
         if internal:
@@ -104,10 +104,10 @@ class _Walk:
             self.stop(f"the label {label!r} is not expanded; in ChemDraw: Structure, Expand Label")
 
 
-def survey(text: str) -> Facts | Fault:
+def check_cdxml(text: str) -> CdxmlFile | Fault:
     """What is in a CDXML file, or why it is not handed to RDKit: hostile, too large, or with labels of no meaning."""
     parser = expat.ParserCreate()
-    walk = _Walk(parser)
+    walk = _CdxmlChecker(parser)
     parser.StartDoctypeDeclHandler = walk.doctype
     parser.EntityDeclHandler = walk.entity
     parser.StartElementHandler = walk.start
@@ -117,7 +117,7 @@ def survey(text: str) -> Facts | Fault:
     clean = re.sub(r"^\ufeff?\s*<\?xml.*?\?>", "", text, count=1)
     try:
         parser.Parse(clean.strip().encode("utf-8", errors="replace"), True)
-    except _Stop:
+    except _RefusedError:
         return Fault(walk.message, 0, len(text), "other")
     except expat.ExpatError as error:
         message = f"line {error.lineno}: this is not well-formed XML ({expat.ErrorString(error.code)})"
@@ -134,7 +134,7 @@ def survey(text: str) -> Facts | Fault:
         shown = " ".join(walk.captions)
         notes.append(f"text in the drawing left out: {shown[:60]!r}")
     # ChemDraw names a document type on its own server; nothing has to look there.
-    return Facts(_DOCTYPE.sub("", clean.strip(), count=1), walk.steps, tuple(notes))
+    return CdxmlFile(_DOCTYPE.sub("", clean.strip(), count=1), walk.steps, tuple(notes))
 
 
 def vague(mol: Any) -> Fault | None:

@@ -20,7 +20,7 @@ from chemspec.chem.smiles_syntax import Fault, show
 RDKIT_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, MemoryError, OverflowError)
 
 
-class Line(NamedTuple):
+class NumberedLine(NamedTuple):
     """A line of a file: its number from 1, its place in the whole text, its characters without line end."""
 
     number: int
@@ -28,17 +28,17 @@ class Line(NamedTuple):
     text: str
 
 
-def split_lines(text: str) -> list[Line]:
+def split_lines(text: str) -> list[NumberedLine]:
     """Lines that end by line feed, carriage return or both, as all systems write them."""
-    found: list[Line] = []
+    found: list[NumberedLine] = []
     start = 0
     for match in re.finditer(r"\r\n|\r|\n|$", text):
-        found.append(Line(len(found) + 1, start, text[start : match.start()]))
+        found.append(NumberedLine(len(found) + 1, start, text[start : match.start()]))
         start = match.end()
     return found
 
 
-def blame(line: Line, message: str, kind: str = "syntax") -> Fault:
+def blame(line: NumberedLine, message: str, kind: str = "syntax") -> Fault:
     """A fault in one line."""
     return Fault(f"line {line.number}: {message}", line.start, line.start + len(line.text), kind)
 
@@ -75,12 +75,12 @@ _REPEATS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "COM", "MIX", "FOR"
 _DRAW = "draw the one that is meant"
 
 
-def has_counts(lines: Sequence[Line]) -> bool:
+def has_counts(lines: Sequence[NumberedLine]) -> bool:
     """Whether one of the first lines is the counts line of a molfile."""
     return _find_counts(lines) is not None
 
 
-def read_molfile(lines: Sequence[Line]) -> Any | Fault:
+def read_molfile(lines: Sequence[NumberedLine]) -> Any | Fault:
     """RDKit's molecule, sanitized, or the fault of the molfile in these lines (empty where there are no atoms).
 
     Lines lost or added above the counts line, as by copying, do not matter.
@@ -98,7 +98,7 @@ def read_molfile(lines: Sequence[Line]) -> Any | Fault:
     return _read(block, scan, lines)
 
 
-def _find_counts(lines: Sequence[Line]) -> int | None:
+def _find_counts(lines: Sequence[NumberedLine]) -> int | None:
     for at, line in enumerate(lines[:12]):
         if _COUNTS.match(line.text):
             return at
@@ -108,7 +108,7 @@ def _find_counts(lines: Sequence[Line]) -> int | None:
     return None
 
 
-def _scan_v2000(body: Sequence[Line]) -> list[Line] | Fault:
+def _scan_v2000(body: Sequence[NumberedLine]) -> list[NumberedLine] | Fault:
     """The lines of the atoms, or the first fault."""
     counts = body[0]
     atoms, bonds = _whole(counts.text[:3]), _whole(counts.text[3:6])
@@ -136,7 +136,7 @@ _WHOLE = "the file was cut off, copy it whole"
 _COLUMNS = "its columns are out of place, copy the file as it is"
 
 
-def _bonds_v2000(rest: Sequence[Line], atoms: int, bonds: int) -> Fault | None:
+def _bonds_v2000(rest: Sequence[NumberedLine], atoms: int, bonds: int) -> Fault | None:
     for number, line in enumerate(rest[:bonds], 1):
         if line.text.startswith("M  "):
             return blame(line, f"only {number - 1} of {bonds} bonds are here; {_WHOLE}")
@@ -164,7 +164,7 @@ def _no_end() -> Fault:
     return Fault(f"there is no line M  END; {_WHOLE}", 0, 0, "syntax")
 
 
-def _property(line: Line) -> Fault | None:
+def _property(line: NumberedLine) -> Fault | None:
     """The fault of a line between the bonds and the end, where it says that this is a pattern."""
     word = line.text[:6]
     if word in ("M  ALS", "M  RGP", "M  LOG"):
@@ -181,7 +181,7 @@ def _polymer(found: set[str]) -> str:
     return f"brackets of the kind {min(found)} (polymer, mixture) are not understood; remove them"
 
 
-def _scan_v3000(body: Sequence[Line]) -> list[Line] | Fault:
+def _scan_v3000(body: Sequence[NumberedLine]) -> list[NumberedLine] | Fault:
     """The lines of the atoms, or the first fault; leaves syntax to RDKit."""
     rows, inside, continued = [], "", False
     for line in body:
@@ -212,7 +212,7 @@ def _scan_v3000(body: Sequence[Line]) -> list[Line] | Fault:
     return rows
 
 
-def _symbol(line: Line, symbol: str) -> Fault | None:
+def _symbol(line: NumberedLine, symbol: str) -> Fault | None:
     if symbol in _ELEMENTS:
         return None
     meaning = "an R group" if re.fullmatch(r"R\d+", symbol) else _QUERIES.get(symbol)
@@ -238,7 +238,7 @@ def _float(text: str) -> float | None:
         return None
 
 
-def _read(block: str, atoms: Sequence[Line], lines: Sequence[Line]) -> Any | Fault:
+def _read(block: str, atoms: Sequence[NumberedLine], lines: Sequence[NumberedLine]) -> Any | Fault:
     whole = lines[0].start, lines[-1].start + len(lines[-1].text)
     with rdBase.BlockLogs():
         try:
@@ -287,7 +287,7 @@ def _no_molecule(raw: Any) -> Fault | None:
     return None
 
 
-def _chemistry(raw: Any, lines: Sequence[Line]) -> Fault | None:
+def _chemistry(raw: Any, lines: Sequence[NumberedLine]) -> Fault | None:
     """What RDKit objects to in a molecule that is well formed."""
     for problem in Chem.DetectChemistryProblems(raw):
         if hasattr(problem, "GetAtomIdx"):

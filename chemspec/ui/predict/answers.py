@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from chemspec.chem.formats import formats
+from chemspec.chem import formats
 from chemspec.chem.reaction_center import Changes, changes
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import streamlit as st
 
 from chemspec import chem
-from chemspec.chem.formats import formats
+from chemspec.chem import formats
 from chemspec.engine.engine import MAX_CHARS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import history, question, queued_engine, safe, sketcher

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from chemspec import chem
-from chemspec.chem.formats import formats
+from chemspec.chem import formats
 from chemspec.engine.engine import Engine
 from chemspec.ui.common import examples, queued_engine
 from chemspec.ui.common.question import CSS, QUESTION, QueryText, fault_html, link, warn_of_unknown

@@ -13,12 +13,7 @@ from rdkit.Chem import rdinchi
 
 from chemspec import chem
 from chemspec.chem.formats import cdxml, molfile, reagents
-from chemspec.chem.formats.exports import to_cdxml as to_cdxml
-from chemspec.chem.formats.exports import to_csv as to_csv
-from chemspec.chem.formats.exports import to_png as to_png
-from chemspec.chem.formats.exports import to_rxn as to_rxn
-from chemspec.chem.formats.exports import to_sdf as to_sdf
-from chemspec.chem.formats.molfile import Line
+from chemspec.chem.formats.molfile import NumberedLine
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.settings import Task
 
@@ -60,23 +55,23 @@ def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input |
     found = read(decoded, task)
     if isinstance(found, Fault):
         return found
-    if isinstance(found, _Found):
+    if isinstance(found, _Molecules):
         return _finish(found, kind, decoded, max_chars)
     return _smiles(decoded, task, max_chars)
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Molecules:
     """Molecules or SMILES that were read, and what to say about it."""
 
     parts: Sequence[Any]
     notes: tuple[str, ...] = ()
 
 
-Reader = Callable[[str, Task], _Found | Fault | None]  # None: this is no text for that reader
+Reader = Callable[[str, Task], _Molecules | Fault | None]  # None: this is no text for that reader
 
 
-def _finish(found: _Found, kind: str, text: str, max_chars: int) -> Input | Fault:
+def _finish(found: _Molecules, kind: str, text: str, max_chars: int) -> Input | Fault:
     """The molecules as one query, by the rules for SMILES."""
     with rdBase.BlockLogs():
         try:
@@ -171,17 +166,17 @@ def _recognise(text: str) -> tuple[str, Reader]:
 # --- molfiles and what holds them ----------------------------------------------------------------
 
 
-def _sdf(text: str, _: Task) -> _Found | Fault:
+def _sdf(text: str, _: Task) -> _Molecules | Fault:
     """A molfile, or the first record of an SDF."""
     lines = molfile.split_lines(text)
     ends = [number for number, line in enumerate(lines) if line.text.startswith("$$$$")]
     others = len(ends) - 1 + bool("".join(line.text for line in lines[ends[-1] + 1 :]).strip()) if ends else 0
     note = f"the first of {others + 1} records; the Batch page takes many"
     mol = molfile.read_molfile(lines[: ends[0]] if ends and ends[0] else lines)
-    return mol if isinstance(mol, Fault) else _Found([mol], (note,) * bool(others))
+    return mol if isinstance(mol, Fault) else _Molecules([mol], (note,) * bool(others))
 
 
-def _rdf(text: str, task: Task) -> _Found | Fault:
+def _rdf(text: str, task: Task) -> _Molecules | Fault:
     """The first reaction of an RDF, else its first molecule."""
     lines = molfile.split_lines(text)
     marks = [k for k, line in enumerate(lines) if line.text.startswith(("$RFMT", "$MFMT"))]
@@ -197,17 +192,17 @@ def _rdf(text: str, task: Task) -> _Found | Fault:
         mol = molfile.read_molfile(record) if record else None
         if mol is None:
             return molfile.blame(lines[-1], "the file was cut off, copy it whole")
-        return mol if isinstance(mol, Fault) else _Found([mol], notes)
+        return mol if isinstance(mol, Fault) else _Molecules([mol], notes)
     return _reaction(record, task, notes)
 
 
-def _rxn(text: str, task: Task) -> _Found | Fault:
+def _rxn(text: str, task: Task) -> _Molecules | Fault:
     lines = molfile.split_lines(text)
     first = next(k for k, line in enumerate(lines) if line.text.strip("\ufeff \t"))
     return _reaction(lines[first:], task, ())
 
 
-def _reaction(lines: Sequence[Line], task: Task, notes: tuple[str, ...]) -> _Found | Fault:
+def _reaction(lines: Sequence[NumberedLine], task: Task, notes: tuple[str, ...]) -> _Molecules | Fault:
     """The side of an RXN record (its first line is $RXN) that the task asks about."""
     sides = _sides_v3000(lines) if "V3000" in lines[0].text else _sides_v2000(lines)
     if isinstance(sides, Fault):
@@ -219,7 +214,7 @@ def _reaction(lines: Sequence[Line], task: Task, notes: tuple[str, ...]) -> _Fou
             return mol
     if not mols:
         return molfile.blame(lines[0], f"the reaction has no {_wanted(task)}", "reaction")
-    return _Found(mols, (*notes, _side_note(task)))
+    return _Molecules(mols, (*notes, _side_note(task)))
 
 
 def _wanted(task: Task) -> str:
@@ -232,10 +227,10 @@ def _side_note(task: Task) -> str:
     return "reaction: its reactants and agents are the query, the product is left out"
 
 
-Blocks = dict[str, list[Sequence[Line]]]
+Blocks = dict[str, list[Sequence[NumberedLine]]]
 
 
-def _sides_v2000(lines: Sequence[Line]) -> Blocks | Fault:
+def _sides_v2000(lines: Sequence[NumberedLine]) -> Blocks | Fault:
     starts = [k for k, line in enumerate(lines) if line.text.strip() == "$MOL"]
     head = lines[1 : starts[0]] if starts else lines[1:]
     counts = next((_counts(line.text) for line in reversed(head) if line.text.strip()), None)
@@ -263,7 +258,7 @@ def _counts(text: str) -> list[int] | None:
     return [int(word) for word in numbers[:3]] if len(numbers) >= 2 else None
 
 
-def _sides_v3000(lines: Sequence[Line]) -> Blocks | Fault:
+def _sides_v3000(lines: Sequence[NumberedLine]) -> Blocks | Fault:
     sides: Blocks = {"REACTANT": [], "PRODUCT": [], "AGENT": []}
     side, begin = "", None
     for k, line in enumerate(lines):
@@ -276,8 +271,8 @@ def _sides_v3000(lines: Sequence[Line]) -> Blocks | Fault:
             begin = k
         elif words[2:4] == ["END", "CTAB"] and begin is not None and side:
             # The counts line of a V3000 molfile always reads like this; and so it ends.
-            top = Line(lines[begin].number, lines[begin].start, "  0  0  0  0  0  0            999 V3000")
-            end = Line(line.number, line.start, "M  END")
+            top = NumberedLine(lines[begin].number, lines[begin].start, "  0  0  0  0  0  0            999 V3000")
+            end = NumberedLine(line.number, line.start, "M  END")
             sides[side].append([top, *lines[begin : k + 1], end])
             begin = None
     if begin is not None or not any(line.text.startswith("M  END") for line in lines):
@@ -288,9 +283,9 @@ def _sides_v3000(lines: Sequence[Line]) -> Blocks | Fault:
 # --- XML -----------------------------------------------------------------------------------------
 
 
-def _xml(text: str, task: Task) -> _Found | Fault:
+def _xml(text: str, task: Task) -> _Molecules | Fault:
     """The molecules of a ChemDraw file, or one side of the reaction in it."""
-    facts = cdxml.survey(text)
+    facts = cdxml.check_cdxml(text)
     if isinstance(facts, Fault):
         return facts
     whole = 0, len(text)
@@ -311,7 +306,7 @@ def _xml(text: str, task: Task) -> _Found | Fault:
         if fault := cdxml.vague(mol):
             return Fault(fault.message, *whole, fault.kind)
     notes = (_side_note(task),) * bool(facts.steps) + facts.notes
-    return _Found(mols, notes)
+    return _Molecules(mols, notes)
 
 
 def _one_side(mols: Sequence[Any], task: Task) -> list[Any]:
@@ -326,7 +321,7 @@ def _one_side(mols: Sequence[Any], task: Task) -> list[Any]:
 _LONGEST_INCHI = 5000
 
 
-def _inchi(text: str, _: Task) -> _Found | Fault:
+def _inchi(text: str, _: Task) -> _Molecules | Fault:
     start = next(k for k, char in enumerate(text) if not char.isspace() and char != "\ufeff")
     line = text[start:].split("\n")[0].strip().strip("\"'")
     match = _INCHI.match(line)
@@ -350,7 +345,7 @@ def _inchi(text: str, _: Task) -> _Found | Fault:
     others = sum(piece.strip().startswith("InChI=") for piece in text.split("\n")) - 1
     notes = ("InChI names no tautomer: this is one of perhaps several",) * ("/h" in line and "(H" in line)
     notes += (f"the first of {others + 1} InChIs",) * (others > 0)
-    return _Found([_common_form(mol, f"InChI={match[1]}")], notes)
+    return _Molecules([_common_form(mol, f"InChI={match[1]}")], notes)
 
 
 # Nitrogen that takes the hydrogen, carbon, and what gives it: imidic acids, and imines on an aromatic ring.
@@ -401,7 +396,7 @@ def _inchikey(text: str, _: Task) -> Fault:
 _SEPARATOR = re.compile(r"\s*;\s*|,\s+|\s+\+\s+")
 
 
-def _name(text: str, _: Task) -> _Found | Fault | None:
+def _name(text: str, _: Task) -> _Molecules | Fault | None:
     """Reagents by name, alone or in a list with SMILES; None where the text should be read as SMILES."""
     if "\n" in text.strip() or ">" in text:
         return None
@@ -410,7 +405,7 @@ def _name(text: str, _: Task) -> _Found | Fault | None:
     if len(parts) == 1:
         found = named[parts[0]]
         # A text that is valid SMILES is taken for that: NBS, PCC.
-        return _Found([found[0]], _meaning(parts[0], found[1])) if found and not chem.is_valid(parts[0]) else None
+        return _Molecules([found[0]], _meaning(parts[0], found[1])) if found and not chem.is_valid(parts[0]) else None
     smiles = {part: found[0] if found else part for part, found in named.items()}
     unread = [part for part, written in smiles.items() if not chem.is_valid(written)]
     if not parts or (unread and not any(named.values())):
@@ -421,7 +416,7 @@ def _name(text: str, _: Task) -> _Found | Fault | None:
         return Fault(message, at, at + len(part), "other")
     notes = [note for part, found in named.items() if found for note in _meaning(part, found[1])]
     different = {chem.canonical(written): written for written in smiles.values()}
-    return _Found(list(different.values()), (*notes, "a list, joined"))
+    return _Molecules(list(different.values()), (*notes, "a list, joined"))
 
 
 def _meaning(name: str, full: str) -> tuple[str, ...]:
@@ -435,7 +430,7 @@ def _smiles(text: str, task: Task, max_chars: int) -> Input | Fault:
     whole = len(lines) < 2 or any(
         line.text.strip().startswith(">") or line.text.rstrip().endswith(">") for line in lines
     )
-    first = Line(1, 0, text) if whole else lines[0]
+    first = NumberedLine(1, 0, text) if whole else lines[0]
     read = chem.read_query(first.text, task, max_chars=max_chars)
     if isinstance(read, Fault) and not whole:
         joined = chem.read_query("".join(line.text.strip() for line in lines), task, max_chars=max_chars)
