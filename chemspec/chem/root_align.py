@@ -19,14 +19,15 @@ TRIES = 4  # random spellings drawn for each one wanted; a molecule of few atoms
 
 
 def spellings(smiles: str, count: int, rng: Random) -> list[str]:
-    """Up to `count` different ways to write a query: as it is, then as training wrote its sources.
+    """Return up to `count` different ways to write a query: as it is, then as training wrote its sources.
 
     Each molecule starts at a random atom, and the molecules stand in random order. A spelling that does not read as the
-    same
-    molecules again (RDKit loses stereochemistry in rare ones) is left out.
+    same molecules again (RDKit loses stereochemistry in rare ones) is left out.
 
     Args:
         smiles: canonical, of one molecule or several.
+        count: of spellings wanted.
+        rng: chooses atoms and order.
     """
     found = {smiles: None}
     with rdBase.BlockLogs():
@@ -45,13 +46,13 @@ def spellings(smiles: str, count: int, rng: Random) -> list[str]:
 
 
 def write_from(mol: Mol, root: int) -> tuple[str, list[int]]:
-    """Canonical SMILES started at atom `root`, and the atom indices in the order written."""
+    """Return canonical SMILES started at atom `root`, and the atom indices in the order written."""
     smiles = Chem.MolToSmiles(mol, rootedAtAtom=root)
     return smiles, _written_order(mol)
 
 
 def write_in_order(mol: Mol, rank: Sequence[float], root: int) -> str:
-    """SMILES started at `root`, that visits neighbours by ascending `rank`, ties in canonical order."""
+    """Return SMILES started at `root`, that visits neighbours by ascending `rank`, ties in canonical order."""
     canonical = Chem.CanonicalRankAtoms(mol)
     order = sorted(range(mol.GetNumAtoms()), key=lambda atom: (rank[atom], canonical[atom]))
     renumbered = Chem.RenumberAtoms(mol, order)
@@ -81,7 +82,7 @@ def _maps(mol: Mol) -> list[int]:
 
 
 def _bare(mol: Mol) -> Mol:
-    """The molecule without atom maps, stereo reassigned, atoms where they were."""
+    """Return the molecule without atom maps, stereo reassigned, atoms where they were."""
     bare = Chem.Mol(mol)
     for atom in bare.GetAtoms():
         atom.SetAtomMapNum(0)
@@ -124,7 +125,7 @@ def _place_new_atoms(
 
 
 def _bonds(mols: Sequence[Mol]) -> dict[int, set[int]]:
-    """Atom map number -> map numbers of its neighbours."""
+    """Return atom map number -> map numbers of its neighbours."""
     bonds: dict[int, set[int]] = {}
     for mol in mols:
         maps = _maps(mol)
@@ -137,7 +138,7 @@ def _bonds(mols: Sequence[Mol]) -> dict[int, set[int]]:
 
 
 def _root(mol: Mol, rng: Random | None) -> int:
-    """A random atom, or without `rng` the one at which the canonical SMILES starts."""
+    """Return a random atom, or without `rng` the one at which the canonical SMILES starts."""
     if rng is not None:
         return rng.randrange(mol.GetNumAtoms())
     Chem.MolToSmiles(mol)
@@ -161,7 +162,7 @@ def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dic
 
 
 def align_retro(mapped: str, rng: Random | None = None, *, stereo: bool = True) -> tuple[str, str] | None:
-    """Product and reactants of an atom-mapped reaction, reactants written in the product's order.
+    """Return product and reactants of an atom-mapped reaction, reactants written in the product's order.
 
     Args:
         mapped: `reactants>>product` with atom maps; reactants that give no atom to the product are left out.
@@ -191,7 +192,7 @@ def _align_retro(reactants: list[Mol], product: Mol, rng: Random | None) -> tupl
 def align_forward(
     mapped: str, others: Sequence[str] = (), rng: Random | None = None, *, stereo: bool = True
 ) -> tuple[str, str] | None:
-    """Precursors and product of an atom-mapped reaction, the product written in the precursors' order.
+    """Return precursors and product of an atom-mapped reaction, the product written in the precursors' order.
 
     The product starts at the first atom of the main reactant's SMILES that survives; the main reactant is the one that
     gives the product most atoms.
@@ -232,7 +233,7 @@ def _align_forward(reactants: list[Mol], product: Mol, reagents: list[Mol], rng:
 
 
 def _sides(mapped: str, *, stereo: bool) -> tuple[list[Mol], Mol] | None:
-    """Reactants and the one product, if their maps can be used."""
+    """Return reactants and the one product, if their maps can be used."""
     parts = mapped.split(">")
     if len(parts) != 3:  # a molecule, or a dative bond, whose > is not told from an arrow here
         return None

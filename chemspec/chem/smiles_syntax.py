@@ -1,5 +1,4 @@
-"""The syntax of SMILES: one reading from left to right, which tells where every atom stands and where the first fault
-lies.
+"""Read the syntax of SMILES once, from left to right: where every atom stands and where the first fault lies.
 
 RDKit does not say where a ring stays open, and tells the other places only through its log, which belongs to the whole
 process. So the text is read here once more, by the rules RDKit follows.
@@ -87,6 +86,7 @@ class Scan:
     bonds: set[frozenset[int]] = field(default_factory=set)
 
     def blame(self, message: str, start: int, end: int, kind: str = "syntax") -> None:
+        """Note a fault, unless there is one already."""
         self.fault = self.fault or Fault(message, start, end, kind)
 
 

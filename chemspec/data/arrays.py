@@ -34,6 +34,7 @@ class RaggedArray:
 
     @classmethod
     def pack(cls, sequences: Sequence[Sequence[int]]) -> RaggedArray:
+        """Store sequences of ids."""
         lengths = [len(sequence) for sequence in sequences]
         flat = np.fromiter((token for sequence in sequences for token in sequence), dtype=np.uint16, count=sum(lengths))
         return cls(flat, np.concatenate(([0], np.cumsum(lengths))).astype(np.int64))
@@ -46,7 +47,20 @@ class RaggedArray:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
+        """The length of each sequence."""
         return np.diff(self.offsets)
+
+    def part(self, start: int, stop: int) -> RaggedArray:
+        """Return the sequences from `start` up to `stop`."""
+        offsets = self.offsets[start : stop + 1]
+        return RaggedArray(self.flat[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+    @classmethod
+    def join(cls, parts: Sequence[RaggedArray]) -> RaggedArray:
+        """Return the sequences of all parts, one after another."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        return cls(np.concatenate([part.flat for part in parts]), offsets)
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,15 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    def part(self, start: int, stop: int) -> Pairs:
+        """Return the pairs from `start` up to `stop`."""
+        return Pairs(self.sources.part(start, stop), self.targets.part(start, stop))
+
+    @classmethod
+    def join(cls, parts: Sequence[Pairs]) -> Pairs:
+        """Return the pairs of all parts, one after another."""
+        return cls(*(RaggedArray.join([getattr(part, side) for part in parts]) for side in ("sources", "targets")))
 
     def save(self, path: Path) -> None:
         """Write one compressed `.npz`, by way of a temporary file so that a half-written one is never read."""
@@ -94,7 +117,7 @@ class Pairs:
         return pairs
 
     def batch(self, indices: Sequence[int], *, source_specials: bool = False) -> Batch:
-        """Right-padded sources (B, S) and `<bos> target <eos>` (B, T + 2) as int64 tensors."""
+        """Return right-padded sources (B, S) and `<bos> target <eos>` (B, T + 2) as int64 tensors."""
         sources: list[Any] = [self.sources[index] for index in indices]
         if source_specials:
             sources = [[BOS, *source, EOS] for source in sources]
@@ -102,7 +125,7 @@ class Pairs:
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Sequences of ids, right-padded to the longest; (B, T) int64."""
+    """Return sequences of ids right-padded to the longest; (B, T) int64."""
     out = np.full((len(sequences), max(map(len, sequences))), PAD, dtype=np.int64)
     for row, sequence in zip(out, sequences, strict=True):
         row[: len(sequence)] = sequence
@@ -138,7 +161,7 @@ class TokenBatches(Sampler[list[int]]):
             skip = max(0, skip - len(batches))
 
     def epoch(self, number: int) -> list[list[int]]:
-        """The batches of one epoch: every reaction once."""
+        """Return the batches of one epoch: every reaction once."""
         rng = np.random.default_rng((self.seed, number))
         order = rng.permutation(len(self.source_lengths))
         mean = float((self.source_lengths + self.target_lengths).mean())
@@ -147,7 +170,7 @@ class TokenBatches(Sampler[list[int]]):
         return [batches[index] for index in rng.permutation(len(batches))]
 
     def _like(self, pool: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The pool with neighbours alike in both lengths: strips of like targets, and in a strip by source.
+        """Return the pool with neighbours alike in both lengths: strips of like targets, and in a strip by source.
 
         Sorted by target alone a third of every forward batch is padding, since reagents lengthen sources only (log.md).
         """

@@ -1,8 +1,7 @@
-"""Is a test reaction, or a test product, among what a model is trained on? Compared by canonical keys, not as texts.
+"""Find test reactions and test products among what a model is trained on, by canonical keys and not as texts.
 
 A product's key is the canonical SMILES of its largest component; for the forward task without stereochemistry, which
-the
-USPTO-MIT test set lacks. A reaction's key adds the canonical SMILES of all other molecules, sorted.
+the USPTO-MIT test set lacks. A reaction's key adds the canonical SMILES of all other molecules, sorted.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ class LeakReport:
 
 
 def product_key(task: Task, source: str, target: str) -> str:
-    """The key of the product of a reaction given as a model reads and writes it; empty where it cannot be read."""
+    """Return the key of the product of a reaction as a model reads and writes it; empty where it cannot be read."""
     plain = _plain(task, target if task == "forward" else source)
     return (chem.main_product(plain) or "") if plain else ""
 
 
 def others_key(task: Task, source: str, target: str) -> str:
-    """The key of everything else; empty where it cannot be read."""
+    """Return the key of everything else; empty where it cannot be read."""
     plain = _plain(task, source if task == "forward" else target)
     return ".".join(sorted(plain.split("."))) if plain else ""
 
@@ -73,9 +72,13 @@ def check_rows(
     """Compare the rows of training files that a recipe uses with the rows of a test file.
 
     Args:
+        files: training files.
+        tests: the test file.
+        task: which columns to read, and which side is the product.
         leave_out: rows with "1" in one of these columns are not trained on.
         every: look at every so many-th of those rows only.
         limit: read only so many rows of each file; 0 means all.
+        progress: called with the number of rows compared.
     """
     rows = (
         canonical_pair(row, task) for file in files for row in islice(_used(file, leave_out, limit), 0, None, every)
@@ -139,6 +142,6 @@ def refuse(found: LeakReport) -> None:
     """
     if found.reactions or found.products:
         raise LeakError(
-            f"of {found.checked} training reactions {found.reactions} are test reactions and {found.products} make a test "
-            f"product: {'; '.join(found.examples)}"
+            f"of {found.checked} training reactions {found.reactions} are test reactions and {found.products} make a "
+            f"test product: {'; '.join(found.examples)}"
         )

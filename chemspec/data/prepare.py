@@ -42,7 +42,10 @@ def prepare(
 
     Args:
         files: CSVs, gzipped or not, with the columns that `reactions.py` names.
+        out: folder to write.
+        settings: what to make of the rows.
         vocab: use this vocabulary instead of building one from the data.
+        name: of the arrays: "train" or "val".
         workers: processes; with 1, everything happens in this one.
         progress: called with rows done and rows in all.
 
@@ -142,8 +145,10 @@ def _run(jobs: Sequence[Job], settings: DataSettings, workers: int, progress: Ca
 
 
 def _leave_with_parent() -> None:
-    """End a worker when its parent was killed: it would wait for jobs forever, for it holds both ends of the queue
-    itself."""
+    """End a worker when its parent was killed.
+
+    It would wait for jobs forever, for it holds both ends of the queue itself.
+    """
 
     def wait() -> None:
         parent = multiprocessing.parent_process()

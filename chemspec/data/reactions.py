@@ -18,11 +18,14 @@ PLAIN_COLUMNS = {"forward": ("reactants_and_reagents", "main_product"), "retro":
 
 
 def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random, guess: bool = False) -> list[Pair]:
-    """Up to `count` ways to write one reaction: first the canonical source, then sources rooted at random.
+    """Return up to `count` ways to write one reaction: first the canonical source, then sources rooted at random.
 
     Args:
         row: a row of the CSV; which columns are read is said in `COLUMNS`.
+        task: which side is the source.
+        count: of variants wanted.
         flat_share: the share of variants without stereochemistry (the USPTO-MIT set has none).
+        rng: chooses roots, order and stereochemistry.
         guess: where a row has no atom maps, guess them.
 
     Returns:
@@ -46,7 +49,7 @@ def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random
 
 
 def _mapped(row: Row, task: Task) -> tuple[str, list[str]] | None:
-    """The row's mapped reaction, and the molecules in the flask that it lacks."""
+    """Return the row's mapped reaction, and the molecules in the flask that it lacks."""
     if task == "retro":
         mapped = row.get("mapped_rxn")
         return (mapped, []) if mapped else None
@@ -67,7 +70,7 @@ def _guessed(row: Row, task: Task) -> tuple[str, list[str]] | None:
 
 
 def canonical_pair(row: Row, task: Task) -> Pair:
-    """The plain texts of a test row, as they stand in the file: the query and the answer to compare with."""
+    """Return the plain texts of a test row, as they stand in the file: the query and the answer to compare with."""
     if task == "retro":
         return row["product"], row["reactants"]
     return row["reactants_and_reagents"], row["main_product"]

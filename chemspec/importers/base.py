@@ -14,22 +14,19 @@ from chemspec.settings import ModelConfig, Task
 
 
 class TextTokenizer(Protocol):
-    """What the engine asks of a tokenizer; `chemspec.tokenizer.Tokenizer` is one.
-
-    Attributes:
-        tokens: the text of every id; ids 0 to 3 are pad, bos, eos and unk.
-        alphabet: tokens for single atoms and bonds, where drafters may rely on them; else empty.
-        head: about how many tokens come before the query.
-    """
+    """What the engine asks of a tokenizer; `chemspec.tokenizer.Tokenizer` is one."""
 
     @property
-    def tokens(self) -> tuple[str, ...]: ...
+    def tokens(self) -> tuple[str, ...]:
+        """The text of every id; ids 0 to 3 are pad, bos, eos and unk."""
 
     @property
-    def alphabet(self) -> Sequence[str]: ...
+    def alphabet(self) -> Sequence[str]:
+        """Tokens for single atoms and bonds, where drafters may rely on them; else empty."""
 
     @property
-    def head(self) -> int: ...
+    def head(self) -> int:
+        """About how many tokens come before the query."""
 
     def __len__(self) -> int: ...
 

@@ -31,6 +31,7 @@ def convert(model: Transformer, tokenizer: Tokenizer, folder: Path, *, quantizat
 
     Args:
         model: in any precision, on any device.
+        tokenizer: its vocabulary.
         folder: made if missing; a model already in it is overwritten.
         quantization: how weights are stored: None (float32), "int8", "int16", "float16", ... The
             precision of the arithmetic is chosen when the folder is opened.
@@ -67,6 +68,7 @@ class Opponent:
         """Load a folder that `convert` wrote.
 
         Args:
+            folder: what `convert` returned.
             threads: cores for one batch; batches are never run side by side.
             compute_type: "float32", "int8", ...; weights stored otherwise are converted.
 

@@ -1,9 +1,7 @@
-"""Encoder-decoders of Hugging Face transformers as chemspec models: T5, mT5, BART, mBART, from a folder or from the
-local cache.
+"""Load encoder-decoders of Hugging Face transformers (T5, mT5, BART, mBART) from a folder or from the local cache.
 
 Nothing is fetched: a model that is not on this machine is refused with the command that gets it. Nothing is executed:
-weights are
-read from safetensors only, and code that a checkpoint brings along is never run. Needs the extra `hf`.
+weights are read from safetensors only, and code that a checkpoint brings along is never run. Needs the extra `hf`.
 """
 
 from __future__ import annotations
@@ -184,7 +182,7 @@ def _until_eos(ids: Sequence[int]) -> Iterator[int]:
 
 
 def recognises(folder: Path) -> bool:
-    """Whether a folder holds a model of transformers: its config names a `model_type`."""
+    """Return whether a folder holds a model of transformers: its config names a `model_type`."""
     try:
         values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -193,7 +191,7 @@ def recognises(folder: Path) -> bool:
 
 
 def cached(name: str) -> Path | None:
-    """The folder of a model id such as `org/model` in the local cache of Hugging Face, if it is there."""
+    """Return the folder of a model id such as `org/model` in the local cache of Hugging Face, if it is there."""
     hub = os.environ.get("HF_HUB_CACHE")
     home = os.environ.get("HF_HOME")
     general = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -232,6 +230,7 @@ def load(folder: Path, *, task: Task | None = None, template: str = "", name: st
     """Read a folder that transformers wrote.
 
     Args:
+        folder: where it lies.
         task: what the model is for; none takes what the folder's `chemspec.json` says.
         template: the text that the model reads, with `{query}` for the SMILES; "" takes that of `chemspec.json`, or the
             bare query.
@@ -436,8 +435,8 @@ def _check_agreement(model: HfModel, folder: Path) -> None:
     if not worst <= 1e-3 * (1 + float(wanted.abs().max())):
         version = _library().__version__
         raise CheckpointError(
-            f"{folder}: our logits differ from those of transformers {version} by {worst:.2g}; the checkpoint uses an option, "
-            "or this release a layout, that chemspec does not know. Please report it"
+            f"{folder}: our logits differ from those of transformers {version} by {worst:.2g}; the checkpoint uses an "
+            "option, or this release a layout, that chemspec does not know. Please report it"
         )
 
 

@@ -1,4 +1,4 @@
-"""List the model formats: a new one needs its file and an entry here, or an entry point `chemspec.importers` elsewhere."""
+"""List the model formats: a new one needs its file and an entry here, or an entry point `chemspec.importers`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class NoKernel(RuntimeError):
 
 @lru_cache(maxsize=8)
 def load(source: Path, *flags: str) -> ctypes.CDLL:
-    """The library that `source` compiles to, loaded.
+    """Compile a source, if it has not been, and load the library.
 
     Raises:
         NoKernel: without a compiler, on an unsupported system, or if CHEMSPEC_NATIVE is 0.

@@ -1,4 +1,7 @@
-"""Energy that the processor has used, where the machine reports it (Linux: RAPL counters under /sys/class/powercap)."""
+"""Read the energy that the processor has used, where the machine reports it.
+
+On Linux these are the RAPL counters under /sys/class/powercap.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ class Counter:
     most: int
 
     def read(self) -> int:
+        """Return its microjoules."""
         return int(self.file.read_text())
 
 
@@ -27,7 +31,7 @@ class Meter:
 
     @classmethod
     def find(cls, home: Path = HOME) -> Meter | None:
-        """None where the machine reports no energy, or not to this user: a virtual machine mostly does not."""
+        """Return the meter; None where the machine reports no energy to this user, as most virtual machines do not."""
         counters = []
         # Packages are numbered intel-rapl:0, their parts (cores, memory) intel-rapl:0:0.
         for folder in sorted(home.glob("*-rapl:*")):
@@ -43,11 +47,14 @@ class Meter:
         return cls(tuple(counters)) if counters else None
 
     def read(self) -> tuple[int, ...]:
+        """Return the microjoules of every package."""
         return tuple(counter.read() for counter in self.counters)
 
     def joules(self, before: tuple[int, ...]) -> float:
-        """Energy since `read` gave `before`, of everything that the machine did; correct up to one turn of a
-        counter."""
+        """Return the energy since `read` gave `before`, of everything that the machine did.
+
+        It is correct up to one turn of a counter.
+        """
         used = (
             now - then if now >= then else now + counter.most - then
             for counter, now, then in zip(self.counters, self.read(), before, strict=True)

@@ -1,6 +1,6 @@
 """Say which extra of the distribution a missing package belongs to.
 
-The core (numpy, torch, RDKit, safetensors, typer, rich, msgspec) predicts; everything else is imported where it is used.
+The core (numpy, torch, RDKit, safetensors, typer, rich, msgspec) predicts; all else is imported where it is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXTRAS = {
 }
 
 
-class MissingExtra(ModuleNotFoundError):
+class MissingExtraError(ModuleNotFoundError):
     """A package of an extra is not installed; the message says which one to install."""
 
 
@@ -42,7 +42,7 @@ def require(*packages: str, what: str) -> None:
         if not installed(package):
             name, command = EXTRAS[package], f"pip install 'chemspec[{EXTRAS[package]}]'"
             message = f"{what}: the package {package} of the extra {name} is not installed"
-            raise MissingExtra(f"{message}; {command}", name=package)
+            raise MissingExtraError(f"{message}; {command}", name=package)
 
 
 def installed(package: str) -> bool:

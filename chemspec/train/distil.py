@@ -1,8 +1,7 @@
-"""What a target writes for training queries: the data of drafters (sequence-level distillation, Kim and Rush 2016).
+"""Answer training queries with a target: the data of drafters (sequence-level distillation, Kim and Rush 2016).
 
 A drafter is to foretell the target, not the chemistry, so it learns from the target's own greedy answers (Xia et al.
-2023,
-section 4.1). Token arrays go in and come out; nothing is read as SMILES, hence RDKit has no part in it.
+2023, section 4.1). Token arrays go in and come out; nothing is read as SMILES, hence RDKit has no part in it.
 """
 
 from __future__ import annotations
@@ -36,8 +35,13 @@ def distil(
     Every thousand answers are kept in `out/parts`, so that the same command goes on where it was interrupted.
 
     Args:
+        engine: the target.
         data: folder made by `chemspec data`, with the target's vocabulary.
+        out: folder to write.
         pairs: so many of its training queries, chosen at random; 0 takes all.
+        settings: how to decode: greedily.
+        seed: of the random choice.
+        progress: called with queries done and queries in all.
 
     Returns:
         The number of pairs written.
@@ -54,37 +58,30 @@ def distil(
     done = 0
     files = []
     for start in range(0, len(chosen), PART):
-        own = chosen[start : start + PART]
-        file = out / "parts" / f"{start}-{len(own)}.npz"
+        part = chosen[start : start + PART]
+        file = out / "parts" / f"{start}-{len(part)}.npz"
         files.append(file)
         if not file.exists():
-            sources = [tuple(train.sources[index].tolist()) for index in own]
+            sources = [tuple(train.sources[index].tolist()) for index in part]
             written = engine.write(sources, settings)
-            kept = [
+            ended = [
                 (source, answers[0].tokens[:-1])
                 for source, answers in zip(sources, written, strict=True)
                 if answers and answers[0].ended == "eos" and len(answers[0].tokens) > 1
             ]
-            Pairs(*(RaggedArray.pack(side) for side in (list(zip(*kept, strict=True)) or ((), ())))).save(file)
-        done += len(own)
+            Pairs(*(RaggedArray.pack(side) for side in (list(zip(*ended, strict=True)) or ((), ())))).save(file)
+        done += len(part)
         progress(done, len(chosen))
-    parts = [Pairs.load(file) for file in files]
-    whole = Pairs(_joined([part.sources for part in parts]), _joined([part.targets for part in parts]))
+    whole = Pairs.join([Pairs.load(file) for file in files])
     whole.save(out / "train.npz")
     shutil.copyfile(engine.folder / "vocab.json", out / "vocab.json")
     return len(whole)
 
 
 def _claim(out: Path, stamp: dict[str, object]) -> None:
-    """Mark a folder as holding these answers and no others."""
+    """Mark a folder as holding these answers and no others; raises ValueError where it holds others."""
     file = out / "distilled.json"
     if file.is_file() and json.loads(file.read_text(encoding="utf-8")) != stamp:
         raise ValueError(f"{out} holds answers of another model, data or seed; choose another folder")
     (out / "parts").mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(stamp), encoding="utf-8")
-
-
-def _joined(parts: list[RaggedArray]) -> RaggedArray:
-    lengths = np.concatenate([part.lengths for part in parts])
-    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    return RaggedArray(np.concatenate([part.flat for part in parts]), offsets)

@@ -1,4 +1,4 @@
-"""Training of learned drafters on the target's own answers, in the loop of `module`. Needs no RDKit."""
+"""Train learned drafters on the target's own answers, in the loop of `module`. Needs no RDKit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy, pad
 
 from chemspec.data.arrays import Batch
 from chemspec.model import checkpoint, companions
@@ -43,6 +43,11 @@ class MaskTraining(Training):
         """Train `model` to fill `length` masks.
 
         Args:
+            model: a Spec-Drafter.
+            settings: how to train.
+            length: masks of a block.
+            blocks: prefixes of each target in a step.
+            glance: share of wrong guesses that are shown, at the start and at the end of the run.
             frozen: so many layers of the encoder, and the tokens' embeddings, stay as they are.
         """
         super().__init__(model, settings)
@@ -55,6 +60,7 @@ class MaskTraining(Training):
                 layer.requires_grad_(False)
 
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
+        """Return the cross-entropy of the masks that are not shown."""
         source, target = batch
         memory, real = self._encode(source)
         starts = self._starts(target)
@@ -69,9 +75,10 @@ class MaskTraining(Training):
             shown = torch.zeros_like(counted)
         logits = fill(self.model, memory, real, target, starts, self.length, shown)
         asked = counted & ~shown
-        return F.cross_entropy(logits[asked].float(), true[asked], label_smoothing=smoothing)
+        return cross_entropy(logits[asked].float(), true[asked], label_smoothing=smoothing)
 
     def validation_step(self, batch: Batch, index: int) -> None:
+        """Add up the loss, and log how many tokens ahead are right."""
         source, target = batch
         places = torch.arange(self.length, device=target.device)
         # The same prefixes every time: evenly spaced, whatever the run's random generator says.
@@ -82,7 +89,7 @@ class MaskTraining(Training):
         logits = fill(self.model, *self._encode(source), target, starts, self.length)
         counted = true != PAD
         right = (logits.argmax(-1) == true) & counted
-        self.held[0] += F.cross_entropy(logits[counted].float(), true[counted], reduction="sum")
+        self.held[0] += cross_entropy(logits[counted].float(), true[counted], reduction="sum")
         self.held[1] += counted.sum()
         ahead = right.long().cumprod(-1).sum(-1).float().mean()
         self.log("val_accepted", ahead, batch_size=starts.numel())
@@ -115,11 +122,15 @@ class MaskTraining(Training):
 
 
 def glanced(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
-    """Which masks to show: of every block as many, at random, as `share` of its wrong guesses (Qian et al. 2021, Eq.
-    5).
+    """Choose the masks to show: of every block as many as `share` of its wrong guesses (Qian et al. 2021, Eq. 5).
 
     Args:
-        wrong, counted: (B, M, k) bool; guesses that differ from the truth, and masks that have one.
+        wrong: (B, M, k) bool, guesses that differ from the truth.
+        counted: (B, M, k) bool, masks that have a true token.
+        share: of the wrong guesses.
+
+    Returns:
+        (B, M, k) bool, chosen at random.
     """
     number = ((wrong & counted).sum(-1, keepdim=True) * share).long()
     order = torch.rand(wrong.shape, device=wrong.device).masked_fill(~counted, 2.0)
@@ -137,12 +148,14 @@ class HeadTraining(Training):
         self.target = [target.eval().requires_grad_(False)]  # in a list, lest its weights be saved
 
     def on_fit_start(self) -> None:
+        """Move the target to the device."""
         self.target[0].to(self.device)
 
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
-        logits, true = self._foretell(batch)
+        """Return the weighted mean of the heads' cross-entropies."""
+        logits, true = self._predict(batch)
         count = logits.shape[-2]
-        losses = F.cross_entropy(
+        losses = cross_entropy(
             logits.flatten(0, -2).float(), true.flatten(), ignore_index=PAD, reduction="none", label_smoothing=smoothing
         ).reshape(-1, count)
         medusa = self.model.config.style == "medusa"
@@ -151,24 +164,25 @@ class HeadTraining(Training):
         return (weights * each).sum() / weights.sum()
 
     def validation_step(self, batch: Batch, index: int) -> None:
+        """Add up the loss, and log how many tokens ahead are right."""
         super().validation_step(batch, index)
-        logits, true = self._foretell(batch)
+        logits, true = self._predict(batch)
         counted = true[..., 0] != PAD
         right = ((logits.argmax(-1) == true) & (true != PAD))[counted]
         self.log("val_accepted", right.long().cumprod(-1).sum(-1).float().mean(), batch_size=int(counted.sum()))
 
-    def _foretell(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits (N, K, V) of every head at every place, and what they should have said (N, K)."""
+    def _predict(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return logits (N, K, V) of every head at every place, and what they should have said (N, K)."""
         source, target = batch
         with torch.no_grad():
             teacher = self.target[0]
             states = teacher.states(target[:, :-2], *teacher.encode(source))
         count, width = self.model.config.heads, states.shape[1]
         # The state at place t writes token t + 1; head i, from 0, writes token t + 2 + i.
-        padded = F.pad(target, (0, count), value=PAD)
+        padded = pad(target, (0, count), value=PAD)
         true = torch.stack([padded[:, 2 + i : 2 + i + width] for i in range(count)], dim=-1)
-        told = true[..., 0] != PAD
-        return self.model(states[told]), true[told]
+        counted = true[..., 0] != PAD
+        return self.model(states[counted]), true[counted]
 
 
 def train_drafter(
@@ -184,10 +198,12 @@ def train_drafter(
     """Train a drafter by a recipe and return its folder.
 
     Args:
+        recipe: see `recipe.DrafterRecipe`.
         data: what `chemspec dev distil` wrote with this target.
         target: the model folder that the drafter is for.
         out: the run folder.
         resume: go on from the run folder's last checkpoint, if there is one.
+        quiet: no progress line.
         install: write the drafter to the target's folder, rather than into `out`.
 
     Raises:
@@ -214,7 +230,7 @@ def train_drafter(
     module = _module(recipe, settings, loaded.model)
     config = module.model.config.to_json()
     describe(
-        out, settings, task=recipe.task, kind=recipe.kind, target=loaded.digest, model=config, recipe=_told(recipe)
+        out, settings, task=recipe.task, kind=recipe.kind, target=loaded.digest, model=config, recipe=_as_json(recipe)
     )
     pairs, held = split(data, settings.holdout)
     specials = loaded.model.config.source_specials
@@ -234,7 +250,8 @@ def _same_target(out: Path, digest: str) -> None:
     before = json.loads(file.read_text(encoding="utf-8")).get("target") if file.is_file() else None
     if before not in (None, digest):
         raise ValueError(
-            f"{out} holds a training for other weights of the target; choose another folder, or --no-resume in an empty one"
+            f"{out} holds a training for other weights of the target; choose another folder, "
+            "or --no-resume in an empty one"
         )
 
 
@@ -263,7 +280,7 @@ def _module(recipe: DrafterRecipe, settings: TrainSettings, target: Transformer)
     return HeadTraining(heads, settings, target)
 
 
-def _told(recipe: DrafterRecipe) -> dict[str, Any]:
+def _as_json(recipe: DrafterRecipe) -> dict[str, Any]:
     values = asdict(recipe)
     del values["train"]
     return values

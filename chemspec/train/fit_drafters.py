@@ -67,31 +67,34 @@ def calibrate(
     """Learn everything that a model's drafters can.
 
     Args:
+        engine: the model.
         data: folder made by `chemspec data`: `train.npz`, and `val.npz` if there is one; else the last 1,000 training
-            pairs,
-            which training kept aside, serve for validation.
+            pairs, which training kept aside, serve for validation.
         pairs: training pairs read for the phrases.
         queries: validation queries answered.
         heads: most attention heads to follow.
+        seed: of the random choice.
+        made: the command, to be written down with what was learned.
+        tell: called with a line at each stage.
 
     Raises:
         ValueError: for data of another vocabulary, or none.
     """
     train = Pairs.load(data / "train.npz")
-    own = data / "val.npz"
-    validation = Pairs.load(own) if own.is_file() else train
-    kept = len(train) - (0 if own.is_file() else HOLDOUT)
-    if kept < 1:
+    file = data / "val.npz"
+    validation = Pairs.load(file) if file.is_file() else train
+    usable = len(train) - (0 if file.is_file() else HOLDOUT)
+    if usable < 1:
         raise ValueError(f"{data}: too few pairs to learn from")
     size = len(engine.tokenizer)
     if max(int(train.sources.flat.max()), int(train.targets.flat.max())) >= size:
         raise ValueError(f"{data} has more kinds of tokens than model {engine.name}")
     marks = TokenClasses.of(engine.tokenizer.tokens)
     rng = np.random.default_rng(seed)
-    chosen = rng.permutation(kept)[:pairs]
+    chosen = rng.permutation(usable)[:pairs]
     tell(f"phrases from {len(chosen)} answers")
     phrases = count_edits(((train.sources[i].tolist(), train.targets[i].tolist()) for i in chosen), marks)
-    first = 0 if own.is_file() else kept
+    first = 0 if file.is_file() else usable
     asked = first + rng.permutation(len(validation) - first)[:queries]
     tell(f"{len(asked)} validation queries")
     answers = _answers(engine, [validation.sources[i].tolist() for i in asked])

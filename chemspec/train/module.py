@@ -17,10 +17,10 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
-from chemspec.data.arrays import Batch, Pairs, RaggedArray, TokenBatches
+from chemspec.data.arrays import Batch, Pairs, TokenBatches
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, Task, TrainSettings
@@ -50,13 +50,12 @@ __all__ = [
     "rate",
     "split",
     "steps_done",
-    "take",
     "train",
 ]
 
 
 def rate(step: int, progress: float, settings: TrainSettings) -> float:
-    """The learning rate as a share of its peak, at `step` with `progress` (0 to 1) of the run behind us."""
+    """Return the learning rate as a share of its peak, at `step` with `progress` (0 to 1) of the run behind us."""
     warm = min(1.0, (step + 1) / max(1, settings.warmup))
     if settings.schedule == "inverse-sqrt":
         return warm * math.sqrt(max(1, settings.warmup) / max(step + 1, settings.warmup, 1))
@@ -79,62 +78,73 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         self.random: dict[str, Tensor] = {}  # states of the random generators to go on with
 
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
+        """Return the mean loss of a batch: nats per target token."""
         source, target = batch
         logits = self.computes[0](source, target[:, :-1])
-        return F.cross_entropy(
+        return cross_entropy(
             logits.flatten(0, 1).float(), target[:, 1:].flatten(), ignore_index=PAD, label_smoothing=smoothing
         )
 
     def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        """Count the tokens that are trained on."""
         if self.trainer.training:  # counted while still on the host
             self.tokens += sum(int(torch.count_nonzero(part != PAD)) for part in batch)
         return batch
 
     def training_step(self, batch: Batch, index: int) -> Tensor:
+        """Return the loss to minimise."""
         return self.loss(batch, smoothing=self.settings.label_smoothing)
 
     def on_fit_start(self) -> None:
+        """Compile the model where that is asked for and pays."""
         if self.settings.compile and self.device.type == "cuda":
             # Every batch has a shape of its own: one graph for all, not one for each.
             self.computes = (torch.compile(self.model, dynamic=True),)
 
     def on_validation_epoch_start(self) -> None:
+        """Forget the sums of the validation before."""
         self.held = [torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2)]
 
     def validation_step(self, batch: Batch, index: int) -> None:
+        """Add up loss and tokens of a validation batch."""
         # Sums stay on the device: reading every loss would make a GPU wait at every batch.
         predicted = (batch[1][:, 1:] != PAD).sum()
         self.held[0] += self.loss(batch).double() * predicted
         self.held[1] += predicted
 
     def on_validation_epoch_end(self) -> None:
+        """Log the mean loss over all validation tokens."""
         self.log("val_loss", (self.held[0] / self.held[1]).float())
 
     def configure_optimizers(self) -> Any:
+        """Return the optimiser and the schedule of its learning rate."""
         settings = self.settings
         optimizer = optim.build(self.model, settings)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate(step, self.progress(step), settings))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **options: Any) -> None:
+        """Clip the norm of the gradient."""
         # Lightning refuses to clip for fused optimisers because of fp16 loss scaling, which bf16 does without.
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
 
     def progress(self, step: int) -> float:
-        """The share of the run behind us, by steps or by time, whichever is further."""
+        """Return the share of the run behind us, by steps or by time, whichever is further."""
         share = step / self.settings.steps
         if not self.settings.minutes:
             return share
         return max(share, self.seconds() / 60 / self.settings.minutes)
 
     def seconds(self) -> float:
-        """How long this run has trained, in all its sessions."""
+        """Return how long this run has trained, in all its sessions."""
         return self.spent + (time.monotonic() - self.started if self.started else 0.0)
 
     def on_train_start(self) -> None:
+        """Start the clock."""
         self.started = time.monotonic()
 
     def on_train_batch_start(self, batch: Batch, index: int) -> None:
+        """Go on with the random states of a checkpoint."""
         if self.random:
             torch.set_rng_state(self.random["cpu"])
             if "cuda" in self.random and torch.cuda.is_available():
@@ -142,6 +152,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
             self.random = {}
 
     def on_save_checkpoint(self, saved: dict[str, Any]) -> None:
+        """Add what an exact resumption needs: time, settings, random states."""
         saved["seconds"] = self.seconds()
         saved["settings"] = {name: getattr(self.settings, name) for name in ORDER}
         saved["random"] = {"cpu": torch.get_rng_state()}
@@ -149,6 +160,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
             saved["random"]["cuda"] = torch.cuda.get_rng_state()
 
     def on_load_checkpoint(self, saved: dict[str, Any]) -> None:
+        """Read what `on_save_checkpoint` added."""
         self.spent = float(saved["seconds"])
         self.random = saved.get("random", {})
 
@@ -175,6 +187,11 @@ def train(
     Ctrl-C finishes the step, writes `checkpoints/last.ckpt` and raises KeyboardInterrupt.
 
     Args:
+        data: folder made by `chemspec data`.
+        out: the run folder.
+        task: what the model is for.
+        config: its size.
+        settings: how to train.
         resume: a checkpoint of an interrupted run with the same settings.
         start: a model folder whose weights to begin with, instead of random ones; if it is deeper, its first layers.
         exact: the share of pairs that a model answers exactly; measured at every validation.
@@ -200,7 +217,7 @@ def train(
     describe(out, settings, task=task, model=config.to_json())
     callbacks: list[Callback] = []
     if exact is not None:
-        sample = take(held, settings.validate_pairs)
+        sample = held.part(0, settings.validate_pairs)
         callbacks.append(ExactMatch(lambda model: exact(model, sample)))
     data_loaders = loaders(pairs, held, settings, done=done, specials=config.source_specials)
     fit(module, out, data_loaders, done=done, resume=resume, callbacks=callbacks, quiet=quiet)
@@ -220,7 +237,13 @@ def fit(
     """Run the loop to its end; writes `out/checkpoints` and `out/log.csv`.
 
     Args:
+        module: what to train.
+        out: the run folder.
         data_loaders: training batches from step `done` on, and validation batches; see `loaders`.
+        done: steps behind the checkpoint.
+        resume: the checkpoint to go on from.
+        callbacks: more of Lightning's callbacks.
+        quiet: no progress line.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C, after `checkpoints/last.ckpt` was written.
@@ -243,7 +266,7 @@ def fit(
 
 
 def _read(data: Path, config: ModelConfig, settings: TrainSettings) -> tuple[Tokenizer, Pairs, Pairs]:
-    """Vocabulary, training and validation pairs; what does not fit is told before the training, not after it."""
+    """Return vocabulary, training and validation pairs; raises ValueError for what does not fit the model."""
     tokenizer = Tokenizer.load(data / "vocab.json")
     if len(tokenizer) != config.vocab_size:
         raise ValueError(f"{data / 'vocab.json'} has {len(tokenizer)} tokens, the model {config.vocab_size}")
@@ -259,7 +282,12 @@ def _read(data: Path, config: ModelConfig, settings: TrainSettings) -> tuple[Tok
 
 
 def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
-    """The steps behind a checkpoint; none for a new run, which must not be mixed with an old one."""
+    """Return the steps behind a checkpoint; none for a new run, which must not be mixed with an old one.
+
+    Raises:
+        FileExistsError: if a new run would overwrite another.
+        ValueError: for a checkpoint made with other data settings.
+    """
     if resume is None:
         if any((out / "checkpoints").glob("*.ckpt")):
             raise FileExistsError(
@@ -278,7 +306,7 @@ def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
 
 
 def _begin_with(model: Transformer, start: Path, tokenizer: Tokenizer) -> None:
-    """Take over the weights of a model, or the first layers of a deeper one: that is how a medium drafter begins."""
+    """Copy the weights of a model, or the first layers of a deeper one: that is how a medium drafter begins."""
     loaded = checkpoint.load(start)
     have, want = loaded.model.config, model.config
     encoder, decoder = want.encoder_layers, want.decoder_layers
@@ -299,7 +327,7 @@ def describe(out: Path, settings: TrainSettings, **what: Any) -> None:
 
 
 def loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, specials: bool) -> tuple[Any, Any]:
-    """Endless training batches from step `done` on, and the validation batches."""
+    """Return endless training batches from step `done` on, and the validation batches."""
     batches = TokenBatches(pairs, tokens=settings.tokens, seed=settings.seed, skip=done, source_specials=specials)
     held_batches = TokenBatches(held, tokens=settings.tokens, seed=0, source_specials=specials)
 
@@ -309,12 +337,12 @@ def loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, sp
 
         numbers: Any = range(len(part))
         # A generator of its own: otherwise every validation would change the dropout of later steps.
-        own = torch.Generator()
+        generator = torch.Generator()
         return DataLoader(
             numbers,
             batch_sampler=sampler,
             collate_fn=collate,
-            generator=own,
+            generator=generator,
             pin_memory=torch.cuda.is_available(),  # only then can a copy run beside the computing
         )
 
@@ -352,7 +380,7 @@ def _trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> l
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Lightning's advertisements and its remarks on choices made here on purpose."""
+    """Silence Lightning's advertisements and its remarks on choices made here on purpose."""
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -368,7 +396,7 @@ def _quiet() -> Iterator[None]:
 
 
 def split(data: Path, holdout: int) -> tuple[Pairs, Pairs]:
-    """Training pairs, and `val.npz` or else the last `holdout` training pairs for validation."""
+    """Return training pairs, and `val.npz` or else the last `holdout` training pairs for validation."""
     pairs = Pairs.load(data / "train.npz")
     if (data / "val.npz").exists():
         return pairs, Pairs.load(data / "val.npz")
@@ -377,19 +405,4 @@ def split(data: Path, holdout: int) -> tuple[Pairs, Pairs]:
     if len(pairs) <= holdout:
         raise ValueError(f"{data / 'train.npz'} has {len(pairs)} pairs, too few to hold out {holdout}")
     cut = len(pairs) - holdout
-    return take(pairs, cut), Pairs(_tail(pairs.sources, cut), _tail(pairs.targets, cut))
-
-
-def take(pairs: Pairs, count: int) -> Pairs:
-    """The first `count` pairs."""
-    return Pairs(_head(pairs.sources, count), _head(pairs.targets, count))
-
-
-def _head(ragged: RaggedArray, count: int) -> RaggedArray:
-    offsets = ragged.offsets[: count + 1]
-    return RaggedArray(ragged.flat[: offsets[-1]], offsets)
-
-
-def _tail(ragged: RaggedArray, start: int) -> RaggedArray:
-    offsets = ragged.offsets[start:]
-    return RaggedArray(ragged.flat[offsets[0] :], offsets - offsets[0])
+    return pairs.part(0, cut), pairs.part(cut, len(pairs))

@@ -2,8 +2,7 @@
 
 `torch.optim.Muon` does the same, always in bf16 and one matrix after another. Here matrices of one shape go through the
 iteration together (three products a round for each shape instead of each matrix, which counts on a GPU), and in fp32
-where the
-processor has no bf16 products: there emulated ones take sixty times longer (log.md).
+where the processor has no bf16 products: there emulated ones take sixty times longer (log.md).
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
+        """Update the matrices, those of one shape together."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -65,7 +65,7 @@ class Muon(torch.optim.Optimizer):
         return loss
 
     def _ahead(self, p: Tensor, momentum: float) -> Tensor:
-        """The gradient, mixed with its running mean one step ahead (Nesterov)."""
+        """Return the gradient, mixed with its running mean one step ahead (Nesterov)."""
         assert p.grad is not None
         state = self.state[p]
         if not state:
@@ -76,7 +76,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices: Tensor, dtype: torch.dtype) -> Tensor:
-    """Matrices (M, n, m), n <= m, with singular vectors kept and all singular values near one (between 0.7 and 1.2)."""
+    """Return matrices (M, n, m), n <= m, with singular vectors kept and all singular values between 0.7 and 1.2."""
     x = matrices.to(dtype)
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=TINY)  # so that no singular value exceeds one
     for a, b, c in ROUNDS:

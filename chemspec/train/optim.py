@@ -12,15 +12,15 @@ from chemspec.train.muon import Muon
 
 
 def bf16_is_native() -> bool:
-    """Can the device at hand multiply bf16 numbers? Processors that cannot emulate it, sixty times slower than fp32."""
+    """Return whether the device at hand multiplies bf16 numbers; processors that emulate it are 60 times slower."""
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    found: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(found.get(name) for name in ("amx_bf16", "avx512_bf16", "avx10_2", "bf16"))
+    capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(capabilities.get(name) for name in ("amx_bf16", "avx512_bf16", "avx10_2", "bf16"))
 
 
 def build(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
-    """The optimiser that the settings ask for; norms and biases are not decayed."""
+    """Return the optimiser that the settings ask for; norms and biases are not decayed."""
     named = list(model.named_parameters())
     matrices = [p for name, p in named if p.ndim == 2 and "layers." in name]
     tables = [p for name, p in named if p.ndim > 2 or (p.ndim == 2 and "layers." not in name)]
@@ -42,7 +42,7 @@ def build(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
 
 
 class CombinedOptimizer(torch.optim.Optimizer):
-    """Several optimisers that step together; their parameter groups are shared, so one scheduler drives them all."""
+    """Step several optimisers together; their parameter groups are shared, so one scheduler drives them all."""
 
     def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
         self.parts = parts
@@ -51,6 +51,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
         self.param_groups = [group for part in parts for group in part.param_groups]
 
     def step(self, closure: Any = None) -> Any:
+        """Let all parts step."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -60,9 +61,11 @@ class CombinedOptimizer(torch.optim.Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the states of the parts."""
         return {"parts": [part.state_dict() for part in self.parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the states of the parts."""
         for part, state in zip(self.parts, state_dict["parts"], strict=True):
             part.load_state_dict(state)
         self.param_groups = [group for part in self.parts for group in part.param_groups]

@@ -24,11 +24,13 @@ def run_recipe(
     """Train on prepared data and return the model folder.
 
     Args:
+        recipe: see `recipe.Recipe`.
         data: what `prepare` wrote for this recipe.
         out: the run folder.
         resume: go on from the run folder's last checkpoint, if there is one.
         start: a model folder whose weights to begin with.
         average: average so many of the last checkpoints; 1 leaves it to the recipe.
+        quiet: no progress line.
 
     Raises:
         FileNotFoundError: if the data has not been prepared.

@@ -1,4 +1,8 @@
-"""What goes on beside the training loop: the log, the progress line, exact match, and the ways to stop."""
+"""Callbacks of the training loop: the log, the progress line, exact match, checkpoints, and the ways to stop.
+
+Lightning's `CSVLogger`, `Timer` and handling of signals do nearly the same. Here a resumed run goes on with its log,
+time counts over all sessions, and Ctrl-C ends a run after a step, with a checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +26,16 @@ from chemspec.model.transformer import Transformer
 
 
 class StopOnTime(Callback):  # type: ignore[misc]
-    """Ends a run of limited minutes once they are over."""
+    """End a run of limited minutes once they are over."""
 
     def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
+        """Stop once the minutes are over."""
         if module.settings.minutes and module.progress(trainer.global_step) >= 1:
             trainer.should_stop = True
 
 
 class PeriodicSave(Callback):  # type: ignore[misc]
-    """Writes `last` every few minutes between validations: no crash and no power cut costs more than these."""
+    """Write `last` every few minutes between validations: no crash and no power cut costs more than these."""
 
     SECONDS = 600.0
 
@@ -38,9 +43,11 @@ class PeriodicSave(Callback):  # type: ignore[misc]
         self.last = last
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Start the clock."""
         self.saved = time.monotonic()
 
     def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
+        """Save if it is time."""
         if time.monotonic() - self.saved >= self.SECONDS:
             trainer.save_checkpoint(self.last)
             self.saved = time.monotonic()
@@ -51,7 +58,7 @@ class StoppedError(Exception):
 
 
 class StopOnSignal(Callback):  # type: ignore[misc]
-    """On Ctrl-C (or SIGTERM) finishes the step, writes `last` and raises `StoppedError`; a second Ctrl-C ends it at once.
+    """Finish the step on Ctrl-C (or SIGTERM), write `last` and raise `StoppedError`; a second Ctrl-C ends it at once.
 
     Lightning itself would break off wherever it is, perhaps in the middle of the optimiser's step, and write nothing.
     """
@@ -60,22 +67,24 @@ class StopOnSignal(Callback):  # type: ignore[misc]
 
     def __init__(self, last: Path) -> None:
         self.last = last
-        self.asked = False
+        self.requested = False
         # Taken now: when the training starts, Lightning has put one of its own in place.
         self.before = {number: signal.getsignal(number) for number in self.SIGNALS}
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Handle the signals from here on."""
         if _in_main_thread():
             for number in self.SIGNALS:
                 signal.signal(number, self._ask)
 
     def _ask(self, number: int, frame: Any) -> None:
-        if self.asked and number == signal.SIGINT:
+        if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
 
     def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
-        if self.asked:
+        """Stop after the step in which a signal came."""
+        if self.requested:
             trainer.save_checkpoint(self.last)
             raise StoppedError
 
@@ -91,18 +100,19 @@ def _in_main_thread() -> bool:
 
 
 class ExactMatch(Callback):  # type: ignore[misc]
-    """After each validation: the share of held-out pairs that greedy decoding answers token for token."""
+    """Measure after each validation the share of held-out pairs that greedy decoding answers token for token."""
 
     def __init__(self, score: Callable[[Transformer], float]) -> None:
         self.score = score
 
     def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Decode the sample and log the share."""
         if not trainer.sanity_checking:
             module.log("val_exact", self.score(module.model), prog_bar=True)
 
 
 class TrainingLog(Callback):  # type: ignore[misc]
-    """`log.csv`: a row every `every` steps and one after each validation; a resumed run goes on with it.
+    """Write `log.csv`: a row every `every` steps and one after each validation; a resumed run goes on with it.
 
     `loss` is the mean over the steps since the last row, `seconds` is training time including validation and earlier
     sessions, and `tokens_per_second` counts source and target tokens without padding and without validation time.
@@ -116,6 +126,7 @@ class TrainingLog(Callback):  # type: ignore[misc]
         self.latest: dict[str, float] = {}
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Write the header, and the rows up to the step from which the run goes on."""
         old = self._rows() if self.done else []
         with self.path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self.COLUMNS, extrasaction="ignore")
@@ -124,7 +135,7 @@ class TrainingLog(Callback):  # type: ignore[misc]
         self._mark(module)
 
     def _rows(self) -> list[dict[str, str]]:
-        """What the log held up to the step from which the run goes on."""
+        """Return what the log held up to the step from which the run goes on."""
         if not self.path.exists():
             return []
         with self.path.open(newline="", encoding="utf-8") as file:
@@ -136,9 +147,11 @@ class TrainingLog(Callback):  # type: ignore[misc]
         self.since, self.tokens = module.seconds(), module.tokens
 
     def on_train_batch_start(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
+        """Remember the learning rate of the step."""
         self.lr = trainer.optimizers[0].param_groups[0]["lr"]  # the scheduler is a step ahead later
 
     def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, outputs: Any, *args: Any) -> None:
+        """Add up the loss, and write a row if it is time."""
         # A sum on the device: reading every loss would make a GPU wait at every step.
         self.loss = self.loss + outputs["loss"].detach().double()
         self.count += 1
@@ -160,10 +173,12 @@ class TrainingLog(Callback):  # type: ignore[misc]
         self._show(trainer, module)
 
     def on_validation_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Stop the clock of the speed."""
         self.paused = module.seconds()
         self.bar.set_postfix_str("validating")
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Write a row of the validation."""
         names = ("val_loss", "val_exact", "val_accepted")
         found = trainer.callback_metrics
         values = {name: float(found[name]) for name in names if name in found}
@@ -185,9 +200,11 @@ class TrainingLog(Callback):  # type: ignore[misc]
         self.bar.set_postfix_str(progress_text(self.latest, left))
 
     def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Close the progress line."""
         self.bar.close()
 
     def on_exception(self, trainer: lightning.Trainer, module: Any, exception: Any) -> None:
+        """Close the progress line."""
         self.bar.close()
 
 
@@ -195,7 +212,7 @@ BAR = "|{bar:20}| {percentage:.0f} %, {desc}{postfix}"
 
 
 def progress_text(latest: dict[str, float], minutes: float) -> str:
-    """The numbers of the progress line."""
+    """Return the numbers of the progress line."""
     parts = []
     if "loss" in latest:
         parts += [f"loss {latest['loss']:.3f}", f"{latest['speed']:,.0f} tokens/s"]
@@ -209,9 +226,14 @@ def progress_text(latest: dict[str, float], minutes: float) -> str:
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]
-    """Checkpoints that are there whole or not at all, even where the disk fills up."""
+    """Write checkpoints that are there whole or not at all, even where the disk fills up."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write beside the file, then put it in place.
+
+        Raises:
+            OSError: saying what to do about a full disk.
+        """
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(file.name + ".partial")

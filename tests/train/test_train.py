@@ -26,7 +26,7 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, TrainSettings, preset
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 from chemspec.train import module, watch
-from chemspec.train.module import _begin_with, average, export, rate, split, take, train
+from chemspec.train.module import _begin_with, average, export, rate, split, train
 from chemspec.train.muon import Muon, orthogonal
 from chemspec.train.recipe import model_recipe, shipped
 from chemspec.train.run import run_recipe
@@ -431,8 +431,8 @@ def test_held_out_pairs_are_the_last_ones_unless_there_is_a_file(data: Path, tmp
         whole.sources[32].tolist(),
         whole.targets[47].tolist(),
     ]
-    assert len(take(pairs, 5)) == 5
-    assert len(take(pairs, 99)) == 32
+    assert len(pairs.part(0, 5)) == 5
+    assert len(pairs.part(0, 99)) == 32
     for holdout, message in ((48, "too few to hold out 48"), (0, "must be at least 1")):
         with pytest.raises(ValueError, match=message):
             split(data, holdout)
@@ -474,7 +474,7 @@ def test_exact_match_counts_what_plain_greedy_decoding_gets_right(specials: bool
     assert found == sum(wanted) / 40
     assert model.training
     model.eval()
-    exact_match(model, take(pairs, 1))
+    exact_match(model, pairs.part(0, 1))
     assert not model.training
 
 

@@ -95,8 +95,10 @@ def _cell(value: object) -> str:
 
 
 def to_png(smiles: str, *, width: int = 800, height: int = 500) -> bytes:
-    """A drawing on white as PNG; empty where the SMILES cannot be drawn. The sides are kept between 50 and 4000
-    pixels."""
+    """Return a drawing on white as PNG; empty where the SMILES cannot be drawn.
+
+    Sides are kept between 50 and 4000 pixels.
+    """
     mol = _flat(smiles)
     if mol is None:
         return b""
@@ -149,8 +151,10 @@ def _shift(mol: Any, left: float) -> float:
 
 
 def to_cdxml(smiles: str) -> str:
-    """A ChemDraw file with 2-D coordinates; empty where the SMILES cannot be read (or this RDKit cannot write
-    CDXML)."""
+    """Return a ChemDraw file with 2-D coordinates.
+
+    It is empty where the SMILES cannot be read, or this RDKit cannot write CDXML.
+    """
     mol = _flat(smiles)
     if mol is None or not hasattr(Chem, "MolToCDXMLBlock"):
         return ""

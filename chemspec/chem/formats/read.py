@@ -1,4 +1,4 @@
-"""Chemistry in whatever format it comes, as one query for a model. The way back is in `exports.py`."""
+"""Read chemistry in whatever format it comes as one query for a model. The way back is in `exports.py`."""
 
 from __future__ import annotations
 
@@ -36,12 +36,14 @@ class Input:
 
 
 def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input | Fault:
-    """The query in a text or file of any known format, or what is wrong with it and what to do; never raises.
+    """Read the query in a text or file of any known format, or say what is wrong with it; never raises.
 
     Of a reaction the forward task takes reactants and agents, the retro task the product. A fault points into the text
     (of bytes, into the decoded text).
 
     Args:
+        text: what a user pasted, or the content of a file.
+        task: which side of a reaction is the query.
         max_chars: longest canonical SMILES accepted.
     """
     if len(text) > LARGEST:
