@@ -36,7 +36,7 @@ def require(*packages: str, what: str) -> None:
         what: the subject of the message, such as "parquet files".
 
     Raises:
-        MissingExtra: with the command that helps.
+        MissingExtraError: with the command that helps.
     """
     for package in packages:
         if not installed(package):

@@ -32,8 +32,10 @@ def test_golden_names_every_recipe() -> None:
 
 @pytest.mark.parametrize("name", sorted(GOLDEN))
 def test_a_recipe_reads_back_to_the_same_values(name: str) -> None:
-    """A digest changes with any value: change it here only if a training is meant to change."""
-    text = json.dumps(asdict(find_recipe(name)), sort_keys=True)
+    """A digest changes with any value but the prose: change it here only if a training is meant to change."""
+    values = asdict(find_recipe(name))
+    del values["expectation"]
+    text = json.dumps(values, sort_keys=True)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == GOLDEN[name]
 
 
