@@ -9,7 +9,7 @@ from html import escape
 import streamlit as st
 
 from chemspec import chem
-from chemspec.chem.formats import formats
+from chemspec.chem import formats
 from chemspec.settings import Task
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.querybox import MOST_CHARS, Shown, querybox
