@@ -9,6 +9,7 @@ from chemspec.ui.models import cards
 
 
 def idea() -> None:
+    """Draw the part Idea: texts beside pictures of recorded runs."""
     for number, ((title, text), draw) in enumerate(zip(lessons.sections("idea"), lesson_figures.IDEA, strict=True), 1):
         st.subheader(f"{number}  {title}")
         wide = draw is lesson_figures.storyboard
@@ -21,6 +22,7 @@ def idea() -> None:
 
 
 def faster() -> None:
+    """Draw the part Speed-up: the wall-time model with sliders."""
     st.markdown(lessons.sections("faster")[0][1])
     names = [card.name for card in cards.cards() if not card.problem]
     left, right = st.columns([2, 3], gap="large")
@@ -51,6 +53,7 @@ KINDS = {"greedy B=1": "Greedy, one query", "greedy B=32": "Greedy, 32 queries a
 
 
 def drafters() -> None:
+    """Draw the part Drafters: what they do and what was measured."""
     for title, text in lessons.sections("drafters"):
         st.subheader(title)
         st.markdown(text)
@@ -82,6 +85,7 @@ def drafters() -> None:
 
 
 def figures() -> None:
+    """Draw the part Figures: what is counted, and the glossary."""
     words, picture = st.columns([5, 7], gap="medium")
     words.markdown("Everything is counted in passes like this one. Times are measured beside it.")
     with picture:
@@ -97,6 +101,7 @@ def figures() -> None:
 
 
 def papers() -> None:
+    """Draw the part Papers: published speed-ups, papers, questions."""
     st.altair_chart(curves.published(), alt="Speed-ups of the papers, from 0.45 to 5.1 times")
     st.caption("As published: other models, machines and baselines; not to be compared with each other.")
     for title, text in lessons.sections("papers"):
@@ -108,6 +113,7 @@ def papers() -> None:
 
 
 def body() -> None:
+    """Draw the page."""
     st.title("Learn")
     st.markdown(
         "How a model writes molecules, why that is slow, and how drafts speed it up without changing the answer. Every example is a recorded run of a shipped model."

@@ -5,13 +5,15 @@ import streamlit as st
 from chemspec.engine.engine import models_dir
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.ui.common import machine, nav, queued_engine, safe
+from chemspec.ui.common.web_files import web_file
 from chemspec.ui.learn import curves
 from chemspec.ui.models import cards, model_figures
 
 
 def body() -> None:
+    """Draw the page."""
     st.title("Models")
-    st.html(f"<style>{model_figures.CSS}</style>")
+    st.html(f"<style>{web_file(model_figures.__file__, 'css')}</style>")
     found, here = cards.cards(), machine.machine()
     usables = sum(not card.problem for card in found)
     st.html(model_figures.summary(here, usables, sum(card.folder in queued_engine.in_memory() for card in found)))
@@ -21,12 +23,13 @@ def body() -> None:
         with st.container(border=True):
             broken(card) if card.problem else usable(card)
     with st.expander("Add a model", expanded=not found):
-        st.markdown(model_figures.ADDING)
+        st.markdown(web_file(model_figures.__file__, "md"))
         st.caption("Models are looked for in this folder:")
         st.code(str(models_dir()), language=None)
 
 
 def broken(card: cards.Card) -> None:
+    """Say what is wrong with a model folder."""
     st.html(model_figures.heading(card, "cannot be used"))
     st.markdown("This folder is no usable model; nothing else is affected. What is wrong with it:")
     st.code(card.problem, language=None, wrap_lines=True)
@@ -34,6 +37,7 @@ def broken(card: cards.Card) -> None:
 
 
 def usable(card: cards.Card) -> None:
+    """Draw the card of a model: facts, accuracy, text, speed."""
     engine = queued_engine.in_memory().get(card.folder)
     engine = engine if engine and engine.digest == card.digest else None
     st.html(model_figures.heading(card, "in memory" if engine else "not loaded"))
@@ -46,7 +50,7 @@ def usable(card: cards.Card) -> None:
     if card.accuracy:
         alt = "Accuracy: " + ", ".join(f"{name} {share}%" for name, share, _, _ in card.accuracy)
         chart.altair_chart(curves.accuracy(card.accuracy), alt=alt)
-        chart.caption("From the model's card; bars with their 95 % intervals where it gives them.")
+        chart.caption("From the model's evaluation.json, with 95 % intervals.")
     parts = [*card.sections, ("Speed here", "")]
     tabs = st.tabs([safe.plain(name or "About") for name, _ in parts])
     for tab, (_, text) in zip(tabs, parts, strict=True):
@@ -56,6 +60,7 @@ def usable(card: cards.Card) -> None:
 
 
 def speed(engine: queued_engine.Engine | None) -> None:
+    """Draw what a pass costs, once the model is loaded."""
     if engine is None:
         st.markdown("What a pass costs on this machine is measured when the model is loaded.")
         return
@@ -66,6 +71,7 @@ def speed(engine: queued_engine.Engine | None) -> None:
 
 
 def load(name: str) -> None:
+    """Load a model, showing that it takes a while."""
     with st.status("Reading weights, building the runtime, measuring a pass …") as status:
         try:
             queued_engine.engine(name)

@@ -13,6 +13,7 @@ from chemspec.ui.step.trace_view import view_trace
 
 
 def body() -> None:
+    """Draw the page."""
     title, saving, opening = st.columns([5, 1.2, 1.6], vertical_alignment="bottom")
     title.title("Step through")
     with opening:

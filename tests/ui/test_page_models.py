@@ -30,14 +30,24 @@ Made of nothing.
 
 ## Accuracy
 
-| top-1 | 48.5% (45.4% to 51.6%) |
-| top-5 | 74 % |
-| top-9 | 740% |
+| top-9 | 99% |
 
 ## Known failures
 
 ![a picture](http://evil.example/a.png) and <script>alert(1)</script>
 """
+
+EVALUATION = json.dumps(
+    {
+        "accuracy": {
+            "top": {
+                "1": {"value": 0.485, "low": 0.454, "high": 0.516},
+                "5": {"value": 0.74, "low": 0.74, "high": 0.74},
+                "9": {"value": 7.4, "low": 0.7, "high": 0.8},
+            }
+        }
+    }
+)
 
 
 @pytest.fixture
@@ -48,6 +58,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     checkpoint.save(tmp_path / "tiny", Transformer(config), TOKENS, task="retro")
     (tmp_path / "tiny" / "card.md").write_text(CARD)
+    (tmp_path / "tiny" / "evaluation.json").write_text(EVALUATION)
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
     return tmp_path
 

@@ -12,13 +12,10 @@ from chemspec import chem
 from chemspec.asset_files import assets
 from chemspec.settings import Task
 from chemspec.ui.common import scheme, theme
+from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import ask
 
-CSS = """
-.cs-example .cs-scheme {height: 6.6rem; flex-wrap: nowrap; flex-direction: row; padding: 0}
-.cs-example .cs-side {flex-wrap: nowrap; gap: .3rem .6rem}
-.cs-example img {max-height: 6.4rem; width: auto}
-"""
+CSS = web_file(__file__, "css")
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import types
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from chemspec.types import DecodeResult, Trace, result_from_json
 
@@ -27,7 +26,7 @@ class SavedError(ValueError):
 
 
 def read(raw: bytes) -> DecodeResult:
-    """The result that a saved file holds.
+    """Return the result that a saved file holds.
 
     Raises:
         SavedError: if the file is too large, no such file, or its numbers make no sense.
@@ -44,8 +43,12 @@ def read(raw: bytes) -> DecodeResult:
             "This is not a trace saved by chemspec. Open a .json file that this page, or "
             "“Download JSON” on the page Predict, has written."
         ) from None
-    if not _fits(result, DecodeResult):
-        raise SavedError("The file looks like a trace, but holds values of a wrong kind.")
+    try:  # a dataclass takes any value; what was read must be of the types that its fields say
+        result = msgspec.convert(msgspec.to_builtins(result), DecodeResult)
+    except (msgspec.ValidationError, TypeError, RecursionError):
+        raise SavedError("The file looks like a trace, but holds values of a wrong kind.") from None
+    if not all(isinstance(value, str | int | float | bool | None) for value in result.trace.settings.values()):
+        raise SavedError("The file holds settings of a wrong kind.")
     _check(result)
     return result
 
@@ -62,37 +65,6 @@ def check_size(number: int) -> None:
 
 def _refuse(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of the type that its annotation says, all the way down."""
-    origin, inner = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return isinstance(value, str | int | float | bool | None)
-    if is_dataclass(hint):
-        hints = get_type_hints(hint)
-        return isinstance(value, hint) and all(  # type: ignore[arg-type]
-            _fits(getattr(value, one.name), hints[one.name]) for one in fields(hint)
-        )
-    if origin is tuple:
-        if not isinstance(value, tuple):
-            return False
-        if len(inner) == 2 and inner[1] is Ellipsis:
-            return all(_fits(one, inner[0]) for one in value)
-        return len(value) == len(inner) and all(map(_fits, value, inner))
-    if origin is dict:
-        return isinstance(value, dict) and all(
-            _fits(key, inner[0]) and _fits(one, inner[1]) for key, one in value.items()
-        )
-    if origin is Literal:
-        return isinstance(value, str) and value in inner
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, one) for one in inner)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return hint is type(None) and value is None if hint is type(None) else isinstance(value, hint)
 
 
 def _check(result: DecodeResult) -> None:

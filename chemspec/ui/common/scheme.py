@@ -10,40 +10,19 @@ from rdkit import Chem, rdBase
 
 from chemspec.ui.common import draw
 from chemspec.ui.common.short_names import set_apart
+from chemspec.ui.common.web_files import web_file
 
 CHANGED = "#E69F00"  # behind atoms that change
 FEW = 3
 MOST_DRAWN = 8  # molecules of one side; more are counted
 
-CSS = """
-.cs-scheme {display: flex; flex-wrap: wrap; align-items: center; justify-content: center; gap: .4rem 1rem; padding: .4rem 0}
-.cs-scheme figure {margin: 0; min-width: 0; flex: 0 1 auto; max-width: 100%; text-align: center}
-.cs-scheme figcaption {font-size: .85rem; font-weight: 600; padding-top: .2rem; overflow-wrap: anywhere}
-.cs-scheme img {max-width: 100%; height: auto; display: block; margin: 0 auto}
-.cs-side {display: flex; flex-wrap: wrap; align-items: center; justify-content: center; gap: .3rem .8rem; flex: 0 1 auto;
-  min-width: 0; max-width: 100%}
-.cs-plus {font-size: 1.3rem; opacity: .75}
-.cs-arrow {flex: none; display: flex; flex-direction: column; align-items: center; min-width: 5.5rem; max-width: 13rem; font-size: .8rem;
-  line-height: 1.3; text-align: center}
-.cs-line {width: 100%; min-width: 4rem; border-top: 1.6px solid currentColor; margin: .45rem 0; position: relative}
-.cs-line::after {content: ""; position: absolute; right: -2px; top: -5.8px; border: 5px solid transparent; border-right: 0;
-  border-left: 11px solid currentColor}
-.cs-unseen {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}
-.cs-undrawn {font-family: var(--st-code-font, ui-monospace, monospace); font-size: .85rem; overflow-wrap: anywhere; max-width: 22rem}
-@media (min-width: 900px) {.cs-scheme, .cs-few {flex-wrap: nowrap}}
-@media (max-width: 640px) {
-  .cs-scheme {flex-direction: column}
-  .cs-arrow {max-width: 100%}
-  .cs-arrow .cs-line {transform: rotate(90deg); width: 2.6rem; min-width: 0; margin: 1.6rem 0}
-}
-"""
+CSS = web_file(__file__, "css")
 _LINE = '<span class="cs-line" aria-hidden="true"></span>'
 
 
 @dataclass(frozen=True)
 class Side:
-    """Molecules on one side of an arrow: canonical SMILES, atoms to highlight (`chem.atom_tokens`), a label for
-    each."""
+    """Molecules on one side of an arrow: canonical SMILES, atoms to highlight (`chem.atom_tokens`), a label for each."""
 
     smiles: str
     atoms: tuple[int, ...] = ()
@@ -51,12 +30,14 @@ class Side:
 
 
 def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False) -> str:
-    """Left side, arrow, right side, as HTML.
+    """Return left side, arrow, right side, as HTML.
 
     Args:
+        left: what reacts.
+        right: what is made.
+        dark: for a dark page.
         apart: write common reagents of the left side above the arrow instead of drawing them, but not those with atoms
-            to
-            highlight: they are reactants.
+            to highlight: they are reactants.
     """
     drawn, names = set_apart(left.smiles.split("."), _reacting(left)) if apart else (None, ())
     return (
@@ -69,7 +50,7 @@ def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False
 
 
 def _reacting(what: Side) -> set[str]:
-    """Parts with atoms to highlight; a lone ion or water stays a reagent even so."""
+    """Return the parts with atoms to highlight; a lone ion or water stays a reagent even so."""
     first, found = 0, set()
     for part in what.smiles.split("."):
         size = _atoms(part)
@@ -80,13 +61,13 @@ def _reacting(what: Side) -> set[str]:
 
 
 def molecules(smiles: str, *, dark: bool = False) -> str:
-    """Molecules with plus signs between them, common reagents left out, as HTML."""
+    """Return molecules with plus signs between them, common reagents left out, as HTML."""
     drawn, _ = set_apart(smiles.split("."))
     return f'<div class="cs-scheme">{side(Side(smiles), dark=dark, only=drawn)}</div>'
 
 
 def side(what: Side, *, dark: bool = False, only: Sequence[int] | None = None) -> str:
-    """The molecules of one side, with plus signs between them."""
+    """Return the molecules of one side, with plus signs between them."""
     first, figures = 0, []
     for number, part in enumerate(what.smiles.split(".")):
         size = _atoms(part)
@@ -106,7 +87,7 @@ _PLUS = '<span class="cs-plus">+</span>'
 
 
 def figure(smiles: str, *, fills: Mapping[int, str] = {}, label: str = "", dark: bool = False) -> str:
-    """One molecule at the size that its bonds ask for, with its SMILES as the text for who cannot see it."""
+    """Return one molecule at the size that its bonds ask for, with its SMILES as the text for who cannot see it."""
     svg = draw.molecule(smiles, width=-1, height=-1, dark=dark, fills=fills)
     note = f"; {len(fills)} atoms that change are highlighted" if fills else ""
     alt = escape(f"drawing of {smiles}{note}", quote=True)
@@ -118,7 +99,7 @@ def figure(smiles: str, *, fills: Mapping[int, str] = {}, label: str = "", dark:
 
 
 def arrow(text: str = "") -> str:
-    """A reaction arrow with a text above it."""
+    """Return a reaction arrow with a text above it."""
     over = f"<span>{escape(text)}</span>" if text else ""
     return f'<div class="cs-arrow">{over}{_LINE}<span class="cs-unseen">gives</span></div>'
 

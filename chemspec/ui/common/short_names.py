@@ -9,25 +9,8 @@ from functools import cache
 
 from chemspec import chem
 from chemspec.chem.formats import reagents
+from chemspec.ui.common.web_files import web_file
 
-# Out of the table of reagents; what is often a reactant itself (Boc2O, Ac2O, MeI, amines ...) is left out: it gets
-# drawn.
-NAMES = """
-H2O MeOH EtOH iPrOH tBuOH HFIP TFE DMF DMAc DMSO NMP THF MeTHF dioxane Et2O MTBE DME CPME DCM CHCl3 CCl4 DCE MeCN acetone
-EtOAc benzene toluene hexane heptane cyclohexane HMPA Et3N DIPEA pyridine lutidine DMAP NMM DBU DABCO imidazole
-NH4OH NH4Cl NaOH KOH LiOH K2CO3 Na2CO3 Cs2CO3 NaHCO3 K3PO4 NaOAc KOAc CsF KF NaI KI NaH KOtBu NaOtBu NaOMe NaOEt
-nBuLi tBuLi LDA LiHMDS NaHMDS KHMDS NaBH4 LiBH4 NaBH3CN NaBH(OAc)3 LiAlH4 DIBAL Et3SiH H2 HCl HBr HF H2SO4 HNO3 H3PO4
-AcOH TFA TsOH MsOH TfOH PPTS BF3 BF3.OEt2 BBr3 AlCl3 TiCl4 (COCl)2 SOCl2 POCl3 TBAF TBAB HATU HBTU TBTU EDC EDC.HCl DCC HOBt
-HOAt CDI T3P PyBOP mCPBA H2O2 TBHP MnO2 KMnO4 PCC TEMPO DDQ AIBN PPh3 DEAD DIAD Pd Pd(OAc)2 Pd(PPh3)4 PdCl2(PPh3)2 CuI CuBr
-iron zinc
-"""
-MORE = {
-    "Pt": "[Pt]",
-    "BINAP": "c1ccc(P(c2ccccc2)c2ccc3ccccc3c2-c2c(P(c3ccccc3)c3ccccc3)ccc3ccccc23)cc1",
-    "NaCl": "[Na+].[Cl-]",
-    "LiCl": "[Li+].[Cl-]",
-    "KHCO3": "[K+].O=C([O-])O",
-}
 _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -59,10 +42,13 @@ def set_apart(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[i
 @cache
 def _book() -> tuple[tuple[str, Counter[str]], ...]:
     """Names as they are printed with their canonical parts; those of most parts first."""
-    table = dict(MORE)
-    for name in NAMES.split():
-        if found := reagents.find(name):
-            table[name] = found[0]
+    table = {}
+    for line in web_file(__file__, "txt").splitlines():
+        name, colon, smiles = line.partition(": ")
+        if colon:
+            table[name] = smiles
+        elif not line.startswith("#"):
+            table |= {name: entry[0] for name in line.split() if (entry := reagents.find(name))}
     pairs = [(printed(name), Counter(chem.canonical_parts(smiles) or ("?",))) for name, smiles in table.items()]
     return tuple(sorted(pairs, key=lambda pair: -pair[1].total()))
 

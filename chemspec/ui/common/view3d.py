@@ -6,6 +6,7 @@ import re
 import time
 from functools import lru_cache
 from html import escape
+from string import Template
 from typing import Any
 
 import py3Dmol
@@ -17,6 +18,7 @@ from rdkit.Geometry import Point3D
 from chemspec import chem
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.ui.common import theme, vendor
+from chemspec.ui.common.web_files import web_file
 
 MOST_ATOMS = 200  # not counting hydrogen
 SECONDS = 2.0  # for all components together
@@ -25,21 +27,6 @@ GAP = 2.5  # Å between components
 STEPS = 20  # of the optimizer between two looks at the clock
 STYLE = {"stick": {"radius": 0.13}, "sphere": {"scale": 0.24}}
 ON_WHITE = (("H", "#cbd5d3"), ("C", "#66716f"))  # the usual white and light grey would not show
-
-# What py3Dmol's page lacks: a ground that shows the page below, a name, and a word where the browser draws no 3-D.
-_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>3-D view</title>
-<style>body {{margin: 0; overflow: hidden; background: transparent; font: 14px system-ui, sans-serif; color: {color}}}</style>
-</head><body><div role="img" aria-label="{label}">
-<script>
-addEventListener("unhandledrejection", (event) => {{
-  event.preventDefault();
-  document.body.textContent = "This browser cannot draw in 3-D (WebGL is off).";
-}});
-{library}
-var $3Dmolpromise = Promise.resolve();
-</script>
-{view}
-</div></body></html>"""
 
 
 def available() -> bool:
@@ -72,8 +59,10 @@ def page(smiles: str, model: str, height: int, dark: bool) -> str:
     """The viewer as a page that asks nobody for anything.
 
     Args:
+        smiles: the molecule, to name the picture.
         model: a mol block, from `conformer`.
         height: in pixels.
+        dark: for a dark page.
     """
     place = vendor.folder("3dmol")
     assert place is not None
@@ -86,7 +75,7 @@ def page(smiles: str, model: str, height: int, dark: bool) -> str:
     view.setBackgroundColor("black" if dark else "white", 0)
     view.zoomTo()
     view.zoom(1.4)  # 3Dmol leaves wide margins
-    return _PAGE.format(
+    return Template(web_file(__file__, "html")).substitute(
         color="#e6efed" if dark else "#14211f",
         label=escape(f"3-D model of {smiles}", quote=True),
         library=_inert(library),
@@ -103,8 +92,7 @@ def conformer(smiles: str) -> str | Fault:
     """A likely shape of every component, side by side with all hydrogens, as a mol block; or why there is none.
 
     The same SMILES always gets the same shape (ETKDG, then MMFF94 or, where that lacks parameters, UFF), unless the
-    time
-    runs out.
+    time runs out.
     """
     if (fault := chem.explain(smiles)) is not None:
         return fault

@@ -12,6 +12,6 @@ def web_file(module: str, kind: str) -> str:
 
     Args:
         module: `__file__` of the module.
-        kind: the ending: "html", "css", "js", "md".
+        kind: the ending: "html", "css", "js", "md", "txt".
     """
     return Path(module).with_suffix(f".{kind}").read_text(encoding="utf-8")

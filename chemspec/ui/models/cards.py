@@ -1,16 +1,18 @@
-"""A model folder as a plain value: what it holds, what its card says, what is wrong with it. Harmless, whatever lies
-there."""
+"""A model folder as a plain value: what it holds and says, what is wrong with it; harmless, whatever lies there."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import msgspec
 from safetensors import SafetensorError, safe_open
 
+from chemspec import evaluation
 from chemspec.engine.registry import models_dir
 from chemspec.model import checkpoint
 from chemspec.settings import ModelConfig, Task
@@ -19,7 +21,7 @@ from chemspec.tokenizer import Tokenizer
 CARD = 100_000  # characters of a card that are read
 SMALL = 1_000_000  # bytes: no config or vocabulary is larger
 CHECKED = 300_000_000  # bytes of weights that are read to be checked; larger ones are checked when loaded
-FILES = ("config.json", "vocab.json", "model.safetensors", "card.md")
+FILES = ("config.json", "vocab.json", "model.safetensors", "card.md", evaluation.FILE)
 
 Share = tuple[str, float, float, float]  # name; percent, and its interval
 
@@ -35,7 +37,7 @@ class Card:
         digest: of weights and config, as `Engine.digest`; empty where they are not all there.
         title: the card's first heading.
         sections: the card's text by heading; what stands before the first has none.
-        accuracy: the shares "top-k" in the card.
+        accuracy: the shares "top-k" in its evaluation.json.
         problem: why the model cannot be used; empty where nothing is wrong.
     """
 
@@ -55,7 +57,7 @@ class Card:
 
 
 def cards() -> list[Card]:
-    """All model folders of `models_dir()`, usable or not, usable ones first."""
+    """Return all model folders of `models_dir()`, usable or not, usable ones first."""
     home = models_dir()
     try:
         folders = sorted(item for item in home.iterdir() if item.is_dir() and not item.name.startswith((".", "_")))
@@ -65,7 +67,7 @@ def cards() -> list[Card]:
 
 
 def card(folder: Path) -> Card:
-    """One model folder; read again only when a file in it has changed."""
+    """Return one model folder; read again only when a file in it has changed."""
     return _card(folder, tuple(_stamp(folder / name) for name in FILES))
 
 
@@ -83,7 +85,7 @@ def _card(folder: Path, stamps: tuple[tuple[int, int], ...]) -> Card:
     text = _text(folder / "card.md")
     title, sections = split(text)
     total = sum(max(0, size) for size in sizes.values())
-    found = {"title": title, "sections": sections, "accuracy": accuracy(text), "bytes": total}
+    found = {"title": title, "sections": sections, "accuracy": accuracy(folder), "bytes": total}
     missing = [name for name in FILES[:3] if sizes[name] < 0]
     if missing:
         return Card(folder.name, folder, problem=f"missing: {', '.join(missing)}", **found)  # type: ignore[arg-type]
@@ -108,7 +110,7 @@ def _read(folder: Path, sizes: dict[str, int], found: dict[str, object]) -> Card
         # A config must not ask for more layers than there are tensors: building them would take for ever.
         if config.encoder_layers + config.decoder_layers > len(slices):
             raise ValueError(f"config.json asks for more layers than {weights.name} holds")
-        parameters = sum(_product(one.get_shape()) for one in slices)
+        parameters = sum(math.prod(one.get_shape()) for one in slices)
         kinds = sorted({str(one.get_dtype()) for one in slices})
     vocabulary = len(Tokenizer.load(folder / "vocab.json"))
     if sizes["model.safetensors"] <= CHECKED:
@@ -124,13 +126,6 @@ def _read(folder: Path, sizes: dict[str, int], found: dict[str, object]) -> Card
         digest=_digest(weights, folder / "config.json"),
         **found,  # type: ignore[arg-type]
     )
-
-
-def _product(shape: list[int]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
 
 
 def _digest(*files: Path) -> str:
@@ -151,7 +146,7 @@ def _text(file: Path) -> str:
 
 
 def split(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Title and sections of a card, without its comments."""
+    """Return title and sections of a card, without its comments."""
     text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
     heading = re.search(r"^# +(.+)$", text, flags=re.MULTILINE)
     body = text[heading.end() :] if heading else text
@@ -161,31 +156,43 @@ def split(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return (heading[1].strip() if heading else ""), tuple(parts)
 
 
-_SHARE = re.compile(
-    r"^\| *(top-\d{1,3}) *\| *(\d+(?:\.\d+)?) ?% *(?:\((\d+(?:\.\d+)?) ?% *(?:to|-|–) *(\d+(?:\.\d+)?) ?%\))? *\|",
-    flags=re.MULTILINE,
-)
+class _Interval(msgspec.Struct):
+    value: float
+    low: float
+    high: float
 
 
-def accuracy(text: str) -> tuple[Share, ...]:
-    """The rows `| top-k | 48.5% (45.4% to 51.6%) |` of a card; without an interval it is a point."""
-    found = []
-    for name, share, low, high in _SHARE.findall(text):
-        value = float(share)
-        found.append((name, value, float(low or value), float(high or value)))
-    return tuple(one for one in found if max(one[1:]) <= 100)
+class _Accuracy(msgspec.Struct):
+    top: dict[str, _Interval]
+
+
+class _Evaluation(msgspec.Struct):
+    accuracy: _Accuracy | None = None
+
+
+def accuracy(folder: Path) -> tuple[Share, ...]:
+    """Return the shares of right answers that a model folder keeps; none where they are missing or make no sense."""
+    try:
+        with (folder / evaluation.FILE).open("rb") as file:
+            measured = msgspec.json.decode(file.read(SMALL), type=_Evaluation).accuracy
+    except (OSError, ValueError, RecursionError):
+        return ()
+    top = measured.top if measured else {}
+    shares = ((f"top-{rank}", 100 * one.value, 100 * one.low, 100 * one.high) for rank, one in top.items())
+    return tuple(share for share in shares if all(0 <= number <= 100 for number in share[1:]))
 
 
 NAMES = {"relu": "ReLU", "gelu": "GELU"}
 
 
 def architecture(config: ModelConfig) -> str:
-    """The network in words."""
+    """Return the network in words."""
     depth = f"{config.encoder_layers} layers to read the query, {config.decoder_layers} to write the answer"
     norm = "before" if config.norm_first else "after"
     parts = (
         f"Transformer encoder-decoder: {depth}",
-        f"{config.d_model} numbers for each token, {config.heads} attention heads, feed-forward layers of {config.feedforward} ({NAMES[config.activation]})",
+        f"{config.d_model} numbers for each token, {config.heads} attention heads",
+        f"feed-forward layers of {config.feedforward} ({NAMES[config.activation]})",
         f"norms {norm} each block",
         "one table of tokens for reading and writing"
         if config.tied_output and config.shared_embedding
@@ -196,7 +203,7 @@ def architecture(config: ModelConfig) -> str:
 
 
 def size(count: float, unit: str = "B") -> str:
-    """A count with a decimal prefix: 5.6 M, 11.2 MB."""
+    """Return a count with a decimal prefix: 5.6 M, 11.2 MB."""
     for prefix in ("", "k", "M", "G"):
         if count < 1000:
             return f"{count:.0f} {prefix}{unit}" if not prefix or count >= 100 else f"{count:.1f} {prefix}{unit}"

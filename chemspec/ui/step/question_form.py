@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import streamlit as st
 
+from chemspec.asset_files import assets
 from chemspec.plugins import DRAFTERS
-from chemspec.settings import DecodeSettings, Task
+from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import draw, queued_engine, saved, theme
 
 MOST_WIDTH = 10  # of a beam: the tree of a wider one cannot be read
 DECODERS = {"greedy": "Greedy: one answer", "beam": "Beam search: several answers"}
-EXAMPLES: tuple[tuple[str, Task, str, str, str], ...] = (
-    (
-        "Amide coupling",
-        "forward",
-        "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1",
-        "greedy",
-        "Most of the product is copied, in spans of up to a dozen tokens; a ring gets a new label on the way.",
-    ),
-    (
-        "Suzuki coupling",
-        "forward",
-        "OB(O)c1ccccc1.Brc1ccc(cc1)C(=O)OC",
-        "greedy",
-        "Two halves of the query meet; drafts fail where the new bond is made.",
-    ),
-    (
-        "Lidocaine, backwards",
-        "retro",
-        "CCN(CC)CC(=O)Nc1c(C)cccc1C",
-        "beam",
-        "Beam search: watch hypotheses branch, run ahead and die.",
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -50,8 +29,19 @@ class Question:
 def question(
     model: str, query: str, decoder: str = "greedy", n: int = 5, drafter: str | None = None, length: int = 0
 ) -> Question:
-    """A question with the page's defaults. A beam alone fills its passes on a small machine, and `auto` then drafts
-    nothing; on a page about drafts, `copy` shows more."""
+    """Return a question with the page's defaults.
+
+    A beam alone fills its passes on a small machine, and `auto` then drafts nothing; on a page about drafts, `copy`
+    shows more.
+
+    Args:
+        model: its name.
+        query: a SMILES.
+        decoder: "greedy" or "beam".
+        n: width of a beam.
+        drafter: its name; None for the default.
+        length: most tokens of a draft; 0 leaves it to the drafter.
+    """
     drafter = drafter or ("auto" if decoder == "greedy" else "copy")
     width = n if decoder == "beam" else 1
     settings = DecodeSettings(decoder=decoder, n=width, drafter=drafter, draft_length=length, record=True)
@@ -180,17 +170,19 @@ def welcome(names: list[str]) -> None:
         "A model writes its answer token by token. Here you watch it copy whole spans of your query instead: "
         "which guesses it confirms, which it throws away, and where each atom of the answer came from."
     )
-    for column, (title, task, query, decoder, line) in zip(st.columns(3), EXAMPLES, strict=True):
+    examples = json.loads((assets() / "examples" / "step.json").read_text(encoding="utf-8"))
+    for column, example in zip(st.columns(3), examples, strict=True):
+        title, query = example["title"], example["query"]
         with column, st.container(border=True, height="stretch"):
             st.markdown(f"**{title}**")
-            st.caption(line)
+            st.caption(example["line"])
             draw.show(draw.molecule(query, width=300, height=150, dark=theme.dark()), title)
-            able = [name for name in queued_engine.models(task) if name in names]
+            able = [name for name in queued_engine.models(example["task"]) if name in names]
             st.button(
                 "Step through",
                 key=f"step_example_{title}",
                 disabled=not able,
                 width="stretch",
                 on_click=_choose,
-                args=(question(able[0] if able else "", query, decoder),),
+                args=(question(able[0] if able else "", query, example["decoder"]),),
             )

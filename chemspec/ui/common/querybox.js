@@ -1,0 +1,78 @@
+// `sent` is what Python knows; a timer is running while the box holds something else.
+const PAUSE = 300
+export default function ({data, parentElement, setStateValue, setTriggerValue}) {
+  const find = (name) => parentElement.querySelector(name)
+  const box = find("textarea"), field = find(".field"), marks = find(".marks"), clear = find(".clear")
+  const own = box.chemspec ??= {revision: null, sent: "", timer: 0, stop: () => {}}
+  own.stop()
+
+  const fit = () => {
+    box.style.height = "auto"
+    box.style.height = box.scrollHeight + "px"
+    clear.hidden = box.value === ""
+    marks.scrollTop = box.scrollTop
+  }
+  const mark = (span) => {
+    marks.replaceChildren()
+    field.classList.toggle("bad", Boolean(span))
+    box.setAttribute("aria-invalid", span ? "true" : "false")
+    if (!span) return
+    const blamed = document.createElement("mark")
+    blamed.textContent = box.value.slice(span[0], Math.max(span[1], span[0] + 1)) || " "
+    marks.append(box.value.slice(0, span[0]), blamed, box.value.slice(span[1]))
+    marks.scrollTop = box.scrollTop
+  }
+  const send = () => {
+    clearTimeout(own.timer)
+    if (box.value === own.sent) return
+    own.sent = box.value
+    setStateValue("text", box.value)
+  }
+  const ask = () => {
+    clearTimeout(own.timer)
+    own.sent = box.value
+    setTriggerValue("ask", box.value)
+  }
+
+  find("label").textContent = data.label
+  box.placeholder = data.placeholder
+  box.maxLength = data.longest
+  if (own.revision !== data.revision) {
+    clearTimeout(own.timer)
+    own.revision = data.revision
+    own.sent = box.value = data.text
+  }
+  fit()
+  mark(data.span && data.text === box.value ? data.span : null)
+
+  box.oninput = () => {
+    fit()
+    mark(null)
+    clearTimeout(own.timer)
+    own.timer = setTimeout(send, PAUSE)
+  }
+  box.onscroll = () => { marks.scrollTop = box.scrollTop }
+  box.onblur = send
+  box.onkeydown = (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return
+    event.preventDefault()
+    event.stopPropagation() // the page's button has the same shortcut
+    ask()
+  }
+  clear.onclick = () => {
+    box.value = ""
+    fit()
+    mark(null)
+    send()
+    box.focus()
+  }
+  const resized = new ResizeObserver(fit)
+  resized.observe(field)
+  const moved = () => setTriggerValue("moved", location.search)
+  window.addEventListener("popstate", moved)
+  own.stop = () => {
+    resized.disconnect()
+    window.removeEventListener("popstate", moved)
+  }
+  return own.stop
+}
