@@ -79,7 +79,8 @@ def drafters() -> None:
     st.dataframe(lessons.table(rows), hide_index=True)
     machine = report["machine"]
     st.caption(
-        f"Medians over {rows[0]['queries']} random test queries, recorded {machine['date']} on {machine['cpu']}, {machine['threads']} threads, by "
+        f"Medians over {rows[0]['queries']} random test queries, recorded {machine['date']} on {machine['cpu']}, "
+        f"{machine['threads']} threads, by "
         "`chemspec dev papers`. The answers of all rows are the same."
     )
 
@@ -116,7 +117,8 @@ def body() -> None:
     """Draw the page."""
     st.title("Learn")
     st.markdown(
-        "How a model writes molecules, why that is slow, and how drafts speed it up without changing the answer. Every example is a recorded run of a shipped model."
+        "How a model writes molecules, why that is slow, and how drafts speed it up without changing the answer. "
+        "Every example is a recorded run of a shipped model."
     )
     part = st.segmented_control(
         "Part",

@@ -28,7 +28,7 @@ def body() -> None:
         st.code(str(models_dir()), language=None)
 
 
-def broken(card: cards.Card) -> None:
+def broken(card: cards.ModelCard) -> None:
     """Say what is wrong with a model folder."""
     st.html(model_figures.heading(card, "cannot be used"))
     st.markdown("This folder is no usable model; nothing else is affected. What is wrong with it:")
@@ -36,7 +36,7 @@ def broken(card: cards.Card) -> None:
     st.caption("Put the right files there, or take the folder away; the page looks again at every visit.")
 
 
-def usable(card: cards.Card) -> None:
+def usable(card: cards.ModelCard) -> None:
     """Draw the card of a model: facts, accuracy, text, speed."""
     engine = queued_engine.in_memory().get(card.folder)
     engine = engine if engine and engine.digest == card.digest else None

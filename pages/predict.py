@@ -22,7 +22,7 @@ def body() -> None:
     st.title("Predict a reaction")
     asked, row = ask.ask()
     task = st.session_state.predict_task
-    with placeholder.stage(asked or task, key="predict_stage"):
+    with placeholder.container(asked or task, key="predict_stage"):
         if asked is None:
             welcome(task)
         model = load(asked.model) if asked else None

@@ -21,7 +21,7 @@ def app_dir() -> Path:
     """The same folder, made if it is not there and known to take files; only its owner may look into it.
 
     Raises:
-        HomeError: if it cannot be made or written.
+        AppDirError: if it cannot be made or written.
     """
     try:
         chosen = folder()

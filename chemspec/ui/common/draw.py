@@ -25,12 +25,15 @@ def molecule(
     fills: Mapping[int, str] = {},
     tags: bool = False,
 ) -> str:
-    """A molecule as SVG; empty where the SMILES cannot be read or has more than `MOST_ATOMS` atoms.
+    """Return a molecule as SVG; empty where the SMILES cannot be read or has more than `MOST_ATOMS` atoms.
 
     Args:
+        smiles: the molecule.
+        width: in pixels; -1 for as much as its bonds ask for.
+        height: likewise.
+        dark: for a dark page.
         fills: colours ("#rrggbb") behind atoms, by index in the SMILES as written (`chem.atom_tokens`); a bond between
-            two
-            atoms of one colour takes it too.
+            two atoms of one colour takes it too.
         tags: mark every atom with the classes `atom-selector atom-<index>`, for scripts and styles to find.
     """
     return _molecule(smiles, width, height, dark, tuple(sorted(fills.items())), tags)
@@ -80,12 +83,12 @@ def _rgba(color: str) -> tuple[float, float, float, float]:
 
 
 def labelled(svg: str, alt: str) -> str:
-    """An SVG as HTML that a screen reader announces as one picture; `st.html` would drop bare SVG."""
+    """Return an SVG as HTML that a screen reader announces as one picture; `st.html` would drop bare SVG."""
     return f'<div class="cs-svg"><img src="{data_uri(svg)}" alt="{escape(alt, quote=True)}"></div>'
 
 
 def data_uri(svg: str) -> str:
-    """An SVG as a link target, for table cells and <img>."""
+    """Return an SVG as a link target, for table cells and <img>."""
     return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
 
 

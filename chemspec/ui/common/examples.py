@@ -30,13 +30,13 @@ class Example:
 
 @cache
 def load() -> tuple[Example, ...]:
-    """The examples that come with the program."""
+    """Return the examples that come with the program."""
     items = json.loads((assets() / "examples" / "gallery.json").read_text(encoding="utf-8"))
     return tuple(Example(**item) for item in items)
 
 
 def gallery(task: Task, *, columns: int = 3) -> None:
-    """Cards with drawings; a click asks."""
+    """Draw cards of examples; a click asks."""
     chosen = [item for item in load() if item.task == task]
     for first in range(0, len(chosen), columns):
         row = st.columns(columns, gap="medium")

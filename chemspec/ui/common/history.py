@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import streamlit as st
 
@@ -22,6 +23,7 @@ from chemspec.ui.common.app_dir import AppDirError, app_dir
 MOST = 20  # entries shown
 MOST_ON_DISK = 500
 _KEY = "history_entries"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Entry:
 
 
 def on_disk() -> bool:
-    """Whether whoever started the server wants the history kept."""
+    """Return whether whoever started the server wants the history kept."""
     return os.environ.get("CHEMSPEC_HISTORY", "").lower() in ("1", "true", "yes", "on")
 
 
@@ -49,41 +51,37 @@ def remember(model: str, smiles: str, result: DecodeResult) -> None:
         return  # a page is run again at every click
     entry = Entry(model, smiles, answer, time.time())
     st.session_state[_KEY] = newest([entry, *_visit()])[:MOST]
-    if on_disk():
-        try:
-            write(_file(), entry)
-        except (AppDirError, sqlite3.Error) as error:
-            st.session_state["history_fault"] = str(error)
+    _shared(lambda file: write(file, entry))
 
 
 def recent() -> list[Entry]:
-    """The list, newest first."""
-    entries = _visit()
-    if on_disk():
-        try:
-            entries = newest([*entries, *read(_file())])
-        except (AppDirError, sqlite3.Error) as error:
-            st.session_state["history_fault"] = str(error)
-    return entries[:MOST]
+    """Return the list, newest first."""
+    return newest([*_visit(), *(_shared(read) or ())])[:MOST]
 
 
 def clear() -> None:
     """Forget everything, on disk too."""
     st.session_state[_KEY] = []
+    _shared(empty)
+
+
+def _shared(action: Callable[[Path], T]) -> T | None:
+    """Do something to the file on disk, if there is to be one; `fault` tells if it fails."""
     if on_disk():
         try:
-            empty(_file())
+            return action(app_dir() / "history.sqlite")
         except (AppDirError, sqlite3.Error) as error:
             st.session_state["history_fault"] = str(error)
+    return None
 
 
 def fault() -> str:
-    """Why the list on disk could not be used, once."""
+    """Return why the list on disk could not be used, once."""
     return str(st.session_state.pop("history_fault", ""))
 
 
 def newest(entries: Sequence[Entry]) -> list[Entry]:
-    """Newest first, the newest of each query only."""
+    """Return entries newest first, the newest of each query only."""
     kept: dict[tuple[str, str], Entry] = {}
     for entry in sorted(entries, key=lambda entry: -entry.at):
         kept.setdefault((entry.model, entry.smiles), entry)
@@ -96,10 +94,6 @@ def _visit() -> list[Entry]:
 
 
 # --- on disk --------------------------------------------------------------------------------------
-
-
-def _file() -> Path:
-    return app_dir() / "history.sqlite"
 
 
 @contextmanager
@@ -129,7 +123,7 @@ def write(path: Path, entry: Entry) -> None:
 
 
 def read(path: Path, most: int = MOST) -> list[Entry]:
-    """The newest entries of a file, newest first.
+    """Return the newest entries of a file, newest first.
 
     Raises:
         sqlite3.Error: if it cannot be read.

@@ -23,7 +23,7 @@ class Machine:
 
 
 def machine() -> Machine:
-    """Now."""
+    """Return what is so now."""
     memory, peak = _memory()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
     versions = f"Python {platform.python_version()}, torch {torch.__version__}"
@@ -31,7 +31,7 @@ def machine() -> Machine:
 
 
 def _memory(status: Path = Path("/proc/self/status")) -> tuple[int | None, int | None]:
-    """Memory in use and its peak."""
+    """Return memory in use and its peak."""
     try:
         lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
         now, peak = (int(lines[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))

@@ -14,15 +14,15 @@ from chemspec.ui.common import queued_engine
 MOST_SPELLINGS = 20  # as many as root-aligned SMILES was tested with
 GUARANTEES = {
     "exact": "**Exact**: the answers are those of the standard algorithm, whatever the drafts.",
-    "exact in distribution": "**Exact in distribution**: every answer is as probable as in standard sampling; the draws "
-    "of a seed are others.",
+    "exact in distribution": "**Exact in distribution**: every answer is as probable as in standard sampling; "
+    "the draws of a seed are others.",
     "relaxed": "**Relaxed**: the drafts can change the answers.",
 }
 ANSWERS = 5  # asked for unless changed: a product is often among them in several spellings
 
 
 def options(task: Task) -> tuple[str, DecodeSettings]:
-    """The model's name (empty if there is none) and the settings."""
+    """Draw the options; return the model's name (empty if there is none) and the settings."""
     names = queued_engine.models(task)
     with st.popover("Options"):
         model = names[0] if names else ""
@@ -65,7 +65,8 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
         if settings.augment > 1:
             st.caption("**Merged**: that holds for each spelling; the list is made of all of them.")
         st.caption(
-            f"Limits: queries of {MAX_CHARS:,} characters and {MAX_TOKENS} tokens, {queued_engine.MOST_ANSWERS} answers."
+            f"Limits: queries of {MAX_CHARS:,} characters and {MAX_TOKENS} tokens, "
+            f"{queued_engine.MOST_ANSWERS} answers."
         )
     return model, settings
 

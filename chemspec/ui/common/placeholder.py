@@ -13,8 +13,8 @@ from typing import Any
 import streamlit as st
 
 
-def stage(shows: Hashable, *, key: str) -> Any:
-    """A container for what belongs to `shows`; whatever was drawn for another value is gone."""
+def container(shows: Hashable, *, key: str) -> Any:
+    """Return a container for what belongs to `shows`; whatever was drawn for another value is gone."""
     state = st.session_state
     last, turn = state.get(key, (None, 0))
     if last != shows:

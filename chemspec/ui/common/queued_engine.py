@@ -1,9 +1,8 @@
 """The engines behind the pages: one per model for all visitors, used in turns.
 
 A page decodes in its own script thread and reports progress with a Streamlit call at every few passes. A click or a
-closed
-tab ends a script at its next Streamlit call, so a prediction can be stopped between any two passes, and its turn passes
-on.
+closed tab ends a script at its next Streamlit call, so a prediction can be stopped between any two passes, and its turn
+passes on.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ Report = Callable[[str], None]  # shows one line
 
 @st.cache_resource(show_spinner=False)
 def turns() -> Turns:
-    """The queue that all visitors share."""
+    """Return the queue that all visitors share."""
     return Turns()
 
 
 @st.cache_resource(show_spinner=False)
 def in_memory() -> dict[Path, Engine]:
-    """The engines loaded so far, by folder."""
+    """Return the engines loaded so far, by folder."""
     return {}
 
 
 def engine(name: str) -> Engine:
-    """The engine of an installed model, loaded and warmed up at first use.
+    """Return the engine of an installed model, loaded and warmed up at first use.
 
     Raises:
         CheckpointError: if the model cannot be loaded, saying why.
@@ -62,13 +61,13 @@ def _engine(folder: Path) -> Engine:
 
 
 def models(task: Task | None = None) -> list[str]:
-    """Names of the installed models that do a task (any, without one), the one named like the task first."""
+    """Return names of the installed models that do a task (any, without one), the one named like the task first."""
     names = [folder.name for folder in installed() if task in (None, _task(folder))]
     return sorted(names, key=lambda name: (name != task, name))
 
 
 def drafters(model: str) -> tuple[tuple[str, ...], str]:
-    """The drafters that an installed model can use, and a sentence on those for which it lacks a small model."""
+    """Return the drafters that an installed model can use, and a sentence on those for which it lacks a small model."""
     can = usable(model_folder(model)) if model else ()
     lacking = [name for name in DRAFTERS if model and name not in can]
     if not lacking:
@@ -97,6 +96,9 @@ def decode(
     """Answer one query when its turn has come.
 
     Args:
+        model: that answers.
+        query: a SMILES.
+        settings: of the search and its drafts.
         report: gets a line to show while waiting and while decoding; it should make one Streamlit call, which is also
             what lets the visitor stop.
         waiting: the same, while waiting only: what is timed must not be interrupted.
@@ -118,7 +120,7 @@ def decode(
 
 
 def answer(model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None) -> DecodeResult:
-    """`decode`, remembered for this visitor: a page is run again at every click."""
+    """Answer as `decode` does, remembered for this visitor: a page is run again at every click."""
     kept: dict[tuple[str, str, DecodeSettings], DecodeResult] = st.session_state.setdefault("_answers", {})
     key = (model.digest, query, settings)
     if key not in kept:
@@ -143,6 +145,12 @@ def compare(
     Round by round, so that a disturbance of the machine hits all settings alike; one warm-up round goes first.
 
     Args:
+        model: that answers.
+        query: a SMILES.
+        settings: of the runs to compare.
+        repeats: rounds that count.
+        report: gets a line to show.
+        patient: let visitors who wait at a page go first.
         into: a list to fill, one empty list a setting: what was measured outlives a visitor's stop.
 
     Returns:

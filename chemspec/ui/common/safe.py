@@ -1,5 +1,4 @@
-"""Text that somebody else wrote, made fit for Streamlit's Markdown: nothing in it is fetched, nothing in it is
-formatted."""
+"""Text that somebody else wrote, made fit for Streamlit's Markdown: nothing in it is fetched or formatted."""
 
 from __future__ import annotations
 
@@ -10,14 +9,15 @@ _HEADING = re.compile(r"^ {0,3}(#{1,6})(?=[ \t])", flags=re.MULTILINE)
 
 
 def plain(text: str) -> str:
-    """A line shown as it is: no Markdown, no icons, no formulas, no line breaks."""
+    """Return a line shown as it is: no Markdown, no icons, no formulas, no line breaks."""
     return _MARKS.sub(r"\\\1", " ".join(text.split()))
 
 
 def markdown(text: str, *, under: int = 0) -> str:
-    """Markdown without images, which a browser would fetch from wherever they lie; they become plain links.
+    """Return Markdown without images, which a browser would fetch from wherever they lie; they become plain links.
 
     Args:
+        text: the Markdown.
         under: headings go down by so many levels, to stand below the page's own.
     """
     text = re.sub(r"!+(?=\[)", "", text)

@@ -22,7 +22,7 @@ _LINE = '<span class="cs-line" aria-hidden="true"></span>'
 
 @dataclass(frozen=True)
 class Side:
-    """Molecules on one side of an arrow: canonical SMILES, atoms to highlight (`chem.atom_tokens`), a label for each."""
+    """One side of an arrow: canonical SMILES, atoms to highlight (`chem.atom_tokens`), a label for each molecule."""
 
     smiles: str
     atoms: tuple[int, ...] = ()

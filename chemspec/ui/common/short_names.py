@@ -15,7 +15,7 @@ _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def set_apart(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Which parts of a flask to draw, and short names of the others.
+    """Return which parts of a flask to draw, and short names of the others.
 
     Args:
         parts: canonical SMILES, each without dots.
@@ -40,19 +40,22 @@ def set_apart(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[i
 
 
 @cache
+def names() -> dict[str, str]:
+    """Return the names in short_names.txt, with their SMILES where the table of reagents lacks them."""
+    lines = [line for line in web_file(__file__, "txt").splitlines() if not line.startswith("#")]
+    extra = dict(line.split(": ") for line in lines if ": " in line)
+    return extra | {name: "" for line in lines if ": " not in line for name in line.split()}
+
+
+@cache
 def _book() -> tuple[tuple[str, Counter[str]], ...]:
-    """Names as they are printed with their canonical parts; those of most parts first."""
-    table = {}
-    for line in web_file(__file__, "txt").splitlines():
-        name, colon, smiles = line.partition(": ")
-        if colon:
-            table[name] = smiles
-        elif not line.startswith("#"):
-            table |= {name: entry[0] for name in line.split() if (entry := reagents.find(name))}
-    pairs = [(printed(name), Counter(chem.canonical_parts(smiles) or ("?",))) for name, smiles in table.items()]
+    """Return names as they are printed with their canonical parts; those of most parts first."""
+    table = {name: smiles or (reagents.find(name) or ("",))[0] for name, smiles in names().items()}
+    parts = {printed(name): chem.canonical_parts(smiles) or ("?",) for name, smiles in table.items() if smiles}
+    pairs = [(name, Counter(part)) for name, part in parts.items()]
     return tuple(sorted(pairs, key=lambda pair: -pair[1].total()))
 
 
 def printed(name: str) -> str:
-    """A name with its numbers below the line: K₂CO₃."""
+    """Return a name with its numbers below the line: K₂CO₃."""
     return re.sub(r"(?<=[A-Za-z)])\d+", lambda number: number[0].translate(_LOWER), name)

@@ -1,26 +1,12 @@
 """The sketcher: Ketcher in a frame of its own, in step with a text both ways.
 
-The right use, with a text box that shares the text:
-
-    def from_canvas(drawn: str) -> None:  # runs before the script does, so widgets may still be set
-        st.session_state["predict_smiles"] = drawn
-
-    st.text_input("SMILES", key="predict_smiles")
-    if sketcher.available():
-        sketcher.sketcher(st.session_state["predict_smiles"], key="predict_sketch", on_change=from_canvas)
-    else:
-        st.caption(sketcher.why_not())
-
 Text and canvas cannot chase each other, because neither side speaks unless a person acted:
 
 * Python sends a text to the canvas only when it means something else than the canvas is known to hold, and gives it a
-  new
-  `push`. The canvas takes a text only with a push that it has not seen, so a re-run of the page changes nothing.
+  new `push`. The canvas takes a text only with a push that it has not seen, so a re-run of the page changes nothing.
 * The canvas reports only what differs from what it read right after a text was put on it: an edit by hand. Each report
-  has
-  a number, `edit`, that grows. Python sends the last one back as `seen`. A text that was sent before Python had seen
-  the
-  last edit is out of date, and the canvas drops it: who acted last wins.
+  has a number, `edit`, that grows. Python sends the last one back as `seen`. A text that was sent before Python had
+  seen the last edit is out of date, and the canvas drops it: who acted last wins.
 * Texts are compared as molecules: Ketcher writes C1C=CC=CC=1 for c1ccccc1, and that is no change.
 """
 
@@ -62,18 +48,18 @@ class _Canvas:
 
 
 def available() -> bool:
-    """Whether the sketcher was built."""
+    """Return whether the sketcher was built."""
     return vendor.folder("ketcher") is not None
 
 
 def why_not() -> str:
-    """A line for the page that says why there is no sketcher; empty if there is one."""
+    """Return a line for the page that says why there is no sketcher; empty if there is one."""
     reason = vendor.why_not("ketcher")
     return f"No sketcher here, text only: {reason}." if reason else ""
 
 
 def sketcher(smiles: str, *, key: str, height: int = 480, on_change: Callable[[str], None] | None = None) -> str | None:
-    """A canvas that shows `smiles` and can be drawn on; one per page (Ketcher allows no more).
+    """Draw a canvas that shows `smiles` and can be drawn on; one per page (Ketcher allows no more).
 
     Args:
         smiles: a SMILES or reaction SMILES. What cannot be read leaves the canvas as it was; "" clears it.
@@ -124,7 +110,7 @@ def _component(home: Path) -> Any:
 
 
 def _report(value: Any) -> tuple[str, int] | None:
-    """What a browser says was drawn, and the number of the edit; None for anything else."""
+    """Return what a browser says was drawn, and the number of the edit; None for anything else."""
     match value:
         case {"smiles": str(drawn), "edit": int(edit)} if len(drawn) <= LONGEST:
             return drawn.partition(" ")[0], edit  # what follows a blank is an extension: CXSMILES
@@ -132,19 +118,19 @@ def _report(value: Any) -> tuple[str, int] | None:
 
 
 def same(a: str, b: str) -> bool:
-    """Whether two (reaction) SMILES mean the same; what cannot be read equals only itself."""
+    """Return whether two (reaction) SMILES mean the same; what cannot be read equals only itself."""
     return a == b or tidy(a) == tidy(b)
 
 
 @lru_cache(maxsize=1000)
 def tidy(text: str) -> str:
-    """The (reaction) SMILES with every readable side canonical."""
+    """Return the (reaction) SMILES with every readable side canonical."""
     sides = _ARROW.split(text.strip())
     return ">".join(chem.canonical(side) or side for side in sides)
 
 
 @lru_cache(maxsize=1000)
 def _readable(text: str) -> bool:
-    """Whether there is anything the canvas could show; nothing at all is an empty canvas."""
+    """Return whether there is anything the canvas could show; nothing at all is an empty canvas."""
     sides = _ARROW.split(text.strip())
     return len(sides) in (1, 3) and all(not side or chem.is_valid(side) for side in sides)

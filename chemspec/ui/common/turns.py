@@ -31,6 +31,7 @@ class Turns:
             patient: let everybody pass who is not.
             waiting: called every `every` seconds while waiting, with the number of turns that come first; what it
                 raises leaves the queue.
+            every: seconds between two such calls.
         """
         ticket = (patient, next(self._numbers))
         with self._changed:

@@ -36,16 +36,17 @@ class Sheet:
     rows: tuple[tuple[str, ...], ...]
 
     def texts(self, column: int) -> list[str]:
+        """Return a column."""
         return [row[column] for row in self.rows]
 
 
 def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
-    """The rows of a file.
+    """Return the rows of a file.
 
     Args:
+        raw: its bytes.
         name: tells by its ending how to read it.
-        header: whether the first line of a table holds the names of its columns; those of a parquet file have theirs
-        anyway.
+        header: whether the first line of a table holds the names of its columns; a parquet file has them anyway.
 
     Raises:
         FileError: if it cannot be read or is beyond a limit, saying which.
@@ -60,7 +61,8 @@ def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
         return _table(_unparquet(raw), ".csv", header=True)
     if ending not in (*TABLES, *TEXTS):
         raise FileError(
-            f"files that end in {ending or 'nothing'} cannot be read here; take {', '.join((*TABLES, *TEXTS, '.parquet'))}"
+            f"files that end in {ending or 'nothing'} cannot be read here; "
+            f"take {', '.join((*TABLES, *TEXTS, '.parquet'))}"
         )
     text = decode_text(raw)
     if "\0" in text:
@@ -69,13 +71,13 @@ def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
 
 
 def has_header(sheet: Sheet, column: int) -> bool:
-    """Whether the first line of a table, read as its header, looks like one: a molecule there is rather a row."""
+    """Return whether the first line of a table, read as its header, looks like one; a molecule is rather a row."""
     name = sheet.columns[column]
     return len(name) < 3 or not chem.is_valid(name)
 
 
 def guess_column(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """The place of the column that holds the queries, by its name or else by the most SMILES in these rows."""
+    """Return the place of the column that holds the queries, by its name or else by the most SMILES in these rows."""
     named = usual_column(columns)
     if named is not None:
         return named

@@ -13,20 +13,20 @@ REMEDY = "with Node.js 18 or newer and a network, install chemspec again"
 
 
 def vendor_dir() -> Path:
-    """The folder of all parts: `CHEMSPEC_VENDOR`, else `assets/vendor` of the installation or of the source tree."""
+    """Return the folder of all parts: `CHEMSPEC_VENDOR`, or `assets/vendor` of the installation or the clone."""
     if chosen := os.environ.get("CHEMSPEC_VENDOR"):
         return Path(chosen).absolute()
     return assets() / "vendor"
 
 
 def folder(part: str) -> Path | None:
-    """The folder of a part ("ketcher", "3dmol"); None where it was not built."""
+    """Return the folder of a part ("ketcher", "3dmol"); None where it was not built."""
     place = vendor_dir() / part
     return place if (place / PARTS[part]).is_file() else None
 
 
 def why_not(part: str) -> str:
-    """Why a part is missing and what to do about it, in one line; empty if it is there."""
+    """Return why a part is missing and what to do about it, in one line; empty if it is there."""
     if folder(part):
         return ""
     try:

@@ -30,12 +30,12 @@ ON_WHITE = (("H", "#cbd5d3"), ("C", "#66716f"))  # the usual white and light gre
 
 
 def available() -> bool:
-    """Whether the 3-D viewer was built."""
+    """Return whether the 3-D viewer was built."""
     return vendor.folder("3dmol") is not None
 
 
 def why_not() -> str:
-    """A line for the page that says why there is no 3-D view; empty if there is one."""
+    """Return a line for the page that says why there is no 3-D view; empty if there is one."""
     reason = vendor.why_not("3dmol")
     return f"No 3-D view here: {reason}." if reason else ""
 
@@ -56,7 +56,7 @@ def show(smiles: str, *, height: int = 320, key: str = "view3d") -> None:
 
 @lru_cache(maxsize=20)  # kept, because a page that differed at every run would be sent and loaded anew
 def page(smiles: str, model: str, height: int, dark: bool) -> str:
-    """The viewer as a page that asks nobody for anything.
+    """Return the viewer as a page that asks nobody for anything.
 
     Args:
         smiles: the molecule, to name the picture.
@@ -84,12 +84,12 @@ def page(smiles: str, model: str, height: int, dark: bool) -> str:
 
 
 def _inert(script: str) -> str:
-    """A script's text in which no browser sees the end of the script."""
+    """Return a script's text in which no browser sees the end of the script."""
     return re.sub(r"</(?=script)", r"<\\/", script, flags=re.IGNORECASE).replace("<!--", r"<\!--")
 
 
 def conformer(smiles: str) -> str | Fault:
-    """A likely shape of every component, side by side with all hydrogens, as a mol block; or why there is none.
+    """Return a likely shape of every component, side by side with all hydrogens, as a mol block; or why there is none.
 
     The same SMILES always gets the same shape (ETKDG, then MMFF94 or, where that lacks parameters, UFF), unless the
     time runs out.
@@ -155,7 +155,7 @@ def _relax(mol: Any, end: float) -> None:
 
 
 def _side_by_side(parts: list[Any]) -> Any:
-    """One molecule of many, none in another's way."""
+    """Return one molecule of many, none in another's way."""
     whole, right = Chem.Mol(), 0.0
     for part in parts:
         places = part.GetConformer().GetPositions()  # (atoms, 3), in Å

@@ -162,7 +162,7 @@ def one_pass() -> None:
 
 
 def definitions(example: SpeedNumbers) -> str:
-    """Return all fields of `SpeedNumbers` with meaning and value in an example, whose times are left out, as a table."""
+    """Return a table of all fields of `SpeedNumbers` with meaning and value in an example, times left out."""
     rows = []
     for name, meaning in lessons.definitions().items():
         value = "" if name in SECONDS else f"{getattr(example, name):.2f}".rstrip("0").rstrip(".")

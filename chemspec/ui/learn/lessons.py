@@ -1,4 +1,4 @@
-"""What the page Learn tells: its texts, its worked examples, and the definitions of all figures.
+"""The texts of the page Learn, its worked examples, and the definitions of all figures.
 
 The examples are traces recorded from the shipped models, never made up; assets/learn/README.md has the commands.
 """
@@ -25,20 +25,20 @@ from chemspec.ui.learn import walltime
 
 @cache
 def folder(name: str) -> Path:
-    """A folder of assets, as installed or in the source tree."""
+    """Return a folder of assets, as installed or in the source tree."""
     return assets() / name
 
 
 @cache
 def example(name: str) -> DecodeResult:
-    """A recorded answer from assets/examples/learn."""
+    """Return a recorded answer from assets/examples/learn."""
     text = (folder("examples") / "learn" / f"{name}.json").read_text(encoding="utf-8")
     return result_from_json(text)
 
 
 @cache
 def sections(name: str) -> tuple[tuple[str, str], ...]:
-    """The sections of a text in assets/learn as (title, Markdown)."""
+    """Return the sections of a text in assets/learn as (title, Markdown)."""
     text = (folder("learn") / f"{name}.md").read_text(encoding="utf-8")
     parts = re.split(r"^## +(.+)$", text, flags=re.MULTILINE)[1:]
     return tuple(zip(parts[::2], (body.strip() for body in parts[1::2]), strict=True))
@@ -46,20 +46,20 @@ def sections(name: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def page(name: str) -> str:
-    """A text in assets/learn that has no sections."""
+    """Return a text in assets/learn that has no sections."""
     return (folder("learn") / f"{name}.md").read_text(encoding="utf-8")
 
 
 @cache
 def measured() -> dict[str, Any]:
-    """The last `chemspec dev papers`, with `learned` rows of all drafters; empty where it was not run."""
+    """Return the last `chemspec dev papers`, with `learned` rows of all drafters; empty where it was not run."""
     file = folder("docs") / "charts" / "papers.json"
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return found if found.get("learned") else {}
 
 
 def compared(task: str, kind: str) -> list[dict[str, Any]]:
-    """Rows of `measured` for a task and a kind of decoding, as in "greedy B=1"; the drafter's name is `drafter`."""
+    """Return rows of `measured` for a task and a kind of decoding, as in "greedy B=1", with its `drafter`."""
     start = f"{task}, {kind}, "
     return [
         {**row, "drafter": row["name"].removeprefix(start)}
@@ -81,14 +81,14 @@ COLUMNS = {
 
 
 def table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """What `compared` gave, as a table for readers; the standard decoder is once as fast as itself."""
+    """Return what `compared` gave, as a table for readers; the standard decoder is once as fast as itself."""
     found = pd.DataFrame([{title: row[name] for name, title in COLUMNS.items()} for row in rows])
     return found.fillna({COLUMNS["speedup"]: 1.0}).round(2)
 
 
 @cache
 def facts() -> dict[str, str]:
-    """The numbers that the texts name, counted in the examples."""
+    """Return the numbers that the texts name, counted in the examples."""
     drafted, standard = numbers([example("boc-copy").trace]), numbers([example("boc-none").trace])
     ahead, beam = (numbers([example("amide-beam-copy").trace]), numbers([example("amide-beam-none").trace]))
     exact, relaxed = example("amide-beam-none").hypotheses, example("amide-sbs").hypotheses
@@ -108,12 +108,12 @@ def facts() -> dict[str, str]:
 
 
 def filled(text: str) -> str:
-    """A text with its numbers put in."""
+    """Return a text with its numbers put in."""
     return Template(text).substitute(facts())
 
 
 def verdict(alpha: float, gamma: int, c: float, cost: walltime.Cost) -> str:
-    """One setting of the wall-time model in words."""
+    """Return one setting of the wall-time model in words."""
     now = walltime.improvement(alpha, gamma, c, cost)
     best = walltime.best_gamma(alpha, c, cost)
     if best == 0:
@@ -134,7 +134,7 @@ def verdict(alpha: float, gamma: int, c: float, cost: walltime.Cost) -> str:
 
 @cache
 def definitions() -> dict[str, str]:
-    """What every figure of `metrics.Numbers` means, in the words of its docstrings; counts first, then rates."""
+    """Return what every field of `SpeedNumbers` means, in the words of its docstrings; counts first, then rates."""
     _, _, attributes = (inspect.getdoc(SpeedNumbers) or "").partition("Attributes:\n")
     wrapped = re.compile(r"\n +(?! |\w+: )")  # where a description goes on in the next line
     counted = dict(re.findall(r"^ +(\w+): (.+)$", wrapped.sub(" ", attributes), flags=re.MULTILINE))

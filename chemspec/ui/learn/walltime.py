@@ -21,18 +21,18 @@ Cost = Callable[[float], float]
 
 
 def flat(_count: float) -> float:
-    """The papers' assumption: checking a draft costs no more than writing one token."""
+    """Return 1: the papers' assumption: checking a draft costs no more than writing one token."""
     return 1.0
 
 
 def relative(seconds: Cost) -> Cost:
-    """A measured curve (seconds by tokens of a pass) in units of a pass over one token."""
+    """Return a measured curve (seconds by tokens of a pass) in units of a pass over one token."""
     one = seconds(1)
     return lambda count: seconds(count) / one
 
 
 def expected_tokens(alpha: float, gamma: int) -> float:
-    """Tokens that a pass yields on average: (1 - alpha^(gamma+1)) / (1 - alpha).
+    """Return tokens that a pass yields on average: (1 - alpha^(gamma+1)) / (1 - alpha).
 
     Raises:
         ValueError: for an alpha that is no probability, or a negative gamma.
@@ -46,7 +46,7 @@ def expected_tokens(alpha: float, gamma: int) -> float:
 
 
 def improvement(alpha: float, gamma: int, c: float, pass_cost: Cost = flat) -> float:
-    """How many times faster than standard decoding: (1 - alpha^(gamma+1)) / ((1 - alpha) (gamma c + 1)).
+    """Return how many times faster than standard decoding: (1 - alpha^(gamma+1)) / ((1 - alpha) (gamma c + 1)).
 
     With a measured `pass_cost` the 1 of the denominator becomes the cost of a pass over gamma + 1 tokens.
     """
@@ -56,12 +56,12 @@ def improvement(alpha: float, gamma: int, c: float, pass_cost: Cost = flat) -> f
 
 
 def best_gamma(alpha: float, c: float, pass_cost: Cost = flat, most: int = MOST) -> int:
-    """The draft length with the largest improvement, the shortest of equals; 0 means: do not draft."""
+    """Return the draft length with the largest improvement, the shortest of equals; 0 means: do not draft."""
     return max(range(most + 1), key=lambda gamma: (improvement(alpha, gamma, c, pass_cost), -gamma))
 
 
 def slower_from(alpha: float, c: float, pass_cost: Cost = flat, most: int = MOST) -> int | None:
-    """The shortest draft beyond the best one at which drafting is slower than not drafting; None up to `most`."""
+    """Return the shortest draft beyond the best one at which drafting is slower than not drafting, up to `most`."""
     start = max(1, best_gamma(alpha, c, pass_cost, most))
     lengths = range(start, most + 1)
     return next((gamma for gamma in lengths if improvement(alpha, gamma, c, pass_cost) < 1), None)

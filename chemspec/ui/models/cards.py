@@ -27,7 +27,7 @@ Share = tuple[str, float, float, float]  # name; percent, and its interval
 
 
 @dataclass(frozen=True)
-class Card:
+class ModelCard:
     """A model folder.
 
     Attributes:
@@ -56,7 +56,7 @@ class Card:
     problem: str = ""
 
 
-def cards() -> list[Card]:
+def cards() -> list[ModelCard]:
     """Return all model folders of `models_dir()`, usable or not, usable ones first."""
     home = models_dir()
     try:
@@ -66,7 +66,7 @@ def cards() -> list[Card]:
     return sorted((card(folder) for folder in folders), key=lambda one: bool(one.problem))
 
 
-def card(folder: Path) -> Card:
+def card(folder: Path) -> ModelCard:
     """Return one model folder; read again only when a file in it has changed."""
     return _card(folder, tuple(_stamp(folder / name) for name in FILES))
 
@@ -80,7 +80,7 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=100)
-def _card(folder: Path, stamps: tuple[tuple[int, int], ...]) -> Card:
+def _card(folder: Path, stamps: tuple[tuple[int, int], ...]) -> ModelCard:
     sizes = dict(zip(FILES, (size for _, size in stamps), strict=True))
     text = _text(folder / "card.md")
     title, sections = split(text)
@@ -88,14 +88,14 @@ def _card(folder: Path, stamps: tuple[tuple[int, int], ...]) -> Card:
     found = {"title": title, "sections": sections, "accuracy": accuracy(folder), "bytes": total}
     missing = [name for name in FILES[:3] if sizes[name] < 0]
     if missing:
-        return Card(folder.name, folder, problem=f"missing: {', '.join(missing)}", **found)  # type: ignore[arg-type]
+        return ModelCard(folder.name, folder, problem=f"missing: {', '.join(missing)}", **found)  # type: ignore[arg-type]
     try:
         return _read(folder, sizes, found)
     except (ValueError, OSError, SafetensorError, RuntimeError, MemoryError, RecursionError) as error:
-        return Card(folder.name, folder, problem=str(error) or type(error).__name__, **found)  # type: ignore[arg-type]
+        return ModelCard(folder.name, folder, problem=str(error) or type(error).__name__, **found)  # type: ignore[arg-type]
 
 
-def _read(folder: Path, sizes: dict[str, int], found: dict[str, object]) -> Card:
+def _read(folder: Path, sizes: dict[str, int], found: dict[str, object]) -> ModelCard:
     for name in FILES[:2]:
         if sizes[name] > SMALL:
             raise ValueError(f"{name} has {sizes[name]:,} bytes, which cannot be right")
@@ -115,7 +115,7 @@ def _read(folder: Path, sizes: dict[str, int], found: dict[str, object]) -> Card
     vocabulary = len(Tokenizer.load(folder / "vocab.json"))
     if sizes["model.safetensors"] <= CHECKED:
         checkpoint.load(folder)
-    return Card(
+    return ModelCard(
         folder.name,
         folder,
         task=task,

@@ -7,10 +7,10 @@ from html import escape
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
 from chemspec.ui.common.machine import Machine
-from chemspec.ui.models.cards import Card, architecture, size
+from chemspec.ui.models.cards import ModelCard, architecture, size
 
 
-def heading(card: Card, state: str) -> str:
+def heading(card: ModelCard, state: str) -> str:
     """Return name, task and state of a model."""
     kind = {"in memory": "on", "cannot be used": "bad"}.get(state, "")
     sign = {"on": "●", "bad": "✕"}.get(kind, "○")
@@ -46,7 +46,7 @@ RUNTIME = {
 }
 
 
-def facts(card: Card, engine: Engine | None) -> str:
+def facts(card: ModelCard, engine: Engine | None) -> str:
     """Return what a model is and where it runs, as a list of terms."""
     stored = PRECISION.get(card.stored, card.stored)
     rows = {
@@ -70,5 +70,6 @@ def cost_words(curve: CostCurve) -> str:
     times = curve(wide) / one
     return (
         f"A pass over one new token takes {1000 * one:.2f} ms here, a pass over {wide} takes "
-        f"{1000 * curve(wide):.2f} ms: {times:.1f} times as long for {wide} times the tokens. The flatter this curve, the more drafts pay."
+        f"{1000 * curve(wide):.2f} ms: {times:.1f} times as long for {wide} times the tokens. "
+        "The flatter this curve, the more drafts pay."
     )

@@ -1,8 +1,7 @@
 """The tree of prefixes behind an answer, pass by pass, and where to draw its nodes.
 
 A node is one token in one place. It is *born* in the pass that computes it, *kept* when the beam has gone through it,
-and it
-*dies* when no live hypothesis can come through it any more. These three passes say all about a node at any time.
+and it *dies* when no live hypothesis can come through it any more. These three passes say all about a node at any time.
 
 Coordinates: column = depth of the node in tokens, row = line of the drawing. Branches share rows where they fit.
 """
@@ -43,9 +42,10 @@ class PrefixTree:
 
 
 def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> PrefixTree | None:
-    """The tree that a trace recorded; None where it recorded none.
+    """Return the tree that a trace recorded; None where it recorded none.
 
     Args:
+        trace: with the nodes of every pass.
         answers: the tokens of every answer, without end-of-sequence.
 
     Raises:
@@ -77,12 +77,12 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> PrefixTree | N
         kept,
         dies,
         paths,
-        tuple(tuple(own) for own in children),
+        tuple(map(tuple, children)),
     )
 
 
 def _nodes(grown: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
-    """Parents, token ids, sources, birth and depth of all nodes."""
+    """Return parents, token ids, sources, birth and depth of all nodes."""
     parents: list[int] = []
     ids: list[int] = []
     sources: list[int] = []
@@ -105,7 +105,7 @@ def _nodes(grown: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int],
 
 
 def _path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Sequence[str]) -> tuple[int, ...]:
-    """The nodes of an answer from bos on, as far as they were computed."""
+    """Return the nodes of an answer from bos on, as far as they were computed."""
     path = [0] if texts else []
     for token in answer:
         found = next((one for one in children[path[-1]] if texts[one] == token), None)
@@ -122,7 +122,7 @@ def _fates(
     levels: Sequence[int],
     answers: Sequence[Sequence[int]],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """For every node, the pass after which it is kept and the one after which it is dead."""
+    """Return for every node the pass after which it is kept and the one after which it is dead."""
     until = [-1] * len(parents)  # the last beam, by its pass from 0, that goes through the node
     for number, beam in enumerate(beams):
         for node in beam:
@@ -209,6 +209,8 @@ def lay_out(tree: PrefixTree, *, spare: bool = False, most: int = MOST_DRAWN) ->
     """Lay a tree out, or the first `most` nodes of it.
 
     Args:
+        tree: to lay out.
+        most: nodes to draw; those that the search went through come first.
         spare: with the nodes that were computed ahead and never needed.
     """
     shown = _chosen(tree, spare, most)
@@ -240,7 +242,7 @@ def lay_out(tree: PrefixTree, *, spare: bool = False, most: int = MOST_DRAWN) ->
 
 
 def _chosen(tree: PrefixTree, spare: bool, most: int) -> list[bool]:
-    """Which nodes to draw: those that the beam went through first; always a node's parent with it."""
+    """Return which nodes to draw: those that the beam went through first; always a node's parent with it."""
     shown = [False] * len(tree.parents)
     left = most
     for needed in (True, False) if spare else (True,):
@@ -260,8 +262,11 @@ def _finished(tree: PrefixTree, path: Sequence[int]) -> int:
 def _rows(
     tree: PrefixTree, children: Sequence[Sequence[int]], ranks: Sequence[Sequence[int]], shown: Sequence[bool]
 ) -> list[int]:
-    """Rows of all nodes. The chief child goes on in its parent's row; the other branches, the latest first, take the
-    nearest row below in which they meet nobody."""
+    """Return the rows of all nodes.
+
+    The chief child goes on in its parent's row; the other branches, the latest first, take the nearest row below in
+    which they meet nobody.
+    """
     deepest = list(tree.depths)
     for node in range(len(tree.parents) - 1, 0, -1):
         if shown[node]:
@@ -316,7 +321,7 @@ def _segments(
     rows: Sequence[int],
     shown: Sequence[bool],
 ) -> list[Segment]:
-    """Runs of single children with one fate."""
+    """Return runs of single children with one fate."""
 
     def fate(node: int) -> tuple[object, ...]:
         ahead = tree.sources[node] != ASKED

@@ -23,7 +23,7 @@ GREY = "#8a9391"
 def measured(
     model: Engine, query: str, settings: DecodeSettings, *, report: queued_engine.Report
 ) -> tuple[DecodeResult, DecodeResult]:
-    """The run under these settings and the standard one whose times are the medians of three, both not recorded."""
+    """Return the run under these settings and the standard one, medians of three by time, both not recorded."""
     plain = replace(settings, record=False)
     kept = st.session_state.setdefault("step_measured", {})
     key = (model.digest, query, plain)
@@ -37,7 +37,7 @@ def measured(
 
 
 def against_passes(view: TraceView) -> None:
-    """Tokens written against passes; the standard way writes one token a pass, by definition."""
+    """Draw tokens written against passes; the standard way writes one token a pass, by definition."""
     total = view.passes[-1].written
     ours = [(FAST, 0, 0), *((FAST, k, one.written) for k, one in enumerate(view.passes, 1))]
     rows = [(STANDARD, k, k) for k in range(total + 1)] + ours
@@ -54,7 +54,7 @@ def _what(view: TraceView) -> str:
 
 
 def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | None) -> None:
-    """Tokens written against milliseconds; each line ends when its run had ended."""
+    """Draw tokens written against milliseconds; each line ends when its run had ended."""
     traces = {FAST: result.trace} | ({STANDARD: slow.trace} if slow else {})
     rows = [row for name, trace in traces.items() for row in _timed(name, trace)]
     ends = ", ".join(f"{name} {trace.seconds * 1e3:.0f} ms" for name, trace in traces.items())
@@ -94,7 +94,7 @@ def _steps(rows: Sequence[tuple[str, float, int]], x: str, y: str) -> alt.Chart:
 
 
 def by_place(view: TraceView) -> None:
-    """How often the k-th token of a draft was accepted."""
+    """Draw how often the k-th token of a draft was accepted."""
     found = by_offset(view)
     if not found:
         st.caption("Nothing was drafted, so there is nothing to accept.")
@@ -116,7 +116,8 @@ def by_place(view: TraceView) -> None:
     first = frame.iloc[0]
     st.altair_chart(
         chart,
-        alt=f"Acceptance by place in the draft: the first token was right in {first.accepted} of {first.passes} passes.",
+        alt="Acceptance by place in the draft: "
+        f"the first token was right in {first.accepted} of {first.passes} passes.",
     )
     st.caption(
         "Of the passes in which some draft had a token at this place, the share in which a draft was right up to it."
