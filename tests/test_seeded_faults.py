@@ -1,0 +1,112 @@
+"""Would the default tests notice? Each fault is seeded into a copy of the program, and a default test must turn red.
+
+A fault is a line of the program and what takes its place; the files named are those that should notice.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from conftest import DEFAULT
+from paths import ROOT
+
+pytestmark = pytest.mark.slow  # a run of the default tests in a process of its own for every fault
+
+
+class Fault(NamedTuple):
+    """What is wrong, where, and which test files must tell."""
+
+    file: str
+    right: str
+    wrong: str
+    tests: str
+
+
+FAULTS = {
+    "greedy takes the second best token": Fault(
+        "decode/greedy.py", "int(scores.ids[0])", "int(scores.ids[-1])", "decode/test_decoders.py"
+    ),
+    "a beam keeps one hypothesis too many": Fault(
+        "decode/beam.py", "len(live) == rules.width", "len(live) == rules.width + 1", "decode/test_decoders.py"
+    ),
+    "a beam stops as soon as enough are finished": Fault(
+        "decode/beam.py", "if rules.hope(hyp) >= bar", "if False", "decode/test_decoders.py"
+    ),
+    "a node does not see its ancestors": Fault(
+        "model/runners/padded.py", "mask[parent] if parent >= 0 else False", "False", "model/test_session.py"
+    ),
+    "a node sees its siblings": Fault(
+        "model/runners/padded.py", "mask[slot, slot] = True", "mask[slot, start:stop] = True", "model/test_session.py"
+    ),
+    "every drafted token is accepted": Fault(
+        "draft/rejection.py", "else float(p[token] / q[token])", "else 1.0", "draft/test_rejection.py"
+    ),
+    "tau is not heeded": Fault(
+        "decode/relaxed/acceptance.py", "<= self.tau", "<= 99.0", "decode/test_spec_verification.py"
+    ),
+    "a resumed file repeats its last row": Fault(
+        "io/writers.py", "Counter(status for _, status in rows)", "Counter(status for _, status in rows[1:])",
+        "io/test_files.py",
+    ),
+    "a torn last line stays": Fault("io/writers.py", "if len(whole) < len(raw):", "if False:", "io/test_files.py"),
+    "Markdown of strangers is not escaped": Fault(
+        "ui/common/safe.py", "return _MARKS.sub(", "return text or _MARKS.sub(", "ui/test_page_models.py"
+    ),
+    "HTML of strangers is not escaped": Fault(
+        "ui/common/scheme.py", 'undrawn">{escape(smiles)}<', 'undrawn">{smiles}<', "ui/test_page_predict.py"
+    ),
+    "a query that was refused harms the others": Fault(
+        "engine/engine.py", "if item.refusal", "if not item.refusal", "engine/test_engine.py"
+    ),
+}  # fmt: skip
+
+
+def run(tree: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    """Run the default tests of some files against the copy; stop at the first that fails."""
+    words = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", "-m", DEFAULT]
+    return subprocess.run(
+        [*words, str(tree / "tests" / tests)],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree), "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what a test run needs."""
+    folder = tmp_path_factory.mktemp("tree")
+    for name in ("chemspec", "tests", "pages", ".streamlit"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("app.py", "pyproject.toml", "hatch_build.py", "README.md"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "assets").symlink_to(ROOT / "assets")
+    return folder
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_default_test_notices(name: str, tree: Path) -> None:
+    fault = FAULTS[name]
+    path = tree / "chemspec" / fault.file
+    text = path.read_text(encoding="utf-8")
+    assert fault.right in text, f"{fault.file} no longer holds {fault.right!r}: seed the fault anew"
+    path.write_text(text.replace(fault.right, fault.wrong), encoding="utf-8")
+    try:
+        done = run(tree, fault.tests)
+    finally:
+        path.write_text(text, encoding="utf-8")
+    assert done.returncode == 1 and "\nFAILED " in done.stdout, done.stdout[-2000:] + done.stderr[-1000:]
+
+
+@pytest.mark.parametrize("tests", sorted({fault.tests for fault in FAULTS.values()}))
+def test_without_a_fault_they_pass(tests: str, tree: Path) -> None:
+    done = run(tree, tests)
+    assert done.returncode == 0, done.stdout[-2000:]
