@@ -49,7 +49,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield home
     for folder in jobs.root().glob("?" * 22):
         job_queue.delete(folder.name)
-    wait_for(lambda: job_queue._at_work() is None)
+    wait_for(lambda: job_queue.at_work() is None)
     for runner in job_queue._runners:
         runner.wait()
 
@@ -237,7 +237,7 @@ def test_a_stopped_job_keeps_its_rows_and_goes_on_without_repeating_any(tmp_path
     assert job_queue.view(job.id).state == "stopped"
     stored = answered(job)
     assert stored == queries[: 40 - 40 % job_queue.WRITE_EVERY]
-    wait_for(lambda: job_queue._at_work() is None)
+    wait_for(lambda: job_queue.at_work() is None)
     (tmp_path / "go").touch()
     (tmp_path / "asked").unlink()
     submit(jobs.load(job.id))
@@ -254,7 +254,7 @@ def test_a_waiting_job_can_be_stopped_and_deleted(tmp_path: Path) -> None:
     job_queue.delete(third.id)
     (tmp_path / "go").touch()
     wait(first)
-    wait_for(lambda: job_queue._at_work() is None)
+    wait_for(lambda: job_queue.at_work() is None)
     assert asked(tmp_path) == ["hold"]
     assert not jobs.folder(third.id).exists()
 
@@ -274,7 +274,7 @@ def test_visitors_at_a_page_go_first(tmp_path: Path) -> None:
     job = make(["hold"])
     submit(job)
     wait_for((tmp_path / "held").exists)
-    told = job_queue._at_work()
+    told = job_queue.at_work()
     assert told and os.getpriority(os.PRIO_PROCESS, told["pid"]) >= 10
     words = job_queue._words(job)
     assert 1 <= int(words[words.index("--threads") + 1]) <= max(1, (os.cpu_count() or 1) // 2)
@@ -331,10 +331,10 @@ def test_all_processes_killed_lose_at_most_the_part_under_way(tmp_path: Path, se
     os.kill(runner, signal.SIGKILL)
     assert job_queue.view(job.id).state == "running"  # the prediction still lives, and nobody else may begin it
     job_queue.resume()
-    told = job_queue._at_work()
+    told = job_queue.at_work()
     assert told
     os.kill(told["pid"], signal.SIGKILL)
-    wait_for(lambda: job_queue._at_work() is None)
+    wait_for(lambda: job_queue.at_work() is None)
     assert job_queue.view(job.id).state == "interrupted"
     stored = answered(job)
     assert len(stored) == 32
@@ -360,7 +360,7 @@ def test_a_killed_prediction_is_told_and_the_next_job_begins(tmp_path: Path) -> 
     job, other = make(["hold"]), make(["C"])
     submit(job, other)
     wait_for((tmp_path / "held").exists)
-    told = job_queue._at_work()
+    told = job_queue.at_work()
     assert told
     os.kill(told["pid"], signal.SIGKILL)
     wait(other)

@@ -20,6 +20,7 @@ from chemspec.engine.engine import installed, model_folder, usable
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
+from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.turns import Turns
 from chemspec.ui.speed import tables, timing, trials
@@ -232,6 +233,15 @@ def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: Turns, whe
     threads[0].join()
     assert "Waiting: 1 before you" in said
     assert trial.others == when.startswith("Run")
+
+
+def test_a_batch_job_at_work_is_noticed(line: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Any = FakeModel()
+    for at_work in (None, {"job": "x"}):
+        monkeypatch.setattr(job_queue, "at_work", lambda told=at_work: told)
+        trial = trial_of(model, 1)
+        trials.run(trial, model, lambda *_: None)
+        assert trial.others == (at_work is not None)
 
 
 def test_runs_without_an_answer_are_told_not_drawn(line: Turns) -> None:

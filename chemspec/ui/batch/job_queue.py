@@ -78,7 +78,7 @@ def submit(job: Job, digest: str) -> None:
 
 def resume() -> None:
     """Start a runner if jobs wait and none is at work."""
-    if _waiting() and _at_work() is None:
+    if _waiting() and at_work() is None:
         command = [sys.executable, "-m", "chemspec.ui.batch.job_queue", *PREDICT]
         quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         # In a session of its own: a Ctrl-C for the server is not for it. Of two that begin at once one ends at once.
@@ -103,7 +103,7 @@ def stop(name: str) -> None:
 
 
 def _terminate(name: str) -> None:
-    if (process := _at_work()) and process.get("job") == name and "pid" in process:
+    if (process := at_work()) and process.get("job") == name and "pid" in process:
         with suppress(ProcessLookupError):
             os.kill(process["pid"], signal.SIGTERM)
 
@@ -117,7 +117,7 @@ def delete(name: str, *, timeout: float = 60.0) -> None:
     with suppress(JobError):  # the disk may be full, or the job damaged
         stop(name)
     _terminate(name)
-    _until(lambda: (_at_work() or {}).get("job") != name, timeout)
+    _until(lambda: (at_work() or {}).get("job") != name, timeout)
     jobs.delete(name)
 
 
@@ -127,7 +127,7 @@ def view(name: str) -> JobView:
     Raises:
         JobError: if there is none, or it cannot be read.
     """
-    process, job = _at_work(), jobs.load(name)  # in this order: what ends in between has written how
+    process, job = at_work(), jobs.load(name)  # in this order: what ends in between has written how
     if job.state not in ("waiting", "running"):  # earlier versions stored "running"
         return JobView(job, job.state)
     if process is None and not _beginning():
@@ -214,16 +214,19 @@ def _take(file: IO[bytes]) -> bool:
     return True
 
 
-def _at_work() -> dict[str, Any] | None:
+def at_work() -> dict[str, Any] | None:
     """Return what the holder of the lock has told of itself (`job`, `pid`); None if nobody holds it."""
+    path = app_dir.folder() / "jobs.lock"
     try:
+        if not path.exists():
+            return None
         with _locked() as file:
             if file is not None:
                 return None
     except OSError:
         return None  # nobody can
     try:
-        told = json.loads((app_dir.folder() / "jobs.lock").read_bytes())
+        told = json.loads(path.read_bytes())
         return told if isinstance(told, dict) else {}
     except (OSError, ValueError):  # not written or half written
         return {}

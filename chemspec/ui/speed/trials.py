@@ -14,6 +14,7 @@ from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.types import DecodeResult
+from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 from chemspec.ui.speed import timing
 
@@ -31,7 +32,7 @@ class Trial:
         rounds: of each setting its results, in order of the rounds.
         where: what the times depend on, as one line.
         load: programs at work on the machine when the runs began.
-        others: whether other visitors were seen in the queue.
+        others: whether other visitors were seen in the queue, or a batch job at work.
         refusal: why it could not be run at all, as with drafts that are longer than the drafter can write.
     """
 
@@ -98,7 +99,7 @@ def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None
         # Whoever is in the queue between two runs of ours is somebody else; but in the warm-up it may be what is left
         # of a
         # run that this visitor has just stopped.
-        trial.others = trial.others or (warm and len(queued_engine.turns()) > 0)
+        trial.others = trial.others or (warm and _disturbed())
         told = f"Run {trial.done + 1} of {trial.wanted}"
         if "warming" in line:
             told = "Warming up: one run of each, not counted"
@@ -114,6 +115,11 @@ def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None
         )
     except ValueError as error:
         trial.refusal = str(error)
+
+
+def _disturbed() -> bool:
+    """Whether other visitors are in the queue, or a batch job is at work."""
+    return len(queued_engine.turns()) > 0 or job_queue.at_work() is not None
 
 
 def bench(kept: BenchRun, model: Engine, say: Say) -> None:
@@ -134,7 +140,7 @@ def _bench(kept: BenchRun, model: Engine, say: Say) -> None:
         share = len(kept.cases) / max(1, kept.wanted)
 
         def report(text: str) -> None:
-            kept.others = kept.others or ("Warming" not in line and len(queued_engine.turns()) > 0)
+            kept.others = kept.others or ("Warming" not in line and _disturbed())
             say(share, text)
 
         report(line)
