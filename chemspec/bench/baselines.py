@@ -1,5 +1,4 @@
-"""The programs of the benchmark, on the same weights: this engine, alone and told the answers, the decoder without a
-cache, and CTranslate2.
+"""Run the benchmark's programs on the same weights: this engine, the decoder without a cache, and CTranslate2.
 
 A program answers queries with token ids. It is made once per task and used for every row of it.
 """

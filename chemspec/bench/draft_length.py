@@ -93,5 +93,5 @@ def keep_alpha(folder: Path, drafter: str, rate: float, *, counted: str) -> Path
 
 
 def price(small: DraftModel, engine: Engine, nodes: int = 1) -> float:
-    """Return the cost ratio c of Leviathan et al.: the time of a run of the small model over that of a target's pass."""
+    """Return the cost ratio c of Leviathan et al.: a run of the small model over a pass of the target, in time."""
     return small.cost()(nodes) / engine.cost()(nodes)

@@ -1,4 +1,4 @@
-"""A model's card: its tables are drawn from what commands measured (`evaluation.json`), its other text is left alone.
+"""Write the tables of a model's card from what commands measured (`evaluation.json`); its other text is left alone.
 
 A section of `card.md` between `<!-- NAME -->` and `<!-- end NAME -->` belongs to this module.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chemspec import evaluation
+from chemspec.io import tables
 
 TESTS = {"forward_test.csv.gz": "USPTO-MIT mixed test set", "retro_test.csv.gz": "USPTO-50K test part"}
 Section = Mapping[str, Any]
@@ -62,7 +63,7 @@ def fill(folder: Path, digest: str) -> list[str]:
 
 
 def percent(one: Mapping[str, float]) -> str:
-    """A share with its interval, as `ui.cards` reads it again."""
+    """Return a share with its interval."""
     return f"{one['value']:.1%} ({one['low']:.1%} to {one['high']:.1%})"
 
 
@@ -71,12 +72,11 @@ def _measured(section: Section) -> str:
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return tables.lines([head, *rows]) + "\n"
 
 
 def accuracy(section: Section) -> str:
-    """Top-k with intervals, speculative and standard decoding side by side, and what else was counted."""
+    """Return top-k with intervals, speculative and standard decoding side by side, and what else was counted."""
     test, settings = TESTS.get(section["file"], section["file"]), section["settings"]
     augment = settings.get("augment", 1)
     prefix = f"{augment} spellings, " if augment > 1 else ""
@@ -101,53 +101,56 @@ def accuracy(section: Section) -> str:
         values = [section[name], *([slow[name]] if slow else [])]
         rows.append((text, *(f"{value:.4g}" for value in values)))
     lines = [
-        f"On {section['reactions']} reactions of the {test} (`{section['file']}`), exact match after RDKit canonicalisation",
-        f"among the first k different valid answers (decoder {settings['decoder']}, width {settings['n']}); in brackets the",
+        f"On {section['reactions']} reactions of the {test} (`{section['file']}`), "
+        "exact match after RDKit canonicalisation",
+        f"among the first k different valid answers (decoder {settings['decoder']}, width {settings['n']}); "
+        "in brackets the",
         f"95 % interval (Wilson). {_measured(section)}:",
         "",
         _table(head, rows),
     ]
     if slow:
         lines.append(
-            f"Answers that differ between the two: {slow['differing']} of {slow['answers']} (largest difference in log-prob of "
-            f"equal ones: {slow['gap']:.1e}).\n"
+            f"Answers that differ between the two: {slow['differing']} of {slow['answers']} "
+            f"(largest difference in log-prob of equal ones: {slow['gap']:.1e}).\n"
         )
     return "\n".join(lines)
 
 
 def classes(section: Section) -> str:
-    """Top-1 by reaction class."""
+    """Return top-1 by reaction class."""
     rows = [(kind, percent(one)) for kind, one in section["top1_by_class"].items()]
     return f"{_measured(section)}:\n\n{_table(('class', 'top-1'), rows)}"
 
 
 def roundtrip(section: Section) -> str:
-    """Share of answers from which the forward model makes the target."""
+    """Return the share of answers from which the forward model makes the target."""
     rows = [(f"first {k}", percent(section["kept"][k]), percent(one)) for k, one in section["found"].items()]
     return (
         f"On {section['reactions']} reactions; the forward model `{section['forward']['model']}` "
-        f"({section['forward']['digest']}) reads the proposed reactants alone and answers greedily. From the true reactants it "
-        f"makes the target in {percent(section['truth'])}. {_measured(section)}:\n\n"
+        f"({section['forward']['digest']}) reads the proposed reactants alone and answers greedily. "
+        f"From the true reactants it makes the target in {percent(section['truth'])}. {_measured(section)}:\n\n"
         + _table(("", "answers that lead back", "targets with such an answer"), rows)
     )
 
 
 def reliability(section: Section) -> str:
-    """Calibration errors before and after, held out."""
+    """Return calibration errors before and after, held out."""
     rows = [
         (kind, way, *(f"{found[name]:.3f}" for name in section["numbers"]))
         for kind, ways in section["table"].items()
         for way, found in ways.items()
     ]
     return (
-        f"On {section['queries']} validation queries with {section['answers']} different valid answers; fits made on one half and "
-        f"measured on the other, both ways. Stored: slope {section['slope']:.3f}, offset {section['offset']:.3f} on the "
-        f"log-odds. {_measured(section)}:\n\n" + _table(("probability", "used", *section["numbers"]), rows)
+        f"On {section['queries']} validation queries with {section['answers']} different valid answers; "
+        f"fits made on one half and measured on the other, both ways. Stored: slope {section['slope']:.3f}, "
+        f"offset {section['offset']:.3f} on the log-odds. {_measured(section)}:\n\n"
+        + _table(("probability", "used", *section["numbers"]), rows)
     )
 
 
 def failures(section: Section) -> str:
-    """Wrong first answers by kind, each with the one that the model was surest of."""
+    """Return wrong first answers by kind, each with the one that the model was surest of."""
     rows = []
     for kind, one in section["faults"].items():
         example = one["example"] or {"query": "", "truth": "", "answer": "", "probability": 0.0}
@@ -155,7 +158,8 @@ def failures(section: Section) -> str:
         shown = (f"`{text}`" if text else "" for text in texts)
         rows.append((kind, str(one["count"]), *shown, f"{example['probability']:.2f}"))
     head = ("first answer", "count", "query", "answer", "truth", "probability")
-    return f"Of {section['reactions']} reactions; the surest example of each kind. {_measured(section)}:\n\n{_table(head, rows)}"
+    measured = f"Of {section['reactions']} reactions; the surest example of each kind. {_measured(section)}"
+    return f"{measured}:\n\n{_table(head, rows)}"
 
 
 SECTIONS: dict[str, Callable[[Section], str]] = {

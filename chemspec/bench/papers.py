@@ -24,7 +24,7 @@ from chemspec.bench.sweep import Progress, Row, Setting, sweep
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable
 from chemspec.evaluation import reference
-from chemspec.evaluation.accuracy import RANKS, Question, questions, rank_of
+from chemspec.evaluation.accuracy import RANKS, KnownReaction, questions, rank_of
 from chemspec.io import tables
 from chemspec.io.writers import brief
 from chemspec.metrics import Spread
@@ -131,7 +131,7 @@ def curve_settings(batches: Iterable[int]) -> list[Setting]:
 
 
 def learned_settings(task: Task, have: Iterable[str]) -> list[Setting]:
-    """Return the rows of tables 1, 3 and 7 to 9 of paper X and 2 to 5 of paper T: learned drafters beside text drafters.
+    """Return the rows of tables 1, 3 and 7 to 9 of paper X and 2 to 5 of paper T: learned and text drafters.
 
     `have` are the names of the drafters that the model can use.
     """
@@ -281,10 +281,10 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: M
 NO_TRUTH = "Accuracy (table 4) is left out: the built-in queries have no answers; give --source."
 
 
-def _asked(engine: Engine, suite: PapersSettings) -> list[Question]:
+def _asked(engine: Engine, suite: PapersSettings) -> list[KnownReaction]:
     """Return the queries that the model can read, with their true answers where they are known."""
     if suite.source is None:
-        asked = [Question(text, "") for text in reference.bench_queries(engine.task)]
+        asked = [KnownReaction(text, "") for text in reference.bench_queries(engine.task)]
     else:
         file = suite.source / f"{engine.task}_test.csv.gz"
         asked = questions(file, engine.task, limit=suite.limit)
@@ -462,9 +462,10 @@ def section(report: Mapping[str, Any], command: str, alts: Mapping[str, str]) ->
         "## The papers' tables and figures",
         f"`{command}`",
         machine,
-        f"At most {how['limit']} queries and {how['seconds']:g} seconds a row; speed-ups and equal lists are against the standard row on the "
-        'queries that both rows answered. "paper A" is the speed-up that Andronov et al. report, on an H100 and without a key-value cache. '
-        "Energy is that of the whole processor. " + " ".join(report["notes"]),
+        f"At most {how['limit']} queries and {how['seconds']:g} seconds a row; speed-ups and equal lists are against "
+        'the standard row on the queries that both rows answered. "paper A" is the speed-up that Andronov et al. '
+        "report, on an H100 and without a key-value cache. Energy is that of the whole processor. "
+        + " ".join(report["notes"]),
         "### Greedy product prediction (paper A, table 2)",
         _table(SPEED, report["forward"]),
         chart("forward-times"),
@@ -479,8 +480,9 @@ def section(report: Mapping[str, Any], command: str, alts: Mapping[str, str]) ->
         _table(CURVE, report["curve"]),
         chart("latency"),
         "### Learned drafters (paper X, tables 1, 3 and 7 to 9; paper T, tables 2 to 5)",
-        "Calls are runs of the drafter's own model, passes those of the target's decoder, both a query; weights are the drafter's, in fp32. k is the "
-        "number of masks used. Speculative sampling and standard sampling draw other answers with the same probabilities. "
+        "Calls are runs of the drafter's own model, passes those of the target's decoder, both a query; weights are "
+        "the drafter's, in fp32. k is the number of masks used. Speculative sampling and standard sampling draw other "
+        "answers with the same probabilities. "
         "[drafters.md](drafters.md) has the counts, and says which to take.",
         _table(LEARNED, report["learned"]),
         chart("learned-times"),

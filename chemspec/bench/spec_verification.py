@@ -1,4 +1,4 @@
-"""Count what Spec-Verification gains and loses: table 4 (and, as agreement, table 6) of Xia et al. (2023) on reactions."""
+"""Count what Spec-Verification gains and loses: tables 4 and 6 of Xia et al. (2023) on reactions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from chemspec.bench.sweep import Progress, Setting, sweep
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import Question, share
+from chemspec.evaluation.accuracy import KnownReaction, share
 from chemspec.io import tables
 from chemspec.settings import DecodeSettings
 
 
 def grid(
     engine: Engine,
-    asked: Sequence[Question],
+    asked: Sequence[KnownReaction],
     drafters: Sequence[str],
     *,
     betas: Sequence[int],

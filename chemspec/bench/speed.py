@@ -307,7 +307,7 @@ def reset_peak() -> None:
 
 
 def peak_mb() -> float:
-    """Return the most memory in MB that this process held, with all programs loaded, since `reset_peak` or its start."""
+    """Return the most memory in MB that this process held, all programs loaded, since `reset_peak` or its start."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():

@@ -39,6 +39,7 @@ class SmallModel:
         self._next: dict[Prefix, int] = {}
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return the small model's greedy continuation, at most `room` tokens."""
         if tuple(source) != self._source:
             self._source, self._next = tuple(source), {}
             self._session = Session(self.backend, [source], top_k=1)

@@ -15,7 +15,7 @@ from chemspec.settings import DecodeSettings, Task
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
-    from chemspec.evaluation.accuracy import Question
+    from chemspec.evaluation.accuracy import KnownReaction
 
 
 def option(text: str, *names: str) -> Any:
@@ -51,8 +51,8 @@ SourceOption = Annotated[
 ]
 
 DEFAULT = DecodeSettings()
-NO_DATA = """no reaction data; give --source FOLDER or set CHEMSPEC_DATA. The data come from Lowe's text mining of US patents \
-(CC0) and are not part of chemspec. FOLDER holds gzipped CSVs with a header: retro_train, retro_val and \
+NO_DATA = """no reaction data; give --source FOLDER or set CHEMSPEC_DATA. The data come from Lowe's text mining of US \
+patents (CC0) and are not part of chemspec. FOLDER holds gzipped CSVs with a header: retro_train, retro_val and \
 retro_test.csv.gz (USPTO-50K; columns product, reactants, and for training mapped_rxn) and forward_stereo_train, \
 forward_val and forward_test.csv.gz (USPTO-MIT; columns reactants_and_reagents, main_product, and for training \
 core_reactants, mapped_core_rxn). The README says where to get them"""
@@ -102,7 +102,7 @@ def load(task: str, model: str, **options: Any) -> Engine:
     return engine
 
 
-def questions(source: Path | None, task: str, part: str = "test", **which: Any) -> list[Question]:
+def questions(source: Path | None, task: str, part: str = "test", **which: Any) -> list[KnownReaction]:
     """Read reactions of the task's test or validation part ("val"), of the latter none that a test has too.
 
     Args:

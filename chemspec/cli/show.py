@@ -1,4 +1,4 @@
-"""What the command line prints for people: results and reports as lines and tables."""
+"""Print for people: results and reports as lines and tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ wide = Console(width=10_000)  # for files and pipes, where nobody wants a row fo
 class ProgressReport(Protocol):
     """Tells how many of how many are done."""
 
-    def __call__(self, done: int, total: int) -> None: ...
+    def __call__(self, done: int, total: int) -> None:
+        """Show the progress."""
 
 
 @contextmanager

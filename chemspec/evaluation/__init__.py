@@ -15,7 +15,7 @@ FILE = "evaluation.json"
 def read(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the measurements that a model folder keeps, by name ("accuracy", "classes", ...); none without a file.
 
-    Each holds `command`, `date` and `digest` (of the weights that were measured, as `Engine.digest`) beside its numbers.
+    Each holds `command`, `date` and `digest` (of the weights that were measured, see `Engine.digest`) and its numbers.
 
     Raises:
         ValueError: naming the file, if it is damaged.

@@ -1,4 +1,4 @@
-"""Accuracy on test reactions: exact match after canonicalisation among the first k answers."""
+"""Measure accuracy on test reactions: exact match after canonicalisation among the first k answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chemspec import chem
 from chemspec.data.prepare import read_rows
 from chemspec.data.reactions import canonical_pair
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.error_analysis import faults
+from chemspec.evaluation.error_analysis import count_errors
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
 
@@ -25,7 +25,7 @@ COLUMNS = {"forward": ("reactants_and_reagents", "main_product"), "retro": ("pro
 
 
 @dataclass(frozen=True)
-class Question:
+class KnownReaction:
     """One test reaction: the query, the true answer (canonical), and its class, if the file tells one."""
 
     query: str
@@ -35,10 +35,14 @@ class Question:
 
 def questions(
     file: Path, task: Task, *, limit: int = 0, seed: int = 0, leave_out: Sequence[str] = ()
-) -> list[Question]:
-    """Test reactions of a file; `limit` draws so many at random, always the same ones for a seed.
+) -> list[KnownReaction]:
+    """Read test reactions.
 
     Args:
+        file: a CSV, gzipped or not, with the columns that `COLUMNS` names.
+        task: forward or retro.
+        limit: draw so many at random, always the same ones for a seed; 0 takes all.
+        seed: of the random choice.
         leave_out: rows with "1" in one of these columns are not used; a file may lack them.
 
     Raises:
@@ -55,24 +59,29 @@ def questions(
     return [_question(row, task) for row in rows]
 
 
-def _question(row: Mapping[str, str], task: Task) -> Question:
+def _question(row: Mapping[str, str], task: Task) -> KnownReaction:
     query, answer = (text or "" for text in canonical_pair(row, task))  # a short row has None
-    return Question(query, chem.canonical(answer) or answer, row.get("reaction_class") or "")
+    return KnownReaction(query, chem.canonical(answer) or answer, row.get("reaction_class") or "")
 
 
 def evaluate(
     engine: Engine,
-    asked: Sequence[Question],
+    asked: Sequence[KnownReaction],
     out: Path,
     settings: DecodeSettings,
     *,
     standard: Path | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
-    """Answer test reactions into the file `out` (resumable, see `predict_file`) and score what it holds.
+    """Answer test reactions into a file and score what it holds.
 
     Args:
+        engine: that answers.
+        asked: reactions whose answers are known.
+        out: predictions (.jsonl), resumable, see `predict_file`.
+        settings: how to decode.
         standard: answer them the standard way too (no drafts), into this file, and compare.
+        progress: is told how many queries of how many are done.
 
     Returns:
         Counts, top-k accuracies with 95 % intervals, the share of invalid SMILES among all and among first answers, of
@@ -80,7 +89,7 @@ def evaluate(
     """
     results = answer_all(engine, asked, out, settings, progress=progress)
     found = score(asked, results)
-    found["faults"] = faults([(item.query, item.answer) for item in asked], results, engine.task)
+    found["faults"] = count_errors([(item.query, item.answer) for item in asked], results, engine.task)
     if standard is not None:
         how = replace(settings, drafter="none")
         slow = answer_all(engine, asked, standard, how, progress=progress)
@@ -90,13 +99,24 @@ def evaluate(
 
 def answer_all(
     engine: Engine,
-    asked: Sequence[Question],
+    asked: Sequence[KnownReaction],
     out: Path,
     settings: DecodeSettings,
     *,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[dict[str, Any]]:
-    """Answers in the form of `files.brief`, by way of the file `out`, which is resumable."""
+    """Return answers in the form of `writers.brief`, by way of a file.
+
+    Args:
+        engine: that answers.
+        asked: reactions whose answers are known.
+        out: predictions (.jsonl), resumable.
+        settings: how to decode.
+        progress: is told how many queries of how many are done.
+
+    Raises:
+        ValueError: for a file with another ending.
+    """
     if out.suffix != ".jsonl":
         raise ValueError(f"{out}: predictions are written as .jsonl")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -104,8 +124,8 @@ def answer_all(
     return read_answers(out, asked)
 
 
-def read_answers(file: Path, asked: Sequence[Question]) -> list[dict[str, Any]]:
-    """What `answer_all` wrote about these questions.
+def read_answers(file: Path, asked: Sequence[KnownReaction]) -> list[dict[str, Any]]:
+    """Read what `answer_all` wrote about these questions.
 
     Raises:
         ValueError: if the file is about others.
@@ -123,8 +143,8 @@ def read_answers(file: Path, asked: Sequence[Question]) -> list[dict[str, Any]]:
     return found
 
 
-def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Accuracy of results in the form of `files.brief`. A query that was refused counts as answered wrongly."""
+def score(asked: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the accuracy of results in the form of `writers.brief`; a refused query counts as answered wrongly."""
     ranks = [rank_of(item.answer, result["hypotheses"]) for item, result in zip(asked, results, strict=True)]
     written = [_written(result) for result in results]
     first = [result["hypotheses"][0] for result in results if result["hypotheses"]]
@@ -150,7 +170,7 @@ def score(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> di
 
 
 def _written(result: Mapping[str, Any]) -> tuple[int, int]:
-    """Invalid answers and all answers that the model wrote: of all spellings, where they were merged."""
+    """Count invalid answers and all answers that the model wrote, of all spellings where they were merged."""
     if merged := result.get("merged"):
         return merged["invalid"], merged["answers"]
     answers = result["hypotheses"]
@@ -162,12 +182,12 @@ def _valid(result: Mapping[str, Any]) -> int:
 
 
 def _repeated(result: Mapping[str, Any]) -> int:
-    """Valid answers that are a molecule again which stands further up."""
+    """Count valid answers that are a molecule again which stands further up."""
     return _valid(result) - len({one["canonical"] for one in result["hypotheses"] if one["valid"]})
 
 
 def differences(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How far two runs over the same questions differ: places with another text, and the log-probs of the rest."""
+    """Count places where two runs over the same questions have another text; `gap` is that of the other log-probs."""
     differing, answers, gap = 0, 0, 0.0
     for own, theirs in zip(one, other, strict=True):
         for a, b in zip_longest(own["hypotheses"], theirs["hypotheses"]):
@@ -180,13 +200,13 @@ def differences(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, A
 
 
 def rank_of(answer: str, hypotheses: Sequence[Mapping[str, Any]]) -> int:
-    """The place (from 1) of the true answer among the different valid ones; 0 if it is not there."""
+    """Return the rank (from 1) of the true answer among the different valid ones; 0 if it is not there."""
     seen = list(dict.fromkeys(item["canonical"] for item in hypotheses if item["valid"]))
     return seen.index(answer) + 1 if answer in seen else 0
 
 
 def share(part: int, whole: int) -> dict[str, float]:
-    """A proportion with its 95 % interval (Wilson)."""
+    """Return a proportion with its 95 % interval (Wilson)."""
     if not whole:
         return {"value": 0.0, "low": 0.0, "high": 0.0}
     z, p = 1.96, part / whole

@@ -1,10 +1,9 @@
-"""How often the model is right when it says so: measured on validation reactions, which no weight was fitted to.
+"""Measure how often answers of a probability are right, on validation reactions, which no weight was fitted to.
 
 Answers are those of a beam search. Two numbers of every different valid answer are measured: its probability
-(`sequence`; of all
-spellings of the molecule in the list together) and its share of the list's probability (`share`). Fits are made on one
-half of
-the queries and measured on the other, and the other way round; what is stored is fitted to all.
+(`sequence`; of all spellings of the molecule in the list together) and its share of the list's probability (`share`).
+Fits are made on one half of the queries and measured on the other, and the other way round; what is stored is fitted to
+all.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 from chemspec.engine.confidence import Confidence, Scored, apply, ece, fit, nll
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import Question, answer_all
+from chemspec.evaluation.accuracy import KnownReaction, answer_all
 from chemspec.settings import DecodeSettings
 
 WORTH = 0.01  # an offset is kept if it lowers the held-out loss by so large a part of it
@@ -30,9 +29,9 @@ class CalibrationReport:
 
     Attributes:
         queries, answers: validation queries, and their different valid answers.
+        top1: the share of queries whose first answer is right.
         table: by kind ("sequence", "share") and way ("as it is", "temperature", "slope and offset"): held-out loss in
-            nats
-            and expected calibration errors (15 bins of equal width, of equal mass), of first answers and of all.
+            nats and expected calibration errors (15 bins of equal width, of equal mass), of first answers and of all.
         slope, offset: fitted to all answers; what is stored.
     """
 
@@ -44,7 +43,7 @@ class CalibrationReport:
     offset: float
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The table as text: kind, way, and the numbers by `NUMBERS`."""
+        """Return the table as text: kind, way, and the numbers by `NUMBERS`."""
         return [
             (kind, way, *(f"{found[name]:.3f}" for name in NUMBERS))
             for kind, ways in self.table.items()
@@ -65,14 +64,22 @@ RAW, TEMPERATURE, PLATT = "as it is", "temperature", "slope and offset"
 
 def measure(
     engine: Engine,
-    asked: Sequence[Question],
+    asked: Sequence[KnownReaction],
     out: Path,
     settings: DecodeSettings,
     *,
     made: str = "",
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[Confidence, CalibrationReport]:
-    """Answer validation queries into `out` (resumable), and fit the confidence to what was right.
+    """Answer validation queries and fit the confidence to what was right.
+
+    Args:
+        engine: that answers.
+        asked: validation reactions.
+        out: predictions (.jsonl), resumable.
+        settings: of a beam search.
+        made: the command, for `Confidence.made`.
+        progress: is told how many queries of how many are done.
 
     Raises:
         ValueError: if nothing can be learned: no valid answer, or merged ones.
@@ -91,8 +98,8 @@ def _way(report: CalibrationReport) -> str:
     return PLATT if report.offset else TEMPERATURE
 
 
-def outcomes(asked: Sequence[Question], results: Sequence[Mapping[str, Any]]) -> Answered:
-    """Of every query its different valid answers, best first; results are in the form of `files.brief`."""
+def outcomes(asked: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> Answered:
+    """Return of every query its different valid answers, best first; results are in the form of `writers.brief`."""
     found = []
     for question, result in zip(asked, results, strict=True):
         odds: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""What is wrong with wrong answers, in the words of a chemist, and the surest example of each kind."""
+"""Sort wrong answers into kinds that chemists know, with the surest example of each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from chemspec import chem
 from chemspec.settings import Task
 
-Answer = Mapping[str, Any]  # of `files.brief`
+Answer = Mapping[str, Any]  # of `writers.brief`
 
 
 @dataclass(frozen=True)
-class Wrong:
+class WrongAnswer:
     """A wrong first answer; all texts are canonical."""
 
     task: Task
@@ -22,32 +22,32 @@ class Wrong:
     answer: str
 
 
-def _returned(one: Wrong) -> bool:
+def _returned(one: WrongAnswer) -> bool:
     if one.task == "forward":
         return one.answer in one.query.split(".")
     return chem.main_product(one.query) in one.answer.split(".")
 
 
-def _stereo(one: Wrong) -> bool:
+def _stereo(one: WrongAnswer) -> bool:
     return chem.drop_stereo(one.answer) == chem.drop_stereo(one.truth)
 
 
-def _partner(one: Wrong) -> bool:
+def _partner(one: WrongAnswer) -> bool:
     return one.task == "retro" and chem.main_product(one.answer) == chem.main_product(one.truth)
 
 
-def _isomer(one: Wrong) -> bool:
+def _isomer(one: WrongAnswer) -> bool:
     sides = one.answer, one.truth
     return not any(chem.formula_balance(*pair) for pair in (sides, sides[::-1]))
 
 
-def _unbalanced(one: Wrong) -> bool:
+def _unbalanced(one: WrongAnswer) -> bool:
     sides = (one.query, one.answer) if one.task == "forward" else (one.answer, one.query)
     return bool(chem.formula_balance(*sides))
 
 
 # The first that fits names the fault.
-KINDS: dict[str, Callable[[Wrong], bool]] = {
+KINDS: dict[str, Callable[[WrongAnswer], bool]] = {
     "returns the query or a part of it": _returned,
     "right but for stereochemistry": _stereo,
     "right main reactant, other partner": _partner,
@@ -57,8 +57,15 @@ KINDS: dict[str, Callable[[Wrong], bool]] = {
 FAULTY, EMPTY, OTHER = "no valid SMILES", "no answer", "another reaction"
 
 
-def fault(query: str, truth: str, hypotheses: Sequence[Answer], task: Task) -> str:
-    """What is wrong with the first answer; empty where it is right."""
+def error_kind(query: str, truth: str, hypotheses: Sequence[Answer], task: Task) -> str:
+    """Return what is wrong with the first answer; empty where it is right.
+
+    Args:
+        query: SMILES.
+        truth: the true answer, canonical.
+        hypotheses: of `writers.brief`, best first.
+        task: forward or retro.
+    """
     if not hypotheses:
         return EMPTY
     first = hypotheses[0]
@@ -67,20 +74,22 @@ def fault(query: str, truth: str, hypotheses: Sequence[Answer], task: Task) -> s
     answer = first["canonical"]
     if answer == truth:
         return ""
-    wrong = Wrong(task, chem.canonical(query) or query, truth, answer)
+    wrong = WrongAnswer(task, chem.canonical(query) or query, truth, answer)
     return next((kind for kind, test in KINDS.items() if test(wrong)), OTHER)
 
 
-def faults(asked: Sequence[tuple[str, str]], results: Sequence[Answer], task: Task) -> dict[str, dict[str, Any]]:
-    """By kind of fault: how many first answers have it, and the one that the model was surest of.
+def count_errors(asked: Sequence[tuple[str, str]], results: Sequence[Answer], task: Task) -> dict[str, dict[str, Any]]:
+    """Count wrong first answers by kind, each kind with the one that the model was surest of.
 
     Args:
         asked: queries and true answers, in the order of `results`.
+        results: of `writers.brief`.
+        task: forward or retro.
     """
     found: dict[str, dict[str, Any]] = {}
     for (query, truth), result in zip(asked, results, strict=True):
         hypotheses = result["hypotheses"]
-        kind = fault(query, truth, hypotheses, task)
+        kind = error_kind(query, truth, hypotheses, task)
         if not kind:
             continue
         own = found.setdefault(kind, {"count": 0, "example": None})

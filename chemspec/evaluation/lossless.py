@@ -1,12 +1,9 @@
-"""Whether exact decoding is exact: the engine's answers against the naive decoders of `chemspec.testing`, query by
-query.
+"""Compare exact decoding with the naive decoders of `chemspec.testing`, query by query.
 
 Two programs that add in different orders differ in the last bits, and where two texts are as good as equal, the last
-bits
-decide. So a difference is excused if the naive decoder gives the engine's very answers, in their order, once no more
-than `TIE`
-has been added to or taken from the totals of the texts concerned: then, and only then, it is a tie. It is still counted
-and reported.
+bits decide. So a difference is excused if the naive decoder gives the engine's very answers, in their order, once no
+more than `TIE` has been added to or taken from the totals of the texts concerned: then, and only then, it is a tie. It
+is still counted and reported.
 """
 
 from __future__ import annotations
@@ -14,12 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
+from chemspec.io import tables
 from chemspec.metrics import SpeedNumbers, numbers
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
@@ -28,7 +24,10 @@ from chemspec.testing import Target, naive_beam, naive_greedy, naive_reader
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import DecodeResult, FinishedSequence, Trace
 
-COMPARED = ("greedy", "beam")
+if TYPE_CHECKING:
+    from rich.table import Table
+
+COMPARABLE = ("greedy", "beam")
 TIE = 1e-4  # nats by which scores may differ, and below which the better of two texts is a matter of rounding
 LEANS = (1e-6, 1e-5, 3e-5, TIE)  # tried in turn, so that the report can say how close it was
 ROUNDS = 6  # of looking for a way in which rounding can have led there
@@ -36,8 +35,8 @@ CHUNK = 32  # answers between two reports
 SHOWN = 20  # differences told in full
 
 
-class Verdict(NamedTuple):
-    """How one query's answers compare with the naive ones.
+class Comparison(NamedTuple):
+    """How one query's answers differ from the naive ones.
 
     Attributes:
         tokens: whether the sets of answers differ.
@@ -53,6 +52,7 @@ class Verdict(NamedTuple):
 
     @property
     def same(self) -> bool:
+        """Whether the lists are equal."""
         return not (self.tokens or self.order)
 
     @property
@@ -62,14 +62,19 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """Some queries, compared: the time that the naive decoder took for them, and by drafter verdicts, traces and
-    time."""
+class ComparedBatch:
+    """Some queries, compared.
+
+    Attributes:
+        queries: those that the model can read; `refused` counts the others.
+        naive_seconds: that the naive decoder took for them.
+        verdicts, traces, seconds: by drafter.
+    """
 
     queries: tuple[str, ...]
     refused: int
     naive_seconds: float
-    verdicts: Mapping[str, Sequence[Verdict]]
+    verdicts: Mapping[str, Sequence[Comparison]]
     traces: Mapping[str, Sequence[Trace]]
     seconds: Mapping[str, float]
 
@@ -80,26 +85,35 @@ def judge(
     expected: Sequence[FinishedSequence],
     found: Sequence[FinishedSequence],
     how: DecodeSettings,
-) -> Verdict:
+) -> Comparison:
     """Compare one query's answers.
 
     Args:
+        model: that both decoders used.
+        source: token ids of the query.
         expected: what `naive` gave for the same model, source and settings.
         found: the engine's answers, best first.
+        how: the settings of both.
     """
     theirs = {item.tokens: item for item in expected}
     score = max((_apart(item, theirs[item.tokens]) for item in found if item.tokens in theirs), default=0.0)
     texts, wanted = [item.tokens for item in found], [item.tokens for item in expected]
     if texts == wanted:
-        return Verdict(score=score)
+        return Comparison(score=score)
     tokens = len(texts) != len(wanted) or set(texts) != set(wanted)
     explain = _greedy_tie if how.decoder == "greedy" else _beam_tie
     gap = explain(model, source, expected, found, how)
-    return Verdict(tokens, not tokens, score, gap)
+    return Comparison(tokens, not tokens, score, gap)
 
 
 def naive(model: Target, source: Sequence[int], how: DecodeSettings) -> list[FinishedSequence]:
-    """The answers that the settings mean, found without cache, drafts or batch; for a decoder of `COMPARED`."""
+    """Return what the settings mean, decoded without cache, drafts or batch, best first.
+
+    Args:
+        model: of one query at a time.
+        source: token ids of the query.
+        how: with a decoder of `COMPARABLE`.
+    """
     if how.decoder == "greedy":
         return [naive_greedy(model, source, how.max_len)]
     return naive_beam(model, source, how.n, how.max_len, how.length_penalty)
@@ -117,7 +131,7 @@ def _greedy_tie(
     found: Sequence[FinishedSequence],
     how: DecodeSettings,
 ) -> float:
-    """By how much the worst-chosen token of the answer falls short of the best at its place."""
+    """Return by how much the worst-chosen token of the answer falls short of the best at its place."""
     if len(found) != 1 or not found[0].tokens:
         return float("inf")
     (text,) = (item.tokens for item in found)
@@ -138,7 +152,7 @@ def _beam_tie(
     found: Sequence[FinishedSequence],
     how: DecodeSettings,
 ) -> float:
-    """The least by which totals must move for the naive search to find what was found."""
+    """Return the least by which totals must move for the naive search to find what was found."""
     if len({item.tokens for item in found}) != len(found):
         return float("inf")
     if not _explains(model, source, expected, found, how, TIE):
@@ -154,11 +168,10 @@ def _explains(
     how: DecodeSettings,
     gap: float,
 ) -> bool:
-    """Whether the naive search finds what was found, if texts on the way there are a little better and others a little
-    worse.
+    """Return whether the naive search finds what was found, if texts on the way there are better by half the gap.
 
-    Texts that the search finds and the engine did not are worse; there may be more of them once the first are out of
-    the way.
+    Texts that the search finds and the engine did not are worse by as much; there may be more of them once the first
+    are out of the way.
     """
     ours = [item.tokens for item in found]
     liked, disliked = _beginnings(found), set[tuple[int, ...]]()
@@ -181,7 +194,7 @@ def _explains(
 
 
 def _beginnings(texts: Sequence[FinishedSequence]) -> set[tuple[int, ...]]:
-    """These texts and every text on the way to them."""
+    """Return these texts and every text on the way to them."""
     return {item.tokens[:length] for item in texts for length in range(1, len(item.tokens) + 1)}
 
 
@@ -197,19 +210,24 @@ def check(
     *,
     minutes: float = 0.0,
     progress: Callable[[int, int], None] = lambda *_: None,
-) -> Iterator[Chunk]:
+) -> Iterator[ComparedBatch]:
     """Compare every drafter's answers with the naive ones; yields as it goes, so that nothing is lost when interrupted.
 
     Args:
+        engine: that computes in fp32.
+        queries: SMILES.
         settings: of an exact decoder; the drafter in it is not looked at.
+        drafters: names.
         minutes: begin no more queries after this time; 0 is no limit.
+        progress: is told how many queries of how many are done.
 
     Raises:
         ValueError: for a decoder that has no naive counterpart, or an engine that does not compute in fp32.
     """
-    if settings.decoder not in COMPARED:
+    if settings.decoder not in COMPARABLE:
         raise ValueError(
-            f"decoder {settings.decoder!r} cannot be compared; only {' and '.join(COMPARED)} must equal the naive decoder"
+            f"decoder {settings.decoder!r} cannot be compared; "
+            f"only {' and '.join(COMPARABLE)} must equal the naive decoder"
         )
     if engine.dtype != "fp32":
         raise ValueError(f"the engine computes in {engine.dtype}, where rounding decides more often; compare in fp32")
@@ -229,7 +247,7 @@ def check(
 
 def _chunk(
     engine: Engine, model: Target, texts: Sequence[str], how: DecodeSettings, variants: Mapping[str, DecodeSettings]
-) -> Chunk:
+) -> ComparedBatch:
     ready = [engine.prepare(text) for text in texts]
     usable = [item for item in ready if not item.refusal]
     start = time.perf_counter()
@@ -246,11 +264,11 @@ def _chunk(
         ]
         traces[name] = [result.trace for result in results]
     told = tuple(item.text for item in usable)
-    return Chunk(told, len(ready) - len(usable), spent, verdicts, traces, seconds)
+    return ComparedBatch(told, len(ready) - len(usable), spent, verdicts, traces, seconds)
 
 
 def written(engine: Engine, result: DecodeResult) -> list[FinishedSequence]:
-    """An engine's answers as token ids, eos included, as the decoders wrote them."""
+    """Return an engine's answers as token ids, eos included, as the decoders wrote them."""
     ids = {token: index for index, token in enumerate(engine.tokenizer.tokens)}
     return [
         FinishedSequence(
@@ -265,12 +283,11 @@ def written(engine: Engine, result: DecodeResult) -> list[FinishedSequence]:
 # --- what was found ------------------------------------------------------------------------------
 
 
-def summary(chunks: Sequence[Chunk], settings: DecodeSettings) -> dict[str, Any]:
-    """What the chunks say: `{"settings", "queries", "refused", "naive_seconds", "fine", "rows", "differences"}`.
+def summary(chunks: Sequence[ComparedBatch], settings: DecodeSettings) -> dict[str, Any]:
+    """Return `{"settings", "queries", "refused", "naive_seconds", "fine", "rows", "differences"}` of all chunks.
 
     A row counts, for one drafter, queries whose answers differ in tokens or in order, those of them that are ties
-    (`excused`)
-    and those that are not (`unexcused`, where scores that are too far apart count too).
+    (`excused`) and those that are not (`unexcused`, where scores that are too far apart count too).
     """
     names = list(chunks[0].verdicts) if chunks else []
     rows, differences = [], []
@@ -298,7 +315,9 @@ def summary(chunks: Sequence[Chunk], settings: DecodeSettings) -> dict[str, Any]
     }
 
 
-def _row(name: str, verdicts: Sequence[Verdict], counted: SpeedNumbers, chunks: Sequence[Chunk]) -> dict[str, Any]:
+def _row(
+    name: str, verdicts: Sequence[Comparison], counted: SpeedNumbers, chunks: Sequence[ComparedBatch]
+) -> dict[str, Any]:
     return {
         "drafter": name,
         "queries": len(verdicts),
@@ -314,62 +333,40 @@ def _row(name: str, verdicts: Sequence[Verdict], counted: SpeedNumbers, chunks: 
     }
 
 
-def _plain(verdict: Verdict) -> dict[str, Any]:
-    """A verdict for JSON, which knows no infinity."""
+def _plain(verdict: Comparison) -> dict[str, Any]:
+    """Return a comparison for JSON, which knows no infinity."""
     return {**verdict._asdict(), "gap": verdict.gap if verdict.gap <= TIE else None}
 
 
-HEAD = (
-    "task",
-    "decoder",
-    "n",
-    "drafter",
-    "queries",
-    "tokens differ",
-    "order differs",
-    "of these ties",
-    "not excused",
-    "largest score difference",
-    "smallest margin",
-    "passes",
-    "nodes/pass",
-    "seconds",
-    "naive seconds",
-)
+COLUMNS = {
+    "task": "{task}",
+    "decoder": "{settings[decoder]}",
+    "n": "{settings[n]}",
+    "drafter": "{drafter}",
+    "queries": "{queries}",
+    "tokens differ": "{tokens}",
+    "order differs": "{order}",
+    "of these ties": "{excused}",
+    "not excused": "{unexcused}",
+    "largest score difference": "{largest_score_difference:.1e}",
+    "smallest margin": "{smallest_margin:.1e}",
+    "passes": "{passes_per_query:.1f}",
+    "nodes/pass": "{nodes_per_pass:.1f}",
+    "seconds": "{seconds:.0f}",
+    "naive seconds": "{naive_seconds:.0f}",
+}
 
 
-def _cells(report: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
-    margin = row["smallest_margin"]
-    cells = [
-        report["task"],
-        report["settings"]["decoder"],
-        report["settings"]["n"],
-        row["drafter"],
-        row["queries"],
-        row["tokens"],
-        row["order"],
-        row["excused"],
-        row["unexcused"],
-        f"{row['largest_score_difference']:.1e}",
-        "" if margin is None else f"{margin:.1e}",
-        f"{row['passes_per_query']:.1f}",
-        f"{row['nodes_per_pass']:.1f}",
-        f"{row['seconds']:.0f}",
-        f"{report['naive_seconds']:.0f}",
-    ]
-    assert len(cells) == len(HEAD)
-    return list(map(str, cells))
+def _rows(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [{**report, **row} for row in report["rows"]]
 
 
 def table(report: Mapping[str, Any]) -> Table:
-    """The report (with its `task`) for people; differences below it."""
-    told = report["differences"]
-    lines = [_sentence(item) for item in told[:SHOWN]]
-    lines += [f"... and {len(told) - SHOWN} more"] * (len(told) > SHOWN)
-    out = Table(*HEAD, box=None, caption="\n".join(lines) or None, caption_justify="left")
-    for row in report["rows"]:
-        out.add_row(*_cells(report, row))
-    return out
+    """Return the report (with its `task`) for a terminal; differences below it."""
+    differences = report["differences"]
+    lines = [_sentence(item) for item in differences[:SHOWN]]
+    lines += [f"... and {len(differences) - SHOWN} more"] * (len(differences) > SHOWN)
+    return tables.terminal(COLUMNS, _rows(report), remarks=lines)
 
 
 def _sentence(item: Mapping[str, Any]) -> str:
@@ -385,16 +382,18 @@ def _sentence(item: Mapping[str, Any]) -> str:
 
 
 def markdown(report: Mapping[str, Any], *, head: bool) -> str:
-    """The rows for a document, with the table's head if it begins there."""
-    lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)] if head else []
-    lines += ["| " + " | ".join(_cells(report, row)) + " |" for row in report["rows"]]
-    return "\n".join(lines)
+    """Return the rows for a document, with the table's head if it begins there."""
+    return tables.markdown(COLUMNS, _rows(report), head=head)
 
 
 def queries_for(engine: Engine, given: Sequence[str] | None, *, limit: int, seed: int, skip: int = 0) -> list[str]:
-    """A random sample of the queries given, or of the built-in ones, always the same for a seed; 0 takes all in order.
+    """Draw queries from those given or built in, always the same ones for a seed.
 
     Args:
+        engine: whose task chooses the built-in queries.
+        given: SMILES; None takes the built-in ones.
+        limit: how many; 0 takes all, in order.
+        seed: of the random choice.
         skip: leave out so many of the sample, with which an earlier run ended.
 
     Raises:

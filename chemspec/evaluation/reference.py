@@ -1,4 +1,4 @@
-"""What benchmarks and tests compare with: the built-in queries, and a batched decoder without a cache."""
+"""Give benchmarks and tests what they compare with: the built-in queries, and a batched decoder without a cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chemspec.types import FinishedSequence, Prefix, Scores
 
 @cache
 def bench_queries(task: Task) -> tuple[str, ...]:
-    """200 test queries that come with the program."""
+    """Return the 200 test queries that come with the program."""
     path = assets() / "examples" / f"bench_{task}.smi"
     return tuple(path.read_text(encoding="utf-8").split())
 

@@ -1,11 +1,9 @@
-"""Round trips: does the forward model make the target again from proposed reactants? Settings are fixed, so that
-numbers compare.
+"""Count round trips: proposed reactants from which the forward model makes the target again.
 
-The forward model reads the proposed reactants alone, without reagents, and its first answer by greedy decoding (exact,
-at most 200
-tokens) counts: it must hold the target, or its main product must be the target, stereochemistry included. Asking the
-same of the
-true reactants says how much the forward model itself allows.
+Settings are fixed, so that numbers compare. The forward model reads the proposed reactants alone, without reagents, and
+its first answer by greedy decoding (exact, at most 200 tokens) counts: it must hold the target, or its main product
+must be the target, stereochemistry included. Asking the same of the true reactants says how much the forward model
+itself allows.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Any
 
 from chemspec import chem
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import RANKS, Question, answer_all, share
+from chemspec.evaluation.accuracy import RANKS, KnownReaction, answer_all, share
 from chemspec.settings import DecodeSettings
 
 HOW = DecodeSettings(decoder="greedy", n=1, max_len=200, batch_size=32)
@@ -24,7 +22,7 @@ HOW = DecodeSettings(decoder="greedy", n=1, max_len=200, batch_size=32)
 
 def round_trip(
     forward: Engine,
-    asked: Sequence[Question],
+    asked: Sequence[KnownReaction],
     results: Sequence[Mapping[str, Any]],
     out: Path,
     *,
@@ -34,8 +32,12 @@ def round_trip(
     """Ask the forward model about the first `most` different valid answers to each question, and about the true ones.
 
     Args:
-        results: answers of a retro model in the form of `files.brief`.
+        forward: the forward model.
+        asked: retro questions.
+        results: answers of a retro model in the form of `writers.brief`.
         out: what the forward model says (.jsonl), resumable.
+        most: answers checked of each question.
+        progress: is told how many queries of how many are done.
 
     Returns:
         `kept`: by k, the share of the first k answers that lead back, over all answers; `found`: by k, the share of
@@ -51,7 +53,7 @@ def round_trip(
         for result in results
     ]
     sets = list(dict.fromkeys(text for item, own in zip(asked, lists, strict=True) for text in (item.answer, *own)))
-    told = answer_all(forward, [Question(text, "") for text in sets], out, HOW, progress=progress)
+    told = answer_all(forward, [KnownReaction(text, "") for text in sets], out, HOW, progress=progress)
     made = {text: _first(result) for text, result in zip(sets, told, strict=True)}
     back = [[leads_back(item.query, made[text]) for text in own] for item, own in zip(asked, lists, strict=True)]
     ranks = [k for k in RANKS if k <= most]
@@ -65,19 +67,19 @@ def round_trip(
 
 
 def rows(found: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
-    """The shares by name, for a table."""
+    """Return the shares by name, for a table."""
     named = {f"answers that lead back, first {k}": one for k, one in found["kept"].items()}
     named |= {f"targets with such an answer, first {k}": one for k, one in found["found"].items()}
     return {**named, "true reactants that lead back": found["truth"]}
 
 
 def _first(result: Mapping[str, Any]) -> str:
-    """The first answer, empty where there is no valid one."""
+    """Return the first answer, empty where there is no valid one."""
     return next((str(one["canonical"]) for one in result["hypotheses"][:1] if one["valid"]), "")
 
 
 def leads_back(target: str, made: str) -> bool:
-    """Whether what was made is the target."""
+    """Return whether what was made is the target."""
     if not made:
         return False
     wanted = chem.main_product(target)

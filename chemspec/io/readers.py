@@ -93,6 +93,8 @@ def records(text: str, ending: str, where: object) -> Iterator[list[str]]:
     """The rows of a CSV or TSV, all as long as the first, which is the header; blank lines are no rows.
 
     Args:
+        text: of the file.
+        ending: ".csv" finds the separator by itself; others are separated by tabs.
         where: what messages call the file.
 
     Raises:

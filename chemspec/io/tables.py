@@ -28,9 +28,13 @@ def cells(columns: Columns, row: Row) -> list[str]:
 
 def markdown(columns: Columns, rows: Iterable[Row], *, head: bool = True) -> str:
     """Return rows as a Markdown table, without a line end after the last; `head` false leaves out the headings."""
-    lines: list[Sequence[str]] = [list(columns), ["---"] * len(columns)] if head else []
-    lines += [cells(columns, row) for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
+    return lines([list(columns), *(cells(columns, row) for row in rows)], head=head)
+
+
+def lines(rows: Sequence[Sequence[str]], *, head: bool = True) -> str:
+    """Return rows of cells as a Markdown table, the first being its headings, which `head` false leaves out."""
+    rule = ["---"] * len(rows[0])
+    return "\n".join(f"| {' | '.join(row)} |" for row in ([rows[0], rule, *rows[1:]] if head else rows[1:]))
 
 
 def terminal(columns: Columns, rows: Iterable[Row], *, remarks: Sequence[str] = ()) -> Table:

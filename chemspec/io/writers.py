@@ -1,4 +1,4 @@
-"""Answers to files: one line a query, in order, resumable after any interruption."""
+"""Write answers to files: one line a query, in order, resumable after any interruption."""
 
 from __future__ import annotations
 
@@ -44,9 +44,13 @@ def predict_file(
     status "failed" and disturbs no other.
 
     Args:
+        engine: that answers.
+        queries: SMILES.
         out: `.csv`, `.jsonl` or `.parquet` (which is put together from a `.jsonl` beside it at the end).
+        settings: how to decode.
         trace: also write the full results here, one JSON a line.
         every: how many queries to answer before the next write; 0: a few batches.
+        progress: is told how many queries of how many are done.
 
     Returns:
         How many queries ended with which status, over the whole file.
@@ -96,7 +100,7 @@ def predict_file(
 
 
 def write_traces(results: Iterable[DecodeResult], path: Path) -> None:
-    """Full results, one JSON a line."""
+    """Write full results, one JSON a line."""
     with path.open("wb") as file:
         _append(file, (to_json(result) + "\n" for result in results))
 
@@ -140,9 +144,8 @@ def brief(result: DecodeResult) -> dict[str, Any]:
     """A result as the contract for scripts has it: no trace, only its totals; notes are in the message.
 
     `votes`, `best_rank` and `score` of an answer, and `merged`, are null unless spellings were merged (see
-    `types.Vote`,
-    `types.Merged`); passes are then model calls, and tokens those of all spellings. `confidence` is null where it is
-    unknown.
+    `types.Vote`, `types.Merged`); passes are then model calls, and tokens those of all spellings. `confidence` is null
+    where it is unknown.
     """
     passes = result.trace.passes
     return {

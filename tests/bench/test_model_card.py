@@ -14,7 +14,7 @@ from small import QUERIES, tiny_folder
 from chemspec import evaluation
 from chemspec.bench import model_card
 from chemspec.engine.engine import Engine, confidence
-from chemspec.evaluation.accuracy import Question, evaluate, score
+from chemspec.evaluation.accuracy import KnownReaction, evaluate, score
 from chemspec.evaluation.calibration import NUMBERS, examine
 from chemspec.model.checkpoint import digest_of
 from chemspec.settings import DecodeSettings
@@ -27,7 +27,7 @@ CARD = "# m\n\nOwn words.\n\n## Accuracy\n\n<!-- accuracy -->\nold\n<!-- end acc
 def measured(**more: Any) -> dict[str, Any]:
     rows = [{"canonical": c, "valid": True, "probability": 0.5, "smiles": c} for c in ("C", "N")]
     result = {"status": "ok", "hypotheses": rows, "passes": 4, "seconds": 0.5}
-    found = score([Question("a", "C", "1"), Question("b", "N", "2")], [result, result])
+    found = score([KnownReaction("a", "C", "1"), KnownReaction("b", "N", "2")], [result, result])
     return {"file": "retro_test.csv.gz", "settings": {"decoder": "beam", "n": 2}, **found, **more}
 
 
@@ -105,7 +105,7 @@ def test_what_is_broken_is_named(folder: Path) -> None:
 def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> None:
     folder = tiny_folder(tmp_path / "retro")
     engine = Engine.load(folder, threads=1)
-    asked = [Question(query, "CC", "1") for query in QUERIES]
+    asked = [KnownReaction(query, "CC", "1") for query in QUERIES]
     how = DecodeSettings(n=3, max_len=6, drafter="copy")
     slow = tmp_path / "slow.jsonl"
     found = evaluate(engine, asked, tmp_path / "fast.jsonl", how, standard=slow)

@@ -18,7 +18,7 @@ from chemspec.decode.relaxed.acceptance import EXACT, Exact, Rule, TopBeta
 from chemspec.decode.relaxed.spec_verification import relaxed_greedy
 from chemspec.draft.registry import Copy
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import Question
+from chemspec.evaluation.accuracy import KnownReaction
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
 from chemspec.testing import RandomDrafts, Table, naive_greedy, naive_log_probs, run, tiny_model
@@ -155,7 +155,7 @@ def test_the_engine_says_that_it_is_relaxed(engine: Engine) -> None:
 def test_the_grid_counts_against_the_exact_answers(engine: Engine) -> None:
     plain = engine.predict(QUERIES, DecodeSettings(decoder="greedy", drafter="none"))
     asked = [
-        Question(query, result.hypotheses[0].canonical if number % 2 else "C")
+        KnownReaction(query, result.hypotheses[0].canonical if number % 2 else "C")
         for number, (query, result) in enumerate(zip(QUERIES, plain, strict=True))
     ]
     rows = spec_verification.grid(engine, asked, ["copy"], betas=[1, 20], taus=[0.5, 9.0])

@@ -16,7 +16,7 @@ from small import QUERIES, tiny_folder
 from chemspec import chem
 from chemspec.chem.root_align import spellings
 from chemspec.engine.engine import Engine, augment
-from chemspec.evaluation.accuracy import Question, score
+from chemspec.evaluation.accuracy import KnownReaction, score
 from chemspec.evaluation.reference import recompute
 from chemspec.io import writers
 from chemspec.io.readers import FileError
@@ -102,7 +102,7 @@ def test_invalid_answers_are_dropped_but_counted() -> None:
     assert names(list(found.hypotheses)) == ["A"]
     assert found.merged is not None and (found.merged.answers, found.merged.invalid) == (3, 2)
     assert found.notes == ("merged from 2 spellings of the query; 2 of their 3 answers are no valid SMILES",)
-    told = score([Question("C", "A")], [writers.brief(found)])
+    told = score([KnownReaction("C", "A")], [writers.brief(found)])
     assert (told["invalid"]["value"], told["top"]["1"]["value"]) == (2 / 3, 1)
 
 

@@ -15,7 +15,7 @@ from small import QUERIES, tiny_folder
 
 from chemspec.engine.confidence import RIDGE, Confidence, ConfidenceError, apply, ece, fit, nll, squash
 from chemspec.engine.engine import Engine, confidence
-from chemspec.evaluation.accuracy import Question
+from chemspec.evaluation.accuracy import KnownReaction
 from chemspec.evaluation.calibration import PLATT, RAW, TEMPERATURE, examine, measure, outcomes
 from chemspec.settings import DecodeSettings
 from chemspec.types import Hypothesis
@@ -135,10 +135,10 @@ def test_outcomes_are_different_molecules() -> None:
     rows = [
         {"canonical": c, "valid": bool(c), "probability": p} for c, p in (("A", 0.4), ("B", 0.1), ("", 0.2), ("A", 0.3))
     ]
-    assert outcomes([Question("q", "B")], [{"hypotheses": rows}]) == [
+    assert outcomes([KnownReaction("q", "B")], [{"hypotheses": rows}]) == [
         [(pytest.approx(0.7), pytest.approx(0.875), False), (0.1, pytest.approx(0.125), True)]
     ]
-    assert outcomes([Question("q", "B")], [{"hypotheses": []}]) == [[]]
+    assert outcomes([KnownReaction("q", "B")], [{"hypotheses": []}]) == [[]]
 
 
 def test_an_offset_is_kept_only_where_it_pays() -> None:
@@ -165,7 +165,7 @@ def test_measuring_asks_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     # A model of random weights writes few molecules; here whatever it writes is one.
     monkeypatch.setattr("chemspec.chem.canonical", lambda text: text)
     told = [r.hypotheses for r in engine.predict(QUERIES, how)]
-    asked = [Question(q, own[0].smiles) for q, own in zip(QUERIES, told, strict=True)]
+    asked = [KnownReaction(q, own[0].smiles) for q, own in zip(QUERIES, told, strict=True)]
     found, report = measure(engine, asked, tmp_path / "a.jsonl", how, made="me")
     known = [own for own in told if any(h.valid for h in own)]
     assert (found.digest, found.made, report.queries) == (engine.digest, "me", len(known))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from small import tiny_folder
 
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import Question, evaluate, questions, rank_of, score, share
+from chemspec.evaluation.accuracy import KnownReaction, evaluate, questions, rank_of, score, share
 from chemspec.settings import DecodeSettings
 
 HOW = DecodeSettings(n=3, max_len=20, drafter="none")
@@ -33,7 +33,12 @@ def test_the_rank_is_the_place_among_different_valid_answers() -> None:
 
 
 def test_accuracy_counts_refused_queries_as_wrong() -> None:
-    asked = [Question("a", "C", "1"), Question("b", "N", "1"), Question("c", "O", "10"), Question("d", "S", "2")]
+    asked = [
+        KnownReaction("a", "C", "1"),
+        KnownReaction("b", "N", "1"),
+        KnownReaction("c", "O", "10"),
+        KnownReaction("d", "S", "2"),
+    ]
     found = score(asked, [result("C", "N"), result("C", "N"), result("", "C"), result(status="invalid")])
     assert {k: v["value"] for k, v in found["top"].items()} == {"1": 0.25, "2": 0.5}
     assert (found["reactions"], found["refused"]) == (4, 1)
@@ -46,7 +51,7 @@ def test_accuracy_counts_refused_queries_as_wrong() -> None:
 
 def test_as_many_results_as_questions() -> None:
     with pytest.raises(ValueError, match="zip"):
-        score([Question("a", "C")], [])
+        score([KnownReaction("a", "C")], [])
 
 
 @given(st.integers(0, 500), st.integers(1, 500))
@@ -72,7 +77,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_answers_are_canonical_and_short_rows_are_rows(file: Path) -> None:
     found = questions(file, "retro")
-    assert found == [Question("CCO", "Br.CCO", "1"), Question("CC", "CCCl", "2"), Question("C", "short")]
+    assert found == [KnownReaction("CCO", "Br.CCO", "1"), KnownReaction("CC", "CCCl", "2"), KnownReaction("C", "short")]
 
 
 def test_a_sample_is_the_same_for_a_seed(file: Path) -> None:
@@ -101,7 +106,7 @@ def test_predictions_are_written_and_reused(tmp_path: Path, file: Path) -> None:
     # What the model finds first is what it is told to be right.
     first = [json.loads(line)["hypotheses"] for line in out.read_text().splitlines()]
     right = [
-        Question(q.query, next((h["canonical"] for h in f if h["valid"]), "?"))
+        KnownReaction(q.query, next((h["canonical"] for h in f if h["valid"]), "?"))
         for q, f in zip(asked, first, strict=True)
     ]
     assert evaluate(engine, right, out, HOW)["top"]["3"]["value"] == sum(q.answer != "?" for q in right) / 3

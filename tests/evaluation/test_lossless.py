@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from chemspec.cli import app
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import lossless
-from chemspec.evaluation.lossless import TIE, Verdict, judge, naive
+from chemspec.evaluation.lossless import TIE, Comparison, judge, naive
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs
 from chemspec.tokenizer import BOS, EOS
@@ -100,7 +100,7 @@ def test_scores_that_are_off_make_the_command_fail(queries: Path, monkeypatch: p
 def test_interrupted_it_tells_what_it_has(queries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest, calls = lossless._chunk, []
 
-    def chunk(*given: Any) -> lossless.Chunk:
+    def chunk(*given: Any) -> lossless.ComparedBatch:
         calls.append(given)
         if len(calls) == 2:
             raise KeyboardInterrupt
@@ -154,7 +154,7 @@ def test_rows_go_to_a_document(queries: Path, tmp_path: Path) -> None:
     for n in ("1", "2"):
         command(queries, "--limit", "2", "-n", n, "--markdown", str(page))
     lines = page.read_text(encoding="utf-8").splitlines()
-    assert [line.split(" | ")[1:4] for line in lines if not line.startswith("|-")] == [
+    assert [line.split(" | ")[1:4] for line in lines if not line.startswith("| -")] == [
         ["decoder", "n", "drafter"],
         ["greedy", "1", "auto"],
         ["beam", "2", "auto"],
@@ -248,7 +248,7 @@ def test_greedy_ties_are_those_of_the_best_two_tokens() -> None:
 
 
 def test_a_verdict_is_fine_up_to_the_tolerance() -> None:
-    assert Verdict().fine
-    assert Verdict(tokens=True, gap=TIE).fine
-    assert not Verdict(tokens=True, gap=float("inf")).fine
-    assert not Verdict(score=2 * TIE).fine
+    assert Comparison().fine
+    assert Comparison(tokens=True, gap=TIE).fine
+    assert not Comparison(tokens=True, gap=float("inf")).fine
+    assert not Comparison(score=2 * TIE).fine

@@ -10,8 +10,8 @@ from small import tiny_folder
 
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import roundtrip
-from chemspec.evaluation.accuracy import Question, differences, read_answers
-from chemspec.evaluation.error_analysis import EMPTY, FAULTY, OTHER, fault, faults
+from chemspec.evaluation.accuracy import KnownReaction, differences, read_answers
+from chemspec.evaluation.error_analysis import EMPTY, FAULTY, OTHER, count_errors, error_kind
 
 
 def hypothesis(text: str, probability: float = 0.5, *, valid: bool = True) -> dict[str, Any]:
@@ -39,12 +39,12 @@ def test_shares_count_answers_and_targets(tmp_path: Path, monkeypatch: pytest.Mo
     engine = Engine.load(tiny_folder(tmp_path / "forward", task="forward"), threads=1)
     says = {"C.N": "CN", "C.C": "CC", "O": "", "CN.O": "CN", "N.O": "NO"}
 
-    def told(_: Any, asked: list[Question], *rest: Any, **more: Any) -> list[dict[str, Any]]:
+    def told(_: Any, asked: list[KnownReaction], *rest: Any, **more: Any) -> list[dict[str, Any]]:
         assert len(asked) == len({one.query for one in asked})  # each set is asked once
         return [answers(*([says[one.query]] if says[one.query] else [])) for one in asked]
 
     monkeypatch.setattr(roundtrip, "answer_all", told)
-    asked = [Question("CN", "C.N"), Question("NO", "N.O")]
+    asked = [KnownReaction("CN", "C.N"), KnownReaction("NO", "N.O")]
     results = [answers("C.C", "C.N", "C.N", "CN.O"), answers("C.N", "O")]
     found = roundtrip.round_trip(engine, asked, results, tmp_path / "a.jsonl", most=3)
     assert {k: one["value"] for k, one in found["kept"].items()} == {"1": 0.0, "2": 1 / 4, "3": 2 / 5}
@@ -68,7 +68,7 @@ def test_shares_count_answers_and_targets(tmp_path: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_faults_are_told_apart(task: Any, query: str, truth: str, answer: str, kind: str) -> None:
-    assert kind in fault(query, truth, [hypothesis(answer)], task)
+    assert kind in error_kind(query, truth, [hypothesis(answer)], task)
 
 
 def test_the_surest_example_of_each_kind() -> None:
@@ -78,7 +78,7 @@ def test_the_surest_example_of_each_kind() -> None:
         {"hypotheses": [hypothesis("C(", valid=False)]},
         {"hypotheses": []},
     ]
-    found = faults(asked, results, "forward")
+    found = count_errors(asked, results, "forward")
     assert {kind: one["count"] for kind, one in found.items()} == {OTHER: 3, FAULTY: 1, EMPTY: 1}
     assert found[OTHER]["example"]["probability"] == 0.9
     assert found[FAULTY]["example"]["answer"] == "C("
@@ -95,9 +95,9 @@ def test_differences_count_texts_and_missing_answers() -> None:
 def test_predictions_of_other_questions_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"query": "C"}\n')
-    assert read_answers(file, [Question("C", "")]) == [{"query": "C"}]
+    assert read_answers(file, [KnownReaction("C", "")]) == [{"query": "C"}]
     with pytest.raises(ValueError, match="does not answer these 1"):
-        read_answers(file, [Question("N", "")])
+        read_answers(file, [KnownReaction("N", "")])
     file.write_text("nonsense\n")
     with pytest.raises(ValueError, match="no predictions"):
-        read_answers(file, [Question("N", "")])
+        read_answers(file, [KnownReaction("N", "")])

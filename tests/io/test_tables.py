@@ -21,12 +21,12 @@ def test_templates_are_filled_and_what_is_not_known_stays_empty() -> None:
 def test_markdown_has_a_line_a_row() -> None:
     whole = tables.markdown(COLUMNS, [ROW, {**ROW, "name": "b"}])
     assert whole.split("\n") == [
-        "| name | | speed-up | share |",
+        "| name |  | speed-up | share |",
         "| --- | --- | --- | --- |",
-        "| a | | 1.23x | 50% |",
-        "| b | | 1.23x | 50% |",
+        "| a |  | 1.23x | 50% |",
+        "| b |  | 1.23x | 50% |",
     ]
-    assert tables.markdown(COLUMNS, [ROW], head=False) == "| a | | 1.23x | 50% |"
+    assert tables.markdown(COLUMNS, [ROW], head=False) == "| a |  | 1.23x | 50% |"
 
 
 def test_remarks_stand_below_a_table_for_a_terminal() -> None:
