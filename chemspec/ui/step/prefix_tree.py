@@ -8,8 +8,10 @@ Coordinates: column = depth of the node in tokens, row = line of the drawing. Br
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from chemspec.types import ASKED, Trace, TreeDelta
 
@@ -23,22 +25,23 @@ class PrefixTree:
     """All recorded nodes, by number; a child has a higher number than its parent.
 
     Attributes:
-        beams: for every pass the live hypotheses before it; the last entry, after all passes, is empty.
-        levels: depth of these beams; after all passes, beyond everything.
+        reached: of every depth, the pass after which the search is at least there.
         born, kept, dies: of every node, the pass (from 1) after which it is so; `NEVER` if it never is.
+        beams: for every pass the live hypotheses before it; the last entry, after all passes, is empty.
+        answers: for every answer its nodes from bos on.
     """
 
     parents: tuple[int, ...]
     texts: tuple[str, ...]
     sources: tuple[int, ...]
     depths: tuple[int, ...]
-    beams: tuple[tuple[int, ...], ...]
-    levels: tuple[int, ...]
+    reached: tuple[int, ...]
     born: tuple[int, ...]
     kept: tuple[int, ...]
     dies: tuple[int, ...]
-    answers: tuple[tuple[int, ...], ...]  # for every answer its nodes from bos on
     children: tuple[tuple[int, ...], ...]
+    beams: tuple[tuple[int, ...], ...]
+    answers: tuple[tuple[int, ...], ...]
 
 
 def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> PrefixTree | None:
@@ -51,55 +54,57 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> PrefixTree | N
     Raises:
         ValueError: if the numbers in it do not fit together, as in a file that was tampered with.
     """
-    grown = [item.grown for item in trace.passes if item.grown is not None]
-    if not grown or len(grown) != len(trace.passes):
+    deltas = [step.grown for step in trace.passes if step.grown is not None]
+    if not deltas or len(deltas) != len(trace.passes):
         return None
-    parents, ids, sources, born, depths = _nodes(grown)
+    parents, ids, sources, born, depths = _nodes(deltas)
     if not all(0 <= token < len(trace.vocabulary) for token in ids):
         raise ValueError("a token of the tree is not in the vocabulary")
-    texts = tuple(trace.vocabulary[token] for token in ids)
+    texts = [trace.vocabulary[token] for token in ids]
     children: list[list[int]] = [[] for _ in ids]
     for node, parent in enumerate(parents):
         if parent >= 0:
             children[parent].append(node)
-    beams = (*(item.beam for item in grown), ())
-    levels = (*(max((depths[node] for node in item.beam), default=0) for item in grown), NEVER)
+    levels = accumulate((max((depths[node] for node in delta.beam), default=0) for delta in deltas), max)
+    furthest = [*levels, NEVER]  # depth that the search has reached before each pass, and after the last
+    reached = [bisect_left(furthest, depth) for depth in range(max(depths, default=0) + 2)]
+    beams = (*(delta.beam for delta in deltas), ())
     paths = tuple(_path(children, texts, answer) for answer in answers)
-    kept, dies = _fates(parents, depths, beams, levels, paths)
+    kept, dies = _fates(parents, depths, beams, reached, paths)
     return PrefixTree(
-        tuple(parents),
-        texts,
-        tuple(sources),
-        tuple(depths),
-        beams,
-        levels,
-        tuple(born),
-        kept,
-        dies,
-        paths,
-        tuple(map(tuple, children)),
+        parents=tuple(parents),
+        texts=tuple(texts),
+        sources=tuple(sources),
+        depths=tuple(depths),
+        reached=tuple(reached),
+        born=tuple(born),
+        kept=tuple(kept),
+        dies=tuple(dies),
+        children=tuple(map(tuple, children)),
+        beams=beams,
+        answers=paths,
     )
 
 
-def _nodes(grown: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+def _nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
     """Return parents, token ids, sources, birth and depth of all nodes."""
     parents: list[int] = []
     ids: list[int] = []
     sources: list[int] = []
     born: list[int] = []
     depths: list[int] = []
-    for number, item in enumerate(grown, 1):
-        if not len(item.parents) == len(item.tokens) == len(item.sources):
+    for number, delta in enumerate(deltas, 1):
+        if not len(delta.parents) == len(delta.tokens) == len(delta.sources):
             raise ValueError("a pass lists its nodes unevenly")
-        for parent, token, source in zip(item.parents, item.tokens, item.sources, strict=True):
+        for parent in delta.parents:
             if not (0 <= parent < len(parents) or (parent == -1 and not parents)):
                 raise ValueError("a node of the tree comes before its parent")
             depths.append(depths[parent] + 1 if parent >= 0 else 0)
             parents.append(parent)
-            ids.append(token)
-            sources.append(source)
-            born.append(number)
-        if not all(0 <= node < len(parents) for node in item.beam):
+        ids += delta.tokens
+        sources += delta.sources
+        born += [number] * len(delta.tokens)
+        if not all(0 <= node < len(parents) for node in delta.beam):
             raise ValueError("a pass asks for a node that does not exist")
     return parents, ids, sources, born, depths
 
@@ -108,10 +113,10 @@ def _path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Seque
     """Return the nodes of an answer from bos on, as far as they were computed."""
     path = [0] if texts else []
     for token in answer:
-        found = next((one for one in children[path[-1]] if texts[one] == token), None)
-        if found is None:
+        node = next((child for child in children[path[-1]] if texts[child] == token), None)
+        if node is None:
             break
-        path.append(found)
+        path.append(node)
     return tuple(path)
 
 
@@ -119,9 +124,9 @@ def _fates(
     parents: Sequence[int],
     depths: Sequence[int],
     beams: Sequence[Sequence[int]],
-    levels: Sequence[int],
+    reached: Sequence[int],
     answers: Sequence[Sequence[int]],
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+) -> tuple[list[int], list[int]]:
     """Return for every node the pass after which it is kept and the one after which it is dead."""
     until = [-1] * len(parents)  # the last beam, by its pass from 0, that goes through the node
     for number, beam in enumerate(beams):
@@ -132,20 +137,14 @@ def _fates(
     for path in answers:
         for node in path:
             until[node] = NEVER
-    reached: dict[int, int] = {}  # depth -> the first pass after which the beam is at least there
-    place = 0
-    for depth in range(max(depths, default=0) + 2):
-        while place < len(levels) and levels[place] < depth:
-            place += 1
-        reached[depth] = place
     kept, dies = [NEVER] * len(parents), [NEVER] * len(parents)
     for node, parent in enumerate(parents):
         if until[node] >= 0:
             kept[node] = max(1, reached[depths[node]])
-            dies[node] = NEVER if until[node] == NEVER else until[node] + 1
-        else:  # it dies when the beam has passed its place, if not together with its parent
+            dies[node] = min(NEVER, until[node] + 1)
+        else:  # it dies when the beam has passed its depth, if not together with its parent
             dies[node] = min(reached[depths[node]], dies[parent] if parent >= 0 else NEVER)
-    return tuple(kept), tuple(dies)
+    return kept, dies
 
 
 # Drawing -----------------------------------------------------------------------------------------
@@ -214,7 +213,7 @@ def lay_out(tree: PrefixTree, *, spare: bool = False, most: int = MOST_DRAWN) ->
         spare: with the nodes that were computed ahead and never needed.
     """
     shown = _chosen(tree, spare, most)
-    children = [[one for one in own if shown[one]] for own in tree.children]
+    children = [[child for child in siblings if shown[child]] for siblings in tree.children]
     ranks: list[list[int]] = [[] for _ in tree.parents]
     for rank, path in enumerate(tree.answers, 1):
         for node in path:
@@ -226,7 +225,7 @@ def lay_out(tree: PrefixTree, *, spare: bool = False, most: int = MOST_DRAWN) ->
             widths[depth] = max(widths[depth], min(len(tree.texts[node]), WIDEST))
     beams = tuple(tuple((tree.depths[node], rows[node]) for node in beam if shown[node]) for beam in tree.beams)
     leaves = tuple(
-        Leaf(tree.depths[path[-1]], rows[path[-1]], rank, _finished(tree, path))
+        Leaf(tree.depths[path[-1]], rows[path[-1]], rank, tree.reached[tree.depths[path[-1]] + 1])
         for rank, path in enumerate(tree.answers, 1)
         if path and shown[path[-1]]
     )
@@ -254,11 +253,6 @@ def _chosen(tree: PrefixTree, spare: bool, most: int) -> list[bool]:
     return shown
 
 
-def _finished(tree: PrefixTree, path: Sequence[int]) -> int:
-    depth = tree.depths[path[-1]]
-    return next((step for step, level in enumerate(tree.levels) if level > depth), len(tree.levels) - 1)
-
-
 def _rows(
     tree: PrefixTree, children: Sequence[Sequence[int]], ranks: Sequence[Sequence[int]], shown: Sequence[bool]
 ) -> list[int]:
@@ -277,9 +271,9 @@ def _rows(
         first = ranks[node][0] if ranks[node] else NEVER
         return first, -min(tree.dies[node], NEVER - 1), -deepest[node], node
 
-    ordered = [sorted(own, key=merit) for own in children]
+    ordered = [sorted(siblings, key=merit) for siblings in children]
     heads = [0] if tree.parents else []
-    heads += [one for own in ordered for one in own[1:]]
+    heads += [node for siblings in ordered for node in siblings[1:]]
     offsets: dict[int, int] = {}
     blocks: dict[int, list[list[tuple[int, int]]]] = {}  # head -> occupied columns by row
     for head in sorted(heads, reverse=True):  # what hangs on a branch has higher numbers
