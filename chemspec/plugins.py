@@ -1,8 +1,8 @@
 """Know drafters, decoders and model formats by name: the built-in ones, and those of other packages.
 
 A registry is filled at the first look into it: by the module that lists the built-in specs, then by the entry points of
-installed packages (groups `chemspec.drafters`, `chemspec.decoders` and `chemspec.importers`). So settings, which lie below drafters and
-decoders, can check a name without importing any of them here.
+installed packages (groups `chemspec.drafters`, `chemspec.decoders` and `chemspec.importers`). So settings, which lie
+below drafters and decoders, can check a name without importing any of them here.
 """
 
 from __future__ import annotations

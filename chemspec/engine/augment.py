@@ -27,17 +27,17 @@ def vote(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA) -> list
     """
     places: dict[str, list[tuple[int, int, Hypothesis]]] = {}  # answer -> (rank, spelling, text)
     for number, answers in enumerate(lists):
-        own: dict[str, Hypothesis] = {}
+        different: dict[str, Hypothesis] = {}
         for answer in answers:
             if answer.valid:
-                own.setdefault(answer.canonical, answer)
-        for rank, answer in enumerate(own.values()):
+                different.setdefault(answer.canonical, answer)
+        for rank, answer in enumerate(different.values()):
             places.setdefault(answer.canonical, []).append((rank, number, answer))
     merged = []
-    for found in places.values():
-        rank, number, best = min(found, key=lambda one: (one[0], -one[2].log_prob, one[1]))
-        score = sum(1 / (1 + alpha * place) for place, _, _ in found)
-        cast = Vote(score, len(found), rank + 1, number)
+    for ranks in places.values():
+        best_rank, number, best = min(ranks, key=lambda place: (place[0], -place[2].log_prob, place[1]))
+        score = sum(1 / (1 + alpha * rank) for rank, _, _ in ranks)
+        cast = Vote(score, len(ranks), best_rank + 1, number)
         # The confidence was measured on the answers to one spelling; of merged ones nothing is known.
         merged.append(replace(best, vote=cast, confidence=None))
     return sorted(merged, key=_order)
@@ -64,9 +64,9 @@ def merge(
         trace: see `together`.
         notes: on the query itself.
     """
-    answers = [answer for one in spellings for answer in one.hypotheses]
+    answers = [answer for result in spellings for answer in result.hypotheses]
     invalid = sum(not answer.valid for answer in answers)
-    found = vote([one.hypotheses for one in spellings])[:n] or list(spellings[0].hypotheses)
+    ranked = vote([result.hypotheses for result in spellings])[:n] or list(spellings[0].hypotheses)
     count = f"{len(spellings)} spelling{'s' * (len(spellings) != 1)}"
     fewer = f" ({asked} asked for)" if len(spellings) < asked else ""
     faulty = f"; {invalid} of their {len(answers)} answers are no valid SMILES" if invalid else ""
@@ -75,7 +75,7 @@ def merge(
         query,
         "ok",
         "",
-        tuple(found),
+        tuple(ranked),
         trace,
         (*notes, note),
         Merged(asked, len(spellings), len(answers), invalid),
@@ -93,12 +93,12 @@ def together(passes: Sequence[Pass], width: int) -> Pass:
         width: queries in the call.
     """
     return Pass(
-        asked=sum(one.asked for one in passes),
-        computed=sum(one.computed for one in passes),
-        drafted=sum(one.drafted for one in passes),
-        emitted=sum(one.emitted for one in passes),
-        accepted=sum(one.accepted for one in passes),
-        margin=min(one.margin for one in passes),
+        asked=sum(item.asked for item in passes),
+        computed=sum(item.computed for item in passes),
+        drafted=sum(item.drafted for item in passes),
+        emitted=sum(item.emitted for item in passes),
+        accepted=sum(item.accepted for item in passes),
+        margin=min(item.margin for item in passes),
         width=width,
         draft_seconds=passes[0].draft_seconds,
         model_seconds=passes[0].model_seconds,
@@ -110,14 +110,14 @@ def calls(traces: Sequence[Sequence[Trace]]) -> list[tuple[Pass, ...]]:
 
     All spellings take part in the batch's first call, and in every one until they are done.
     """
-    lengths = [max(len(trace.passes) for trace in own) for own in traces]
+    lengths = [max(len(trace.passes) for trace in spellings) for spellings in traces]
     return [
         tuple(
             together(
-                [trace.passes[call] for trace in own if call < len(trace.passes)],
+                [trace.passes[call] for trace in spellings if call < len(trace.passes)],
                 sum(call < other for other in lengths),
             )
             for call in range(length)
         )
-        for own, length in zip(traces, lengths, strict=True)
+        for spellings, length in zip(traces, lengths, strict=True)
     ]

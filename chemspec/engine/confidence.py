@@ -53,8 +53,11 @@ class Confidence:
 
     def assess(self, answers: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
         """Return the answers to one spelling, each with its confidence: 0 for one that is no molecule."""
-        odds = by_molecule(answers)
-        return tuple(replace(one, confidence=self.of(odds[one.canonical]) if one.valid else 0.0) for one in answers)
+        chances = by_molecule(answers)
+        return tuple(
+            replace(answer, confidence=self.of(chances[answer.canonical]) if answer.valid else 0.0)
+            for answer in answers
+        )
 
     def save(self, folder: Path) -> None:
         """Write it into a model folder."""
@@ -65,15 +68,15 @@ class Confidence:
 
 def by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
     """The probability of each valid molecule: that of all its spellings in the list together, at most 1."""
-    found: dict[str, float] = {}
-    for one in answers:
-        if one.valid:
-            found[one.canonical] = min(1.0, found.get(one.canonical, 0.0) + one.probability)
-    return found
+    chances: dict[str, float] = {}
+    for answer in answers:
+        if answer.valid:
+            chances[answer.canonical] = min(1.0, chances.get(answer.canonical, 0.0) + answer.probability)
+    return chances
 
 
 def load(folder: Path, digest: str) -> Confidence | None:
-    """What a model folder holds; None where it holds nothing of the kind.
+    """Return what a model folder holds; None where it holds nothing of the kind.
 
     Raises:
         ConfidenceError: if it is damaged, or was measured with other weights than those of `digest`.
@@ -82,7 +85,7 @@ def load(folder: Path, digest: str) -> Confidence | None:
     remedy = "measure it again with `chemspec dev calibration`, or remove the file"
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
-        found = Confidence(
+        measured = Confidence(
             str(values["digest"]),
             float(values["slope"]),
             float(values["offset"]),
@@ -93,11 +96,11 @@ def load(folder: Path, digest: str) -> Confidence | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfidenceError(f"{file} cannot be read ({error}); {remedy}") from error
-    if not (math.isfinite(found.slope) and math.isfinite(found.offset) and found.slope > 0):
+    if not (math.isfinite(measured.slope) and math.isfinite(measured.offset) and measured.slope > 0):
         raise ConfidenceError(f"{file} holds a slope or an offset that is none; {remedy}")
-    if found.digest != digest:
+    if measured.digest != digest:
         raise ConfidenceError(f"{file} was measured with other weights and is left unused; {remedy}")
-    return found
+    return measured
 
 
 # --- fitting and measuring -----------------------------------------------------------------------

@@ -36,14 +36,14 @@ class DrafterResources:
         self._companions: dict[str, Any] = {}
 
     def cost(self) -> CostCurve:
-        """What a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
+        """Return what a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
         with self._making:
             if self._curve is None:
                 self._curve = self.runtime_config.curve(self.digest, self.backend, self.config)
             return self._curve
 
     def knowledge(self) -> DrafterCalibration:
-        """What the model's drafters have learned; read at first use.
+        """Return what the model's drafters have learned; read at first use.
 
         Raises:
             ValueError: naming the file, if it is damaged.
@@ -57,13 +57,12 @@ class DrafterResources:
             return self._knowledge
 
     def companion(self, kind: str) -> Any:
-        """The learned drafter of a kind, on the model's device; loaded at first use.
+        """Return the learned drafter of a kind, on the model's device; loaded at first use.
 
         Returns:
-            Of "ar" and "medium" a small model that writes as the target does (`draft.small.Companion`), on the same
-            runtime;
-            of the others their network (`model.companions.DrafterCheckpoint`), in torch unless the kernel computes a
-            "spec_drafter".
+            Of "ar" and "medium" a small model that writes as the target does (`draft.learned.small.DraftModel`), on the
+            same runtime; of the others their network (`model.companions.DrafterCheckpoint`), in torch unless the kernel
+            computes a "spec_drafter".
 
         Raises:
             ValueError: if there is none, or none that can draft for this model.
@@ -89,17 +88,18 @@ class DrafterResources:
             raise ValueError(
                 f"model {self.name} is a Hugging Face model, for which there is no drafter {kind!r}; choose another"
             )
-        found = companions.load(companions.drafter_dir(self.folder, kind), tokenizer=self.tokenizer, target=self.digest)
-        found.model.to(self.runtime_config.device, self.runtime_config.precision)
+        folder = companions.drafter_dir(self.folder, kind)
+        network = companions.load(folder, tokenizer=self.tokenizer, target=self.digest)
+        network.model.to(self.runtime_config.device, self.runtime_config.precision)
         if self.runtime_config.runtime != "native":
-            return found
-        if isinstance(found.model, Transformer):
+            return network
+        if isinstance(network.model, Transformer):
             from chemspec.model.runners.native.runner import NativeBackend, NoKernel
 
             with suppress(NoKernel):  # of a shape that it does not compute: torch does
-                backend = NativeBackend(found.model, threads=self.runtime_config.threads)
-                return replace(found, backend=backend)
-        return found
+                backend = NativeBackend(network.model, threads=self.runtime_config.threads)
+                return replace(network, backend=backend)
+        return network
 
     def _small_model(self, kind: str) -> DraftModel:
         folder = self.folder / "drafters" / kind

@@ -76,7 +76,6 @@ class HfCheckpoint:
             raise ValueError(f"a Hugging Face model runs in torch, not in the {runtime.runtime} runtime")
         if runtime.dtype == "fp16" and self.model.family == "t5":
             raise ValueError("T5 overflows in fp16; use bf16 or fp32")
-        torch.set_num_threads(runtime.threads)
         self.model.to(runtime.device, runtime.precision)
         return HfBackend(self.model), "torch"
 
