@@ -1,4 +1,4 @@
-"""How the spelling of a query changes the number of passes: `python assets/docs/spellings.py ../shared/data 100`.
+"""How the spelling of a query changes the number of passes: `python assets/docs/spellings.py FOLDER 100`.
 
 Greedy decoding of validation queries with the shipped models, each query written three ways: canonical; rooted at
 random; and,
