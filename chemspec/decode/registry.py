@@ -145,24 +145,24 @@ def _sample(source: Source, settings: DecodeSettings) -> Decoder:
 
 def _sampled(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     from chemspec.decode import speculative_sampling as algorithms
-    from chemspec.draft.learned.gamma import Fixed
+    from chemspec.draft.learned.gamma import FixedGamma
     from chemspec.draft.learned.sampled import Sampled, SampleRequest
     from chemspec.draft.rejection import Nucleus, Seeded
 
     seed = _seed(source, settings)
     drafts = Seeded(f"{seed}/drafts")  # drafts have draws of their own
-    desk = (
-        drafter.desk(source, drafts)
+    request = (
+        drafter.request(source, drafts)
         if isinstance(drafter, Sampled)
-        else SampleRequest(source, drafts, Fixed(1))  # nobody drafts
+        else SampleRequest(source, drafts, FixedGamma(1))  # nobody drafts
     )
     relaxed = settings.decoder == "sampled-beam"
     draw = algorithms.sampled_beam if relaxed else algorithms.speculative_sample
     return draw(
         count=settings.n,
         max_len=settings.max_len,
-        desk=desk,
-        dice=Seeded(seed),
+        request=request,
+        rng=Seeded(seed),
         nucleus=Nucleus(settings.temperature, settings.top_p),
     )
 

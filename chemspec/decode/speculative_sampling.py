@@ -20,7 +20,7 @@ Draws = Generator[tuple[Prefix, ...], Sequence[Scores], list[SampledSequence]]
 
 
 def speculative_sample(
-    *, count: int, max_len: int, desk: SampleRequest, dice: SamplerRng, nucleus: Nucleus = Nucleus()
+    *, count: int, max_len: int, request: SampleRequest, rng: SamplerRng, nucleus: Nucleus = Nucleus()
 ) -> Decoder:
     """Draw `count` answers; return the different ones among them, most probable (under the model itself) first.
 
@@ -33,12 +33,12 @@ def speculative_sample(
         dice: decides what is accepted, and draws the rest.
         nucleus: temperature and top-p.
     """
-    draws = yield from _draws(count, max_len, desk, dice, nucleus)
+    draws = yield from _draws(count, max_len, request, rng, nucleus)
     return sorted(_answers(draws), key=lambda answer: (-answer.log_prob, answer.tokens))
 
 
 def sampled_beam(
-    *, count: int, max_len: int, desk: SampleRequest, dice: SamplerRng, nucleus: Nucleus = Nucleus()
+    *, count: int, max_len: int, request: SampleRequest, rng: SamplerRng, nucleus: Nucleus = Nucleus()
 ) -> Decoder:
     """Extend `count` beams by one speculative draw a pass, and rank them: paper T's Algorithm 2 as printed.
 
@@ -52,7 +52,7 @@ def sampled_beam(
         dice: decides what is accepted, and draws the rest.
         nucleus: temperature and top-p.
     """
-    draws = yield from _draws(count, max_len, desk, dice, nucleus)
+    draws = yield from _draws(count, max_len, request, rng, nucleus)
     return _answers(sorted(draws, key=lambda draw: (-draw.score, draw.prefix)))
 
 
@@ -60,12 +60,12 @@ def _answers(draws: Sequence[SampledSequence]) -> list[FinishedSequence]:
     return list({draw.prefix: finished(draw.prefix, draw.log_probs) for draw in draws}.values())
 
 
-def _draws(count: int, max_len: int, desk: SampleRequest, dice: SamplerRng, nucleus: Nucleus) -> Draws:
+def _draws(count: int, max_len: int, request: SampleRequest, rng: SamplerRng, nucleus: Nucleus) -> Draws:
     draws = [SampledSequence() for _ in range(count)]
     while open_ := [draw for draw in draws if _unfinished(draw, max_len)]:
         # Those with something left to judge go on by themselves; when none has, all wait for new guesses together.
         moving = [draw for draw in open_ if draw.guesses or draw.bonus]
-        desk.waiting = () if moving else open_
+        request.waiting = () if moving else open_
         moving = moving or open_
         asked = tuple(dict.fromkeys(draw.prefix for draw in moving))
         known = dict(zip(asked, (yield asked), strict=True))
@@ -73,9 +73,9 @@ def _draws(count: int, max_len: int, desk: SampleRequest, dice: SamplerRng, nucl
         for draw in moving:
             prefix = draw.prefix
             guess = draw.guesses.popleft() if draw.guesses else None
-            step = accept_or_resample(guess, chances[prefix], dice)
+            step = accept_or_resample(guess, chances[prefix], rng)
             if guess is not None:
-                desk.gamma.learn(int(step.drafted), int(not step.drafted))
+                request.gamma.learn(int(step.drafted), int(not step.drafted))
             if not step.drafted:
                 draw.guesses.clear()
                 draw.score += log(step.chances[step.token])

@@ -1,4 +1,4 @@
-"""What a model's drafters have learned: `drafting.json` in the model's folder, made by `chemspec dev calibrate`."""
+"""What was fitted for a model's drafters: `drafting.json` in the model's folder, made by `chemspec dev calibrate`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from chemspec.draft.tree.edit_ngrams import EDGES, EditNgramTable
 
 FILE = "drafting.json"
 REACH = 8  # matches of this length or longer are counted as one class
-# Without measurements: after no match one copied token in three is right, after one token two in three, and so on.
+# Without measurements: of tokens copied after no match one in three is accepted, after one token two in three, ...
 BY_MATCH = (1 / 3, 0.62, 0.75, 0.82, 0.86, 0.9, 0.93, 0.93, 0.93)
-# Of chances that a table of phrases gives, by their class: see `phrases.chance_class`.
+# Acceptance rates by the class of the edit table's probability: see `edit_ngrams.chance_class`.
 BY_CHANCE = (0.03, 0.07, 0.15, 0.27, 0.42, 0.57, 0.72, 0.85, 0.92, 0.965, 0.99)
 
 
@@ -23,9 +23,10 @@ class Head:
     """A cross-attention head that points at what is being copied, and the weights of its log-attention.
 
     Attributes:
-        layer, head: which one, counted from 0; a reading has its heads in this order.
-        last: weight of its attention to the token just before a place (the one just written, if it was copied).
-        here: weight of its attention to the token at the place.
+        layer: its decoder layer, counted from 0.
+        head: its number in the layer, counted from 0.
+        last: weight of its attention to the token before a position (the one just written, if it was copied).
+        here: weight of its attention to the token at the position.
     """
 
     layer: int
@@ -36,12 +37,12 @@ class Head:
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """How `attention` ranks the places from which to copy next; a log-linear model over the places.
+    """A log-linear model of where copying goes on, by which `attention` ranks the positions in the query.
 
     Attributes:
-        heads: what the decoder looks at.
+        heads: what it reads, in order of layer and number.
         match: gain for a match of 0, 1, ... tokens with the last ones written; the last is for all longer ones.
-        away: gain per ln(1 + tokens between the place and the pointer).
+        away: gain per ln(1 + tokens between the position and the pointer).
     """
 
     heads: tuple[Head, ...]
@@ -54,33 +55,35 @@ class DrafterCalibration:
     """Everything that is stored; a model without a file has the defaults.
 
     Attributes:
-        by_match: how often a token copied after a match of 0, 1, ... tokens was right, on validation queries.
-        by_chance: how often a step was right to which the phrases gave a chance of each class.
-        phrases: the table of edits, if there is one.
-        reading: how to read the cross-attention, if that was fitted.
+        by_match: acceptance rates of tokens copied after a match of 0, 1, ... tokens, on validation queries.
+        by_chance: acceptance rates of steps by the class of the probability that the edit table gave them.
+        edit_table: the table of edits, if there is one; "phrases" in the file.
+        attention_weights: heads of the cross-attention and their weights, if fitted; "reading" in the file.
         made: the command and the data that made it, for people.
     """
 
     by_match: tuple[float, ...] = BY_MATCH
     by_chance: tuple[float, ...] = BY_CHANCE
-    phrases: EditNgramTable | None = None
-    reading: AttentionWeights | None = None
+    edit_table: EditNgramTable | None = None
+    attention_weights: AttentionWeights | None = None
     made: str = ""
 
     def save(self, folder: Path) -> None:
         """Write the file of a model folder, by way of a temporary one."""
-        reading = self.reading
+        attention_weights = self.attention_weights
         values: dict[str, Any] = {
             "made": self.made,
             "by_match": [round(rate, 4) for rate in self.by_match],
             "by_chance": [round(rate, 4) for rate in self.by_chance],
-            "reading": reading
+            "reading": attention_weights
             and {
-                "heads": [[one.layer, one.head, round(one.last, 4), round(one.here, 4)] for one in reading.heads],
-                "match": [round(gain, 4) for gain in reading.match],
-                "away": round(reading.away, 4),
+                "heads": [
+                    [one.layer, one.head, round(one.last, 4), round(one.here, 4)] for one in attention_weights.heads
+                ],
+                "match": [round(gain, 4) for gain in attention_weights.match],
+                "away": round(attention_weights.away, 4),
             },
-            "phrases": self.phrases.to_json() if self.phrases else None,
+            "phrases": self.edit_table.to_json() if self.edit_table else None,
         }
         lines = [f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in values.items()]
         partial = folder / f"{FILE}.partial"
@@ -104,12 +107,14 @@ class DrafterCalibration:
             values = json.loads(file.read_text(encoding="utf-8"))
             if not isinstance(values, dict):
                 raise ValueError("it does not hold a JSON object")
-            reading, phrases = values.get("reading"), values.get("phrases")
+            attention_weights, edit_table = values.get("reading"), values.get("phrases")
             found = cls(
                 by_match=_rates(values.get("by_match", BY_MATCH), REACH + 1, "by_match"),
                 by_chance=_rates(values.get("by_chance", BY_CHANCE), len(EDGES) + 1, "by_chance"),
-                phrases=None if phrases is None else EditNgramTable.from_json(phrases, vocab_size),
-                reading=None if reading is None else _reading(reading, layers, heads),
+                edit_table=None if edit_table is None else EditNgramTable.from_json(edit_table, vocab_size),
+                attention_weights=None
+                if attention_weights is None
+                else _attention_weights(attention_weights, layers, heads),
                 made=str(values.get("made", "")),
             )
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
@@ -124,7 +129,7 @@ def _rates(values: Sequence[float], count: int, name: str) -> tuple[float, ...]:
     return tuple(map(float, values))
 
 
-def _reading(values: dict[str, Any], layers: int, heads: int) -> AttentionWeights:
+def _attention_weights(values: dict[str, Any], layers: int, heads: int) -> AttentionWeights:
     found = tuple(
         sorted(
             (Head(int(layer), int(head), float(last), float(here)) for layer, head, last, here in values["heads"]),

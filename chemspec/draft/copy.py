@@ -1,20 +1,23 @@
-"""Go on copying: the query's text after the place that the last written tokens match best.
+"""Go on copying: draft the query's text after the position that the last written tokens match best.
 
 Two facts about SMILES make the match better than one of plain text. Ring labels are arbitrary: `c2ccc2` of the query
-comes
-back as `c1ccc1` once another ring is gone, so labels match each other, and a draft opens its rings with the lowest free
-label, as the writer of the SMILES does. And an answer begins with the main molecule, which is mostly the longest.
+comes back as `c1ccc1` once another ring is gone, so labels match each other, and a draft opens its rings with the
+lowest free label, as the writer of the SMILES does. And an answer begins with the main molecule, which is mostly the
+longest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from chemspec.draft.base import check_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
+
+MAX_SKIP = 3  # tokens of the query that a deletion may leave out for the aligned pointer to follow it
+MAX_MATCH = 12  # longer matches are not told apart
 
 
 @dataclass(frozen=True)
@@ -32,143 +35,164 @@ class TokenClasses:
     head: int = 0
 
     @classmethod
-    def of(cls, tokens: Sequence[str]) -> TokenClasses:
+    def from_tokens(cls, tokens: Sequence[str]) -> TokenClasses:
+        """Look up the dot and the ring labels in a vocabulary."""
         rings = [token for token in tokens if token.isdigit() or token.startswith("%")]
         rings.sort(key=lambda token: int(token.lstrip("%")))
         return cls(tokens.index(".") if "." in tokens else -1, tuple(map(tokens.index, rings)))
 
     @cached_property
     def is_ring(self) -> frozenset[int]:
+        """The ring labels as a set."""
         return frozenset(self.rings)
 
-    def start(self, source: Sequence[int]) -> int:
-        """Where the SMILES begins in a query."""
+    def smiles_start(self, source: Sequence[int]) -> int:
+        """Return where the SMILES begins in a query."""
         return min(self.head, len(source))
 
-    def beginnings(self, source: Sequence[int]) -> list[int]:
-        """Where the molecules of a query begin, the longest first."""
-        start = self.start(source)
+    def molecule_starts(self, source: Sequence[int]) -> list[int]:
+        """Return where the molecules of a query begin, the longest first."""
+        start = self.smiles_start(source)
         starts = []
-        for place, token in enumerate((*source[start:], self.dot), start):
+        for position, token in enumerate((*source[start:], self.dot), start):
             if token == self.dot:
-                starts.append((start - place, start))
-                start = place + 1
+                starts.append((start - position, start))
+                start = position + 1
         return [start for _, start in sorted(starts)]
+
+    def toggle_ring(self, open_rings: tuple[int, ...], token: int) -> tuple[int, ...]:
+        """Return the open ring labels after one more token, in the order of opening."""
+        if token not in self.is_ring:
+            return open_rings
+        if token in open_rings:
+            return tuple(label for label in open_rings if label != token)
+        return (*open_rings, token)
+
+    def open_rings(self, tokens: Iterable[int]) -> tuple[int, ...]:
+        """Return the ring labels that a text opens and does not close, in the order of opening."""
+        labels: tuple[int, ...] = ()
+        for token in tokens:
+            labels = self.toggle_ring(labels, token)
+        return labels
+
+    def relabel(self, tokens: Sequence[int], source_rings: Sequence[int], prefix_rings: Sequence[int]) -> list[int]:
+        """Give a piece of the query the ring labels that it needs after a prefix.
+
+        Args:
+            tokens: the piece.
+            source_rings: labels open in the query before the piece.
+            prefix_rings: labels open in the prefix.
+        """
+        taken = list(prefix_rings)
+        # Rings open on both sides correspond from the innermost outward.
+        renamed = dict(zip(reversed(source_rings), reversed(prefix_rings), strict=False))
+        relabelled = []
+        for token in tokens:
+            label = token
+            if token in self.is_ring:
+                if token in renamed:
+                    label = renamed.pop(token)
+                    taken.remove(label)
+                else:
+                    label = next((free for free in self.rings if free not in taken), token)
+                    renamed[token] = label
+                    taken.append(label)
+            relabelled.append(label)
+        return relabelled
 
 
 @dataclass(frozen=True)
 class Copy:
-    """The best few places in the query: longest match with what was written last, then nearest to the aligned place.
+    """Draft from the best positions in the query: longest match with what was written last, then nearest to alignment.
 
-    The aligned place is where copying would stand had every written token moved it: a running pointer into the query.
+    The aligned position is where copying would stand had every written token moved it: a running pointer into the
+    query.
 
     Attributes:
         length: most tokens of a draft.
-        count: most places tried, as one tree.
+        count: most positions tried, as one tree.
         context: matches are compared up to this length; longer ones tell nothing more.
-        marks: what is known of the vocabulary.
+        token_classes: what is known of the vocabulary.
     """
 
     length: int = 12
     count: int = 1
-    context: int = 12
-    marks: TokenClasses = TokenClasses()
+    context: int = MAX_MATCH
+    token_classes: TokenClasses = TokenClasses()
 
     def __post_init__(self) -> None:
         check_size(self.length, self.count)
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts for one prefix; see `Drafter.propose`."""
         drafts = []
-        for place, match in self.ranked(source, prefix)[: self.count]:
-            draft = self.draft(source, prefix, place, match, min(self.length, room))
+        for position, match in self.ranked(source, prefix)[: self.count]:
+            draft = self.draft(source, prefix, position, match, min(self.length, room))
             if draft.tokens:
                 drafts.append(draft)
         return drafts
 
-    def draft(self, source: Sequence[int], prefix: Prefix, place: int, match: int, length: int) -> Draft:
-        """`length` tokens of the query from `place` on (eos at its end), rings labelled as `prefix` needs them."""
-        text = (*source, EOS)[place : place + length]
-        tokens = self._relabelled(text, source[:place], prefix) if self.marks.rings else text
-        return Draft(tuple(tokens), "copy", (place, min(place + len(text), len(source))), match)
+    def draft(self, source: Sequence[int], prefix: Prefix, position: int, match: int, length: int) -> Draft:
+        """Draft the query's text from a position on, eos at its end, with rings labelled as the prefix needs them.
+
+        Args:
+            source: the query's token ids.
+            prefix: what has been written.
+            position: where in the query the draft starts.
+            match: length of the match there, for the record.
+            length: most tokens.
+        """
+        tokens: Sequence[int] = (*source, EOS)[position : position + length]
+        classes = self.token_classes
+        if classes.rings:
+            tokens = classes.relabel(tokens, classes.open_rings(source[:position]), classes.open_rings(prefix))
+        return Draft(tuple(tokens), "copy", (position, min(position + len(tokens), len(source))), match)
 
     def ranked(self, source: Sequence[int], prefix: Prefix) -> list[tuple[int, int]]:
-        """Places in the query from which to copy next with the length of their match, best first."""
+        """Return positions in the query from which to copy next, each with the length of its match, best first."""
         written = prefix[1:]
         if not written:
-            return [(place, 0) for place in self.marks.beginnings(source)]
-        aligned = follow(source, written, self.marks.start(source))
-        found = [(-match, abs(end - aligned), end) for end, match in self._matches(source, written)]
-        return [(end, -match) for match, _, end in sorted(found)] or [(aligned, 0)]
+            return [(position, 0) for position in self.token_classes.molecule_starts(source)]
+        aligned = follow(source, written, self.token_classes.smiles_start(source))
+        ranked = sorted((-match, abs(end - aligned), end) for end, match in self._matches(source, written))
+        return [(end, -match) for match, _, end in ranked] or [(aligned, 0)]
 
     def _matches(self, source: Sequence[int], written: Sequence[int]) -> list[tuple[int, int]]:
-        """(place after a match, its length) for every place that matches at least the last token."""
-        rings = self.marks.is_ring
-        last, last_is_ring = written[-1], written[-1] in rings
-        matches = []
-        for end in range(1, len(source) + 1):
-            here = source[end - 1]
-            if here == last or (last_is_ring and here in rings):
-                length = self._match(source, end, written)
-                if length:
-                    matches.append((end, length))
-        return matches
+        """Return (position after a match, its length) wherever at least the last token matches."""
+        last, is_ring = written[-1], self.token_classes.is_ring
+        last_is_ring = last in is_ring
+        ends = [end for end, token in enumerate(source, 1) if token == last or (last_is_ring and token in is_ring)]
+        return [(end, match) for end in ends if (match := self._match(source, end, written))]
 
     def _match(self, source: Sequence[int], end: int, written: Sequence[int]) -> int:
-        """How many tokens before `end` equal the last written ones, ring labels up to renaming."""
-        rings = self.marks.is_ring
-        there: dict[int, int] = {}
-        back: dict[int, int] = {}
+        """Count how many tokens before `end` equal the last written ones, ring labels up to renaming."""
+        is_ring = self.token_classes.is_ring
+        renamed: dict[int, int] = {}  # label of the query -> label written
+        original: dict[int, int] = {}  # and back
         length = 0
         while length < min(self.context, end, len(written)):
-            one, other = source[end - 1 - length], written[-1 - length]
-            if one in rings and other in rings:
-                if there.setdefault(one, other) != other or back.setdefault(other, one) != one:
+            theirs, ours = source[end - 1 - length], written[-1 - length]
+            if theirs in is_ring and ours in is_ring:
+                if renamed.setdefault(theirs, ours) != ours or original.setdefault(ours, theirs) != theirs:
                     break
-            elif one != other:
+            elif theirs != ours:
                 break
             length += 1
         return length
 
-    def _relabelled(self, text: Sequence[int], before: Sequence[int], prefix: Prefix) -> list[int]:
-        """`text` of the query, with the ring labels that it would have after `prefix`."""
-        rings = self.marks.is_ring
-        theirs, ours = _open(before, rings), _open(prefix, rings)
-        # Rings open on both sides correspond from the innermost outward.
-        label = dict(zip(reversed(theirs), reversed(ours), strict=False))
-        tokens = []
-        for token in text:
-            if token in rings:
-                if token in label:
-                    token = label.pop(token)
-                    ours.remove(token)
-                else:
-                    token, old = (next((free for free in self.marks.rings if free not in ours), token), token)
-                    label[old] = token
-                    ours.append(token)
-            tokens.append(token)
-        return tokens
 
-
-def _open(tokens: Sequence[int], rings: frozenset[int]) -> list[int]:
-    """Ring labels that are opened and not closed, in the order of opening."""
-    opened: list[int] = []
-    for token in tokens:
-        if token in rings:
-            if token in opened:
-                opened.remove(token)
-            else:
-                opened.append(token)
-    return opened
-
-
-def follow(source: Sequence[int], written: Sequence[int], place: int = 0) -> int:
-    """A pointer into the query that moves along as written tokens copy it, and jumps ahead over small deletions."""
+def follow(source: Sequence[int], written: Sequence[int], pointer: int = 0) -> int:
+    """Move a pointer into the query along with written tokens that copy it; it jumps ahead over small deletions."""
     for token in written:
-        if place < len(source) and source[place] == token:
-            place += 1
-            continue
-        for ahead in range(place + 1, min(place + 4, len(source))):
-            if source[ahead] == token:
-                place = ahead + 1
-                break
-    return place
+        pointer = follow_token(source, token, pointer)
+    return pointer
+
+
+def follow_token(source: Sequence[int], token: int, pointer: int) -> int:
+    """Move the pointer along with one written token."""
+    if pointer < len(source) and source[pointer] == token:
+        return pointer + 1
+    for ahead in range(pointer + 1, min(pointer + 1 + MAX_SKIP, len(source))):
+        if source[ahead] == token:
+            return ahead + 1
+    return pointer

@@ -1,4 +1,4 @@
-"""Copying and phrases in one tree: the likeliest continuations, node by node, as drafts. See `tree.py`."""
+"""Copying and learned edits in one tree: the likeliest continuations, node by node, as drafts. See `tree.builder`."""
 
 from __future__ import annotations
 
@@ -7,49 +7,66 @@ from collections.abc import Sequence
 from chemspec.draft.base import check_size
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.tree import native
-from chemspec.draft.tree.builder import BuildTree, Tree, TreeLimits, tree_builder
+from chemspec.draft.tree.builder import Tree, TreeBuilder, TreeLimits, tree_builder
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
 from chemspec.types import Draft, Prefix
 
 
 class Mixed:
-    """The best `nodes` nodes as one tree.
-
-    One object serves one run: it remembers the queries that it has met.
+    """The likeliest nodes after a prefix as one tree; one object serves one run and remembers the queries it has met.
 
     Attributes:
-        limits: how far a tree grows; its `length` holds for all, however much room there is.
+        limits: how far a tree grows; its `max_length` holds for all, however much room there is.
     """
 
     PATHS = 16  # most leaves of a tree
 
     def __init__(
         self,
-        phrases: EditNgramTable,
+        edit_table: EditNgramTable,
         *,
         nodes: int = 20,
         length: int = 32,
         count: int = PATHS,
-        marks: TokenClasses = TokenClasses(),
+        token_classes: TokenClasses = TokenClasses(),
     ) -> None:
+        """Draft from a table.
+
+        Args:
+            edit_table: the probabilities.
+            nodes: most nodes of a tree.
+            length: most tokens of a draft.
+            count: most drafts, the leaves of a tree.
+            token_classes: what is known of the vocabulary.
+
+        Raises:
+            ValueError: for a size below 1.
+        """
         check_size(length, count)
         if nodes < 1:
             raise ValueError(f"{nodes} nodes; there must be at least 1")
-        self.phrases, self.marks = phrases, marks
+        self.edit_table, self.token_classes = edit_table, token_classes
         self.limits = TreeLimits(nodes, count, length)
         self._library = native.library()
-        self._growers: dict[tuple[int, ...], BuildTree] = {}
+        self._builders: dict[tuple[int, ...], TreeBuilder] = {}
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts for one prefix; see `Drafter.propose`."""
         return self.drafts(source, prefix, room, self.limits)
 
     def drafts(self, source: Sequence[int], prefix: Prefix, room: int, limits: TreeLimits) -> list[Draft]:
-        """The paths from `prefix` to the leaves of a tree within these limits, the one that promises most tokens
-        first."""
-        tree = self.grow(source, prefix, room, limits)
+        """Return the paths from the prefix to the leaves of a tree, the one that promises most tokens first.
+
+        Args:
+            source: the query's token ids.
+            prefix: what has been written.
+            room: most tokens before the length limit.
+            limits: how far the tree may grow.
+        """
+        tree = self._builder(source)(prefix, limits._replace(max_length=min(limits.max_length, room)))
         inner = set(tree.parents)
-        found: list[tuple[float, Draft]] = []
+        promising: list[tuple[float, Draft]] = []
         for leaf in range(len(tree.parents)):
             if leaf in inner:
                 continue
@@ -57,39 +74,32 @@ class Mixed:
             while (parent := tree.parents[path[-1]]) >= 0:
                 path.append(parent)
             path.reverse()
-            promised = sum([tree.chances[node] for node in path])
-            found.append((-promised, _draft(tree, path, len(source))))
-        found.sort(key=lambda item: item[0])
-        return [draft for _, draft in found]
+            promised = sum([tree.path_chances[node] for node in path])
+            promising.append((-promised, _draft(tree, path, len(source))))
+        promising.sort(key=lambda pair: pair[0])
+        return [draft for _, draft in promising]
 
-    def grow(self, source: Sequence[int], prefix: Prefix, room: int, limits: TreeLimits) -> Tree:
-        """The likeliest nodes after `prefix`, likeliest and parents first."""
-        length = min(limits.length, room)
-        if length < limits.length:
-            limits = limits._replace(length=length)
-        return self._grower(source)(prefix, limits)
-
-    def _grower(self, source: Sequence[int]) -> BuildTree:
+    def _builder(self, source: Sequence[int]) -> TreeBuilder:
         key = tuple(source)
-        found = self._growers.get(key)
-        if found is None:
+        builder = self._builders.get(key)
+        if builder is None:
             if self._library is not None and len(key) <= native.LONGEST:
-                found = native.NativeTreeBuilder(self._library, self.phrases, key, self.marks)
+                builder = native.NativeTreeBuilder(self._library, self.edit_table, key, self.token_classes)
             else:
-                found = tree_builder(self.phrases, CopyTracker(key, self.marks))
-            self._growers[key] = found
-        return found
+                builder = tree_builder(self.edit_table, CopyTracker(key, self.token_classes))
+            self._builders[key] = builder
+        return builder
 
 
 def _draft(tree: Tree, path: Sequence[int], length: int) -> Draft:
-    """One path from the prefix to a leaf, in a query of so many tokens."""
-    places = tuple([tree.places[node] for node in path])
-    first = places[0]
-    whole = first >= 0 and places == tuple(range(first, first + len(places)))
+    """Make a draft of a path from the prefix to a leaf, in a query of `length` tokens."""
+    positions = tuple([tree.positions[node] for node in path])
+    first = positions[0]
+    in_one_piece = first >= 0 and positions == tuple(range(first, first + len(positions)))
     return Draft(
         tuple([tree.tokens[node] for node in path]),
         "mixed",
-        (first, min(first + len(places), length)) if whole else None,
-        places=() if whole else places,
-        chances=tuple([tree.shares[node] for node in path]),
+        (first, min(first + len(positions), length)) if in_one_piece else None,
+        places=() if in_one_piece else positions,
+        chances=tuple([tree.step_chances[node] for node in path]),
     )

@@ -13,4 +13,5 @@ class NoDrafts:
     """Proposes nothing."""
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts for one prefix; see `Drafter.propose`."""
         return ()

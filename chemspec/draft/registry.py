@@ -34,27 +34,27 @@ class DrafterInputs:
     Attributes:
         cost: gives the cost curve of the machine.
         tokens: the vocabulary; drafters that know SMILES find the classes of tokens in it.
-        knowledge: gives what the model's drafters have learned.
+        calibration: gives what the model's drafters have learned.
         companion: gives the learned drafter of a kind; raises ValueError where the model has none.
         head: tokens of a query that come before its SMILES.
     """
 
     cost: Callable[[], Cost]
     tokens: Sequence[str] = ()
-    knowledge: Callable[[], DrafterCalibration] = DrafterCalibration
+    calibration: Callable[[], DrafterCalibration] = DrafterCalibration
     companion: Callable[[str], Any] = _no_companion
     head: int = 0
 
     @property
-    def marks(self) -> TokenClasses:
+    def token_classes(self) -> TokenClasses:
         """The classes of the vocabulary's tokens."""
-        return _marks(tuple(self.tokens), self.head)
+        return _token_classes(tuple(self.tokens), self.head)
 
 
 @lru_cache(maxsize=8)
-def _marks(tokens: tuple[str, ...], head: int) -> TokenClasses:
+def _token_classes(tokens: tuple[str, ...], head: int) -> TokenClasses:
     """Look them up once a vocabulary, not once a run."""
-    return replace(TokenClasses.of(tokens), head=head)
+    return replace(TokenClasses.from_tokens(tokens), head=head)
 
 
 BuildDrafter = Callable[[DecodeSettings, DrafterInputs], Drafter]
@@ -98,19 +98,19 @@ def sizes(settings: DecodeSettings) -> dict[str, Any]:
 
 def _auto(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
     options = _chosen(length=settings.draft_length, places=settings.draft_count)
-    return Auto(inputs.cost(), marks=inputs.marks, knowledge=inputs.knowledge(), **options)
+    return Auto(inputs.cost(), token_classes=inputs.token_classes, calibration=inputs.calibration(), **options)
 
 
 def _mixed(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return Mixed(inputs.knowledge().phrases or COPY_ONLY, marks=inputs.marks, **sizes(settings))
+    return Mixed(inputs.calibration().edit_table or COPY_ONLY, token_classes=inputs.token_classes, **sizes(settings))
 
 
 def _copy(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return Copy(marks=inputs.marks, **sizes(settings))
+    return Copy(token_classes=inputs.token_classes, **sizes(settings))
 
 
 def _attention(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return Attention(inputs.knowledge().reading, marks=inputs.marks, **sizes(settings))
+    return Attention(inputs.calibration().attention_weights, token_classes=inputs.token_classes, **sizes(settings))
 
 
 def _smart(settings: DecodeSettings, _: DrafterInputs) -> Drafter:

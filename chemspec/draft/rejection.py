@@ -1,13 +1,11 @@
 """The acceptance-rejection rule of speculative sampling (Leviathan et al. 2023; paper T, Algorithm 1, lines 10 to 18).
 
-A token x drawn from a small model's distribution q is kept with probability min(1, p(x) / q(x)); otherwise another is
-drawn
-from norm(max(0, p - q)). Either way the token is distributed as p, the target's distribution, whatever q is:
-q(t) min(1, p(t) / q(t)) + (1 - sum min(p, q)) norm(max(0, p - q))(t) = p(t).
+A token x sampled from a small model's distribution q is accepted with probability min(1, p(x) / q(x)); otherwise
+another is sampled from norm(max(0, p - q)). Either way the token is distributed as p, the target's distribution,
+whatever q is: q(t) min(1, p(t) / q(t)) + (1 - sum min(p, q)) norm(max(0, p - q))(t) = p(t).
 
 Distributions are arrays (V,) by token id, after temperature and top-p: those change p and q alike, and the rule knows
-nothing
-of them.
+nothing of them.
 """
 
 from __future__ import annotations
@@ -24,9 +22,12 @@ Chances = NDArray[np.float64]
 
 
 def distribution(scores: Scores, *, temperature: float, top_p: float) -> Chances:
-    """The probabilities from which the next token is drawn, in the order of `scores.ids`.
+    """Return the probabilities from which the next token is sampled, in the order of `scores.ids`.
 
-    Temperature divides the log-probs; then only the most probable tokens that together reach `top_p` are kept.
+    Args:
+        scores: candidates, best first.
+        temperature: divides the log-probs.
+        top_p: only the most probable tokens that together reach it are kept.
     """
     logits = np.asarray(scores.log_probs, dtype=np.float64) / temperature
     weights: Chances = np.exp(logits - logits[0])
@@ -39,81 +40,83 @@ def distribution(scores: Scores, *, temperature: float, top_p: float) -> Chances
 
 
 class Nucleus(NamedTuple):
-    """Temperature and top-p: what makes of a model's scores the distribution that is drawn from."""
+    """Temperature and top-p, which make a model's scores the distribution that is sampled from."""
 
     temperature: float = 1.0
     top_p: float = 1.0
 
     def __call__(self, scores: Scores) -> Chances:
-        """Probabilities (V,) by token id; `scores` must hold the whole vocabulary."""
+        """Return probabilities (V,) by token id; `scores` must hold the whole vocabulary."""
         chances = np.zeros(len(scores.ids))
         chances[np.asarray(scores.ids)] = distribution(scores, temperature=self.temperature, top_p=self.top_p)
         return chances
 
 
 class Guess(NamedTuple):
-    """A drafted token, and the distribution that it was drawn from."""
+    """A drafted token, and the distribution (V,) that it was sampled from."""
 
     token: int
     chances: Chances
 
 
 class SamplerRng(Protocol):
-    """Where chance comes in: two kinds of choices, so that a test can play every one of them."""
+    """The source of randomness: two kinds of choices, so that a test can play every one of them."""
 
     def pick(self, chances: Chances) -> int:
-        """A token of the distribution `chances` (V,), which sums to 1."""
+        """Return a token sampled from `chances` (V,), which sum to 1."""
 
     def flip(self, chance: float) -> bool:
-        """True with this probability."""
+        """Return True with this probability."""
 
 
 class Seeded:
-    """Dice of a seed."""
+    """Random choices that a seed determines."""
 
     def __init__(self, seed: str) -> None:
         self._random = Random(seed)
 
     def pick(self, chances: Chances) -> int:
+        """Return a token sampled from `chances` (V,), which sum to 1."""
         reached = np.cumsum(chances)
         # The sum may be a rounding error less than 1: what is beyond it falls to the last possible token.
         last = int(np.flatnonzero(chances)[-1])
         return min(int(np.searchsorted(reached, self._random.random(), side="right")), last)
 
     def flip(self, chance: float) -> bool:
+        """Return True with this probability."""
         return self._random.random() < chance
 
 
 def accept_prob(token: int, p: Chances, q: Chances) -> float:
-    """The probability with which a token drawn from `q` is kept: min(1, p / q)."""
+    """Return the probability with which a token sampled from `q` is accepted: min(1, p / q)."""
     return 1.0 if p[token] >= q[token] else float(p[token] / q[token])
 
 
 def residual(p: Chances, q: Chances) -> Chances:
-    """What a token is drawn from where a drafted one was not kept: norm(max(0, p - q))."""
+    """Return what a token is sampled from where a drafted one was rejected: norm(max(0, p - q))."""
     more = np.maximum(0.0, p - q)
     total = more.sum()
-    return more / total if total > 0 else p  # p = q but for rounding, which made the token be dropped
+    return more / total if total > 0 else p  # p = q but for rounding, by which the token was rejected
 
 
 class SampledToken(NamedTuple):
-    """What became of one place: its token, whether it is the drafted one, and what it was drawn from if it is not."""
+    """The next token, whether it is the drafted one, and what it was sampled from if it is not."""
 
     token: int
     drafted: bool
     chances: Chances
 
 
-def accept_or_resample(guess: Guess | None, p: Chances, dice: SamplerRng) -> SampledToken:
-    """The next token, distributed as `p`: the guess if it is kept; without a guess simply a draw."""
+def accept_or_resample(guess: Guess | None, p: Chances, rng: SamplerRng) -> SampledToken:
+    """Return the next token, distributed as `p`: the guess if it is accepted; without a guess simply a sample."""
     if guess is None:
-        return SampledToken(dice.pick(p), False, p)
-    if dice.flip(accept_prob(guess.token, p, guess.chances)):
+        return SampledToken(rng.pick(p), False, p)
+    if rng.flip(accept_prob(guess.token, p, guess.chances)):
         return SampledToken(guess.token, True, p)
     rest = residual(p, guess.chances)
-    return SampledToken(dice.pick(rest), False, rest)
+    return SampledToken(rng.pick(rest), False, rest)
 
 
 def overlap(p: Chances, q: Chances) -> float:
-    """sum min(p, q): the probability that a token drawn from `q` is kept (the beta of Leviathan et al.)."""
+    """Return sum min(p, q), the probability that a token from `q` is accepted (the beta of Leviathan et al.)."""
     return float(np.minimum(p, q).sum())

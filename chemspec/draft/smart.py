@@ -12,9 +12,9 @@ from chemspec.types import Draft, Prefix
 
 @dataclass(frozen=True)
 class Smart:
-    """Pieces of the query after each occurrence of the last token, in order; the query's beginning if there is none.
+    """The query's text after each occurrence of the last token, in order; the query's beginning if there is none.
 
-    A piece at the query's end goes on to end-of-sequence.
+    A draft that reaches the query's end goes on to end-of-sequence.
 
     Attributes:
         length: most tokens of a draft.
@@ -28,7 +28,8 @@ class Smart:
         check_size(self.length, self.count)
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts for one prefix; see `Drafter.propose`."""
         text = (*source, EOS)
-        places = [i + 1 for i, token in enumerate(source) if token == prefix[-1]] or [0]
-        reach = min(self.length, room)
-        return [Draft(text[i : i + reach], "smart", (i, min(i + reach, len(source)))) for i in places[: self.count]]
+        starts = [i + 1 for i, token in enumerate(source) if token == prefix[-1]] or [0]
+        length = min(self.length, room)
+        return [Draft(text[i : i + length], "smart", (i, min(i + length, len(source)))) for i in starts[: self.count]]

@@ -12,11 +12,11 @@ from chemspec.types import Draft, Prefix
 
 @dataclass(frozen=True)
 class Windows:
-    """All windows of `length` tokens at stride 1, or `count` of them evenly spaced if there are more.
+    """Every window of `length` tokens, or `count` evenly spaced ones if there are more.
 
     Attributes:
-        length: DL of the paper.
-        count: N_d of the paper, about 25.
+        length: tokens of a draft; DL of the paper.
+        count: most drafts; N_d of the paper, about 25.
         dilation: tokens left out between two tokens of a window (the paper's section 3.1 mentions one).
         end: whether the window at the query's end goes on to end-of-sequence. The authors' code never drafts it.
     """
@@ -32,18 +32,19 @@ class Windows:
             raise ValueError(f"dilation {self.dilation}; it must not be negative")
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts for one prefix; see `Drafter.propose`."""
         text = (*source, EOS) if self.end else tuple(source)
         step = self.dilation + 1
-        reach = (self.length - 1) * step + 1
-        last = max(0, len(text) - reach)
-        starts = range(last + 1)
+        span = (self.length - 1) * step + 1  # tokens of the query that a window covers
+        last = max(0, len(text) - span)
+        starts: Sequence[int] = range(last + 1)
         if len(starts) > self.count:
             # floor(i * last / (count - 1)), as the authors' code spaces them
-            starts = sorted({i * last // max(1, self.count - 1) for i in range(self.count)})  # type: ignore[assignment]
+            starts = sorted({i * last // max(1, self.count - 1) for i in range(self.count)})
         drafts = []
         for start in starts:
-            tokens = text[start : start + reach : step][:room]
+            tokens = text[start : start + span : step][:room]
             # What is taken with gaps is no span of the query.
-            span = None if self.dilation else (start, min(start + len(tokens), len(source)))
-            drafts.append(Draft(tokens, "windows", span))
+            copied = None if self.dilation else (start, min(start + len(tokens), len(source)))
+            drafts.append(Draft(tokens, "windows", copied))
         return drafts

@@ -34,12 +34,18 @@ class Checkpoint:
     tokenizer: Tokenizer
     folder: Path
     digest: str  # of weights and config: names caches
-    notes: tuple[str, ...] = ()  # to be told with every answer
+    notes: tuple[str, ...] = ()  # shown with every answer
 
 
 def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, half: bool = True) -> None:
-    """Write a model folder; `half` stores matrices in bfloat16: half the size, and what trained in bfloat16 loses
-    nothing.
+    """Write a model folder.
+
+    Args:
+        folder: where.
+        model: its weights.
+        tokenizer: its vocabulary.
+        task: what it predicts.
+        half: store matrices in bfloat16: half the size, and what was trained in bfloat16 loses nothing.
 
     Raises:
         CheckpointError: for a model that `load` would refuse; nothing is written then.

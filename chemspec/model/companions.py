@@ -1,14 +1,12 @@
-"""Drafters with a network of their own kind: one folder each, in `drafters/<kind>` of the target's folder.
+"""Checkpoints of drafters with a network of their own kind, in `drafters/<kind>` of the target's folder.
 
 Small models that write as the target does ("ar", "medium") lie beside them as ordinary model folders; see
-`draft.small`.
+`draft.learned.small`.
 
-A folder holds `model.safetensors` (matrices in bfloat16), `config.json` and `card.md`. The config says what kind it is,
-its
+A folder holds `model.safetensors` (matrices in bfloat16), `config.json` and `card.md`. The config holds the kind, the
 architecture, how many tokens it drafts at once, and what it belongs to: the digest of the vocabulary, and that of the
-target's
-weights where the drafter reads the target's hidden state. A drafter that does not fit would change no answer, but
-none of its guesses would be right, so it is refused.
+target's weights where the drafter reads the target's hidden state. A drafter that does not fit would change no answer,
+but none of its guesses would be accepted, so it is refused.
 """
 
 from __future__ import annotations
@@ -66,10 +64,10 @@ class DrafterCheckpoint:
     backend: Backend | None = None
 
     def open(self) -> Any:
-        """What one run of its drafter needs.
+        """Return what one run of its drafter calls.
 
         Returns:
-            Of a spec_drafter `MaskFiller.fill`, with caches of its own; of heads `Heads.best`.
+            For a spec_drafter `MaskFiller.fill`, with caches of its own; for heads `Heads.best`.
         """
         if isinstance(self.model, Heads):
             return self.model.best
@@ -77,17 +75,17 @@ class DrafterCheckpoint:
 
 
 def vocabulary(tokenizer: Vocabulary) -> str:
-    """A digest of a vocabulary: the same tokens in the same order."""
+    """Return a digest of a vocabulary: the same tokens in the same order."""
     return hashlib.sha256("\n".join(tokenizer.alphabet).encode()).hexdigest()[:16]
 
 
 def drafter_dir(target: Path, kind: str) -> Path:
-    """Where a target's drafter of a kind lies."""
+    """Return the folder of a target's drafter of a kind."""
     return target / FOLDER / kind
 
 
 def recipe_name(folder: Path) -> str:
-    """The recipe that trains the drafter of a folder, by its kind and its target's task."""
+    """Return the name of the recipe that trains the drafter of a folder, by its kind and its target's task."""
     try:
         task: str = read_config(folder.parent.parent)[0]
     except CheckpointError:
@@ -96,7 +94,7 @@ def recipe_name(folder: Path) -> str:
 
 
 def build(kind: str, shape: Mapping[str, Any]) -> Transformer | Heads:
-    """A network of a kind, with random weights.
+    """Make a network of a kind, with random weights.
 
     Raises:
         ValueError: for a shape that this kind cannot have.
@@ -118,6 +116,14 @@ def save(
     folder: Path, model: Transformer | Heads, tokenizer: Tokenizer, *, kind: NetworkKind, length: int, target: str = ""
 ) -> None:
     """Write a drafter's folder, its matrices in bfloat16 as `checkpoint.save` does; a card is written by hand.
+
+    Args:
+        folder: where.
+        model: its weights.
+        tokenizer: the target's vocabulary.
+        kind: what it is.
+        length: tokens that it drafts at once.
+        target: digest of the only target it works with; empty for one that reads nothing of the target.
 
     Raises:
         CheckpointError: for weights that are not finite.
@@ -145,6 +151,7 @@ def load(folder: Path, *, tokenizer: Vocabulary, target: str = "") -> DrafterChe
     """Read a drafter's folder.
 
     Args:
+        folder: see `drafter_dir`.
         tokenizer: the target's, which has to be the drafter's.
         target: digest of the target (`Checkpoint.digest`); a drafter bound to other weights is refused.
 

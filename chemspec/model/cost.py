@@ -34,23 +34,31 @@ class CostCurve:
             raise ValueError("a cost curve needs two or more sizes, rising, and a time for each")
 
     @cached_property
-    def _asked(self) -> dict[float, float]:
+    def _known(self) -> dict[float, float]:
         return {}  # a drafter asks for the same few numbers at every pass
 
     def __call__(self, count: float) -> float:
-        found = self._asked.get(count)
-        if found is None:
-            found = self._asked[count] = self._between(count)
-        return found
+        """Return the seconds of a pass with so many new nodes."""
+        seconds = self._known.get(count)
+        if seconds is None:
+            seconds = self._known[count] = self._between(count)
+        return seconds
 
     def _between(self, count: float) -> float:
-        place = min(max(bisect_left(self.nodes, count), 1), len(self.nodes) - 1)
-        (x0, x1), (y0, y1) = self.nodes[place - 1 : place + 1], self.seconds[place - 1 : place + 1]
+        upper = min(max(bisect_left(self.nodes, count), 1), len(self.nodes) - 1)
+        (x0, x1), (y0, y1) = self.nodes[upper - 1 : upper + 1], self.seconds[upper - 1 : upper + 1]
         return max(y0 + (y1 - y0) * (count - x0) / (x1 - x0), 1e-9)
 
 
 def measure(backend: Backend, vocab_size: int, max_positions: int, clock: Callable[[], float]) -> CostCurve:
-    """Time passes of every size in `SIZES` for one query; takes under a second on two cores."""
+    """Time passes of every size in `SIZES` for one query; takes under a second on two cores.
+
+    Args:
+        backend: the model.
+        vocab_size: its tokens.
+        max_positions: most tokens of a source or an answer.
+        clock: seconds.
+    """
     written = max(0, min(WRITTEN, max_positions - 4))
     sizes = [size for size in SIZES if size <= 2 or written + size < max_positions]
     tokens = range(len(SPECIALS), vocab_size)
@@ -80,9 +88,11 @@ def measure(backend: Backend, vocab_size: int, max_positions: int, clock: Callab
 
 
 def cached(key: str, make: Callable[[], CostCurve], *, load: Callable[[], float] = host.load_per_core) -> CostCurve:
-    """The curve measured earlier, or a new one; what a busy machine gave is measured again on a quieter one.
+    """Return the curve measured earlier, or a new one; what a busy machine gave is measured again on a quieter one.
 
     Args:
+        key: of model, runtime and machine; names the file in the cache.
+        make: measures.
         load: how busy the machine is: programs that want to run, per core.
     """
     content, now = cache.read(f"{key}.cost.json"), load()

@@ -1,10 +1,8 @@
-"""Heads that foretell several tokens from the target's last hidden state: Blockwise Decoding and Medusa.
+"""Heads that predict several tokens from the target's last hidden state: Blockwise Decoding and Medusa.
 
-The target's output layer reads the state h of the last place computed (after the final norm) and writes the next token;
-head
-i, from the same state, writes the i-th token after that one. The target stays as it is. All heads share its attention:
-Xia et al.
-(2023, section 3.1.1) give that as the reason why their own drafter does better.
+The target's output layer reads the last hidden state h (after the final norm) and writes the next token; head i, from
+the same state, predicts the i-th token after that one. The target stays as it is. All heads share its attention: Xia et
+al. (2023, section 3.1.1) give that as the reason why their own drafter does better.
 
 - blockwise (Stern et al. 2018, section 4): h_i = h + W2_i relu(W1_i h), read by the target's own output layer.
 - medusa (Cai et al. 2024): h_i = h + silu(W_i h), read by an output layer of the head's own.
@@ -22,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +29,7 @@ class HeadsConfig:
 
     Attributes:
         style: "blockwise" or "medusa".
-        heads: tokens foretold after the one that the target's own output layer writes.
+        heads: tokens predicted after the one that the target's own output layer writes.
         feedforward: inner width of a blockwise head.
     """
 
@@ -62,11 +60,12 @@ class HeadsConfig:
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the config as a JSON object."""
         return asdict(self)
 
 
 class Heads(nn.Module):
-    """States (N, D) to logits (N, K, V) of the 2nd to the (K + 1)-th token after the place of each state.
+    """Map states (N, D) to logits (N, K, V) of the 2nd to the (K + 1)-th token after that of each state.
 
     Blockwise heads hold a copy of the target's output layer, which is not trained.
     """
@@ -98,19 +97,19 @@ class Heads(nn.Module):
             self.output_bias.copy_(output.bias.expand_as(self.output_bias))
 
     def forward(self, states: Tensor) -> Tensor:
+        """Return logits (N, K, V) of states (N, D)."""
         inner = torch.einsum("nd,kfd->nkf", states, self.wide) + self.wide_bias
         if self.config.style == "medusa":
-            states = states[:, None] + F.silu(inner)
+            states = states[:, None] + functional.silu(inner)
             return torch.einsum("nkd,kvd->nkv", states, self.output) + self.output_bias
-        move = torch.einsum("nkf,kdf->nkd", F.relu(inner), self.narrow) + self.narrow_bias
-        return F.linear(states[:, None] + move, self.output, self.output_bias)
+        move = torch.einsum("nkf,kdf->nkd", functional.relu(inner), self.narrow) + self.narrow_bias
+        return functional.linear(states[:, None] + move, self.output, self.output_bias)
 
     @torch.inference_mode()
     def best(
         self, states: Sequence[Tensor] | Sequence[NDArray[np.float32]], count: int
     ) -> tuple[list[list[list[int]]], list[list[list[float]]]]:
-        """The `count` best tokens of every head after each state (D,) and their log-probs, best first; (N, K,
-        count)."""
+        """Return each head's `count` best tokens after each state (D,), and their log-probs; (N, K, count) each."""
         if isinstance(states[0], np.ndarray):
             rows = torch.from_numpy(np.stack(cast(Any, states)))
         else:

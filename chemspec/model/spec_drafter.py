@@ -29,10 +29,12 @@ from chemspec.types import Prefix
 
 
 def drafter_config(target: ModelConfig, *, encoder: int, decoder: int, width: int = 0) -> ModelConfig:
-    """The architecture of a drafter for a target.
+    """Return the architecture of a drafter for a target.
 
     Args:
-        encoder, decoder: layers; 12 + 2 in the paper, as many of each for its ablation of the Latency Principle.
+        target: that of the target.
+        encoder: layers; 12 in the paper.
+        decoder: layers; 2 in the paper, as many as in the encoder for its ablation of the Latency Principle.
         width: of the model, with the feed-forward layers four times as wide; 0 takes the target's widths. The paper
             halves it to ablate the Capability Principle.
     """
@@ -49,29 +51,29 @@ def begin_with(model: Transformer, target: Transformer) -> int:
     Returns:
         How many layers of the encoder were copied; 0 where the widths differ, and then nothing is.
     """
-    own, other = model.config, target.config
+    config, other = model.config, target.config
     shape = ("d_model", "heads", "feedforward", "norm_first", "final_norms", "shared_embedding", "tied_output")
-    if any(getattr(own, name) != getattr(other, name) for name in shape):
+    if any(getattr(config, name) != getattr(other, name) for name in shape):
         return 0
     vocab = other.vocab_size
     model.embedding.weight[:vocab] = target.embedding.weight
     model.embedding.weight[vocab:] = 0
-    if not own.shared_embedding:
+    if not config.shared_embedding:
         model.target_embedding.weight[:vocab] = target.target_embedding.weight
-    if not own.tied_output:
+    if not config.tied_output:
         model.output.weight[:vocab] = target.output.weight
     if model.output.bias is not None and target.output.bias is not None:
         model.output.bias[:vocab] = target.output.bias
         model.output.bias[vocab:] = -10.0
-    copied = min(own.encoder_layers, other.encoder_layers)
+    copied = min(config.encoder_layers, other.encoder_layers)
     layers = list(model.encoder)
     for mine, theirs in zip(layers, target.encoder, strict=False):
         mine.load_state_dict(theirs.state_dict())
-    for layer in layers[copied:] if own.norm_first else []:
+    for layer in layers[copied:] if config.norm_first else []:
         _make_identity(layer)
     for mine, theirs in zip(reversed(list(model.decoder)), reversed(list(target.decoder)), strict=False):
         mine.load_state_dict(theirs.state_dict())
-    if own.final_norms:
+    if config.final_norms:
         model.encoder.norm.load_state_dict(target.encoder.norm.state_dict())
         model.decoder.norm.load_state_dict(target.decoder.norm.state_dict())
     return copied
@@ -86,16 +88,18 @@ def _make_identity(layer: Layer) -> None:
 def fill(
     model: Transformer,
     memory: Tensor,
-    real: Tensor,
+    source_mask: Tensor,
     target: Tensor,
     starts: Tensor,
     length: int,
     shown: Tensor | None = None,
 ) -> Tensor:
-    """Logits (B, M, k, V) of masks after several prefixes of every target, nothing cached.
+    """Return logits (B, M, k, V) of masks after several prefixes of every target, nothing cached.
 
     Args:
-        memory, real: what `encode` returned.
+        model: the drafter.
+        memory: (B, S, D), from `encode`.
+        source_mask: (B, 1, 1, S), from `encode`.
         target: (B, T), bos first, right-padded.
         starts: (B, M) tokens of each prefix, bos included, at least 1.
         length: k.
@@ -104,48 +108,48 @@ def fill(
     batch, width = target.shape
     blocks = starts.shape[1]
     vocab = model.config.vocab_size - 1
-    places = starts[:, :, None] + torch.arange(length, device=target.device)  # (B, M, k)
-    tokens = torch.full_like(places, vocab)
+    positions = starts[:, :, None] + torch.arange(length, device=target.device)  # (B, M, k)
+    tokens = torch.full_like(positions, vocab)
     if shown is not None:
-        true = answers(target, places)
+        true = answers(target, positions)
         tokens = torch.where(shown & (true != PAD), true, tokens)
     table = model.target_table
     prefix = model.embed(target, torch.arange(width, device=target.device), table)
-    x = torch.cat((prefix, model.embed(tokens.flatten(1), places.flatten(1), table)), dim=1)
-    sees = _sees(starts, width, length)
+    x = torch.cat((prefix, model.embed(tokens.flatten(1), positions.flatten(1), table)), dim=1)
+    mask = _attention_mask(starts, width, length)
     layers = list(model.decoder)
     for layer in layers:
         normed = layer.before(x, layer.norm1)
         q, k, v = layer.self_attn.project(normed)
-        if layer is layers[-1]:  # of the prefix, its last layer's keys and values are all that is wanted
-            q, x, sees = q[:, :, width:], x[:, width:], sees[:, :, width:]
-        x = layer.add(x, layer.self_attn.attend(q, k, v, sees), layer.norm1)
+        if layer is layers[-1]:  # of the prefix, its last layer's keys and values are all that is needed
+            q, x, mask = q[:, :, width:], x[:, width:], mask[:, :, width:]
+        x = layer.add(x, layer.self_attn.attend(q, k, v, mask), layer.norm1)
         q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
         k, v = layer.multihead_attn.project_memory(memory)
-        x = layer.add(x, layer.multihead_attn.attend(q, k, v, real), layer.norm2)
+        x = layer.add(x, layer.multihead_attn.attend(q, k, v, source_mask), layer.norm2)
         x = layer.feed(x, layer.norm3)
     logits: Tensor = model.output(model.decoder.norm(x))[..., :vocab]
     return logits.reshape(batch, blocks, length, vocab)
 
 
-def answers(target: Tensor, places: Tensor) -> Tensor:
-    """The tokens of `target` (B, T) at `places` (B, M, k); pad beyond its end."""
-    inside = places.clamp(max=target.shape[1] - 1).flatten(1)
-    found = target.gather(1, inside).reshape(places.shape)
-    return torch.where(places < target.shape[1], found, PAD)
+def answers(target: Tensor, positions: Tensor) -> Tensor:
+    """Return the tokens of `target` (B, T) at `positions` (B, M, k); pad beyond its end."""
+    inside = positions.clamp(max=target.shape[1] - 1).flatten(1)
+    tokens = target.gather(1, inside).reshape(positions.shape)
+    return torch.where(positions < target.shape[1], tokens, PAD)
 
 
-def _sees(starts: Tensor, width: int, length: int) -> Tensor:
-    """(B, 1, T + M k, T + M k): the prefix sees its left, a mask its own prefix and the masks of its block."""
+def _attention_mask(starts: Tensor, width: int, length: int) -> Tensor:
+    """Return the mask (B, 1, T + M k, T + M k): a prefix attends to its left, a mask to its prefix and its block."""
     batch, blocks = starts.shape
     device = starts.device
     block = torch.arange(blocks, device=device).repeat_interleave(length)  # of each mask
     columns = torch.arange(width, device=device)
-    sees = torch.zeros(batch, width + len(block), width + len(block), dtype=torch.bool, device=device)
-    sees[:, :width, :width] = columns[:, None] >= columns
-    sees[:, width:, :width] = columns < starts[:, block, None]
-    sees[:, width:, width:] = block[:, None] == block
-    return sees[:, None]
+    mask = torch.zeros(batch, width + len(block), width + len(block), dtype=torch.bool, device=device)
+    mask[:, :width, :width] = columns[:, None] >= columns
+    mask[:, width:, :width] = columns < starts[:, block, None]
+    mask[:, width:, width:] = block[:, None] == block
+    return mask[:, None]
 
 
 class MaskedScores(NamedTuple):

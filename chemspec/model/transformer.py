@@ -1,10 +1,9 @@
 """The encoder-decoder of Vaswani et al. (2017), in the variants that SMILES models use.
 
+Parameter names follow `torch.nn.Transformer`. Dropout is off unless the training module asks for it.
+
 Shapes: B queries, S source tokens, T target tokens, N new nodes, C cached nodes, L decoder layers, H heads, d width of
-a
-head, D = H * d, V vocabulary. Tensor names follow `torch.nn.Transformer`. There is no dropout: neither training of a
-few epochs on a CPU
-nor inference wants it, and the training module adds it where a recipe asks for it.
+a head, D = H * d, V vocabulary.
 """
 
 from __future__ import annotations
@@ -14,26 +13,26 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import PAD
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
-    """The position table: sine in even columns, cosine in odd ones; (positions, width)."""
-    place = torch.arange(positions, dtype=torch.float64)[:, None]
+    """Return the position table (positions, width): sine in even columns, cosine in odd ones."""
+    position = torch.arange(positions, dtype=torch.float64)[:, None]
     frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
     table = torch.zeros(positions, width, dtype=torch.float64)
-    table[:, 0::2] = torch.sin(place * frequency)
-    table[:, 1::2] = torch.cos(place * frequency)[:, : width // 2]
+    table[:, 0::2] = torch.sin(position * frequency)
+    table[:, 1::2] = torch.cos(position * frequency)[:, : width // 2]
     return table
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """softmax(q k' / sqrt(d)) v over the places where `mask` is true; q, k, v are (B, H, T, d)."""
+    """Return softmax(q k' / sqrt(d)) v over the keys where `mask` is true; q, k, v are (B, H, T, d)."""
     if q.is_cuda:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     # Written out: on a CPU torch's fused kernel spends twenty times longer on heads this narrow in bf16 (log.md).
     scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-1, -2))
     return torch.matmul(torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1), v)
@@ -52,27 +51,37 @@ class Attention(nn.Module):
         nn.init.zeros_(self.out_proj.bias)
 
     def split(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, H, T, d)"""
+        """Split (B, T, D) -> (B, H, T, d)."""
         return x.reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of the same text; each (B, H, T, d)."""
-        q, k, v = F.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
+        """Return queries, keys and values of the same text; each (B, H, T, d)."""
+        q, k, v = functional.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
         return self.split(q), self.split(k), self.split(v)
 
     def project_query(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, H, T, d)"""
+        """Split (B, T, D) -> (B, H, T, d)."""
         width = x.shape[-1]
-        return self.split(F.linear(x, self.in_proj_weight[:width], self.in_proj_bias[:width]))
+        return self.split(functional.linear(x, self.in_proj_weight[:width], self.in_proj_bias[:width]))
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the encoder's output, computed once a query; each (B, H, S, d)."""
+        """Return keys and values of the encoder's output, computed once a query; each (B, H, S, d)."""
         width = memory.shape[-1]
-        k, v = F.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]).chunk(2, dim=-1)
+        k, v = functional.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]).chunk(2, dim=-1)
         return self.split(k), self.split(v)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Attention, heads joined and projected; q, k, v are (B, H, T, d), mask (B or 1, 1, T or 1, keys)."""
+        """Attend, join the heads and project.
+
+        Args:
+            q: queries (B, H, T, d).
+            k: keys (B, H, keys, d).
+            v: values (B, H, keys, d).
+            mask: (B or 1, 1, T or 1, keys) bool.
+
+        Returns:
+            (B, T, D).
+        """
         joined: Tensor = self.out_proj(attention(q, k, v, mask).transpose(1, 2).flatten(2))
         return joined
 
@@ -84,7 +93,7 @@ class Layer(nn.Module):
         super().__init__()
         width = config.d_model
         self.norm_first = config.norm_first
-        self.activation = F.relu if config.activation == "relu" else F.gelu
+        self.activation = functional.relu if config.activation == "relu" else functional.gelu
         self.dropout = dropout
         self.self_attn = Attention(width, config.heads)
         self.linear1 = nn.Linear(width, config.feedforward)
@@ -96,15 +105,17 @@ class Layer(nn.Module):
             self.norm3 = nn.LayerNorm(width, eps=config.layer_norm_eps)
 
     def add(self, x: Tensor, y: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """The residual connection; in a post-norm model the norm comes after it."""
+        """Add the residual; in a post-norm model the norm comes after it."""
         if self.dropout:
-            y = F.dropout(y, self.dropout, self.training)
+            y = functional.dropout(y, self.dropout, self.training)
         return x + y if self.norm_first else norm(x + y)
 
     def before(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """Return the norm of x in a pre-norm model, x in a post-norm one."""
         return norm(x) if self.norm_first else x
 
     def feed(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """Apply the feed-forward sub-layer."""
         inner = self.activation(self.linear1(self.before(x, norm)))
         return self.add(x, self.linear2(inner), norm)
 
@@ -146,49 +157,50 @@ class Transformer(nn.Module):
 
     @property
     def target_table(self) -> nn.Embedding:
+        """The embedding of target tokens."""
         return self.embedding if self.config.shared_embedding else self.target_embedding
 
-    def embed(self, ids: Tensor, places: Tensor, table: nn.Embedding) -> Tensor:
-        """Token embedding plus the position table at `places`; both (..., T) -> (..., T, D)."""
+    def embed(self, ids: Tensor, positions: Tensor, table: nn.Embedding) -> Tensor:
+        """Embed tokens and positions; both (..., T) -> (..., T, D)."""
         x: Tensor = table(ids)
         if self.config.scale_embedding:
             x = x * math.sqrt(self.config.d_model)
-        return x + self.positions[places].to(x.dtype)
+        return x + self.positions[positions].to(x.dtype)
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Source ids (B, S), right-padded -> memory (B, S, D) and which of its places hold tokens (B, 1, 1, S)."""
-        real = (source != PAD)[:, None, None, :]
+        """Encode right-padded source ids (B, S) as memory (B, S, D) and source mask (B, 1, 1, S), false at padding."""
+        source_mask = (source != PAD)[:, None, None, :]
         x = self.embed(source, torch.arange(source.shape[1], device=source.device), self.embedding)
         for layer in self.encoder:
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
-            x = layer.add(x, layer.self_attn.attend(q, k, v, real), layer.norm1)
+            x = layer.add(x, layer.self_attn.attend(q, k, v, source_mask), layer.norm1)
             x = layer.feed(x, layer.norm2)
-        return self.encoder.norm(x), real
+        return self.encoder.norm(x), source_mask
 
     def memory_cache(self, memory: Tensor) -> Tensor:
-        """Keys and values of the memory for every decoder layer (L, 2, B, H, S, d); computed once a query."""
+        """Return keys and values of the memory for every decoder layer (L, 2, B, H, S, d); computed once a query."""
         return torch.stack([torch.stack(layer.multihead_attn.project_memory(memory)) for layer in self.decoder])
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Logits (B, T, V) of every next token of `target` (B, T), which starts with bos; both right-padded."""
+        """Return logits (B, T, V) of every next token of `target` (B, T), which starts with bos; both right-padded."""
         return self.decode(target, *self.encode(source))
 
-    def decode(self, target: Tensor, memory: Tensor, real: Tensor) -> Tensor:
-        """Logits (B, T, V) of every next token of `target`, given what `encode` returned; nothing is cached."""
-        logits: Tensor = self.output(self.states(target, memory, real))
+    def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
+        """Return logits (B, T, V) of every next token of `target`, given what `encode` returned; nothing is cached."""
+        logits: Tensor = self.output(self.states(target, memory, source_mask))
         return logits
 
-    def states(self, target: Tensor, memory: Tensor, real: Tensor) -> Tensor:
-        """The last hidden states (B, T, D) of `target`, after the final norm: what the output layer reads."""
-        places = torch.arange(target.shape[1], device=target.device)
-        earlier = (places[:, None] >= places)[None, None]  # (1, 1, T, T)
-        x = self.embed(target, places, self.target_table)
+    def states(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
+        """Return the last hidden states (B, T, D) of `target`, after the final norm: what the output layer reads."""
+        positions = torch.arange(target.shape[1], device=target.device)
+        causal_mask = (positions[:, None] >= positions)[None, None]  # (1, 1, T, T)
+        x = self.embed(target, positions, self.target_table)
         for layer in self.decoder:
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
-            x = layer.add(x, layer.self_attn.attend(q, k, v, earlier), layer.norm1)
+            x = layer.add(x, layer.self_attn.attend(q, k, v, causal_mask), layer.norm1)
             q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
             k, v = layer.multihead_attn.project_memory(memory)
-            x = layer.add(x, layer.multihead_attn.attend(q, k, v, real), layer.norm2)
+            x = layer.add(x, layer.multihead_attn.attend(q, k, v, source_mask), layer.norm2)
             x = layer.feed(x, layer.norm3)
         last: Tensor = self.decoder.norm(x)
         return last

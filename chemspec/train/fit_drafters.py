@@ -89,23 +89,23 @@ def calibrate(
     size = len(engine.tokenizer)
     if max(int(train.sources.flat.max()), int(train.targets.flat.max())) >= size:
         raise ValueError(f"{data} has more kinds of tokens than model {engine.name}")
-    marks = TokenClasses.of(engine.tokenizer.tokens)
+    token_classes = TokenClasses.from_tokens(engine.tokenizer.tokens)
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(usable)[:pairs]
     tell(f"phrases from {len(chosen)} answers")
-    phrases = count_edits(((train.sources[i].tolist(), train.targets[i].tolist()) for i in chosen), marks)
+    edit_table = count_edits(((train.sources[i].tolist(), train.targets[i].tolist()) for i in chosen), token_classes)
     first = 0 if file.is_file() else usable
     asked = first + rng.permutation(len(validation) - first)[:queries]
     tell(f"{len(asked)} validation queries")
     answers = _answers(engine, [validation.sources[i].tolist() for i in asked])
     if not answers:
         raise ValueError(f"model {engine.name} answers none of the validation queries")
-    by_match, by_chance = _chances(answers, phrases, marks)
+    by_match, by_chance = _chances(answers, edit_table, token_classes)
     tell("attention heads")
-    reading, order, right = fit_reading(engine, answers, marks, heads)
-    knowledge = DrafterCalibration(by_match, by_chance, phrases, reading, made)
-    report = CalibrationReport(len(phrases.steps), len(answers), by_match, by_chance, order, right)
-    return knowledge, report
+    attention_weights, order, right = fit_reading(engine, answers, token_classes, heads)
+    calibration = DrafterCalibration(by_match, by_chance, edit_table, attention_weights, made)
+    report = CalibrationReport(len(edit_table.steps), len(answers), by_match, by_chance, order, right)
+    return calibration, report
 
 
 def _answers(engine: Engine, sources: Sequence[Sequence[int]]) -> Answers:
@@ -122,24 +122,24 @@ def _answers(engine: Engine, sources: Sequence[Sequence[int]]) -> Answers:
 
 
 def _chances(
-    answers: Answers, phrases: EditNgramTable, marks: TokenClasses
+    answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """How often copying was right after a match of 0, 1, ... tokens, and steps of the table by their chances."""
     matches, kinds = np.ones((2, REACH + 1)), np.ones((2, len(EDGES) + 1))  # right, all
     matches[1], kinds[1] = 2, 2
     for source, answer in answers:
-        reader = CopyTracker(source, marks)
+        tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
-        trail = reader.trail(prefix)
+        state = tracker.state_of(prefix)
         for token in answer:
-            copied = reader.copied(trail)
-            matches[:, min(trail.match, REACH)] += (copied == token, 1)
-            for step, chance in phrases.after(reader.text, trail, prefix):
+            copied = tracker.copied_token(state)
+            matches[:, min(state.match, REACH)] += (copied == token, 1)
+            for step, chance in edit_table.next_edits(tracker.text, state, prefix):
                 right = (copied if step == COPY else step) == token
                 kinds[:, chance_class(chance)] += (right, 1)
             prefix = (*prefix, token)
             if token != EOS:
-                trail = reader.step(trail, prefix)
+                state = tracker.advance(state, prefix)
     return tuple((matches[0] / matches[1]).tolist()), tuple((kinds[0] / kinds[1]).tolist())
 
 
@@ -167,7 +167,7 @@ class _FailedDrafts:
 
 
 def fit_reading(
-    engine: Engine, answers: Answers, marks: TokenClasses, most: int
+    engine: Engine, answers: Answers, token_classes: TokenClasses, most: int
 ) -> tuple[AttentionWeights | None, tuple[tuple[int, int], ...], tuple[float, ...]]:
     """Choose heads one by one, each time the one that helps most, and fit the weights.
 
@@ -177,7 +177,7 @@ def fit_reading(
     """
     config = engine.config
     all_heads = [(i, j) for i in range(config.decoder_layers) for j in range(config.heads)]
-    steps = _steps(engine, answers, marks, all_heads)
+    steps = _steps(engine, answers, token_classes, all_heads)
     if steps is None:
         return None, (), ()
     chosen: list[int] = []
@@ -194,36 +194,36 @@ def fit_reading(
         (Head(*all_heads[head], last[i], here[i]) for i, head in enumerate(chosen)),
         key=lambda one: (one.layer, one.head),
     )
-    reading = AttentionWeights(tuple(found), tuple(weights[:count]), weights[count])
-    return reading, tuple(all_heads[head] for head in chosen), tuple(shares)
+    attention_weights = AttentionWeights(tuple(found), tuple(weights[:count]), weights[count])
+    return attention_weights, tuple(all_heads[head] for head in chosen), tuple(shares)
 
 
 def _steps(
-    engine: Engine, answers: Answers, marks: TokenClasses, heads: Sequence[tuple[int, int]]
+    engine: Engine, answers: Answers, token_classes: TokenClasses, heads: Sequence[tuple[int, int]]
 ) -> _FailedDrafts | None:
     backend = TorchBackend(checkpoint.load(engine.folder).model)
-    copy = Copy(length=FURTHEST, marks=marks)
+    copy = Copy(length=FURTHEST, token_classes=token_classes)
     parts: list[list[Tensor]] = []
     number = 0
     weight: list[float] = []
     for source, answer in answers:
         session = Session(backend, [source], top_k=2, heads=heads)
         session.score([[(BOS, *answer[:-1])]])
-        reader, place = CopyTracker(source, marks), 0
+        tracker, place = CopyTracker(source, token_classes), 0
         while place < len(answer):
             prefix: Prefix = (BOS, *answer[:place])
             furthest = [
                 _common(copy.draft(source, prefix, end, 0, FURTHEST).tokens, answer[place:])
                 for end in range(len(source) + 1)
             ]
-            trail = reader.trail(prefix)
+            state = tracker.state_of(prefix)
             seen = session.attention(source, prefix[:-1]) if place else None
             if seen is not None and max(furthest):
                 logs = torch.tensor(seen).clamp_min(FLOOR).log().T  # (S, heads)
                 edge = torch.full((1, len(heads)), FLOOR).log()
-                matches = trail.matches
+                matches = state.matches
                 match = [min(matches.get(end, 0), REACH) for end in range(len(furthest))]
-                away = torch.arange(len(furthest)).sub(trail.pointer).abs().float().log1p()
+                away = torch.arange(len(furthest)).sub(state.pointer).abs().float().log1p()
                 text = torch.cat((torch.eye(REACH + 1)[match], away[:, None]), dim=1)
                 reached = torch.tensor(furthest)
                 parts.append(

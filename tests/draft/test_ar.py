@@ -22,8 +22,8 @@ from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
 from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, ratio
-from chemspec.draft.learned.gamma import LONGEST, Adapting, Fixed, improvement
-from chemspec.draft.learned.small import DraftModel, Small
+from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma, improvement
+from chemspec.draft.learned.small import BatchedDraftModel, DraftModel
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.registry import DrafterInputs, build
 from chemspec.engine.engine import Engine
@@ -52,11 +52,11 @@ def made(
     small: Backend, medium: Backend | None = None, *, length: int = 0, floor: float = 0.0, positions: int = 64
 ) -> Autoregressive:
     """The drafter around these models; length 0 adapts."""
-    writer = GreedyDraftGenerator(Small(companion(small, positions=positions), top_k=1), floor=floor)
+    writer = GreedyDraftGenerator(BatchedDraftModel(companion(small, positions=positions), top_k=1), floor=floor)
     if medium is not None:
-        model = Small(companion(medium, positions=positions), top_k=1)
+        model = BatchedDraftModel(companion(medium, positions=positions), top_k=1)
         writer = GreedyDraftGenerator(model, helper=writer, stride=3, floor=floor)
-    gamma = Fixed(length) if length else Adapting(0.2)
+    gamma = FixedGamma(length) if length else AdaptiveGamma(0.2)
     return Autoregressive(writer, gamma, name="ar", cost=lambda nodes: 1 + 0.02 * nodes)
 
 
@@ -143,9 +143,9 @@ def naive_greedy_next(source: list[int], prefix: list[int]) -> int:
 
 @given(st.lists(queries, min_size=1, max_size=4), st.integers(1, 8))
 def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -> None:
-    alone = GreedyDraftGenerator(Small(companion(BACKENDS["same"]), top_k=1))
-    small = GreedyDraftGenerator(Small(companion(BACKENDS["other"]), top_k=1))
-    helped = GreedyDraftGenerator(Small(companion(BACKENDS["same"]), top_k=1), helper=small, stride=3)
+    alone = GreedyDraftGenerator(BatchedDraftModel(companion(BACKENDS["same"]), top_k=1))
+    small = GreedyDraftGenerator(BatchedDraftModel(companion(BACKENDS["other"]), top_k=1))
+    helped = GreedyDraftGenerator(BatchedDraftModel(companion(BACKENDS["same"]), top_k=1), helper=small, stride=3)
     texts = [(tuple(source), (BOS,), length) for source in batch]
     for writer in (alone, helped):
         writer.write(texts)
@@ -159,8 +159,8 @@ def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -
 def test_a_helped_model_runs_less_often() -> None:
     table = Table(3, vocab_size=VOCAB)
     counts = []
-    for helper in (None, GreedyDraftGenerator(Small(companion(table), top_k=1))):
-        writer = GreedyDraftGenerator(Small(companion(table), top_k=1), helper=helper, stride=3)
+    for helper in (None, GreedyDraftGenerator(BatchedDraftModel(companion(table), top_k=1))):
+        writer = GreedyDraftGenerator(BatchedDraftModel(companion(table), top_k=1), helper=helper, stride=3)
         writer.write([((4, 5, 6, 7), (BOS,), 8)])
         counts.append((len(writer.text((4, 5, 6, 7), (BOS,), 8)[0]), writer.model.calls))
     (length, alone), (again, helped) = counts
@@ -225,7 +225,7 @@ def test_no_bos_or_pad_is_drafted() -> None:
 def test_queries_come_and_go() -> None:
     """One that was forgotten is read anew; the others keep their cache."""
     table = Table(1, vocab_size=VOCAB)
-    small = Small(companion(table), top_k=1)
+    small = BatchedDraftModel(companion(table), top_k=1)
     one, two = (4, 5), (6,)
     small.score([(one, (BOS,)), (two, (BOS,))])
     small.keep([(two, (BOS, 7))])
@@ -246,7 +246,7 @@ def test_the_cost_ratio_counts_the_wider_pass() -> None:
     assert ratio(0.1, lambda nodes: 1.0 + 0.5 * nodes, 1) == pytest.approx(0.6 / 1.5)
     flat = made(BACKENDS["other"])
     flat.plan_pass(4, 4, waiting=4)
-    assert isinstance(flat.gamma, Adapting)
+    assert isinstance(flat.gamma, AdaptiveGamma)
     small = 0.1 * 1.04
     assert flat.gamma.ratio == pytest.approx((small + 4 * 0.02) / 1.08)
     assert improvement(0.9, flat.gamma.length(), flat.gamma.ratio) > 1
@@ -387,7 +387,7 @@ def test_the_rate_counted_for_a_drafter_is_its_start(folder: Path, tmp_path: Pat
     engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
     drafter = build(DecodeSettings(drafter="ar"), DrafterInputs(engine.cost, companion=engine.companion))
     assert isinstance(drafter, Autoregressive)
-    assert isinstance(drafter.gamma, Adapting)
+    assert isinstance(drafter.gamma, AdaptiveGamma)
     assert drafter.gamma.alpha == pytest.approx(0.95)
     file.write_text(content)
     engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")

@@ -93,7 +93,7 @@ def test_attention_chooses_between_places_that_match_alike() -> None:
             asked.append((source, prefix))
             return [[0.9 if at == place else 0.02 for at in range(len(source))]]
 
-        drafter.looks = looks
+        drafter.read_attention = looks
 
     look(1)
     (draft,) = drafter.propose(source, prefix, 99)
@@ -110,8 +110,8 @@ def test_where_nothing_was_seen_attention_copies() -> None:
     source, prefix = [4, 5, 6, 4, 5, 7], (BOS, 9, 4, 5)
     for drafter in (Attention(None), Attention(READING)):
         assert drafter.ranked(source, prefix) == Copy().ranked(source, prefix)
-    assert Attention(None).heads == ()
-    assert Attention(READING).heads == ((0, 1), (1, 3))
+    assert Attention(None).needs.heads == ()
+    assert Attention(READING).needs.heads == ((0, 1), (1, 3))
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("runtime", ["auto", "torch"])
 @pytest.mark.parametrize("how", [GREEDY, BEAM], ids=["greedy", "beam"])
 def test_attention_changes_no_answer(folder: Path, runtime: str, how: DecodeSettings) -> None:
-    DrafterCalibration(reading=READING).save(folder)
+    DrafterCalibration(attention_weights=READING).save(folder)
     engine = Engine.load(folder, threads=1, runtime=runtime)
     plain = engine.predict(QUERIES, replace(how, drafter="none"))
     for batch_size in (1, 4):
@@ -165,14 +165,14 @@ def test_calibrating_learns_everything(tmp_path: Path) -> None:
     engine = Engine.load(model, threads=1)
     told: list[str] = []
     knowledge, report = calibrate(engine, prepared(tmp_path / "data"), queries=20, heads=2, made="me", tell=told.append)
-    assert knowledge.phrases is not None
-    assert report.nodes == len(knowledge.phrases.steps)
+    assert knowledge.edit_table is not None
+    assert report.nodes == len(knowledge.edit_table.steps)
     assert knowledge.made == "me"
     assert len(told) == 3
     assert 0 < report.answers <= 20
     assert len(knowledge.by_match) == 9
-    if knowledge.reading is not None:
-        heads = [(one.layer, one.head) for one in knowledge.reading.heads]
+    if knowledge.attention_weights is not None:
+        heads = [(one.layer, one.head) for one in knowledge.attention_weights.heads]
         assert heads == sorted(report.heads)
         assert len(report.first_right) == len(heads) + 1 == 3
         assert all(0 <= share <= 1 for share in report.first_right)

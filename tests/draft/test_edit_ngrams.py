@@ -19,8 +19,8 @@ from chemspec.draft.calibration import BY_CHANCE, FILE, AttentionWeights, Head
 from chemspec.draft.copy import TokenClasses, follow
 from chemspec.draft.registry import Auto, Copy, Drafter, DrafterCalibration, Mixed, NoDrafts
 from chemspec.draft.tree import builder, native
-from chemspec.draft.tree.builder import LEAST, STEPS, TreeLimits
-from chemspec.draft.tree.copy_state import CONTEXT, CopyTracker
+from chemspec.draft.tree.builder import LOOKAHEAD, MIN_CHANCE, TreeLimits
+from chemspec.draft.tree.copy_state import MAX_MATCH, CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, COPY_ONLY, EDGES, EditNgramTable, chance_class, context, count_edits
 from chemspec.engine.engine import Engine, installed
 from chemspec.evaluation import reference
@@ -30,7 +30,7 @@ from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix
 
 VOCAB = 10
-MARKS = TokenClasses.of(TOKENIZER.tokens)
+MARKS = TokenClasses.from_tokens(TOKENIZER.tokens)
 queries = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=20)
 texts = st.lists(st.integers(3, VOCAB - 1), max_size=20)
 
@@ -54,12 +54,12 @@ TABLE = count_edits(edited(0), TokenClasses())
 @given(queries, texts)
 def test_a_trail_knows_what_copy_works_out(source: list[int], text: list[int]) -> None:
     prefix = (BOS, *text)
-    trail = CopyTracker(source, TokenClasses()).trail(prefix)
-    assert trail.pointer == follow(source, text)
+    state = CopyTracker(source, TokenClasses()).state_of(prefix)
+    assert state.pointer == follow(source, text)
     ranked = Copy(count=99).ranked(source, prefix)
-    assert (trail.place, trail.match) == ranked[0]
-    if text and trail.match:
-        assert sorted(trail.matches.items()) == sorted(ranked)
+    assert (state.position, state.match) == ranked[0]
+    if text and state.match:
+        assert sorted(state.matches.items()) == sorted(ranked)
 
 
 @given(queries, texts, st.integers(1, 20))
@@ -68,13 +68,13 @@ def test_a_trail_is_the_same_by_any_way(source: list[int], text: list[int], room
     at_once, stepwise, forgetful = (CopyTracker(source, TokenClasses()) for _ in range(3))
     forgetful.ROOM = room  # type: ignore[misc]
     prefix: Prefix = (BOS,)
-    trail = stepwise.trail(prefix)
+    state = stepwise.state_of(prefix)
     for token in text:
         prefix = (*prefix, token)
-        trail = stepwise.step(trail, prefix)
-        assert forgetful.trail(prefix) == trail
-    assert at_once.trail(prefix) == trail
-    assert len(forgetful._trails) <= max(2, room)
+        state = stepwise.advance(state, prefix)
+        assert forgetful.state_of(prefix) == state
+    assert at_once.state_of(prefix) == state
+    assert len(forgetful._states) <= max(2, room)
 
 
 @pytest.mark.parametrize(
@@ -87,22 +87,22 @@ def test_a_trail_is_the_same_by_any_way(source: list[int], text: list[int], room
     ],
 )
 def test_a_copied_ring_label_is_the_one_needed(query: str, text: str, token: str) -> None:
-    reader = CopyTracker(TOKENIZER.encode(query), MARKS)
-    found = reader.copied(reader.trail((BOS, *TOKENIZER.encode(text))))
+    tracker = CopyTracker(TOKENIZER.encode(query), MARKS)
+    found = tracker.copied_token(tracker.state_of((BOS, *TOKENIZER.encode(text))))
     assert TOKENIZER.tokens[found] == token
 
 
 def test_a_match_is_counted_up_to_a_length() -> None:
     source = [4, 5, 6] * 8
-    assert CopyTracker(source, TokenClasses()).trail((BOS, *source)).match == CONTEXT
+    assert CopyTracker(source, TokenClasses()).state_of((BOS, *source)).match == MAX_MATCH
 
 
 # The table ---------------------------------------------------------------------------------------
 
 
 def steps_after(table: EditNgramTable, source: list[int], text: list[int]) -> dict[int, float]:
-    reader, prefix = CopyTracker(source, TokenClasses()), (BOS, *text)
-    return dict(table.after(reader.text, reader.trail(prefix), prefix))
+    tracker, prefix = CopyTracker(source, TokenClasses()), (BOS, *text)
+    return dict(table.next_edits(tracker.text, tracker.state_of(prefix), prefix))
 
 
 def test_the_table_learns_an_edit_and_where_copying_goes_on() -> None:
@@ -125,14 +125,14 @@ def test_what_tells_nothing_new_is_not_kept() -> None:
     """Plain copying needs no contexts, and what is seen seldom has none."""
     copies = [(source, source) for source, _ in edited(1)]
     assert len(count_edits(copies, TokenClasses()).steps) == 1
-    assert len(count_edits(edited(0), TokenClasses(), change=0.0).steps) > len(TABLE.steps) > 1
-    assert len(count_edits(edited(0), TokenClasses(), least=10**6).steps) == 1
+    assert len(count_edits(edited(0), TokenClasses(), min_change=0.0).steps) > len(TABLE.steps) > 1
+    assert len(count_edits(edited(0), TokenClasses(), min_visits=10**6).steps) == 1
     assert count_edits([], TokenClasses()).steps == [()]
 
 
 def test_a_context_begins_with_what_tells_most() -> None:
-    reader, prefix = CopyTracker([4, 5, 6, 7], TokenClasses()), (BOS, 4, 5)
-    found = context(reader.text, reader.trail(prefix), prefix)
+    tracker, prefix = CopyTracker([4, 5, 6, 7], TokenClasses()), (BOS, 4, 5)
+    found = context(tracker.text, tracker.state_of(prefix), prefix)
     assert found == [5, 2, 4, 6, BOS, 7, PAD, EOS, PAD, PAD, PAD]
 
 
@@ -179,17 +179,17 @@ def test_the_tree_goes_through_an_edit() -> None:
 
 def every_path(mixed: Mixed, source: list[int], prefix: Prefix, deep: int) -> dict[tuple[int, ...], float]:
     """The chance of every path of at most `deep` tokens, by brute force."""
-    reader = CopyTracker(source, TokenClasses())
+    tracker = CopyTracker(source, TokenClasses())
     found: dict[tuple[int, ...], float] = {}
     edge: dict[tuple[int, ...], float] = {(): 1.0}
     for _ in range(deep):
         onward = {}
         for path, chance in edge.items():
             here = prefix + path
-            trail, met = reader.trail(here), set()
-            for step, share in mixed.phrases.after(reader.text, trail, here):
-                token = reader.copied(trail) if step == COPY else step
-                if token not in met and chance * share >= LEAST:
+            state, met = tracker.state_of(here), set()
+            for step, share in mixed.edit_table.next_edits(tracker.text, state, here):
+                token = tracker.copied_token(state) if step == COPY else step
+                if token not in met and chance * share >= MIN_CHANCE:
                     met.add(token)
                     onward[(*path, token)] = chance * share
         found |= onward
@@ -234,25 +234,25 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     random = Random(seed)
     library = native.library()
     assert library is not None
-    phrases = random.choice((tables(random), COPY_ONLY))
-    marks = random.choice((TokenClasses(), TokenClasses(4, (5, 6, 7), random.randrange(3))))
+    edit_table = random.choice((tables(random), COPY_ONLY))
+    token_classes = random.choice((TokenClasses(), TokenClasses(4, (5, 6, 7), random.randrange(3))))
     few = random.randrange(4, VOCAB + 1)  # fewer tokens make longer matches
     source = random.choices(range(3, few), k=random.choice((1, 5, 30, 70, 200, native.LONGEST)))
     place = random.randrange(len(source))
     texts = random.choices(range(3, few), k=random.randrange(9)), source[place : place + 80]
     prefix = (BOS, *random.choice(texts), *random.choice(texts))
-    curve = sorted(random.random() + 0.01 for _ in range(64 + STEPS[-1] + 1))
+    curve = sorted(random.random() + 0.01 for _ in range(64 + LOOKAHEAD[-1] + 1))
     limits = TreeLimits(
-        nodes=random.choice((1, 2, 20, 64)),
-        paths=random.choice((1, 2, 16)),
-        length=random.choice((1, 3, 32)),
-        least=random.choice((0.0001, LEAST, 0.3)),
-        rates=random.choice(((), [random.random() for _ in range(len(EDGES) + 1)], BY_CHANCE)),
-        seconds=random.choice(((), curve, [1 + node / 50 for node in range(len(curve))])),
+        max_nodes=random.choice((1, 2, 20, 64)),
+        max_paths=random.choice((1, 2, 16)),
+        max_length=random.choice((1, 3, 32)),
+        min_chance=random.choice((0.0001, MIN_CHANCE, 0.3)),
+        accept_rates=random.choice(((), [random.random() for _ in range(len(EDGES) + 1)], BY_CHANCE)),
+        pass_seconds=random.choice(((), curve, [1 + node / 50 for node in range(len(curve))])),
     )
-    reader = CopyTracker(source, marks)
-    expected = builder.tree_builder(phrases, reader)(prefix, limits)
-    assert native.NativeTreeBuilder(library, phrases, source, marks)(prefix, limits) == expected
+    tracker = CopyTracker(source, token_classes)
+    expected = builder.tree_builder(edit_table, tracker)(prefix, limits)
+    assert native.NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
 
 
 @pytest.mark.weights
@@ -262,18 +262,20 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
     if task not in {folder.name for folder in installed()}:
         pytest.skip(f"no {task} model in assets/models")
     engine = Engine.load(task, threads=1)
-    phrases, marks = engine.knowledge().phrases, TokenClasses.of(engine.tokenizer.alphabet)
+    edit_table, token_classes = engine.knowledge().edit_table, TokenClasses.from_tokens(engine.tokenizer.alphabet)
     library = native.library()
-    assert phrases is not None
+    assert edit_table is not None
     assert library is not None
-    limits = TreeLimits(40, 16, 24, rates=engine.knowledge().by_chance, seconds=[1 + node / 20 for node in range(72)])
+    limits = TreeLimits(
+        40, 16, 24, accept_rates=engine.knowledge().by_chance, pass_seconds=[1 + node / 20 for node in range(72)]
+    )
     nodes = 0
     for text in reference.bench_queries(task)[:40]:
-        source, reader = (engine.tokenizer.encode(text), CopyTracker(engine.tokenizer.encode(text), marks))
+        source, tracker = (engine.tokenizer.encode(text), CopyTracker(engine.tokenizer.encode(text), token_classes))
         for written in (0, 1, 7, len(source) // 2, len(source)):
             prefix = (BOS, *source[:written])
-            expected = builder.tree_builder(phrases, reader)(prefix, limits)
-            assert native.NativeTreeBuilder(library, phrases, source, marks)(prefix, limits) == expected
+            expected = builder.tree_builder(edit_table, tracker)(prefix, limits)
+            assert native.NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
             nodes += len(expected.tokens)
     assert nodes > 1000
 
@@ -287,7 +289,7 @@ def test_where_nothing_was_compiled_and_of_long_queries_python_grows_the_trees(m
 
 # Auto --------------------------------------------------------------------------------------------
 
-KNOWN = DrafterCalibration(phrases=TABLE)
+KNOWN = DrafterCalibration(edit_table=TABLE)
 SOURCE = [3, 4, 6, 5, 7, 4, 6, 3, 7, 5, 4]
 
 
@@ -299,13 +301,13 @@ def drafted(auto: Auto, text: list[int]) -> int:
 def test_auto_grows_the_tree_as_far_as_it_pays() -> None:
     sizes = []
     for base, node in ((1, 0.0), (1, 0.02), (1, 0.1), (1, 0.3), (1, 1.0), (0, 1.0)):
-        auto = Auto(lambda nodes, base=base, node=node: base + node * nodes, knowledge=KNOWN)
+        auto = Auto(lambda nodes, base=base, node=node: base + node * nodes, calibration=KNOWN)
         auto.plan_pass(1, 1, waiting=1)
         sizes.append(drafted(auto, [3]))
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 9
     assert sizes[-1] == 0
-    auto = Auto(lambda nodes: 1 + 0.1 * nodes, knowledge=KNOWN)
+    auto = Auto(lambda nodes: 1 + 0.1 * nodes, calibration=KNOWN)
     auto.plan_pass(1, 1, waiting=1)
     alone = drafted(auto, [3])
     auto.plan_pass(16, 16, waiting=16)
@@ -314,12 +316,12 @@ def test_auto_grows_the_tree_as_far_as_it_pays() -> None:
 
 def test_auto_grows_no_further_than_the_best_rate() -> None:
     """As many of the likeliest nodes as make (1 + sum of chances) / seconds largest."""
-    auto = Auto(lambda nodes: 1 + 0.15 * nodes, knowledge=KNOWN)
+    auto = Auto(lambda nodes: 1 + 0.15 * nodes, calibration=KNOWN)
     auto.plan_pass(1, 1, waiting=1)
     assert auto.mixed is not None
-    grown = auto.mixed.grow(SOURCE, (BOS, 3), 99, TreeLimits(40, 16, 24))
+    grown = auto.mixed._builder(SOURCE)((BOS, 3), TreeLimits(40, 16, 24))
     rates, tokens = [1 / 1.15], 1.0
-    for count, chance in enumerate(grown.chances, 1):
+    for count, chance in enumerate(grown.path_chances, 1):
         tokens += chance
         rates.append(tokens / (1.15 + (0.15 + HOST) * count))
     assert drafted(auto, [3]) == rates.index(max(rates)) > 0
@@ -330,17 +332,17 @@ def test_auto_grows_no_further_than_the_best_rate() -> None:
 def test_what_auto_does_not_think_of_would_not_pay(queries: int, node: float, monkeypatch: pytest.MonkeyPatch) -> None:
     def proposed() -> list[Draft]:
         # Cheap up to eight nodes, then dearer: the floor must come from the cheap part.
-        auto = Auto(lambda nodes: 1 + node * nodes + max(0, nodes - 8) / 10, knowledge=KNOWN)
+        auto = Auto(lambda nodes: 1 + node * nodes + max(0, nodes - 8) / 10, calibration=KNOWN)
         auto.plan_pass(queries, queries, waiting=queries)
         return list(auto.propose(SOURCE, (BOS, 3), 99))
 
     some = proposed()
-    monkeypatch.setattr(Auto, "_least", lambda _: LEAST)
+    monkeypatch.setattr(Auto, "_min_chance", lambda _: MIN_CHANCE)
     assert proposed() == some
 
 
 def test_auto_learns_how_far_the_table_can_be_trusted() -> None:
-    auto = Auto(lambda nodes: 1 + 0.15 * nodes, knowledge=KNOWN)
+    auto = Auto(lambda nodes: 1 + 0.15 * nodes, calibration=KNOWN)
     auto.plan_pass(1, 1, waiting=1)
     first = drafted(auto, [3])
     for _ in range(400):
@@ -351,16 +353,16 @@ def test_auto_learns_how_far_the_table_can_be_trusted() -> None:
 
 
 def test_auto_counts_what_paths_have_in_common_once_a_pass() -> None:
-    auto = Auto(lambda _: 1.0, knowledge=KNOWN)
+    auto = Auto(lambda _: 1.0, calibration=KNOWN)
     kind = chance_class(0.97)
-    before = auto.likely.tries[kind]
+    before = auto.by_chance.tries[kind]
     for tokens in ((4, 5), (4, 6)):
         auto.observe(Draft(tokens, "mixed", chances=(0.97, 0.3)), 1)
-    assert auto.likely.tries[kind] == before + 1
-    assert auto.likely.tries[chance_class(0.3)] == 100 + 2
+    assert auto.by_chance.tries[kind] == before + 1
+    assert auto.by_chance.tries[chance_class(0.3)] == 100 + 2
     auto.plan_pass(1, 1, waiting=1)
     auto.observe(Draft((4,), "mixed", chances=(0.97,)), 1)
-    assert auto.likely.tries[kind] == before + 2
+    assert auto.by_chance.tries[kind] == before + 2
 
 
 def test_classes_of_chances_rise() -> None:
@@ -370,7 +372,7 @@ def test_classes_of_chances_rise() -> None:
 
 
 def test_a_beam_looks_ahead_along_the_likeliest_path() -> None:
-    auto = Auto(lambda _: 1.0, knowledge=KNOWN)
+    auto = Auto(lambda _: 1.0, calibration=KNOWN)
     auto.plan_pass(5, 1, waiting=5)
     (draft,) = auto.propose([3, 4, 6, 5, 7, 4, 6], (BOS, 3, 4), 99)
     assert draft.tokens == (6, 8, 9, 7)
@@ -404,11 +406,13 @@ def test_no_table_changes_an_answer(name: str, decoder: str) -> None:
             [random.randrange(3, VOCAB) for _ in range(random.randint(1, 12))] for _ in range(random.randint(1, 6))
         ]
         max_len, budget = random.randint(1, 15), random.choice((0, 1, 5, 64, 300))
-        phrases = tables(random)
-        drafter: Drafter = Mixed(phrases)
+        edit_table = tables(random)
+        drafter: Drafter = Mixed(edit_table)
         if name != "mixed":
             slope = 0.0 if "free" in name else 0.05
-            drafter = Auto(lambda nodes, slope=slope: 1 + slope * nodes, knowledge=DrafterCalibration(phrases=phrases))
+            drafter = Auto(
+                lambda nodes, slope=slope: 1 + slope * nodes, calibration=DrafterCalibration(edit_table=edit_table)
+            )
 
         def make(_: int, max_len: int = max_len):  # type: ignore[no-untyped-def]
             if decoder == "greedy":

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.draft.learned.gamma import LONGEST, PROBE, Adapting, Fixed, ascend, best, check, improvement, slope
+from chemspec.draft.learned.gamma import (
+    LONGEST,
+    PROBE,
+    AdaptiveGamma,
+    FixedGamma,
+    ascend,
+    best,
+    check,
+    improvement,
+    slope,
+)
 
 RATES = st.floats(0.02, 0.99)
 PRICES = st.floats(0.005, 1.5)
@@ -51,7 +61,7 @@ def test_no_draft_pays_where_it_costs_more_than_it_brings() -> None:
 @pytest.mark.parametrize(("a", "c"), [(0.55, 0.1), (0.8, 0.1), (0.93, 0.05), (0.2, 0.5)])
 def test_an_adapting_length_converges_to_the_best_one(a: float, c: float) -> None:
     """Tokens that are right with a known chance: the length ends at the maximiser of the equation."""
-    random, gamma = Random(1), Adapting(c)
+    random, gamma = Random(1), AdaptiveGamma(c)
     lengths = []
     for _ in range(6000):
         length = gamma.length()
@@ -67,13 +77,13 @@ def test_an_adapting_length_converges_to_the_best_one(a: float, c: float) -> Non
 
 
 def test_where_nothing_pays_a_token_is_tried_now_and_then() -> None:
-    gamma = Adapting(2.0)
+    gamma = AdaptiveGamma(2.0)
     assert sum(gamma.length() for _ in range(10 * PROBE)) == 10
 
 
 @pytest.mark.parametrize("length", [0, -3, LONGEST + 1, 1000])
 def test_lengths_out_of_range_are_refused(length: int) -> None:
-    for use in (check, Fixed, lambda longest: Adapting(0.1, longest=longest)):
+    for use in (check, FixedGamma, lambda longest: AdaptiveGamma(0.1, longest=longest)):
         with pytest.raises(ValueError, match=f"draft length {length}.*1 to {LONGEST}"):
             use(length)
-    assert Fixed(LONGEST).length() == LONGEST
+    assert FixedGamma(LONGEST).length() == LONGEST

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from chemspec.decode.speculative_sampling import sampled_beam, speculative_sample
 from chemspec.draft import rejection
-from chemspec.draft.learned.gamma import Adapting, Fixed, Gamma
+from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma, Gamma
 from chemspec.draft.learned.sampled import Sampled, SampleRequest, SamplingDraftGenerator
-from chemspec.draft.learned.small import DraftModel, Small
+from chemspec.draft.learned.small import BatchedDraftModel, DraftModel
 from chemspec.draft.rejection import (
     Chances,
     Guess,
@@ -72,10 +72,10 @@ def every_game() -> Iterator[Played]:
     """Dice for every course that a game can take."""
     script: list[int] = []
     while True:
-        dice = Played(script)
-        yield dice
-        script = dice.script[: dice.thrown]
-        while script and not dice.open[len(script) - 1]:
+        rng = Played(script)
+        yield rng
+        script = rng.script[: rng.thrown]
+        while script and not rng.open[len(script) - 1]:
             script.pop()
         if not script:
             return
@@ -83,8 +83,8 @@ def every_game() -> Iterator[Played]:
 
 
 def drawer(kind: str, nucleus: Nucleus) -> SamplingDraftGenerator:
-    def small(table: Table) -> Small:
-        return Small(DraftModel(table, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
+    def small(table: Table) -> BatchedDraftModel:
+        return BatchedDraftModel(DraftModel(table, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
 
     first = SamplingDraftGenerator(small(SMALL), nucleus)
     if kind == "hierarchy":
@@ -93,17 +93,17 @@ def drawer(kind: str, nucleus: Nucleus) -> SamplingDraftGenerator:
 
 
 GAMMAS: dict[str, Callable[[], Gamma]] = {
-    "1": lambda: Fixed(1),
-    "2": lambda: Fixed(2),
-    "5": lambda: Fixed(5),
-    "adaptive": lambda: Adapting(0.4, longest=3),
+    "1": lambda: FixedGamma(1),
+    "2": lambda: FixedGamma(2),
+    "5": lambda: FixedGamma(5),
+    "adaptive": lambda: AdaptiveGamma(0.4, longest=3),
 }
 
 
 def answers(
     kind: str,
     gamma: str,
-    dice: SamplerRng,
+    rng: SamplerRng,
     *,
     max_len: int,
     count: int = 1,
@@ -115,8 +115,8 @@ def answers(
     drafter = Sampled(drawer(kind, nucleus), GAMMAS[gamma], name="ar")
 
     def decoder(query: int):  # type: ignore[no-untyped-def]
-        desk = drafter.desk(sources[query], drafts or dice)
-        return speculative_sample(count=count, max_len=max_len, desk=desk, dice=dice, nucleus=nucleus)
+        request = drafter.request(sources[query], drafts or rng)
+        return speculative_sample(count=count, max_len=max_len, request=request, rng=rng, nucleus=nucleus)
 
     return run(decoder, sources, TARGET, drafter, max_len=max_len, budget=budget)[0]
 
@@ -124,10 +124,10 @@ def answers(
 def chances(kind: str, gamma: str, *, max_len: int, **options: object) -> dict[tuple[Tokens, ...], float]:
     """The probability of every outcome of the whole sampler, by playing every game."""
     found: dict[tuple[Tokens, ...], float] = {}
-    for dice in every_game():
-        ((*texts,),) = answers(kind, gamma, dice, max_len=max_len, **options)  # type: ignore[arg-type]
+    for rng in every_game():
+        ((*texts,),) = answers(kind, gamma, rng, max_len=max_len, **options)  # type: ignore[arg-type]
         outcome = tuple(sorted(text.tokens for text in texts))
-        found[outcome] = found.get(outcome, 0.0) + dice.chance
+        found[outcome] = found.get(outcome, 0.0) + rng.chance
     return found
 
 
@@ -172,11 +172,11 @@ def test_temperature_and_top_p_by_token_id() -> None:
 
 
 def test_seeded_dice_follow_the_probabilities_and_reach_no_impossible_token() -> None:
-    dice, p = Seeded("dice"), np.array([0.0, 0.2, 0.5, 0.3, 0.0])
-    seen = Counter(dice.pick(p) for _ in range(4000))
+    rng, p = Seeded("dice"), np.array([0.0, 0.2, 0.5, 0.3, 0.0])
+    seen = Counter(rng.pick(p) for _ in range(4000))
     assert set(seen) == {1, 2, 3}
     assert all(abs(seen[token] / 4000 - p[token]) < 0.04 for token in seen)
-    assert abs(sum(dice.flip(0.3) for _ in range(4000)) / 4000 - 0.3) < 0.04
+    assert abs(sum(rng.flip(0.3) for _ in range(4000)) / 4000 - 0.3) < 0.04
     assert not Seeded("a").flip(0.0)
     assert Seeded("a").flip(1.0)
     short = np.array([0.0, 1e-9, 0.0])  # a sum below 1 falls to the last possible token
@@ -286,8 +286,8 @@ def test_a_seed_repeats_its_draws_and_other_queries_do_not_matter() -> None:
 
         def decoder(query: int):  # type: ignore[no-untyped-def]
             name = f"{seed}/{chosen[query]}"
-            desk = drafter.desk(chosen[query], Seeded(f"{name}/drafts"))
-            return speculative_sample(count=4, max_len=6, desk=desk, dice=Seeded(name))
+            request = drafter.request(chosen[query], Seeded(f"{name}/drafts"))
+            return speculative_sample(count=4, max_len=6, request=request, rng=Seeded(name))
 
         return run(decoder, chosen, TARGET, drafter, max_len=6)[0]
 
@@ -298,11 +298,11 @@ def test_a_seed_repeats_its_draws_and_other_queries_do_not_matter() -> None:
 
 def test_good_guesses_save_passes() -> None:
     """A small model that is the target itself: every guess is kept, and a pass yields gamma + 1 tokens."""
-    same_model = Small(DraftModel(TARGET, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
-    drafter = Sampled(SamplingDraftGenerator(same_model, Nucleus()), lambda: Fixed(4), name="ar")
-    desk = drafter.desk(SOURCE, Seeded("a"))
+    same_model = BatchedDraftModel(DraftModel(TARGET, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
+    drafter = Sampled(SamplingDraftGenerator(same_model, Nucleus()), lambda: FixedGamma(4), name="ar")
+    request = drafter.request(SOURCE, Seeded("a"))
     found, (passes,) = run(
-        lambda _: speculative_sample(count=1, max_len=30, desk=desk, dice=Seeded("b")),
+        lambda _: speculative_sample(count=1, max_len=30, request=request, rng=Seeded("b")),
         [SOURCE],
         TARGET,
         drafter,
@@ -315,10 +315,14 @@ def test_good_guesses_save_passes() -> None:
 
 
 def test_algorithm_2_ranks_by_the_tokens_that_were_not_drafted() -> None:
-    drafter = Sampled(drawer("ar", Nucleus()), lambda: Fixed(3), name="ar")
-    desk: SampleRequest = drafter.desk(SOURCE, Seeded("a"))
+    drafter = Sampled(drawer("ar", Nucleus()), lambda: FixedGamma(3), name="ar")
+    request: SampleRequest = drafter.request(SOURCE, Seeded("a"))
     ((*beams,),), _ = run(
-        lambda _: sampled_beam(count=5, max_len=8, desk=desk, dice=Seeded("b")), [SOURCE], TARGET, drafter, max_len=8
+        lambda _: sampled_beam(count=5, max_len=8, request=request, rng=Seeded("b")),
+        [SOURCE],
+        TARGET,
+        drafter,
+        max_len=8,
     )
     assert 1 < len(beams) <= 5
     assert len({beam.tokens for beam in beams}) == len(beams)

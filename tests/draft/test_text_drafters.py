@@ -19,7 +19,7 @@ from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.greedy import greedy
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
-from chemspec.draft.auto import Record
+from chemspec.draft.auto import AcceptanceRecord
 from chemspec.draft.base import Speculation
 from chemspec.draft.calibration import REACH
 from chemspec.draft.copy import TokenClasses, follow
@@ -202,7 +202,7 @@ def test_the_settings_reach_the_drafter(name: str) -> None:
     elif isinstance(drafter, Smart | Copy):
         assert (drafter.length, drafter.count) == (7, 2)
     elif isinstance(drafter, Mixed):
-        assert (drafter.limits.length, drafter.limits.paths) == (7, 2)
+        assert (drafter.limits.max_length, drafter.limits.max_paths) == (7, 2)
     elif isinstance(drafter, Auto | Attention):
         assert (drafter.copy.length, drafter.copy.count) == (7, 2)
     else:
@@ -368,14 +368,14 @@ def test_what_copies_the_query_goes_on_copying_it(source: list[int], data: st.Da
     assert draft.match == min(done, 12)
 
 
-MARKS = TokenClasses.of(TOKENIZER.tokens)
+MARKS = TokenClasses.from_tokens(TOKENIZER.tokens)
 
 
 def test_marks_are_found_in_the_vocabulary() -> None:
     ids = {token: place for place, token in enumerate(TOKENIZER.tokens)}
     assert TokenClasses(ids["."], (ids["1"], ids["2"], ids["3"])) == MARKS
-    assert TokenClasses.of(("C", "%10", "9", "1", "%11")) == TokenClasses(-1, (3, 2, 1, 4))
-    assert TokenClasses.of(()) == TokenClasses()
+    assert TokenClasses.from_tokens(("C", "%10", "9", "1", "%11")) == TokenClasses(-1, (3, 2, 1, 4))
+    assert TokenClasses.from_tokens(()) == TokenClasses()
 
 
 @pytest.mark.parametrize(
@@ -389,7 +389,7 @@ def test_marks_are_found_in_the_vocabulary() -> None:
     ],
 )
 def test_copy_labels_rings_as_the_answer_needs_them(query: str, written: str, expected: str) -> None:
-    assert smiles_after(query, written, marks=MARKS) == [expected]
+    assert smiles_after(query, written, token_classes=MARKS) == [expected]
 
 
 SMILES = st.lists(st.sampled_from(("C", "c", "1", "2", "3", ".", "(", "N")), min_size=1, max_size=15)
@@ -400,7 +400,7 @@ def test_with_marks_drafts_are_the_query_but_for_ring_labels(
     query: list[str], text: list[str], length: int, count: int, room: int
 ) -> None:
     source, written = (list(TOKENIZER.encode("".join(part))) for part in (query, text))
-    copy, prefix = Copy(length=length, count=count, marks=MARKS), (BOS, *written)
+    copy, prefix = Copy(length=length, count=count, token_classes=MARKS), (BOS, *written)
     drafts = copy.propose(source, prefix, room)
     assert drafts == copy.propose(source, prefix, room)
     assert 1 <= len(drafts) <= count
@@ -475,7 +475,7 @@ def test_where_nodes_cost_as_much_as_passes_auto_drafts_nothing(load: int) -> No
     assert not auto.propose(SOURCE, (BOS,), 99)
 
 
-def chances_of(record: Record, match: int, length: int) -> list[float]:
+def chances_of(record: AcceptanceRecord, match: int, length: int) -> list[float]:
     chances = [record.chance(match)]
     while len(chances) < length:
         chances.append(chances[-1] * record.chance(match + len(chances)))
@@ -492,7 +492,7 @@ def test_a_draft_is_as_long_as_makes_the_most_tokens_a_second(load: int, node: f
     auto = Auto(cost, places=1, length=8)
     auto.plan_pass(load, load, waiting=load)
     (place, match), *_ = auto.copy.ranked(SOURCE, (BOS, *text))
-    chances = chances_of(auto.record, match, min(8, len(SOURCE) + 1 - place))
+    chances = chances_of(auto.by_match, match, min(8, len(SOURCE) + 1 - place))
     rates = [(1 + sum(chances[:length])) / cost(load + load * length) for length in range(len(chances) + 1)]
     best = rates.index(max(rates))
     expected = [(*SOURCE, EOS)[place : place + best]] if best else []
@@ -543,20 +543,20 @@ def test_a_busier_pass_gets_no_more_drafts_a_query() -> None:
 # Auto: what it learns ----------------------------------------------------------------------------
 
 
-def rates(record: Record) -> list[float]:
+def rates(record: AcceptanceRecord) -> list[float]:
     return [record.chance(match) for match in range(REACH + 1)]
 
 
 def test_at_first_longer_matches_are_trusted_more() -> None:
-    start = rates(Record())
+    start = rates(AcceptanceRecord())
     assert start == sorted(start)
     assert 0 < start[0] < 0.5
     assert 0.9 < start[-1] < 1
-    assert Record().chance(REACH + 5) == Record().chance(REACH)
+    assert AcceptanceRecord().chance(REACH + 5) == AcceptanceRecord().chance(REACH)
 
 
 def test_a_record_counts_hits_and_tries() -> None:
-    record = Record([0.5] * (REACH + 1), weight=10)
+    record = AcceptanceRecord([0.5] * (REACH + 1), weight=10)
     assert record.chance(0) == 0.5
     record.add(0, True)
     assert record.chance(0) == 6 / 11
@@ -573,9 +573,9 @@ def test_a_record_counts_hits_and_tries() -> None:
 def test_auto_learns_from_each_token_up_to_the_first_wrong_one(
     accepted: int, better: list[int], worse: list[int]
 ) -> None:
-    auto, start = Auto(COSTS["cheap"]), rates(Record())
+    auto, start = Auto(COSTS["cheap"]), rates(AcceptanceRecord())
     auto.observe(Draft((4, 5, 6, 7), "copy", (0, 4), match=2), accepted)
-    found = rates(auto.record)
+    found = rates(auto.by_match)
     assert [match for match in range(REACH + 1) if found[match] > start[match]] == better
     assert [match for match in range(REACH + 1) if found[match] < start[match]] == worse
 
@@ -602,12 +602,12 @@ def test_auto_learns_while_it_runs(copying: float, rises: bool) -> None:
     random = Random(0)
     batch = [[random.randrange(4, VOCAB) for _ in range(25)] for _ in range(6)]
     run(lambda _: greedy(max_len=25), batch, table, auto, max_len=25)
-    tried = [match for match in range(REACH + 1) if auto.record.tries[match] > 30]
+    tried = [match for match in range(REACH + 1) if auto.by_match.tries[match] > 30]
     assert 0 in tried
     if rises:
-        assert all(auto.record.chance(match) > Record().chance(match) for match in tried)
+        assert all(auto.by_match.chance(match) > AcceptanceRecord().chance(match) for match in tried)
     else:
-        assert all(auto.record.chance(match) < Record().chance(match) for match in (0, 1))
+        assert all(auto.by_match.chance(match) < AcceptanceRecord().chance(match) for match in (0, 1))
 
 
 # Auto: looking ahead -----------------------------------------------------------------------------

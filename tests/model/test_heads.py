@@ -134,7 +134,7 @@ def test_medusa_s_tree_holds_the_likeliest_combinations() -> None:
     drafter = Medusa(
         lambda *_: ([[[4, 5, 6], [7, EOS, 8]]], [[[log(s) for s in head] for head in shares]]), heads=2, nodes=5
     )
-    drafter.states = lambda *_: object()
+    drafter.read_state = lambda *_: object()
     drafter.prepare([((4,), (BOS, 9), 9)])
     drafts = drafter.propose((4,), (BOS, 9), 9)
     # 4: 0.6, 4 7: 0.42, 5: 0.3, 5 7: 0.21, 4 eos: 0.12

@@ -1,9 +1,8 @@
 """Drafts written by a small autoregressive model (paper T, Algorithm 1), itself helped by a smaller one (Algorithm 3).
 
 For greedy and beam the drafts are the small model's own greedy text: under the exact rules whatever it writes costs
-passes,
-never answers. A medium model writes the same text with or without the help of a small one: there, too, drafts are only
-confirmed.
+passes, never answers. A medium model writes the same text with or without the help of a small one: there, too, drafts
+are only confirmed.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from dataclasses import dataclass
 from math import exp
 
 from chemspec.draft.base import Speculation
-from chemspec.draft.learned.gamma import Adapting, Gamma
-from chemspec.draft.learned.small import Small, Source, SourcePrefix
+from chemspec.draft.learned.gamma import AdaptiveGamma, Gamma
+from chemspec.draft.learned.small import BatchedDraftModel, SourcePrefix
+from chemspec.model.session import Source
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix, Scores
 
@@ -24,7 +24,7 @@ WIDER = 8  # nodes over which the cost of one more in a pass is averaged
 
 @dataclass
 class _Text:
-    """A text under way: its prefix so far, the tokens it may still get, and the model's chance for those written."""
+    """A text under way: its prefix so far, the tokens it may still get, and the model's chance of those written."""
 
     source: Source
     prefix: Prefix
@@ -37,18 +37,23 @@ class GreedyDraftGenerator:
 
     Attributes:
         model: the scores that it goes by.
-        helper: a writer of a smaller model that drafts for it, `stride` tokens at a time.
-        floor: a text ends where the model's chance for all of it falls below.
+        helper: a generator with a smaller model that drafts for this one, `stride` tokens at a time.
+        floor: a text ends where the model's chance of all of it falls below.
     """
 
     def __init__(
-        self, model: Small, *, helper: GreedyDraftGenerator | None = None, stride: int = 4, floor: float = 0.0
+        self,
+        model: BatchedDraftModel,
+        *,
+        helper: GreedyDraftGenerator | None = None,
+        stride: int = 4,
+        floor: float = 0.0,
     ) -> None:
         self.model, self.helper, self.stride, self.floor = model, helper, stride, floor
         self._rounds, self._written = 1, 1 if helper is None else 3
 
     def write(self, texts: Sequence[tuple[Source, Prefix, int]]) -> None:
-        """Write on after every prefix, up to so many tokens each; `text` then tells them."""
+        """Write on after every prefix, up to so many tokens each; `text` then returns them."""
         open_ = self._advance([_Text(*text) for text in texts])
         while open_:
             wanted: list[SourcePrefix] = [(text.source, text.prefix) for text in open_]
@@ -68,7 +73,7 @@ class GreedyDraftGenerator:
             open_ = moved
 
     def text(self, source: Source, prefix: Prefix, length: int) -> tuple[list[int], list[float]]:
-        """What has been written after `prefix`, at most `length` tokens, and the model's chance for each."""
+        """Return what has been written after a prefix, at most `length` tokens, and the model's chance of each."""
         tokens: list[int] = []
         chances: list[float] = []
         chance = 1.0
@@ -76,22 +81,22 @@ class GreedyDraftGenerator:
             scores = self.model.known(source, prefix)
             if scores is None:
                 break
-            token, one = _best(scores)
-            chance *= one
+            token, token_chance = _best(scores)
+            chance *= token_chance
             if token in (PAD, BOS) or chance < self.floor:
                 break
             tokens.append(token)
-            chances.append(one)
+            chances.append(token_chance)
             prefix = (*prefix, token)
             if token == EOS:
                 break
         return tokens, chances
 
-    def keep(self, places: Sequence[SourcePrefix]) -> None:
+    def keep(self, prefixes: Sequence[SourcePrefix]) -> None:
         """Forget what these prefixes do not need."""
-        self.model.keep(places)
+        self.model.keep(prefixes)
         if self.helper is not None:
-            self.helper.keep(places)
+            self.helper.keep(prefixes)
 
     @property
     def calls(self) -> int:
@@ -99,15 +104,15 @@ class GreedyDraftGenerator:
         return self.model.calls + (self.helper.calls if self.helper else 0)
 
     def cost(self, prefixes: int) -> float:
-        """Seconds for one more token after each of so many prefixes."""
-        own = self.model.companion.cost()
+        """Return the seconds for one more token after each of so many prefixes."""
+        own_pass = self.model.model.cost()
         if self.helper is None:
-            return own(prefixes)
-        round_ = self.stride * self.helper.cost(prefixes) + own(prefixes * (self.stride + 1))
+            return own_pass(prefixes)
+        round_ = self.stride * self.helper.cost(prefixes) + own_pass(prefixes * (self.stride + 1))
         return round_ * self._rounds / self._written
 
     def _advance(self, texts: Sequence[_Text]) -> list[_Text]:
-        """Take every text along what is known; returns those that are not at their end."""
+        """Extend every text by what is known; returns those that are not at their end."""
         return [text for text in texts if not self._ends(text)]
 
     def _ends(self, text: _Text) -> bool:
@@ -115,8 +120,8 @@ class GreedyDraftGenerator:
             scores = self.model.known(text.source, text.prefix)
             if scores is None:
                 return False
-            token, one = _best(scores)
-            text.chance *= one
+            token, chance = _best(scores)
+            text.chance *= chance
             if token in (PAD, BOS) or text.chance < self.floor:
                 break
             text.prefix, text.left = (*text.prefix, token), text.left - 1
@@ -126,12 +131,12 @@ class GreedyDraftGenerator:
 
 
 def _best(scores: Scores) -> tuple[int, float]:
-    """The likeliest token and its chance."""
+    """Return the likeliest token and its chance."""
     return int(scores.ids[0]), exp(float(scores.log_probs[0]))
 
 
 class Autoregressive:
-    """The drafter: what a small model writes after each prefix, as many tokens as `gamma` says.
+    """Draft what a small model writes after each prefix, as many tokens as `gamma` says.
 
     One object serves one run of the loop.
     """
@@ -142,32 +147,37 @@ class Autoregressive:
 
     @property
     def calls(self) -> int:
+        """Runs of the models so far."""
         return self.writer.calls
 
     def plan_pass(self, asked: int, queries: int, *, waiting: int) -> Speculation:
-        if isinstance(self.gamma, Adapting):
+        """Choose what pays in the next pass; see `AdaptiveDrafter`."""
+        if isinstance(self.gamma, AdaptiveGamma):
             self.gamma.ratio = ratio(self.writer.cost(asked), self._cost, asked)
         self._length = self.gamma.length()
         return Speculation.LOOKAHEAD if self._length else Speculation.OFF
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+        """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
         self.writer.keep([(tuple(source), prefix) for source, prefix, _ in asked])
         if self._length:
             self.writer.write([(tuple(source), prefix, min(self._length, room)) for source, prefix, room in asked])
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts for one prefix; see `Drafter.propose`."""
         tokens, chances = self.writer.text(tuple(source), prefix, min(self._length, room))
         return [Draft(tuple(tokens), self.name, chances=tuple(chances))] if tokens else []
 
     def observe(self, draft: Draft, accepted: int) -> None:
+        """Take note of the fate of a draft; see `AdaptiveDrafter`."""
         self.gamma.learn(accepted, int(accepted < len(draft.tokens)))
 
 
 def ratio(small: float, target: Cost, nodes: int) -> float:
-    """The cost ratio c of the wall-time equation: what one more drafted token costs, in passes of the target.
+    """Return the cost ratio c of the wall-time equation: what one more drafted token costs, in passes of the target.
 
     Leviathan et al. take the target's pass to cost the same whatever its width. On a CPU it does not: here the token's
-    own place in the pass is part of its price.
+    own node in the pass is part of its price.
 
     Args:
         small: seconds that the small model takes for one token after each of `nodes` prefixes.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from chemspec.draft.base import Drafter
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, ratio
-from chemspec.draft.learned.gamma import Adapting, Fixed
+from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma
 from chemspec.draft.learned.heads import Blockwise, Medusa
 from chemspec.draft.learned.sampled import Sampled, SamplingDraftGenerator
-from chemspec.draft.learned.small import Small
+from chemspec.draft.learned.small import BatchedDraftModel
 from chemspec.draft.learned.spec_drafter import SpecDrafter
 from chemspec.draft.registry import DrafterInputs, sizes
 from chemspec.draft.rejection import Nucleus
@@ -38,30 +38,30 @@ def autoregressive(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
     """Return the drafter that writes a small model's greedy text, or a medium model's with the small one's help."""
     length, writer = settings.draft_length, _writer(settings, inputs)
     if length:
-        return Autoregressive(writer, Fixed(length), name=settings.drafts_by, cost=lambda _: 1.0)
-    gamma = Adapting(1.0, rate=writer.model.companion.alpha)  # told its cost ratio at every pass
+        return Autoregressive(writer, FixedGamma(length), name=settings.drafts_by, cost=lambda _: 1.0)
+    gamma = AdaptiveGamma(1.0, rate=writer.model.model.alpha)  # told its cost ratio at every pass
     return Autoregressive(writer, gamma, name=settings.drafts_by, cost=inputs.cost())
 
 
 def _writer(settings: DecodeSettings, inputs: DrafterInputs) -> GreedyDraftGenerator:
-    small = GreedyDraftGenerator(Small(inputs.companion("ar"), top_k=1), floor=FLOOR)
+    small = GreedyDraftGenerator(BatchedDraftModel(inputs.companion("ar"), top_k=1), floor=FLOOR)
     if settings.drafts_by == "ar":
         return small
-    return GreedyDraftGenerator(Small(inputs.companion("medium"), top_k=1), helper=small, floor=FLOOR)
+    return GreedyDraftGenerator(BatchedDraftModel(inputs.companion("medium"), top_k=1), helper=small, floor=FLOOR)
 
 
 def sampled(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
     """Return the drafter of the same models that samples its drafts, for decoders that judge them by their chances."""
     nucleus = Nucleus(settings.temperature, settings.top_p)
-    last = inputs.companion("ar")  # the model whose draws the target judges
-    drawer = SamplingDraftGenerator(Small(last, top_k=last.vocab_size), nucleus)
+    last = inputs.companion("ar")  # the model whose samples the target judges
+    generator = SamplingDraftGenerator(BatchedDraftModel(last, top_k=last.vocab_size), nucleus)
     if settings.drafts_by == "hierarchy":
         last = inputs.companion("medium")
-        drawer = SamplingDraftGenerator(Small(last, top_k=last.vocab_size), nucleus, helper=drawer)
+        generator = SamplingDraftGenerator(BatchedDraftModel(last, top_k=last.vocab_size), nucleus, helper=generator)
     if settings.draft_length:
-        fixed = Fixed(settings.draft_length)
-        return Sampled(drawer, lambda: fixed, name=settings.drafts_by)
+        fixed = FixedGamma(settings.draft_length)
+        return Sampled(generator, lambda: fixed, name=settings.drafts_by)
     # Without the small model's help a medium one costs this much at most.
     c = ratio(last.cost()(settings.n), inputs.cost(), settings.n)
-    # Each query has its own gamma: what else is in a batch must not change its draws.
-    return Sampled(drawer, lambda: Adapting(c, rate=last.alpha), name=settings.drafts_by)
+    # Each query has its own gamma: what else is in a batch must not change its samples.
+    return Sampled(generator, lambda: AdaptiveGamma(c, rate=last.alpha), name=settings.drafts_by)

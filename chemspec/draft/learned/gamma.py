@@ -1,9 +1,7 @@
-"""How many tokens to draft: the wall-time model of Leviathan et al. (2023), and the length that adapts to it (paper T,
-II.D.2).
+"""How many tokens to draft: the wall-time model of Leviathan et al. (2023), and adaptive lengths (paper T, II.D.2).
 
 If a drafted token is accepted with probability a, and one more of them costs c passes of the target, then drafting g
-tokens
-makes decoding (1 - a^(g+1)) / ((1 - a) (g c + 1)) times as fast.
+tokens makes decoding (1 - a^(g+1)) / ((1 - a) (g c + 1)) times as fast.
 """
 
 from __future__ import annotations
@@ -15,22 +13,28 @@ PROBE = 8  # where no draft pays, one token is drafted every so many passes, to 
 
 
 def improvement(a: float, g: float, c: float) -> float:
-    """The wall-time improvement of `g` drafted tokens with acceptance `a` (0 to 1) and cost ratio `c`."""
+    """Return the wall-time improvement of `g` drafted tokens with acceptance `a` (0 to 1) and cost ratio `c`."""
     tokens: float = g + 1 if a >= 1 else (1 - a ** (g + 1)) / (1 - a)
     return tokens / (g * c + 1)
 
 
 def slope(a: float, g: float, c: float) -> float:
-    """The derivative of log `improvement` by `g`, for 0 < a < 1."""
+    """Return the derivative of log `improvement` by `g`, for 0 < a < 1."""
     power: float = a ** (g + 1)
     return -power * log(a) / (1 - power) - c / (g * c + 1)
 
 
 def ascend(a: float, c: float, start: float = 4.0, *, longest: int = LONGEST) -> float:
-    """The `g` (0 to `longest`) that makes `improvement` largest, by gradient ascent on its logarithm from `start`.
+    """Find the `g` that makes `improvement` largest, by gradient ascent on its logarithm.
 
     The improvement rises and then falls (a concave function over a linear one), so that there is one top. Steps double
     until the slope turns, and are halved from then on.
+
+    Args:
+        a: acceptance, 0 to 1.
+        c: cost ratio.
+        start: where to begin.
+        longest: upper end of the range, which begins at 0.
     """
     a = min(max(a, 1e-6), 1 - 1e-6)
     g = min(max(start, 0.0), float(longest))
@@ -47,12 +51,12 @@ def ascend(a: float, c: float, start: float = 4.0, *, longest: int = LONGEST) ->
 
 
 def best(a: float, c: float, start: float = 4.0, *, longest: int = LONGEST) -> int:
-    """The whole number of tokens that pays best: the better neighbour of the top."""
+    """Return the whole number of tokens that pays best: the better neighbour of what `ascend` finds."""
     low = int(ascend(a, c, start, longest=longest))
     return max((low, min(low + 1, longest)), key=lambda g: improvement(min(a, 1 - 1e-6), g, c))
 
 
-class Fixed:
+class FixedGamma:
     """Always the same number of tokens."""
 
     def __init__(self, length: int) -> None:
@@ -60,24 +64,28 @@ class Fixed:
         self._length = length
 
     def length(self) -> int:
+        """Return the tokens to draft in the next pass."""
         return self._length
 
     def learn(self, accepted: int, refused: int) -> None:
-        """Nothing to learn."""
+        """Ignore the fate of a draft."""
 
 
-class Adapting:
-    """A number that follows the running acceptance rate.
+class AdaptiveGamma:
+    """A number of tokens that follows the running acceptance rate.
 
     Attributes:
         ratio: c; what one more drafted token costs, as a share of the target's pass.
+        longest: most tokens.
+        hits: accepted tokens so far.
+        tries: judged tokens so far.
     """
 
     WEIGHT = 10.0  # the rate begins as if so many tokens had been tried
     RATE = 0.8  # of a small model of which nothing is known
 
     def __init__(self, ratio: float, *, rate: float = RATE, longest: int = LONGEST) -> None:
-        """Start from an acceptance rate of `rate`."""
+        """Start from a cost ratio and an acceptance rate."""
         check(longest)
         self.ratio, self.longest = ratio, longest
         self.hits, self.tries = rate * self.WEIGHT, self.WEIGHT
@@ -90,19 +98,19 @@ class Adapting:
         return self.hits / self.tries
 
     def length(self) -> int:
-        """Tokens to draft in the next pass."""
+        """Return the tokens to draft in the next pass."""
         self._passes += 1
         self._top = ascend(self.alpha, self.ratio, self._top, longest=self.longest)
         chosen = best(self.alpha, self.ratio, self._top, longest=self.longest)
         return chosen if chosen or self._passes % PROBE else 1
 
     def learn(self, accepted: int, refused: int) -> None:
-        """So many drafted tokens were right; `refused` is 1 if the next was wrong, 0 if there was none."""
+        """Count accepted tokens, and whether (1 or 0) the token after them was rejected."""
         self.hits += accepted
         self.tries += accepted + refused
 
 
-Gamma = Fixed | Adapting
+Gamma = FixedGamma | AdaptiveGamma
 
 
 def check(length: int) -> None:

@@ -1,8 +1,7 @@
 """A small model beside the target: its scores in batches, each prefix once, over a whole run of the loop.
 
-Whoever drafts with it asks for prefixes of many queries at once. Its prefix tree and cache live as long as a query
-does, so
-that drafting goes on where the last draft was confirmed.
+A drafter asks it for prefixes of many queries at once. Its prefix tree and cache live as long as a query does, so that
+drafting goes on where the last draft was accepted.
 """
 
 from __future__ import annotations
@@ -12,23 +11,23 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chemspec.model.session import Backend, Session
+from chemspec.model.session import Backend, Session, Source
 from chemspec.types import Prefix, Scores
 
 ALPHA = "alpha.json"  # in the folder of a small model
-Source = tuple[int, ...]
 SourcePrefix = tuple[Source, Prefix]  # a query, and what has been written
 
 
 @dataclass(frozen=True)
 class DraftModel:
-    """A small model as loaded for a target: it has the target's vocabulary.
+    """A small model as loaded for a target, whose vocabulary it has.
 
     Attributes:
+        backend: what computes it.
         positions: most tokens of a source or an answer, bos and eos included.
         vocab_size: tokens.
-        cost: gives the seconds of a pass by its number of nodes, on this machine.
-        alpha: the share of its tokens that the target accepted on validation data; 0.8 where nobody has counted.
+        cost: gives the cost curve, seconds of a pass by its nodes on this machine.
+        alpha: the share of its tokens that the target accepted on validation data; 0.8 where that was not counted.
     """
 
     backend: Backend
@@ -39,7 +38,7 @@ class DraftModel:
 
 
 def read_alpha(folder: Path) -> float:
-    """The acceptance rate counted for the small model of a folder, or the default where nobody has counted.
+    """Return the acceptance rate counted for the small model of a folder, or the default where there is none.
 
     Raises:
         ValueError: naming the file, if it does not hold a rate.
@@ -65,14 +64,14 @@ def write_alpha(folder: Path, found: float, *, counted: str) -> Path:
 
 @dataclass
 class _Open:
-    """A session and the sources in it, of which `live` may still be asked about."""
+    """A session and the numbers of its sources, of which `live` may still be asked about."""
 
     session: Session
     numbers: dict[Source, int]
     live: set[Source] = field(default_factory=set)
 
 
-class Small:
+class BatchedDraftModel:
     """The scores of a small model, computed as they are asked for; one object serves one run of the loop.
 
     Attributes:
@@ -80,34 +79,34 @@ class Small:
         computed: prefixes run through it.
     """
 
-    def __init__(self, companion: DraftModel, *, top_k: int = 2) -> None:
-        self.companion = companion
-        self.top_k = min(top_k, companion.vocab_size)
+    def __init__(self, model: DraftModel, *, top_k: int = 2) -> None:
+        self.model = model
+        self.top_k = min(top_k, model.vocab_size)
         self.calls, self.computed = 0, 0
         self._known: dict[Source, dict[Prefix, Scores]] = {}
         self._open: list[_Open] = []
 
     def reads(self, source: Source, prefix: Prefix) -> bool:
-        """Whether the model has positions for both."""
-        longest = self.companion.positions
+        """Return whether the model has positions for both."""
+        longest = self.model.positions
         return len(source) <= longest - 2 and len(prefix) <= longest - 1
 
     def known(self, source: Source, prefix: Prefix) -> Scores | None:
-        """The scores of a prefix, if they have been computed."""
+        """Return the scores of a prefix, if they have been computed."""
         return self._known.get(source, {}).get(prefix)
 
-    def score(self, places: Iterable[SourcePrefix]) -> None:
-        """Make these prefixes known, in one model call (one more for queries that are new)."""
+    def score(self, prefixes: Iterable[SourcePrefix]) -> None:
+        """Compute the scores of these prefixes, in one pass; one more for queries that are new."""
         wanted: dict[Source, dict[Prefix, None]] = {}
-        for source, prefix in places:
+        for source, prefix in prefixes:
             if prefix not in self._known.get(source, {}):
                 wanted.setdefault(source, {})[prefix] = None
-        fresh = [source for source in wanted if source not in self._known]
-        if fresh:
-            session = Session(self.companion.backend, fresh, top_k=self.top_k)
-            numbers = {source: number for number, source in enumerate(fresh)}
-            self._open.append(_Open(session, numbers, set(fresh)))
-            self._known.update((source, {}) for source in fresh)
+        new_sources = [source for source in wanted if source not in self._known]
+        if new_sources:
+            session = Session(self.model.backend, new_sources, top_k=self.top_k)
+            numbers = {source: number for number, source in enumerate(new_sources)}
+            self._open.append(_Open(session, numbers, set(new_sources)))
+            self._known.update((source, {}) for source in new_sources)
         for opened in self._open:
             self._score(opened, wanted)
 
@@ -115,20 +114,20 @@ class Small:
         if not any(source in wanted for source in opened.live):
             return
         sources = {number: source for source, number in opened.numbers.items()}
-        rows = [sources[number] for number in opened.session.queries]
-        scored = opened.session.score([list(wanted.get(source, ())) for source in rows])
+        live = [sources[number] for number in opened.session.queries]
+        scored = opened.session.score([list(wanted.get(source, ())) for source in live])
         self.calls += 1
-        for source, scores in zip(rows, scored, strict=True):
+        for source, scores in zip(live, scored, strict=True):
             self._known[source].update(scores)
             self.computed += len(scores)
 
-    def keep(self, places: Sequence[SourcePrefix]) -> None:
+    def keep(self, prefixes: Sequence[SourcePrefix]) -> None:
         """Forget finished queries, and what does not lead to or from these prefixes, if it is much.
 
-        A query that is not among them and is asked about later is read anew.
+        A query that is not among them and is asked about later is encoded anew.
         """
         wanted: dict[Source, list[Prefix]] = {}
-        for source, prefix in places:
+        for source, prefix in prefixes:
             wanted.setdefault(source, []).append(prefix)
         for opened in self._open:
             gone = {source for source in opened.live if source not in wanted}

@@ -1,5 +1,4 @@
-"""Draft what a trained non-autoregressive encoder-decoder fills in: the Spec-Drafter of Xia et al. (2023, section
-3.1)."""
+"""Draft what a trained non-autoregressive model fills in: the Spec-Drafter of Xia et al. (2023, section 3.1)."""
 
 from __future__ import annotations
 
@@ -10,22 +9,27 @@ from chemspec.draft.base import check_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
-# Of every (source, prefix) the tokens that were filled in after it, and their log-probs; in one model call.
+# Fills in, in one model call, the tokens after every (source, prefix); returns them and their log-probs.
 Fill = Callable[[Sequence[tuple[Sequence[int], Prefix]]], Sequence[tuple[Sequence[int], Sequence[float]]]]
 
 
 class SpecDrafter:
     """One draft a prefix: the tokens of up to `length` masks, as far as they are likely enough to be worth a node.
 
-    One object serves one run; it has drafts only for the prefixes of which it was told by `prepare`.
+    One object serves one run; it has drafts only for the prefixes given to `prepare`.
+
+    Attributes:
+        calls: runs of the model so far.
     """
 
-    LEAST = 0.02  # chance of a whole draft up to a token; beyond it, nothing is drafted
+    MIN_CHANCE = 0.02  # of a whole draft up to a token; below it, nothing more is drafted
 
     def __init__(self, fill: Fill, *, masks: int, length: int = 0) -> None:
         """Use a model that was trained to fill `masks` masks.
 
         Args:
+            fill: runs the model.
+            masks: how many it fills at once.
             length: most tokens of a draft; 0 drafts as many as there are masks.
 
         Raises:
@@ -37,10 +41,11 @@ class SpecDrafter:
             raise ValueError(
                 f"draft length {length}; this drafter was trained to fill {masks} tokens at once, and no more"
             )
-        self.calls = 0  # of the model
+        self.calls = 0
         self._drafts: dict[tuple[tuple[int, ...], Prefix], Draft] = {}
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+        """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
         self._drafts = {}
         wanted = [(source, prefix) for source, prefix, room in asked if room > 0]
         if not wanted:
@@ -50,6 +55,7 @@ class SpecDrafter:
             self._drafts[tuple(source), prefix] = self._draft(tokens, log_probs)
 
     def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+        """Return drafts for one prefix; see `Drafter.propose`."""
         draft = self._drafts.get((tuple(source), prefix))
         if draft is None or not draft.tokens or room < 1:
             return ()
@@ -58,21 +64,28 @@ class SpecDrafter:
         return (Draft(draft.tokens[:room], draft.drafter, chances=draft.chances[:room]),)
 
     def _draft(self, tokens: Sequence[int], log_probs: Sequence[float]) -> Draft:
-        return line(tokens[: self.length], log_probs, "spec_drafter", self.LEAST)
+        return line(tokens[: self.length], log_probs, "spec_drafter", self.MIN_CHANCE)
 
 
-def line(tokens: Sequence[int], log_probs: Sequence[float], drafter: str, least: float) -> Draft:
-    """Tokens in a row as a draft: up to eos, and as long as all of them together are likely enough."""
-    kept: list[int] = []
+def line(tokens: Sequence[int], log_probs: Sequence[float], drafter: str, min_chance: float) -> Draft:
+    """Make a draft of tokens in a row, up to eos.
+
+    Args:
+        tokens: what was predicted, in order.
+        log_probs: of each token.
+        drafter: name for the trace.
+        min_chance: where all tokens together are less likely, the draft ends.
+    """
+    drafted: list[int] = []
     chances: list[float] = []
     whole = 1.0
     for token, log_prob in zip(tokens, log_probs, strict=False):
         chance = exp(log_prob)
         whole *= chance
-        if whole < least:
+        if whole < min_chance:
             break
-        kept.append(token)
+        drafted.append(token)
         chances.append(chance)
         if token == EOS:
             break
-    return Draft(tuple(kept), drafter, chances=tuple(chances))
+    return Draft(tuple(drafted), drafter, chances=tuple(chances))

@@ -1,12 +1,10 @@
 """What is written where copying ends: a table of edits, learned from training answers.
 
 In a retro answer most tokens are copied, and the rest is a few phrases: `B(O)O` before an aryl bond, `Cl` or `O` after
-a
-carbonyl, `.` and the other half. Which comes, and where, can be read off the last tokens and off the query's text
-ahead.
-The table is a tree over such contexts, as in prediction by partial matching (Cleary and Witten, 1984): one walks
-down as long as the context has been seen often enough, and finds the likeliest next steps with their chances. "Go on
-copying" is one of the steps, so the table also knows where copying is likely to end.
+a carbonyl, `.` and the other half. Which comes, and where, can be read off the last tokens and off the query's text
+ahead. The table is a tree over such contexts, as in prediction by partial matching (Cleary and Witten, 1984): look-up
+walks down as long as the context has been seen often enough, and gives the likeliest next steps with their
+probabilities. "Go on copying" is one of the steps, so the table also predicts where copying ends.
 """
 
 from __future__ import annotations
@@ -25,28 +23,28 @@ from chemspec.draft.tree.copy_state import CopyState, CopyTracker
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Prefix
 
-COPY = -1  # the step that writes what the query has at the place of the trail
-BASE = 1 << 20  # a child is found under parent * BASE + entry
-Steps = tuple[tuple[int, float], ...]  # steps with their chances, likeliest first
-# The chances that a table gives fall into classes between these.
+COPY = -1  # the step that writes what the query has at the position of the copy state
+CHILD_BASE = 1 << 20  # a child is found under parent * CHILD_BASE + entry
+Steps = tuple[tuple[int, float], ...]  # steps with their probabilities, likeliest first
+# The probabilities that a table gives fall into classes between these.
 EDGES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
 
 
 @lru_cache(maxsize=1024)  # a table knows thousandths
 def chance_class(chance: float) -> int:
-    """The class of a table's chance, from 0 to len(EDGES)."""
+    """Return the class of a table's probability, from 0 to len(EDGES)."""
     return bisect_right(EDGES, chance)
 
 
 class Packed(NamedTuple):
-    """A table in few pieces of memory, for compiled code: what is read together lies together.
+    """A table as arrays for compiled code.
 
     Attributes:
-        slots: key, node, key, node, ... of the children, each in the first free slot from `hashed(key, bits)` on; -1
-        where none is.
+        slots: a hash table of the children: key, node, key, node, ..., each in the first free slot from
+            `hashed(key, bits)` on; -1 where none is.
         bits: there are two to the power of so many slots.
-        starts: of each node where its steps begin; one more than there are nodes.
-        steps: of each step its chance, token and class as `STEP`.
+        starts: where in `steps` each node's begin; one more than there are nodes.
+        steps: probability, token and class of each step, as `STEP`.
     """
 
     slots: array[int]
@@ -59,22 +57,22 @@ STEP = Struct("=dii")
 
 
 def hashed(key: int, bits: int) -> int:
-    """Where to look for a key among so many slots: the upper bits of its product with 2^64 over the golden ratio."""
+    """Return a key's slot among 2 ** bits: the upper bits of its product with 2^64 over the golden ratio."""
     return (key * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> (64 - bits)
 
 
 def _kind(match: int) -> int:
-    """Matches of 0, 1, 2, 3 to 5 and more tokens."""
+    """Return the class of a match: 0, 1, 2, 3 to 5, or more tokens."""
     return match if match < 3 else 3 if match < 6 else 4
 
 
-def context(text: Sequence[int], trail: CopyState, prefix: Prefix) -> list[int]:
-    """What the next step depends on, most telling first: tokens written, the match, tokens of the query ahead."""
-    ahead = (*text[trail.place : trail.place + 3], PAD, PAD, PAD)
+def context(text: Sequence[int], state: CopyState, prefix: Prefix) -> list[int]:
+    """Return what the next step depends on, most telling first: tokens written, the match, the query's text ahead."""
+    ahead = (*text[state.position : state.position + 3], PAD, PAD, PAD)
     last = (PAD, PAD, PAD, PAD, PAD, PAD, *prefix[-7:])
     return [
         last[-1],
-        _kind(trail.match),
+        _kind(state.match),
         last[-2],
         ahead[0],
         last[-3],
@@ -89,21 +87,27 @@ def context(text: Sequence[int], trail: CopyState, prefix: Prefix) -> list[int]:
 
 @dataclass(frozen=True)
 class EditNgramTable:
-    """The table: node 0 is the empty context.
+    """The table: a tree over contexts, whose node 0 is the empty one.
 
     Attributes:
-        children: parent * BASE + context entry -> node.
-        steps: of every node the likeliest next steps.
+        children: parent * CHILD_BASE + context entry -> node.
+        steps: the likeliest next steps of every node.
     """
 
     children: dict[int, int]
     steps: list[Steps]
 
-    def after(self, text: Sequence[int], trail: CopyState, prefix: Prefix) -> Steps:
-        """The likeliest steps after `prefix`, of which `trail` tells where it stands in the query `text`."""
+    def next_edits(self, text: Sequence[int], state: CopyState, prefix: Prefix) -> Steps:
+        """Return the likeliest steps after a prefix.
+
+        Args:
+            text: the query's tokens and eos.
+            state: the prefix aligned with it.
+            prefix: what has been written.
+        """
         find, node = self.children.get, 0
-        for entry in context(text, trail, prefix):
-            child = find(node * BASE + entry)
+        for entry in context(text, state, prefix):
+            child = find(node * CHILD_BASE + entry)
             if child is None:
                 break
             node = child
@@ -111,7 +115,7 @@ class EditNgramTable:
 
     @cached_property
     def packed(self) -> Packed:
-        """The same for compiled code; made at first use."""
+        """The same for compiled code; worked out at first use."""
         bits = len(self.children).bit_length() + 1  # at most half are taken
         slots = array("q", [-1]) * (2 << bits)
         for key, node in self.children.items():
@@ -120,15 +124,15 @@ class EditNgramTable:
                 slot = (slot + 1) % (1 << bits)
             slots[2 * slot], slots[2 * slot + 1] = key, node
         starts = array("i", accumulate(map(len, self.steps), initial=0))
-        steps = (STEP.pack(share, token, chance_class(share)) for own in self.steps for token, share in own)
+        steps = (STEP.pack(chance, token, chance_class(chance)) for steps in self.steps for token, chance in steps)
         return Packed(slots, bits, starts, b"".join(steps))
 
     def to_json(self) -> dict[str, Any]:
-        """Nodes in order, each with parent, entry, and its steps as token, chance in thousandths, and so on."""
+        """Return the nodes in order, with parent, entry, and steps as token, thousandths, token, thousandths, ..."""
         keys = sorted(self.children, key=self.children.__getitem__)
         return {
-            "parents": [key // BASE for key in keys],
-            "entries": [key % BASE for key in keys],
+            "parents": [key // CHILD_BASE for key in keys],
+            "entries": [key % CHILD_BASE for key in keys],
             "steps": [[part for step in steps for part in (step[0], round(1000 * step[1]))] for steps in self.steps],
         }
 
@@ -146,7 +150,7 @@ class EditNgramTable:
                 raise ValueError("a number is no whole number")
             pairs = [tuple(zip(steps[::2], steps[1::2], strict=True)) for steps in flat]
             children = {
-                parent * BASE + entry: node
+                parent * CHILD_BASE + entry: node
                 for node, (parent, entry) in enumerate(zip(parents, entries, strict=True), 1)
                 if 0 <= parent < node and 0 <= entry < max(vocab_size, 5)
             }
@@ -165,35 +169,35 @@ class EditNgramTable:
 
 def count_edits(
     pairs: Iterable[tuple[Sequence[int], Sequence[int]]],
-    marks: TokenClasses,
+    token_classes: TokenClasses,
     *,
-    least: int = 8,
-    change: float = 0.4,
-    most: int = 3,
+    min_visits: int = 8,
+    min_change: float = 0.4,
+    max_steps: int = 3,
 ) -> EditNgramTable:
     """Count which steps follow which contexts.
 
     Args:
         pairs: queries and answers, without special tokens.
-        least: visits that a context needs to be kept.
-        change: how much the chances of a context must differ from those of the shorter one (summed over the steps) to
-            be
-            kept. In trials two thirds of a table went without any loss of passes.
-        most: steps kept of a context.
+        token_classes: what is known of the vocabulary.
+        min_visits: visits that a context needs to be kept.
+        min_change: how much the probabilities of a context must differ from those of the shorter one (summed over the
+            steps) to be kept. In trials two thirds of a table went without any loss of passes.
+        max_steps: steps kept of a context.
     """
     counts: list[dict[int, int]] = [{}]
     below: list[dict[int, int]] = [{}]
     for source, target in pairs:
-        reader = CopyTracker(source, marks)
+        tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
-        trail = reader.trail(prefix)
+        state = tracker.state_of(prefix)
         for token in (*target, EOS):
-            step = COPY if reader.copied(trail) == token else token
+            step = COPY if tracker.copied_token(state) == token else token
             node = 0
             counts[0][step] = counts[0].get(step, 0) + 1
-            for entry in context(reader.text, trail, prefix):
+            for entry in context(tracker.text, state, prefix):
                 child = below[node].get(entry)
-                fresh = child is None
+                is_new = child is None
                 if child is None:
                     # A context grows by one entry a visit: what is seen once needs no path of its own.
                     child = below[node][entry] = len(counts)
@@ -201,48 +205,47 @@ def count_edits(
                     below.append({})
                 counts[child][step] = counts[child].get(step, 0) + 1
                 node = child
-                if fresh:
+                if is_new:
                     break
             if token != EOS:
                 prefix = (*prefix, token)
-                trail = reader.step(trail, prefix)
-    return _pruned(counts, below, least, change, most)
+                state = tracker.advance(state, prefix)
+    return _pruned(counts, below, min_visits, min_change, max_steps)
 
 
 def _pruned(
-    counts: list[dict[int, int]], below: list[dict[int, int]], least: int, change: float, most: int
+    counts: list[dict[int, int]], below: list[dict[int, int]], min_visits: int, min_change: float, max_steps: int
 ) -> EditNgramTable:
     children: dict[int, int] = {}
     steps: list[Steps] = [()]
 
-    def chances(node: int, parent: dict[int, float]) -> dict[int, float]:
-        """Shares, smoothed by those of the shorter context as if that had been seen twice."""
-        own, weight = counts[node], 2.0 if parent else 0.0
-        total = sum(own.values()) + weight
-        found = {step: (own.get(step, 0) + weight * parent.get(step, 0.0)) / total for step in {*own, *parent}}
-        best = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:most]
-        return dict(best)
+    def chances(node: int, shorter: dict[int, float]) -> dict[int, float]:
+        """Return shares, smoothed by those of the shorter context as if that had been seen twice."""
+        seen, weight = counts[node], 2.0 if shorter else 0.0
+        total = sum(seen.values()) + weight
+        shares = {step: (seen.get(step, 0) + weight * shorter.get(step, 0.0)) / total for step in {*seen, *shorter}}
+        return dict(sorted(shares.items(), key=lambda pair: (-pair[1], pair[0]))[:max_steps])
 
-    def keep(node: int, own: dict[int, float], number: int) -> None:
+    def keep(node: int, shares: dict[int, float], number: int) -> None:
         """Write a node's steps and its children worth keeping."""
-        steps[number] = tuple(item for item in own.items() if item[1] >= 0.01)
+        steps[number] = tuple((step, share) for step, share in shares.items() if share >= 0.01)
         for entry, child in sorted(below[node].items()):
-            place = len(steps)
-            if sum(counts[child].values()) < least:
+            new = len(steps)
+            if sum(counts[child].values()) < min_visits:
                 continue
-            theirs = chances(child, own)
-            children[number * BASE + entry] = place
+            child_shares = chances(child, shares)
+            children[number * CHILD_BASE + entry] = new
             steps.append(())
-            keep(child, theirs, place)
-            gap = sum(abs(theirs.get(s, 0) - own.get(s, 0)) for s in {*theirs, *own})
-            if len(steps) == place + 1 and gap <= change:
+            keep(child, child_shares, new)
+            change = sum(abs(child_shares.get(s, 0) - shares.get(s, 0)) for s in {*child_shares, *shares})
+            if len(steps) == new + 1 and change <= min_change:
                 steps.pop()
-                del children[number * BASE + entry]
+                del children[number * CHILD_BASE + entry]
 
     if counts[0]:
         keep(0, chances(0, {}), 0)
     return EditNgramTable(children, steps)
 
 
-# The table of a model that was not calibrated: it knows no phrases, only that copying goes on.
+# The table of a model that was not calibrated: it knows no edits, only that copying goes on.
 COPY_ONLY = EditNgramTable({}, [((COPY, 0.9),)])

@@ -1,4 +1,4 @@
-"""`tree.grower`, compiled: the same trees in a fraction of the time."""
+"""`builder.tree_builder`, compiled: the same trees in a fraction of the time."""
 
 from __future__ import annotations
 
@@ -9,17 +9,29 @@ from ctypes import c_char_p, c_double, c_int32, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
-from chemspec.draft.copy import TokenClasses
-from chemspec.draft.tree.builder import Tree, TreeLimits
-from chemspec.draft.tree.copy_state import beginning
-from chemspec.draft.tree.edit_ngrams import EditNgramTable
+from chemspec.draft.copy import MAX_MATCH, MAX_SKIP, TokenClasses
+from chemspec.draft.tree.builder import LOOKAHEAD, Tree, TreeLimits
+from chemspec.draft.tree.copy_state import initial_state
+from chemspec.draft.tree.edit_ngrams import CHILD_BASE, COPY, EditNgramTable
 from chemspec.system import compiled
-from chemspec.tokenizer import EOS
+from chemspec.tokenizer import EOS, PAD
 from chemspec.types import Prefix
 
 SOURCE = Path(__file__).with_name("tree.cpp")
-FLAGS = ("-ffp-contract=off",)  # fused multiply-adds would round otherwise than Python does
-LONGEST = 500  # tokens of a query whose places the compiled sets can hold
+BIT_WORDS = 8  # words of 64 bits that hold a set of positions
+LONGEST = 500  # tokens of a query whose positions fit into them
+CONSTANTS = {
+    "MAX_MATCH": MAX_MATCH,
+    "MAX_SKIP": MAX_SKIP,
+    "LOOKAHEAD": ",".join(map(str, LOOKAHEAD)),
+    "CHILD_BASE": CHILD_BASE,
+    "COPY": COPY,
+    "PAD": PAD,
+    "EOS": EOS,
+    "BIT_WORDS": BIT_WORDS,
+}
+# Fused multiply-adds would round otherwise than Python does.
+FLAGS = ("-ffp-contract=off", *(f"-D{name}={value}" for name, value in CONSTANTS.items()))
 
 
 class _Table(ctypes.Structure):
@@ -29,25 +41,25 @@ class _Table(ctypes.Structure):
 class _Query(ctypes.Structure):
     _fields_ = (
         *((name, c_void_p) for name in ("text", "rings")),
-        *((name, c_int32) for name in ("length", "labels", "place", "pointer")),
+        *((name, c_int32) for name in ("length", "labels", "position", "pointer")),
     )
 
 
 class _Limits(ctypes.Structure):
     _fields_ = (
-        ("least", c_double),
-        *((name, c_void_p) for name in ("rates", "seconds")),
-        *((name, c_int32) for name in ("nodes", "length", "paths", "eos")),
+        ("min_chance", c_double),
+        *((name, c_void_p) for name in ("accept_rates", "pass_seconds")),
+        *((name, c_int32) for name in ("max_nodes", "max_length", "max_paths")),
     )
 
 
-class _Nodes(ctypes.Structure):
-    _fields_ = tuple((name, c_void_p) for name in ("parents", "tokens", "places", "shares", "chances"))
+class _Tree(ctypes.Structure):
+    _fields_ = tuple((name, c_void_p) for name in Tree._fields)
 
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
-    """The compiled code, or none where it cannot be had."""
+    """Return the compiled code, or None where it cannot be had."""
     try:
         return compiled.load(SOURCE, *FLAGS)
     except compiled.NoKernel:
@@ -55,38 +67,46 @@ def library() -> ctypes.CDLL | None:
 
 
 class NativeTreeBuilder:
-    """Trees of one query. Not for queries of more than `LONGEST` tokens."""
+    """The trees of one query, of at most `LONGEST` tokens."""
 
     def __init__(
-        self, library: ctypes.CDLL, phrases: EditNgramTable, source: Sequence[int], marks: TokenClasses
+        self, library: ctypes.CDLL, edit_table: EditNgramTable, source: Sequence[int], token_classes: TokenClasses
     ) -> None:
-        self._run = library.chemspec_grow
-        packed, start = phrases.packed, beginning(source, marks)
-        text, rings = array("i", (*source, EOS)), array("i", marks.rings)
+        """Hand a query over.
+
+        Args:
+            library: the compiled code.
+            edit_table: the probabilities.
+            source: the query's token ids.
+            token_classes: what is known of the vocabulary.
+        """
+        self._run = library.chemspec_build_tree
+        packed, start = edit_table.packed, initial_state(source, token_classes)
+        text, rings = array("i", (*source, EOS)), array("i", token_classes.rings)
         self._table = _Table(_at(packed.slots), _at(packed.starts), packed.steps, packed.bits)
-        self._query = _Query(_at(text), _at(rings), len(text), len(rings), start.place, start.pointer)
+        self._query = _Query(_at(text), _at(rings), len(text), len(rings), start.position, start.pointer)
         self._kept = (packed, text, rings)  # the structures hold no more than addresses
 
     def __call__(self, prefix: Prefix, limits: TreeLimits) -> Tree:
-        room = limits.nodes
-        whole, real = c_int32 * room, c_double * room
-        values = whole(), whole(), whole(), real(), real()
-        rates, seconds = array("d", limits.rates), array("d", limits.seconds)
+        """Build the tree of the likeliest nodes after a prefix."""
+        integers, reals = c_int32 * limits.max_nodes, c_double * limits.max_nodes
+        columns = integers(), integers(), integers(), reals(), reals()  # as `Tree` has them
+        rates, seconds = array("d", limits.accept_rates), array("d", limits.pass_seconds)
         given = _Limits(
-            limits.least,
+            limits.min_chance,
             _at(rates) if rates else None,
             _at(seconds) if seconds else None,
-            *(room, limits.length, limits.paths, EOS),
+            *(limits.max_nodes, limits.max_length, limits.max_paths),
         )
-        into = _Nodes(*[ctypes.addressof(one) for one in values])
+        into = _Tree(*[ctypes.addressof(column) for column in columns])
         text, byref = array("i", prefix), ctypes.byref
         count = self._run(
             byref(self._table), byref(self._query), byref(given), c_void_p(_at(text)), len(text), byref(into)
         )
         if count < 0:
             raise MemoryError("there is not enough memory to draft")
-        parents, tokens, places, shares, chances = values
-        return Tree(parents[:count], tokens[:count], places[:count], shares[:count], chances[:count])
+        parents, tokens, positions, steps, paths = columns
+        return Tree(parents[:count], tokens[:count], positions[:count], steps[:count], paths[:count])
 
 
 def _at(values: array) -> int:  # type: ignore[type-arg]

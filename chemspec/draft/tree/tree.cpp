@@ -1,7 +1,7 @@
-// `tree.grow`, compiled: the same nodes, the same numbers to the last bit, in a fraction of the time.
+// `builder.tree_builder`, compiled: the same nodes, the same numbers to the last bit, in a fraction of the time.
 //
-// What it computes, and why, is told in `tree.py`, `trail.py` and `phrases.py`; names here are those of there. Compiled at
-// first use without contraction to fused multiply-adds, which would round otherwise than Python does.
+// What it computes, and why, stands in `builder.py`, `copy_state.py` and `edit_ngrams.py`, whose names it has. The constants
+// in capitals are theirs, too: `native.py` defines them when it has this file compiled, at first use.
 
 #include <algorithm>
 #include <array>
@@ -11,18 +11,14 @@
 
 namespace {
 
-constexpr int CONTEXT = 12;            // of a trail: longer matches are not told apart
-constexpr int WORDS = 8;               // a query may have 64 * WORDS places
-constexpr int32_t COPY = -1, PAD = 0;  // PAD: beyond either end of a text
-constexpr int64_t BASE = int64_t(1) << 20;
-constexpr int STEPS[] = {1, 3, 7, 15, 31};
+constexpr int AHEAD[] = {LOOKAHEAD};
 
-using Places = std::array<uint64_t, WORDS>;  // a set of places in the query, as bits
+using Positions = std::array<uint64_t, BIT_WORDS>;  // a set of positions in the query, as bits
 
-struct Trail {
-  int place, match, pointer;
-  Places levels[CONTEXT];  // of which `match` count
-  std::vector<int32_t> rings;
+struct CopyState {
+  int position, match, pointer;
+  Positions levels[MAX_MATCH];  // of which `match` count
+  std::vector<int32_t> open_rings;
 };
 
 }  // namespace
@@ -31,11 +27,11 @@ extern "C" {
 
 // Arrays belong to the caller and outlive the call.
 struct Step {
-  double share;
-  int32_t token, kind;  // see `phrases.chance_class`
+  double chance;
+  int32_t token, chance_class;
 };
 
-struct Table {  // `phrases.Packed`
+struct Table {  // `edit_ngrams.Packed`
   const int64_t* slots;
   const int32_t* starts;
   const Step* steps;
@@ -44,64 +40,64 @@ struct Table {  // `phrases.Packed`
 
 struct Query {
   const int32_t* text;   // with eos
-  const int32_t* rings;  // ring labels, as `Marks.rings`
-  int32_t length, labels, place, pointer;  // of text and rings; where the trail starts
+  const int32_t* rings;  // ring labels, as `TokenClasses.rings`
+  int32_t length, labels, position, pointer;  // of text and rings; those of the initial copy state
 };
 
 struct Limits {
-  double least;
-  const double* rates;    // of each class of chances, or null
-  const double* seconds;  // of a pass with 0, 1, ... more nodes, or null
-  int32_t nodes, length, paths, eos;
+  double min_chance;
+  const double* accept_rates;  // of each class of chances, or null
+  const double* pass_seconds;  // of a pass with 0, 1, ... more nodes, or null
+  int32_t max_nodes, max_length, max_paths;
 };
 
-struct Nodes {  // room for `Limits.nodes`
-  int32_t *parents, *tokens, *places;
-  double *shares, *chances;
+struct Tree {  // room for `Limits.max_nodes`
+  int32_t *parents, *tokens, *positions;
+  double *step_chances, *path_chances;
 };
 }
 
 namespace {
 
-// One query, read along a prefix.
-class Reader {
+// One query, whose copy states are worked out along a prefix.
+class CopyTracker {
  public:
-  Reader(const Query& query) : query_(query) {
+  CopyTracker(const Query& query) : query_(query) {
     ring_.resize(query.length);
     for (int i = 0; i < query.length; i++) ring_[i] = is_ring(query.text[i]);
   }
-  Trail start() const {
-    Trail trail;
-    trail.place = query_.place, trail.match = 0, trail.pointer = query_.pointer;
-    return trail;
+  CopyState start() const {
+    CopyState state;
+    state.position = query_.position, state.match = 0, state.pointer = query_.pointer;
+    return state;
   }
   bool is_ring(int32_t token) const { return std::find(query_.rings, query_.rings + query_.labels, token) != query_.rings + query_.labels; }
 
-  Trail step(const Trail& from, int32_t token) const {
-    Trail to;
+  CopyState advance(const CopyState& from, int32_t token) const {
+    CopyState to;
     const bool ring = is_ring(token);
     int pointer = from.pointer;
     if (query_.text[pointer] == token && pointer + 1 < query_.length) {
       pointer++;
     } else {
-      for (int ahead = pointer + 1; ahead < std::min(pointer + 4, query_.length - 1); ahead++)
+      for (int ahead = pointer + 1; ahead < std::min(pointer + 1 + MAX_SKIP, query_.length - 1); ahead++)
         if (query_.text[ahead] == token) {
           pointer = ahead + 1;
           break;
         }
     }
     to.pointer = pointer;
-    Places level = {};
+    Positions level = {};
     bool any = false;
     for (int i = 0; i + 1 < query_.length; i++)
       if (ring ? bool(ring_[i]) : query_.text[i] == token) level[(i + 1) / 64] |= uint64_t(1) << ((i + 1) % 64), any = true;
     to.match = 0;
     if (any) {
       to.levels[to.match++] = level;
-      for (int shorter = 0; shorter < std::min(from.match, CONTEXT - 1); shorter++) {
-        Places& longer = to.levels[to.match];
+      for (int shorter = 0; shorter < std::min(from.match, MAX_MATCH - 1); shorter++) {
+        Positions& longer = to.levels[to.match];
         uint64_t carried = 0, all = 0;
-        for (int w = 0; w < WORDS; w++) {
+        for (int w = 0; w < BIT_WORDS; w++) {
           const uint64_t word = from.levels[shorter][w];
           longer[w] = ((word << 1) | carried) & level[w];
           carried = word >> 63;
@@ -111,19 +107,19 @@ class Reader {
         to.match++;
       }
     }
-    to.place = to.match ? nearest(to.levels[to.match - 1], pointer) : pointer;
-    to.rings = from.rings;
-    if (ring) turn(to.rings, token);
+    to.position = to.match ? nearest(to.levels[to.match - 1], pointer) : pointer;
+    to.open_rings = from.open_rings;
+    if (ring) toggle(to.open_rings, token);
     return to;
   }
 
-  int32_t copied(const Trail& trail) const {
-    const int32_t token = query_.text[trail.place];
-    if (!ring_[trail.place]) return token;
+  int32_t copied_token(const CopyState& state) const {
+    const int32_t token = query_.text[state.position];
+    if (!ring_[state.position]) return token;
     std::vector<int32_t> theirs;
-    for (int i = 0; i < trail.place; i++)
-      if (ring_[i]) turn(theirs, query_.text[i]);
-    const auto& ours = trail.rings;
+    for (int i = 0; i < state.position; i++)
+      if (ring_[i]) toggle(theirs, query_.text[i]);
+    const auto& ours = state.open_rings;
     for (size_t back = 1; back <= std::min(theirs.size(), ours.size()); back++)
       if (theirs[theirs.size() - back] == token) return ours[ours.size() - back];
     for (int i = 0; i < query_.labels; i++)
@@ -131,20 +127,20 @@ class Reader {
     return token;
   }
 
-  int32_t ahead(const Trail& trail, int by) const { return trail.place + by < query_.length ? query_.text[trail.place + by] : PAD; }
+  int32_t ahead(const CopyState& state, int by) const { return state.position + by < query_.length ? query_.text[state.position + by] : PAD; }
 
  private:
-  static void turn(std::vector<int32_t>& open, int32_t label) {
+  static void toggle(std::vector<int32_t>& open, int32_t label) {
     const auto found = std::find(open.begin(), open.end(), label);
     if (found == open.end()) open.push_back(label);
     else open.erase(found);
   }
-  static bool has(const Places& places, int place) { return places[place / 64] >> (place % 64) & 1; }
-  // Of a set that is not empty, the place nearest to the pointer; of two, the one before it.
-  static int nearest(const Places& places, int pointer) {
+  static bool has(const Positions& positions, int position) { return positions[position / 64] >> (position % 64) & 1; }
+  // The position nearest to the pointer, of two the one before it; the set must not be empty.
+  static int nearest(const Positions& positions, int pointer) {
     for (int off = 0;; off++) {
-      if (pointer >= off && has(places, pointer - off)) return pointer - off;
-      if (pointer + off < 64 * WORDS && has(places, pointer + off)) return pointer + off;
+      if (pointer >= off && has(positions, pointer - off)) return pointer - off;
+      if (pointer + off < 64 * BIT_WORDS && has(positions, pointer + off)) return pointer + off;
     }
   }
 
@@ -154,14 +150,14 @@ class Reader {
 
 // The node of a table to which a context leads. `last(i)`: the token written i-th from the end, or PAD.
 template <class Last>
-int32_t node_of(const Table& table, const Reader& reader, const Trail& trail, const Last& last) {
-  const int match = trail.match, kind = match < 3 ? match : match < 6 ? 3 : 4;
-  const int32_t context[] = {last(1), kind, last(2), reader.ahead(trail, 0), last(3), reader.ahead(trail, 1),
-                             last(4), reader.ahead(trail, 2), last(5), last(6), last(7)};
+int32_t context_node(const Table& table, const CopyTracker& tracker, const CopyState& state, const Last& last) {
+  const int match = state.match, kind = match < 3 ? match : match < 6 ? 3 : 4;
+  const int32_t context[] = {last(1), kind, last(2), tracker.ahead(state, 0), last(3), tracker.ahead(state, 1),
+                             last(4), tracker.ahead(state, 2), last(5), last(6), last(7)};
   const int64_t size = int64_t(1) << table.bits;
   int32_t node = 0;
   for (const int32_t entry : context) {
-    const int64_t key = node * BASE + entry;
+    const int64_t key = node * int64_t(CHILD_BASE) + entry;
     int64_t slot = int64_t(uint64_t(key) * 0x9E3779B97F4A7C15 >> (64 - table.bits));
     while (table.slots[2 * slot] >= 0 && table.slots[2 * slot] != key) slot = (slot + 1) % size;
     if (table.slots[2 * slot] < 0) break;
@@ -170,20 +166,21 @@ int32_t node_of(const Table& table, const Reader& reader, const Trail& trail, co
   return node;
 }
 
-struct Guess {  // a token that may become a node
-  double chance, share;
-  int made, parent;
-  int32_t token, place;
-  bool operator<(const Guess& other) const { return chance != other.chance ? chance < other.chance : made > other.made; }
+struct Candidate {  // a token that may become a node
+  double path_chance, step_chance;
+  int serial, parent;
+  int32_t token, position;
+  bool operator<(const Candidate& other) const {
+    return path_chance != other.path_chance ? path_chance < other.path_chance : serial > other.serial;
+  }
 };
 
-// `tree.Worth`.
-struct Worth {
+struct ThroughputStop {
   const double* seconds;
   int best = 0;
   double rate, tokens = 1.0;
 
-  explicit Worth(const double* all) : seconds(all), rate(all ? 1 / all[0] : 0) {}
+  explicit ThroughputStop(const double* all) : seconds(all), rate(all ? 1 / all[0] : 0) {}
   bool more(int nodes, double chance) {
     tokens += chance;
     const double now = tokens / seconds[nodes + 1];
@@ -191,67 +188,69 @@ struct Worth {
       best = nodes + 1, rate = now;
       return true;
     }
-    for (const int step : STEPS)
-      if (tokens + step * chance > rate * seconds[nodes + 1 + step]) return true;
+    for (const int ahead : AHEAD)
+      if (tokens + ahead * chance > rate * seconds[nodes + 1 + ahead]) return true;
     return false;
   }
 };
 
 }  // namespace
 
-// The likeliest nodes after a prefix; returns how many, or -1 if there is not enough memory.
-extern "C" int chemspec_grow(const Table* table, const Query* query, const Limits* limits, const int32_t* prefix, int written, const Nodes* into) {
+// Build the tree of the likeliest nodes after a prefix; returns how many, or -1 if there is not enough memory.
+extern "C" int chemspec_build_tree(const Table* table, const Query* query, const Limits* limits, const int32_t* prefix, int written,
+                                   const Tree* tree) {
   try {
-    const Reader reader(*query);
-    std::vector<Trail> trails;  // of each node
+    const CopyTracker tracker(*query);
+    std::vector<CopyState> states;  // of each node
     std::vector<int> depths;
     std::vector<char> leaf;
-    std::vector<int32_t> met;
-    std::priority_queue<Guess> guesses;
-    int made = 0, paths = 0, grown = 0;
-    Trail first = reader.start();
-    for (int i = 1; i < written; i++) first = reader.step(first, prefix[i]);
-    // The token written i-th from the end, at a node.
-    const auto widen = [&](int parent, const Trail& trail) {
+    std::vector<int32_t> pushed;
+    std::priority_queue<Candidate> heap;
+    int serial = 0, paths = 0, nodes = 0;
+    CopyState first = tracker.start();
+    for (int i = 1; i < written; i++) first = tracker.advance(first, prefix[i]);
+    // Put the next tokens after a node on the heap.
+    const auto push_children = [&](int parent, const CopyState& state) {
+      // The token written i-th from the end, at the node.
       const auto last = [&](int i) -> int32_t {
         int node = parent;
-        for (; i > 1 && node >= 0; i--) node = into->parents[node];
-        if (node >= 0) return into->tokens[node];
+        for (; i > 1 && node >= 0; i--) node = tree->parents[node];
+        if (node >= 0) return tree->tokens[node];
         return i <= written ? prefix[written - i] : PAD;
       };
-      const double chance = parent < 0 ? 1.0 : into->chances[parent];
-      const int32_t node = node_of(*table, reader, trail, last);
-      met.clear();
-      for (int at = table->starts[node]; at < table->starts[node + 1]; at++) {
+      const double path_chance = parent < 0 ? 1.0 : tree->path_chances[parent];
+      const int32_t context = context_node(*table, tracker, state, last);
+      pushed.clear();
+      for (int at = table->starts[context]; at < table->starts[context + 1]; at++) {
         const Step& step = table->steps[at];
-        const double likely = chance * (limits->rates ? limits->rates[step.kind] : step.share);
-        if (likely < limits->least) continue;
+        const double chance = path_chance * (limits->accept_rates ? limits->accept_rates[step.chance_class] : step.chance);
+        if (chance < limits->min_chance) continue;
         const bool copies = step.token == COPY;
-        const int32_t token = copies ? reader.copied(trail) : step.token;
-        if (std::find(met.begin(), met.end(), token) != met.end()) continue;
-        met.push_back(token);
-        guesses.push({likely, step.share, ++made, parent, token, copies ? trail.place : -1});
+        const int32_t token = copies ? tracker.copied_token(state) : step.token;
+        if (std::find(pushed.begin(), pushed.end(), token) != pushed.end()) continue;
+        pushed.push_back(token);
+        heap.push({chance, step.chance, ++serial, parent, token, copies ? state.position : -1});
       }
     };
-    Worth worth(limits->seconds);
-    widen(-1, first);
-    while (!guesses.empty() && grown < limits->nodes) {
-      const Guess guess = guesses.top();
-      guesses.pop();
-      const bool branches = guess.parent < 0 || !leaf[guess.parent];
-      if (branches && paths == limits->paths) continue;
-      if (limits->seconds && !worth.more(grown, guess.chance)) break;
-      paths += branches;
-      if (guess.parent >= 0) leaf[guess.parent] = false;
-      into->parents[grown] = guess.parent, into->tokens[grown] = guess.token, into->places[grown] = guess.place;
-      into->shares[grown] = guess.share, into->chances[grown] = guess.chance;
-      depths.push_back(guess.parent < 0 ? 1 : depths[guess.parent] + 1);
+    ThroughputStop stop(limits->pass_seconds);
+    push_children(-1, first);
+    while (!heap.empty() && nodes < limits->max_nodes) {
+      const Candidate next = heap.top();
+      heap.pop();
+      const bool new_path = next.parent < 0 || !leaf[next.parent];
+      if (new_path && paths == limits->max_paths) continue;
+      if (limits->pass_seconds && !stop.more(nodes, next.path_chance)) break;
+      paths += new_path;
+      if (next.parent >= 0) leaf[next.parent] = false;
+      tree->parents[nodes] = next.parent, tree->tokens[nodes] = next.token, tree->positions[nodes] = next.position;
+      tree->step_chances[nodes] = next.step_chance, tree->path_chances[nodes] = next.path_chance;
+      depths.push_back(next.parent < 0 ? 1 : depths[next.parent] + 1);
       leaf.push_back(true);
-      trails.push_back(reader.step(guess.parent < 0 ? first : trails[guess.parent], guess.token));
-      if (guess.token != limits->eos && depths.back() < limits->length) widen(grown, trails.back());
-      grown++;
+      states.push_back(tracker.advance(next.parent < 0 ? first : states[next.parent], next.token));
+      if (next.token != EOS && depths.back() < limits->max_length) push_children(nodes, states.back());
+      nodes++;
     }
-    return limits->seconds ? worth.best : grown;
+    return limits->pass_seconds ? stop.best : nodes;
   } catch (...) {
     return -1;
   }

@@ -27,7 +27,7 @@ from chemspec.model.transformer import Transformer
 Function = Callable[[], None]
 Recorder = Callable[[Function, torch.device], Function]
 
-# Rows and nodes are padded to powers of two up to so many and to multiples of it beyond, sources and slots to multiples.
+# Rows and nodes are padded to powers of two up to this and to multiples of it beyond, sources and slots to multiples.
 ROWS, NODES, SOURCE, SLOTS = 32, 64, 32, 64
 FIRST_SLOTS = 256  # of an arena, which doubles when a session outgrows it
 IDLE = 8  # arenas kept for later sessions
@@ -209,6 +209,7 @@ class GraphBackend(TorchBackend):
 
     @property
     def runner(self) -> type[TorchRunner]:
+        """The class of its runners."""
         return GraphRunner
 
     def lend(self, rows: int, source: int, slots: int) -> Arena:
@@ -229,6 +230,7 @@ class GraphBackend(TorchBackend):
         return None
 
     def take_back(self, arenas: list[Arena]) -> None:
+        """Keep arenas for later sessions."""
         self._idle.extend(arenas)
 
 
@@ -272,12 +274,14 @@ class GraphRunner(TorchRunner):
         self.graphs.take_back([old])
 
     def reserve(self, slots: int) -> None:
+        """Make room for at least so many slots."""
         have = self._held[0].shape[2]
         if slots > have:
             self._move(np.arange(self.count), max(multiple(slots, SLOTS), 2 * have))
 
     @torch.inference_mode()
     def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
+        """Compute new nodes; see `PaddedRunner.run_padded`."""
         count, width = tokens.shape
         nodes, used = padded(width, NODES), multiple(attention_mask.shape[2] - width, SLOTS)
         self.reserve(max(used, int(slot_offsets.max()) + nodes))
@@ -296,4 +300,5 @@ class GraphRunner(TorchRunner):
             return split_host(recorded.best[:, :count, :width])
 
     def gather_rows(self, rows: Sequence[int]) -> None:
+        """Keep these rows of the batch, in this order."""
         self._move(np.array(rows, dtype=np.int64), 0)

@@ -182,6 +182,7 @@ class HfModel:
 
     @property
     def device(self) -> torch.device:
+        """Where the weights are."""
         device: torch.device = self.model.get_input_embeddings().weight.device
         return device
 
@@ -291,6 +292,7 @@ class HfBackend:
 
     @torch.inference_mode()
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> HfRunner:
+        """Encode the sources; see `session.Backend.open`."""
         memory, source_mask = self.model.encode(sources)
         return HfRunner(self, self.model.memory_cache(memory), source_mask, min(top_k, len(self._written)))
 
@@ -321,11 +323,13 @@ class HfRunner(TorchRunner):
         self.depths = torch.zeros(memory.shape[2], self.cache.shape[4], dtype=torch.long, device=backend.device)
 
     def reserve(self, slots: int) -> None:
+        """Make room for at least so many slots."""
         super().reserve(slots)
         self.depths = widen(self.depths, (0, self.cache.shape[4] - self.depths.shape[1]))
 
     @torch.inference_mode()
     def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
+        """Compute new nodes; see `PaddedRunner.run_padded`."""
         used = attention_mask.shape[2] - tokens.shape[1]
         new_depths = self.to_device(depths)
         all_depths = torch.cat([self.depths[:, :used], new_depths], dim=1)
@@ -344,11 +348,13 @@ class HfRunner(TorchRunner):
 
     @torch.inference_mode()
     def gather_rows(self, rows: Sequence[int]) -> None:
+        """Keep these rows of the batch, in this order."""
         super().gather_rows(rows)
         self.depths = self.depths[torch.tensor(rows, device=self.depths.device)]
 
     @torch.inference_mode()
     def gather_slots(self, row: int, slots: Ints) -> None:
+        """Move these slots of a row to the front, in this order."""
         super().gather_slots(row, slots)
         index = self.to_device(slots)
         self.depths[row, : len(slots)] = self.depths[row, index]

@@ -1,8 +1,10 @@
-"""A `Transformer` written as two ONNX graphs, few and large operators: the encoder and the pass over new nodes.
+"""A `Transformer` written as two ONNX graphs of few and large operators: the encoder, and the pass over new nodes.
 
 torch's own exporter gives some 380 small operators for a 4-layer pass, of which most compute shapes; this gives some
-75.
-Between the operators everything is 2-D, (rows, D) with rows = B * N, so that every linear layer is one matrix product.
+75. Between the operators everything is 2-D, (rows, D) with rows = B * N, so that every linear layer is one product.
+
+Shapes: B queries, S source tokens, N new nodes, C slots of the cache, L decoder layers, H heads, d width of a head,
+D = H * d, M = B * N rows, k candidates.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ class _Graph:
         self.weights: dict[str, Any] = {}
 
     def op(self, kind: str, *inputs: str, outputs: int | Sequence[str] = 1, domain: str = "", **attributes: Any) -> str:
+        """Add an ONNX operator."""
         names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)] if isinstance(outputs, int) else list(outputs)
         self.nodes.append(helper.make_node(kind, inputs, names, domain=domain, **attributes))
         return names[0]
@@ -40,13 +43,22 @@ class _Graph:
         return self.op(kind, *inputs, outputs=outputs, domain="com.microsoft", **attributes)
 
     def constant(self, name: str, value: Any, dtype: Any = np.float32) -> str:
+        """Add weights, once a name."""
         if name not in self.weights:
             array = value.detach().float().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
             self.weights[name] = numpy_helper.from_array(np.ascontiguousarray(array, dtype=dtype), name)
         return name
 
     def linear(self, x: str, name: str, weight: Any, bias: Any | None, *, activation: str | None = None) -> str:
-        """x weight' + bias, (rows, in) -> (rows, out); weights are stored transposed, as the product reads them."""
+        """Return x weight' + bias, (rows, in) -> (rows, out).
+
+        Args:
+            x: the input.
+            name: of weight and bias in the graph, where they are stored transposed, as the product reads them.
+            weight: (out, in).
+            bias: (out,), or None.
+            activation: "relu" or "gelu", after a bias.
+        """
         matrix = self.constant(f"{name}.weight", weight.t())
         if bias is None:
             return self.op("MatMul", x, matrix)
@@ -63,6 +75,7 @@ class _Graph:
         return self.flat(self.op("Add", words, position))
 
     def flat(self, x: str) -> str:
+        """Reshape (B, N, D) -> (rows, D)."""
         return self.op("Reshape", x, self.constant("rows", [-1, self.config.d_model], np.int64))
 
     def like(self, x: str, width: int, shape: str) -> str:
@@ -74,6 +87,7 @@ class _Graph:
         return self.op("Reshape", x, target)
 
     def norm(self, x: str, name: str, norm: Any) -> str:
+        """Add a layer norm."""
         scale, bias = (self.constant(f"{name}.weight", norm.weight), self.constant(f"{name}.bias", norm.bias))
         return self.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=norm.eps)
 
@@ -126,6 +140,8 @@ class _Graph:
         raise AssertionError("a stack has at least one layer")
 
     def feed(self, layer: Layer, name: str, norm: str) -> tuple[Any, Any, Any, str]:
+        """Return the feed-forward sub-layer as `stack` takes it."""
+
         def function(x: str) -> str:
             inner = self.linear(
                 x, f"{name}.linear1", layer.linear1.weight, layer.linear1.bias, activation=self.config.activation
@@ -135,6 +151,7 @@ class _Graph:
         return function, layer.linear2.bias, getattr(layer, norm), f"{name}.{norm}"
 
     def build(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> bytes:
+        """Return the graph's bytes, checked."""
         graph = helper.make_graph(self.nodes, name, inputs, outputs, list(self.weights.values()))
         model = helper.make_model(graph, opset_imports=OPSETS, ir_version=9)
         onnx.checker.check_model(model)
@@ -146,7 +163,11 @@ def _value(name: str, kind: int, *shape: int | str) -> Any:
 
 
 def encoder(model: Transformer) -> bytes:
-    """Graph `source (B, S), source_positions (B, S), source_mask (B, S) int32 -> keys and values of the memory, (2L, B, H, S, d)`."""
+    """Write the graph that encodes sources.
+
+    Inputs: source, source_positions (B, S); source_mask (B, S) int32.
+    Output: memory, the keys and values of the cross-attention (2L, B, H, S, d).
+    """
     config, graph = model.config, _Graph(model)
     shape = graph.op("Shape", "source")
     x = graph.embed("source", "source_positions", "embedding", model.embedding.weight)
@@ -183,10 +204,11 @@ def encoder(model: Transformer) -> bytes:
 
 
 def node_pass(model: Transformer) -> bytes:
-    """Graph of `Transformer.step` followed by log-softmax and top-k.
+    """Write the graph of `Transformer.step` followed by log-softmax and top-k.
 
-    Inputs: tokens, depths (B, N); attention_bias (B, 1, N, C + N), 0 or a large negative number; top_k (1); source_mask (B, S) int32;
-    past_<i> (B, H, C, d) and memory_<i> (B, H, S, d) for i in 0 .. 2L - 1, keys and values of a layer in turn.
+    Inputs: tokens, depths (B, N); attention_bias (B, 1, N, C + N), 0 or a large negative number; top_k (1);
+    source_mask (B, S) int32; past_<i> (B, H, C, d) and memory_<i> (B, H, S, d) for i in 0 .. 2L - 1, keys and
+    values of a layer in turn.
     Outputs: ids, log_probs (B * N, k); new_kv (2L, B, N, D).
     """
     config, graph = model.config, _Graph(model)

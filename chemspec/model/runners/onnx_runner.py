@@ -48,6 +48,7 @@ class OnnxBackend:
         )
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> OnnxRunner:
+        """Encode the sources; see `session.Backend.open`."""
         source = source_batch(self.model, sources).numpy()
         positions = np.broadcast_to(np.arange(source.shape[1]), source.shape)
         source_mask = (source != PAD).astype(np.int32)
@@ -85,6 +86,7 @@ class OnnxRunner(PaddedRunner):
             self.binding.bind_cpu_input(f"memory_{index}", memory)
 
     def reserve(self, slots: int) -> None:
+        """Make room for at least so many slots."""
         have = self.cache.shape[3]
         if slots > have:
             layers, queries, heads, _, width = self.cache.shape
@@ -96,6 +98,7 @@ class OnnxRunner(PaddedRunner):
             self._bind()
 
     def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
+        """Compute new nodes; see `PaddedRunner.run_padded`."""
         queries, width = tokens.shape
         used, room = attention_mask.shape[2] - width, self.cache.shape[3]
         bias = np.full((queries, 1, width, room + width), -1e9, dtype=np.float32)
@@ -120,10 +123,12 @@ class OnnxRunner(PaddedRunner):
         return ids.reshape(queries, width, -1), log_probs.reshape(queries, width, -1)
 
     def gather_rows(self, rows: Sequence[int]) -> None:
+        """Keep these rows of the batch, in this order."""
         self.cache = np.take(self.cache, rows, axis=1)
         self.memory = np.take(self.memory, rows, axis=1)
         self.source_mask = np.take(self.source_mask, rows, axis=0)
         self._bind()
 
     def gather_slots(self, row: int, slots: Ints) -> None:
+        """Move these slots of a row to the front, in this order."""
         self.cache[:, row, :, : len(slots)] = self.cache[:, row][:, :, slots]

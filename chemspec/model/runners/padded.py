@@ -73,6 +73,7 @@ class PaddedRunner(ABC):
         self._ancestors = {query: AncestorMask() for query in range(queries)}
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
+        """Compute new nodes; see `session.Runner.run`."""
         if len(self._rows) < self._width and len(self._rows) <= self.ALIVE * self._width:
             self.gather_rows(list(self._rows.values()))
             self._rows = {query: row for row, query in enumerate(self._rows)}
@@ -107,9 +108,11 @@ class PaddedRunner(ABC):
         return ids[rows, columns], log_probs[rows, columns]
 
     def forget(self, query: int) -> None:
+        """Free what a finished query holds; see `session.Runner`."""
         del self._rows[query], self._ancestors[query]
 
     def keep_slots(self, query: int, slots: Ints) -> None:
+        """Move slots to the front; see `session.Runner.keep_slots`."""
         self._ancestors[query].keep(slots)
         self.gather_slots(self._rows[query], slots)
 

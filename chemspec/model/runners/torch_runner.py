@@ -45,6 +45,7 @@ class TorchBackend:
         heads: Sequence[tuple[int, int]] = (),
         states: bool = False,
     ) -> TorchRunner:
+        """Encode the sources; see `session.Backend.open`."""
         memory, source_mask = self.model.encode(source_batch(self.model, sources).to(self.device))
         top_k = min(top_k, self.model.config.vocab_size)
         return self.runner(self, self.model.memory_cache(memory), source_mask, top_k, heads, states)
@@ -85,6 +86,7 @@ class TorchRunner(PaddedRunner):
         self.cache = memory.new_zeros(layers, 2, queries, groups, 32, width)
 
     def reserve(self, slots: int) -> None:
+        """Make room for at least so many slots."""
         have = self.cache.shape[4]
         if slots > have:
             grown = self.cache.new_zeros(*self.cache.shape[:4], max(slots, 2 * have), self.cache.shape[5])
@@ -93,6 +95,7 @@ class TorchRunner(PaddedRunner):
 
     @torch.inference_mode()
     def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
+        """Compute new nodes; see `PaddedRunner.run_padded`."""
         used = attention_mask.shape[2] - tokens.shape[1]
         attention: list[Tensor] = []
         states: list[Tensor] | None = [] if self.keeps_states else None
@@ -129,6 +132,7 @@ class TorchRunner(PaddedRunner):
 
     @torch.inference_mode()
     def gather_rows(self, rows: Sequence[int]) -> None:
+        """Keep these rows of the batch, in this order."""
         index = torch.tensor(rows, device=self.backend.device)
         self.cache = self.cache.index_select(2, index)
         self.memory = self.memory.index_select(2, index)
@@ -136,6 +140,7 @@ class TorchRunner(PaddedRunner):
 
     @torch.inference_mode()  # the cache may have been made in that mode, outside of which it cannot be written to
     def gather_slots(self, row: int, slots: Ints) -> None:
+        """Move these slots of a row to the front, in this order."""
         index = self.to_device(slots)
         self.cache[:, :, row, :, : len(slots)] = self.cache[:, :, row].index_select(3, index)
 

@@ -191,6 +191,7 @@ class NativeRunner:
         self._library.chemspec_close(self._session)
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
+        """Compute new nodes; see `session.Runner.run`."""
         columns = (nodes.queries, nodes.tokens, nodes.depths, nodes.parents, nodes.blocks or nodes.queries)
         given = np.array(columns, dtype=np.int32)
         count = given.shape[1]
@@ -222,9 +223,11 @@ class NativeRunner:
         return ids, log_probs  # type: ignore[return-value]
 
     def forget(self, query: int) -> None:
+        """Free what a finished query holds; see `session.Runner`."""
         self._library.chemspec_forget(self._session, query)
 
     def keep_slots(self, query: int, slots: Ints) -> None:
+        """Move slots to the front; see `session.Runner.keep_slots`."""
         kept = slots.astype(np.int32)
         _check(self._library.chemspec_keep(self._session, query, _at(kept), len(kept)))
 
