@@ -12,7 +12,7 @@ PAGES = ROOT / "pages"
 
 def opened(name: str, query: dict[str, str] | None = None, state: dict[str, Any] | None = None) -> AppTest:
     """A page as a visitor finds it who comes with query parameters, or with values in the session."""
-    app = AppTest.from_file(str(PAGES / f"{name}.py"), default_timeout=60)
+    app = AppTest.from_file(str(PAGES / f"{name}.py"), default_timeout=240)
     for key, value in (query or {}).items():
         app.query_params[key] = value
     for key, value in (state or {}).items():

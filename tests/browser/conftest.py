@@ -46,7 +46,7 @@ class Server:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, **environment}
             )
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while True:
             try:
                 urlopen(self.url + "/_stcore/health", timeout=1).read()
@@ -113,7 +113,7 @@ def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
     def open_page(**options: Any) -> Any:
         contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}))
         page = contexts[-1].new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(240_000)  # waits end with the state they wait for; this is for what hangs
         watch(page)
         return page
 

@@ -13,7 +13,7 @@ from chemspec.ui.common import sketcher
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 expect = playwright.expect
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=240_000)
 
 ACETANILIDE = "CC(=O)Nc1ccccc1"
 BOX = "textarea"
@@ -39,7 +39,7 @@ def drawings(page: Any) -> Any:
 def loaded(page: Any) -> bool:
     """Whether every drawing arrives and has a size."""
     script = "all => all.length > 0 && all.every(img => img.complete && img.naturalWidth > 10)"
-    for _ in range(50):
+    for _ in range(600):
         if drawings(page).evaluate_all(script):
             return True
         page.wait_for_timeout(100)

@@ -16,12 +16,12 @@ APP = ROOT / "app.py"
 
 @pytest.mark.ui
 def test_the_first_page_opens_and_answers() -> None:
-    app = AppTest.from_file(str(APP), default_timeout=60).run()
+    app = AppTest.from_file(str(APP), default_timeout=240).run()
     assert not app.exception
     assert app.title[0].value == "Predict a reaction"
     if "retro" not in {folder.name for folder in installed()}:
         pytest.skip("no retro model in assets/models")
-    app = AppTest.from_file(str(APP), default_timeout=60)
+    app = AppTest.from_file(str(APP), default_timeout=240)
     app.query_params["task"] = "retro"
     app.query_params["smi"] = "CC(=O)Nc1ccccc1"
     app.run()

@@ -68,25 +68,25 @@ def script() -> None:
 def test_nothing_goes_to_disk_unless_it_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     monkeypatch.delenv("CHEMSPEC_HISTORY", raising=False)
-    app = AppTest.from_function(script, default_timeout=30).run()
+    app = AppTest.from_function(script, default_timeout=240).run()
     app.text_input[0].set_value("CC").run()
     app.text_input[0].set_value("CN").run()
     app.text_input[0].set_value("CC").run()
     assert app.json[0].value == '["CC", "CN"]'
     assert not list(tmp_path.iterdir())
-    assert AppTest.from_function(script, default_timeout=30).run().json[0].value == "[]"
+    assert AppTest.from_function(script, default_timeout=240).run().json[0].value == "[]"
 
 
 @pytest.mark.ui
 def test_on_disk_the_list_outlives_the_visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     monkeypatch.setenv("CHEMSPEC_HISTORY", "1")
-    AppTest.from_function(script, default_timeout=30).run().text_input[0].set_value("CC").run()
-    later = AppTest.from_function(script, default_timeout=30).run()
+    AppTest.from_function(script, default_timeout=240).run().text_input[0].set_value("CC").run()
+    later = AppTest.from_function(script, default_timeout=240).run()
     assert later.json[0].value == '["CC"]'
     later.button[0].click().run()
     assert later.json[0].value == "[]"
-    assert AppTest.from_function(script, default_timeout=30).run().json[0].value == "[]"
+    assert AppTest.from_function(script, default_timeout=240).run().json[0].value == "[]"
 
 
 @pytest.mark.ui
@@ -94,7 +94,7 @@ def test_a_broken_file_costs_only_a_message(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "history.sqlite").write_text("this is a poem " * 100)
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     monkeypatch.setenv("CHEMSPEC_HISTORY", "1")
-    app = AppTest.from_function(script, default_timeout=30).run()
+    app = AppTest.from_function(script, default_timeout=240).run()
     app.text_input[0].set_value("CC").run()
     assert not app.exception
     assert app.json[0].value == '["CC"]'

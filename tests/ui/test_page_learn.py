@@ -117,7 +117,7 @@ def test_the_verdict_says_what_the_numbers_say(alpha: float, gamma: int, c: floa
 
 
 def page(**query: str) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "pages" / "learn.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "pages" / "learn.py"), default_timeout=240)
     for name, value in query.items():
         app.query_params[name] = value
     return app.run()

@@ -182,7 +182,7 @@ def test_sizes_in_words(count: float, text: str) -> None:
 
 
 def page() -> AppTest:
-    return AppTest.from_file(str(ROOT / "pages" / "models.py"), default_timeout=60)
+    return AppTest.from_file(str(ROOT / "pages" / "models.py"), default_timeout=240)
 
 
 @pytest.mark.ui

@@ -292,7 +292,7 @@ def test_a_stopped_question_stays_stopped() -> None:
         progress._stop("d", "CC", DecodeSettings())
         assert progress.answer(model, "CC", DecodeSettings()) is None  # type: ignore[arg-type]
 
-    page = AppTest.from_function(script, default_timeout=30).run()
+    page = AppTest.from_function(script, default_timeout=240).run()
     assert not page.exception
     assert "Stopped" in page.info[0].value
 
@@ -316,7 +316,7 @@ def test_long_work_shows_its_progress_and_a_stop_button() -> None:
         finally:
             progress.queued_engine = queued_engine
 
-    page = AppTest.from_function(script, default_timeout=30).run()
+    page = AppTest.from_function(script, default_timeout=240).run()
     assert not page.exception
     assert page.caption[0].value == "7 tokens written in 1 passes"
     assert page.button(key="predict_stop").label == "Stop"

@@ -89,7 +89,7 @@ def test_a_query_that_cannot_be_read_is_pointed_at_and_nothing_can_be_started() 
 
 
 def test_the_link_chooses_model_and_query() -> None:
-    app = AppTest.from_file(str(PAGE), default_timeout=60)
+    app = AppTest.from_file(str(PAGE), default_timeout=240)
     app.query_params["task"], app.query_params["smi"] = "retro", "c1ccncc1"
     app.run()
     if "retro" not in {folder.name for folder in installed()}:

@@ -290,7 +290,7 @@ def sent(app: AppTest) -> dict[str, Any]:
 @pytest.mark.ui
 @pytest.mark.skipif(not sketcher.available(), reason=sketcher.why_not())
 def test_the_canvas_gets_a_text_only_when_it_means_something_new() -> None:
-    app = AppTest.from_file(str(PAGE), default_timeout=30).run()
+    app = AppTest.from_file(str(PAGE), default_timeout=240).run()
     assert not app.exception
     first = sent(app)
     assert (first["smiles"], first["seen"]) == ("CCO", 0)
