@@ -67,7 +67,7 @@ def submit(*made: Job) -> None:
 
 def wait(job: Job, state: str = "done") -> JobView:
     """Waits until a job that can go on by itself is in a state."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 240
     while (view := job_queue.view(job.id)).state != state:
         assert view.active and time.monotonic() < end, f"{view} instead of {state}"
         time.sleep(0.02)
@@ -75,7 +75,7 @@ def wait(job: Job, state: str = "done") -> JobView:
 
 
 def wait_for(ready: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 240
     while not ready():
         assert time.monotonic() < end
         time.sleep(0.01)
