@@ -39,30 +39,30 @@ class Query:
 
 
 def is_valid(smiles: str) -> bool:
-    """Whether RDKit accepts the SMILES, which must hold at least one atom and no blanks."""
+    """Return whether RDKit accepts the SMILES, which must hold at least one atom and no blanks."""
     return _parse(smiles) is not None
 
 
 def canonical(smiles: str) -> str | None:
-    """The canonical SMILES with stereo, isotopes and atom maps; None where it is invalid."""
+    """Return the canonical SMILES with stereo, isotopes and atom maps; None where it is invalid."""
     mol = _parse(smiles)
     return None if mol is None else _write(mol)
 
 
 def canonical_parts(smiles: str) -> tuple[str, ...] | None:
-    """The canonical SMILES of each component, sorted; None where any of them is invalid."""
+    """Return the canonical SMILES of each component, sorted; None where any of them is invalid."""
     whole = canonical(smiles)
     return None if whole is None else tuple(sorted(whole.split(".")))
 
 
 def same_molecules(a: str, b: str) -> bool:
-    """Whether both hold the same components equally often; an invalid SMILES equals nothing."""
+    """Return whether both hold the same components equally often; an invalid SMILES equals nothing."""
     parts = canonical_parts(a)
     return parts is not None and parts == canonical_parts(b)
 
 
 def drop_stereo(smiles: str) -> str | None:
-    """The canonical SMILES without stereo (isotopes stay); None where it is invalid."""
+    """Return the canonical SMILES without stereo (isotopes stay); None where it is invalid."""
     mol = _parse(smiles)
     if mol is None:
         return None
@@ -72,13 +72,13 @@ def drop_stereo(smiles: str) -> str | None:
 
 
 def main_product(smiles: str) -> str | None:
-    """The component with most heavy atoms, canonical; of equals the first in the alphabet."""
+    """Return the component with most heavy atoms, canonical; of equals the first in the alphabet."""
     parts = canonical_parts(smiles)
     return None if parts is None else min(parts, key=lambda part: (-_heavy_atoms(part), part))
 
 
 def formula_balance(reactants: str, products: str) -> dict[str, int] | None:
-    """Heavy atoms of the products that the reactants cannot supply, by element; None if unreadable.
+    """Return heavy atoms of the products that the reactants cannot supply, by element; None if unreadable.
 
     Hydrogen is left out, because reactions as written seldom balance it (work-up, reducing agents).
     """
@@ -89,7 +89,7 @@ def formula_balance(reactants: str, products: str) -> dict[str, int] | None:
 
 
 def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
-    """For each token, the index of its atom in `Chem.MolFromSmiles` of the joined tokens, or None.
+    """Return for each token the index of its atom in `Chem.MolFromSmiles` of the joined tokens, or None.
 
     RDKit numbers atoms as they are written, but folds most explicit [H] into their neighbour:
     such a token has no atom and gets None, and the atoms behind it move up. A token of several
@@ -112,7 +112,7 @@ def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
 
 
 def _parse(smiles: str, *, sanitize: bool = True) -> Any | None:
-    """RDKit's molecule or None; unless sanitized, every atom written is an atom of it."""
+    """Return RDKit's molecule or None; unless sanitized, every atom written is an atom of it."""
     # RDKit itself takes "" for a molecule, and what follows a blank for its name.
     if not 0 < len(smiles) <= LONGEST or not all("!" <= char <= "~" for char in smiles):
         return None
@@ -144,7 +144,7 @@ def _elements(mol: Any) -> Counter[str]:
 
 
 def explain(smiles: str) -> Fault | None:
-    """The first fault of a SMILES; None exactly where `is_valid`."""
+    """Return the first fault of a SMILES; None exactly where `is_valid`."""
     if not smiles.strip():
         return Fault("there is no SMILES here", 0, len(smiles), "empty")
     if len(smiles) > LONGEST:
@@ -157,7 +157,7 @@ def explain(smiles: str) -> Fault | None:
 
 
 def pointer(text: str, fault: Fault, *, width: int = 76) -> str:
-    """Two lines: the text around the fault, and carets below the characters to blame."""
+    """Return two lines: the text around the fault, and carets below the characters to blame."""
     first = max(0, min(fault.start - width // 2, len(text) - width))
     before, blamed = text[first : fault.start], text[fault.start : min(fault.end, first + width)]
     line = "".join(_visible(char) for char in text[first : first + width])
@@ -179,7 +179,7 @@ def _too_long(length: int, limit: int) -> Fault:
 
 
 def _chemistry(smiles: str, spans: Sequence[tuple[int, int]]) -> Fault | None:
-    """What RDKit objects to in a SMILES that is well formed."""
+    """Return what RDKit objects to in a SMILES that is well formed."""
     mol = _parse(smiles, sanitize=False)
     if mol is None or mol.GetNumAtoms() != len(spans):
         return None
@@ -276,13 +276,13 @@ class _TracedText:
         return _TracedText("".join(self.chars[k] for k in kept), tuple(self.places[k] for k in kept))
 
     def restore(self, fault: Fault) -> Fault:
-        """The same fault, pointing into the text that the user typed."""
+        """Return the same fault, pointing into the text that the user typed."""
         covered = self.places[fault.start : fault.end] or (self.places[-1],)
         return Fault(fault.message, covered[0], covered[-1] + 1, fault.kind)
 
 
 def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) -> Query | Fault:
-    """What a user typed, as a canonical query with notes on every change, or the fault in it.
+    """Read what a user typed as a canonical query with notes on every change, or say what is wrong with it.
 
     Of a reaction SMILES the forward task takes reactants and agents, the retro task the product.
     """
@@ -305,7 +305,7 @@ def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) ->
 
 
 def _tidy(text: str) -> tuple[_TracedText, list[str]]:
-    """The part of the text that is meant as SMILES, in ASCII where that is possible."""
+    """Return the part of the text that is meant as SMILES, in ASCII where that is possible."""
     if _CLEAN.fullmatch(text):
         return _TracedText(text, tuple(range(len(text)))), []
     plain = [_plain(char) for char in text]
@@ -331,7 +331,7 @@ def _tidy(text: str) -> tuple[_TracedText, list[str]]:
 
 
 def _swaps(text: str, kept: _TracedText) -> str:
-    """A note on the look-alikes among the characters kept; empty where there are none."""
+    """Return a note on the look-alikes among the characters kept; empty where there are none."""
     places = dict.fromkeys(kept.places)
     swapped = {text[k]: _plain(text[k]) for k in places if _plain(text[k]) != text[k]}
     pairs = [f"{unicodedata.name(old, show(old)).lower()} by {new}" for old, new in swapped.items()]
@@ -347,7 +347,7 @@ def _dropped(rest: str) -> str:
 
 
 def _plain(char: str) -> str:
-    """The ASCII that a character stands for; itself where there is none, nothing if invisible."""
+    """Return the ASCII that a character stands for; itself where there is none, nothing if invisible."""
     if "!" <= char <= "~":
         return char
     if char.isspace():
@@ -361,7 +361,7 @@ def _plain(char: str) -> str:
 
 
 def _one_side(typed: _TracedText, task: Task | None, notes: list[str]) -> _TracedText | Fault:
-    """The side of a reaction SMILES that the task asks about; other text unchanged."""
+    """Return the side of a reaction SMILES that the task asks about; other text unchanged."""
     arrows = [match.start() for match in _ARROW.finditer(typed.chars)]
     if not arrows:
         return typed
@@ -386,7 +386,7 @@ def _one_side(typed: _TracedText, task: Task | None, notes: list[str]) -> _Trace
 
 
 def _vague(smiles: str, mol: Any) -> Fault | None:
-    """The fault of a valid SMILES, read as `mol`, that means a pattern, not a molecule."""
+    """Return the fault of a valid SMILES, read as `mol`, that means a pattern, not a molecule."""
     if "~" not in smiles and not len(mol.GetAtomsMatchingQuery(_ANY)):
         return None
     mol = _parse(smiles, sanitize=False)
@@ -400,7 +400,7 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
 
 
 def _without_maps(mol: Any, notes: list[str]) -> str:
-    """The canonical form of a molecule, atom maps removed."""
+    """Return the canonical form of a molecule, atom maps removed."""
     smiles = _write(mol)
     mapped = [atom for atom in mol.GetAtoms() if atom.GetAtomMapNum()] if ":" in smiles else []
     if not mapped:

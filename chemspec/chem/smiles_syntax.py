@@ -183,7 +183,7 @@ def _finish(scan: Scan) -> None:
 
 
 def _bracket(atom: str, offset: int) -> Fault | None:
-    """The fault of one bracket atom, read field by field."""
+    """Return the fault of one bracket atom, read field by field."""
     place, symbol = 1, ""
     for number, pattern in enumerate(_FIELDS):
         match = pattern.match(atom, place)
@@ -219,7 +219,7 @@ def _unknown(atom: str, place: int, offset: int) -> Fault:
 
 
 def _stray(smiles: str, place: int) -> Fault:
-    """What to say about a character that begins no token."""
+    """Return what to say about a character that begins no token."""
     char = smiles[place]
     if char == "[":
         return Fault("this [ is never closed", place, place + 1, "syntax")
@@ -247,6 +247,6 @@ def _stray(smiles: str, place: int) -> Fault:
 
 
 def show(char: str) -> str:
-    """A character for a message; by name where it cannot be seen or confuses."""
+    """Return a character for a message; by name where it cannot be seen or confuses."""
     name = unicodedata.name(char, "a control character").lower()
     return repr(char) if char.isascii() and char.isprintable() else f"U+{ord(char):04X} ({name})"

@@ -187,7 +187,7 @@ def _keep_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:
 
 
 def _encode(shards: Sequence[Path], tokenizer: Tokenizer) -> tuple[Pairs, int]:
-    """The pairs as token ids, and the number of those left out for their rare tokens."""
+    """Return the pairs as token ids, and the number of those left out for their rare tokens."""
     sources, answers, rare = [], [], 0
     for source, answer in _pairs(shards):
         ids, answer_ids = tokenizer.encode_or_unk(source), tokenizer.encode_or_unk(answer)

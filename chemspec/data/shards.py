@@ -17,7 +17,7 @@ from chemspec.tokenizer import TokenError, split
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """Rows of a CSV, gzipped or plain, as mappings from column name to text.
+    """Yield the rows of a CSV, gzipped or plain, as mappings from column name to text.
 
     Raises:
         ValueError: naming the file, where it cannot be read to its end.

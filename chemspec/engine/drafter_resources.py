@@ -94,9 +94,9 @@ class DrafterResources:
         if self.runtime_config.runtime != "native":
             return network
         if isinstance(network.model, Transformer):
-            from chemspec.model.runners.native.runner import NativeBackend, NoKernel
+            from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
 
-            with suppress(NoKernel):  # of a shape that it does not compute: torch does
+            with suppress(NoKernelError):  # of a shape that it does not compute: torch does
                 backend = NativeBackend(network.model, threads=self.runtime_config.threads)
                 return replace(network, backend=backend)
         return network

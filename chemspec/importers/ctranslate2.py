@@ -92,7 +92,7 @@ class Opponent:
     def translate(
         self, sources: Sequence[Sequence[int]], *, width: int, count: int, max_len: int
     ) -> list[list[Answer]]:
-        """The `count` best answers to each source, best first, all sources in one batch.
+        """Return the `count` best answers to each source, best first, all sources in one batch.
 
         The search takes the steps of `decode.beam` but stops earlier: once an ended hypothesis has
         led the ranking of a step and `count` have ended, whether or not a live one could still
@@ -138,7 +138,7 @@ class Opponent:
 
 
 def _library() -> Any:
-    """CTranslate2, which only the benchmark and some tests need."""
+    """Import CTranslate2, which only the benchmark and some tests need."""
     extras.require("ctranslate2", what="a comparison with CTranslate2")
     import ctranslate2
 
@@ -146,7 +146,7 @@ def _library() -> Any:
 
 
 def _empty_spec(model: Transformer) -> Any:
-    """CTranslate2's description of the architecture, without weights."""
+    """Return CTranslate2's description of the architecture, without weights."""
     config, specs = model.config, _library().specs
     activations = {"relu": specs.Activation.RELU, "gelu": specs.Activation.GELU}
     spec = specs.TransformerSpec.from_config(
@@ -191,14 +191,14 @@ def _fill_decoder(spec: Any, model: Transformer) -> None:
 
 
 def _fill_self_attention(spec: Any, attention: Attention, norm: nn.LayerNorm) -> None:
-    """One matrix makes queries, keys and values, in this order, there as here."""
+    """Fill self-attention: one matrix makes queries, keys and values, in this order, there as here."""
     _fill_linear(spec.linear[0], attention.in_proj_weight, attention.in_proj_bias)
     _fill_linear(spec.linear[1], attention.out_proj.weight, attention.out_proj.bias)
     _fill_norm(spec.layer_norm, norm)
 
 
 def _fill_cross_attention(spec: Any, attention: Attention, norm: nn.LayerNorm) -> None:
-    """One matrix makes queries, another makes keys and values."""
+    """Fill attention to the source: one matrix makes queries, another makes keys and values."""
     width = attention.out_proj.out_features
     weight, bias = attention.in_proj_weight, attention.in_proj_bias
     _fill_linear(spec.linear[0], weight[:width], bias[:width])
@@ -229,6 +229,6 @@ def _fill_linear(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
 
 
 def _array(tensor: Tensor) -> NDArray[np.float32]:
-    """A copy: CTranslate2 quantizes in place and would otherwise ruin the model it was given."""
+    """Return a copy: CTranslate2 quantizes in place and would otherwise ruin the model it was given."""
     copied: NDArray[np.float32] = tensor.detach().to("cpu", torch.float32).numpy().copy()
     return copied

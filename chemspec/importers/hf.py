@@ -121,7 +121,7 @@ class HfTokenizer:
         raise ValueError(f"its tokenizer reads 'C' as {whole}, which does not contain {bare}")
 
     def encode(self, smiles: str) -> tuple[int, ...]:
-        """Ids of the template filled with a SMILES, without what the tokenizer puts around it.
+        """Return ids of the template filled with a SMILES, without what the tokenizer puts around it.
 
         Raises:
             TokenError: where the tokens do not give the text back.
@@ -138,20 +138,20 @@ class HfTokenizer:
         return tuple(ours[token] for token in ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The SMILES of an answer, up to the first eos: without special tokens, blanks and a dot at the end."""
+        """Return the SMILES of an answer, up to the first eos: without special tokens, blanks and a dot at the end."""
         theirs = [self.numbers.theirs[token] for token in _until_eos(ids)]
         said = [token for token in theirs if token not in self._silent and token < len(self.inner)]
         return _solid(self.inner.decode(said, clean_up_tokenization_spaces=False)).rstrip(".")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The text of each id, up to the first eos, without pad and bos."""
+        """Return the text of each id, up to the first eos, without pad and bos."""
         return [self.tokens[token] for token in _until_eos(ids) if token not in (PAD, BOS)]
 
     def _split(self, text: str) -> list[int]:
         return list(self.inner(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def _never_seen(self, smiles: str) -> TokenError:
-        """Which part of a text is unknown: the first character that alone is, or else all of it."""
+        """Say which part of a text is unknown: the first character that alone is, or else all of it."""
         for place, char in enumerate(smiles):
             if self._unknown in self._split(char):
                 message = f"the model has never seen {char!r} (position {place + 1})"
@@ -166,7 +166,7 @@ def _plain(token: str | None) -> str:
 
 
 def _solid(text: str) -> str:
-    """SMILES hold no blanks; tokenizers put some between tokens."""
+    """Remove blanks: SMILES hold none; tokenizers put some between tokens."""
     return "".join(text.split())
 
 
@@ -330,7 +330,7 @@ def _tokenizer_class(folder: Path) -> str:
 
 @contextmanager
 def _quiet(library: Any) -> Iterator[None]:
-    """No progress bars and advice of transformers while a model is read; what matters is checked here."""
+    """Silence progress bars and advice of transformers while a model is read; what matters is checked here."""
     logging = library.utils.logging
     shown, loudness = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
@@ -344,7 +344,7 @@ def _quiet(library: Any) -> Iterator[None]:
 
 
 def _safely(folder: Path, what: str, read: Callable[[], Any]) -> Any:
-    """What a reader of transformers returns; whatever it raises becomes a message."""
+    """Call a reader of transformers; whatever it raises becomes a message."""
     try:
         return read()
     except Exception as error:  # there is no telling which
@@ -377,7 +377,7 @@ def _tokenizer(library: Any, folder: Path) -> Any:
 
 
 def _assemble(network: Any, inner: Any, template: str) -> tuple[HfModel, HfTokenizer]:
-    """Model and tokenizer with chemspec's ids.
+    """Return model and tokenizer with chemspec's ids.
 
     Raises:
         ValueError: for special tokens that are missing, or a tokenizer of another model.
@@ -440,14 +440,14 @@ def _check_agreement(model: HfModel, folder: Path) -> None:
 
 
 def _notes(rules: Any) -> tuple[str, ...]:
-    """What the checkpoint tells `generate` to do and chemspec does not do."""
+    """Return what the checkpoint tells `generate` to do and chemspec does not do."""
     found = {name: getattr(rules, name, None) for name in UNUSED}
     told = [f"{name}={value}" for name, value in found.items() if value not in (None, UNUSED[name], [])]
     return (f"not applied, though the checkpoint asks for it: {', '.join(told)}",) if told else ()
 
 
 def _digest(folder: Path, template: str) -> str:
-    """Of weights, config, tokenizer and template: names caches and jobs."""
+    """Return a digest of weights, config, tokenizer and template, which names caches and jobs."""
     digest = hashlib.sha256(template.encode())
     for file in sorted(folder.iterdir()):
         if file.suffix in (".safetensors", ".json", ".model", ".txt") and file.is_file():

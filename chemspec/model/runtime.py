@@ -73,11 +73,11 @@ class RuntimeConfig:
         if runtime == "graphs" and self.device == "cpu":
             raise ValueError("the graphs runtime records CUDA graphs; it needs a GPU")
         if runtime == "native" or (runtime == "auto" and cpu):
-            from chemspec.model.runners.native.runner import NativeBackend, NoKernel
+            from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
 
             try:
                 return NativeBackend(loaded.model, threads=self.threads), "native"
-            except NoKernel as why:
+            except NoKernelError as why:
                 if runtime == "native":
                     raise ValueError(f"the native runtime cannot be had here: {why}") from why
                 if not (extras.installed("onnx") and extras.installed("onnxruntime")):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """Where graphs and measurements are kept: `CHEMSPEC_CACHE`, or `chemspec` in the user's cache folder."""
+    """Return where graphs and measurements are kept: `CHEMSPEC_CACHE`, or `chemspec` in the user's cache folder."""
     base = os.environ.get("CHEMSPEC_CACHE")
     if base:
         return Path(base)
@@ -15,7 +15,7 @@ def cache_dir() -> Path:
 
 
 def read(name: str) -> bytes | None:
-    """The content kept under a name, if there is any."""
+    """Return the content kept under a name, if there is any."""
     try:
         return (cache_dir() / name).read_bytes()
     except OSError:

@@ -18,7 +18,7 @@ FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC")
 SECONDS = 120  # a compilation takes about three
 
 
-class NoKernel(RuntimeError):
+class NoKernelError(RuntimeError):
     """Compiled code cannot be had here; the message says why."""
 
 
@@ -27,15 +27,15 @@ def load(source: Path, *flags: str) -> ctypes.CDLL:
     """Compile a source, if it has not been, and load the library.
 
     Raises:
-        NoKernel: without a compiler, on an unsupported system, or if CHEMSPEC_NATIVE is 0.
+        NoKernelError: without a compiler, on an unsupported system, or if CHEMSPEC_NATIVE is 0.
     """
     if os.environ.get("CHEMSPEC_NATIVE") == "0":
-        raise NoKernel("switched off by CHEMSPEC_NATIVE=0")
+        raise NoKernelError("switched off by CHEMSPEC_NATIVE=0")
     if sys.platform not in ("linux", "darwin"):
-        raise NoKernel(f"not written for {sys.platform}")
+        raise NoKernelError(f"not written for {sys.platform}")
     compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if compiler is None:
-        raise NoKernel("there is no C++ compiler (c++, g++ or clang++) on the path")
+        raise NoKernelError("there is no C++ compiler (c++, g++ or clang++) on the path")
     command = [compiler, *FLAGS, *flags, str(source)]
     path = cache_dir() / f"{source.stem}-{_key(source, command)}.so"
     try:
@@ -45,7 +45,7 @@ def load(source: Path, *flags: str) -> ctypes.CDLL:
     except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", b"") or b""
         lines = detail.decode(errors="replace").strip().splitlines()
-        raise NoKernel(f"it could not be compiled: {lines[0] if lines else error}") from error
+        raise NoKernelError(f"it could not be compiled: {lines[0] if lines else error}") from error
 
 
 def build(command: list[str], path: Path) -> None:
@@ -65,14 +65,14 @@ def build(command: list[str], path: Path) -> None:
 
 
 def _key(source: Path, command: list[str]) -> str:
-    """Changes with everything that the compiled code depends on: it must not run on another kind of processor."""
+    """Return a digest of all that compiled code depends on: it must not run on another kind of processor."""
     version = subprocess.run([command[0], "--version"], capture_output=True, timeout=20).stdout
     parts = (source.read_bytes(), " ".join(command[1:-1]).encode(), version, _processor().encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
 
 
 def _processor() -> str:
-    """What tells kinds of processors apart; `-march=native` compiles for one of them."""
+    """Return what tells kinds of processors apart; `-march=native` compiles for one of them."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -83,7 +83,7 @@ def _processor() -> str:
 
 
 def _ours(path: Path) -> bool:
-    """Whether the file is there and nobody else could have put it there: it is about to be run."""
+    """Return whether the file is there and nobody else could have put it there: it is about to be run."""
     if not path.is_file():
         return False
     status = path.stat()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @cache
 def processor() -> str:
-    """The name of the processor, as far as the system tells."""
+    """Return the name of the processor, as far as the system tells."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -20,7 +20,7 @@ def processor() -> str:
 
 
 def load() -> float:
-    """Programs that want to run, on average of the last minute; 0 where the system does not tell."""
+    """Return how many programs want to run, on average of the last minute; 0 where the system does not tell."""
     try:
         return os.getloadavg()[0]
     except (OSError, AttributeError):

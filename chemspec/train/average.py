@@ -32,7 +32,7 @@ def export(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1) -> P
 
 
 def newest(folder: Path, final: Path, count: int) -> list[Path]:
-    """The last checkpoint and those before it, oldest first; the last step may have been saved twice."""
+    """Return the last checkpoint and those before it, oldest first; the last step may have been saved twice."""
     if count == 1:
         return [final]
     end = int(read_checkpoint(final)["global_step"])
@@ -41,7 +41,7 @@ def newest(folder: Path, final: Path, count: int) -> list[Path]:
 
 
 def average(files: list[Path]) -> dict[str, Tensor]:
-    """The mean of the models in Lightning checkpoints."""
+    """Return the mean of the models in Lightning checkpoints."""
     total: dict[str, Tensor] = {}
     for file in files:
         for name, tensor in read_checkpoint(file)["state_dict"].items():
@@ -51,7 +51,7 @@ def average(files: list[Path]) -> dict[str, Tensor]:
 
 
 def read_checkpoint(file: Path) -> dict[str, Any]:
-    """What training wrote.
+    """Read a checkpoint of Lightning.
 
     Raises:
         ValueError: naming the file, if it is something else or damaged.

@@ -109,7 +109,7 @@ def calibrate(
 
 
 def _answers(engine: Engine, sources: Sequence[Sequence[int]]) -> Answers:
-    """Queries as the engine reads them, and its greedy answers where they end."""
+    """Return queries as the engine reads them, and its greedy answers where they end."""
     texts = [engine.tokenizer.decode(source) for source in sources]
     how = DecodeSettings(decoder="greedy", n=1, drafter="copy", draft_length=16, draft_count=2)
     numbers = {token: index for index, token in enumerate(engine.tokenizer.tokens)}
@@ -124,7 +124,7 @@ def _answers(engine: Engine, sources: Sequence[Sequence[int]]) -> Answers:
 def _chances(
     answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """How often copying was right after a match of 0, 1, ... tokens, and steps of the table by their chances."""
+    """Return how often copying was right after a match of 0, 1, ... tokens, and steps of the table by their chances."""
     matches, kinds = np.ones((2, REACH + 1)), np.ones((2, len(EDGES) + 1))  # right, all
     matches[1], kinds[1] = 2, 2
     for source, answer in answers:
@@ -253,7 +253,7 @@ def _common(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def _fit(steps: _FailedDrafts, heads: Sequence[int]) -> tuple[float, list[float], float]:
-    """Maximum likelihood of the places that copy furthest; returns loss, weights and the share ranked first."""
+    """Fit the likelihood of the places that copy furthest; returns loss, weights and the share ranked first."""
     rows = torch.cat((steps.text, steps.last[:, heads], steps.here[:, heads]), dim=1)
     weights = torch.zeros(rows.shape[1], requires_grad=True)
     optimizer = torch.optim.LBFGS([weights], max_iter=30, line_search_fn="strong_wolfe")

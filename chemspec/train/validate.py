@@ -19,7 +19,7 @@ BATCH = 32
 
 
 def exact_match(model: Transformer, pairs: Pairs) -> float:
-    """The share of pairs whose greedy decode equals the target token for token.
+    """Return the share of pairs whose greedy decode equals the target token for token.
 
     The model is decoded where it is, in eval mode, and put back into the mode it was in.
     """
@@ -43,7 +43,7 @@ def exact_match(model: Transformer, pairs: Pairs) -> float:
 
 
 def _decode(backend: TorchBackend, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[FinishedSequence]:
-    """One greedy answer a source, none longer than its target: it would be wrong anyway."""
+    """Return one greedy answer a source, none longer than its target: it would be wrong anyway."""
     session = Session(backend, sources, top_k=1)
     decoders = [greedy(max_len=limit) for limit in limits]
     run = Decoding(sources, decoders, session, NoDrafts(), max_len=max(limits), budget=0, clock=time.monotonic)

@@ -18,7 +18,7 @@ from chemspec.data.arrays import Pairs, RaggedArray, pad
 from chemspec.draft.calibration import FILE, AttentionWeights, DrafterCalibration, Head
 from chemspec.draft.registry import Attention, Copy
 from chemspec.engine.engine import Engine
-from chemspec.model.runners.native.runner import NativeBackend, NoKernel
+from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend, Session
 from chemspec.model.transformer import Transformer
@@ -64,7 +64,7 @@ def test_a_session_tells_where_its_heads_look(specials: bool, runtime: str) -> N
     if runtime == "native":
         try:
             backend = NativeBackend(model.float(), threads=2)
-        except NoKernel as why:
+        except NoKernelError as why:
             pytest.skip(f"no compiled kernel here: {why}")
     session = Session(backend, sources, top_k=2, heads=HEADS)
     paths: list[Prefix] = [(BOS, 5, 6, 7), (BOS, 4)]

@@ -56,11 +56,11 @@ def naive_fill(model: Transformer, source: Sequence[int], prefix: Prefix, k: int
 
 def native(model: Transformer) -> Any:
     """The compiled kernel for a model."""
-    from chemspec.model.runners.native.runner import NativeBackend, NoKernel
+    from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
 
     try:
         return NativeBackend(model, threads=2)
-    except NoKernel as why:
+    except NoKernelError as why:
         pytest.skip(f"no compiled kernel here: {why}")
 
 

@@ -18,7 +18,7 @@ from test_session import VARIANTS, VOCAB, Round, check, scripts
 from chemspec.engine.engine import Engine, installed
 from chemspec.model import checkpoint
 from chemspec.model.runners.native import build, runner
-from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernel, supports
+from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernelError, supports
 from chemspec.model.session import NodeBatch, Session, Slack
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
@@ -29,7 +29,7 @@ from chemspec.types import Scores
 
 try:
     build.kernel()
-except NoKernel as why:
+except NoKernelError as why:
     pytest.skip(f"no compiled kernel here: {why}", allow_module_level=True)
 
 
@@ -202,7 +202,7 @@ def test_pruning_keeps_what_lies_near_the_wanted() -> None:
 def test_what_the_kernel_does_not_compute_is_refused() -> None:
     assert not supports(ModelConfig(vocab_size=9, d_model=48, heads=3))
     assert not supports(ModelConfig(vocab_size=9, d_model=40, heads=8))
-    with pytest.raises(NoKernel, match="3 heads"):
+    with pytest.raises(NoKernelError, match="3 heads"):
         NativeBackend(tiny_model(0, d_model=48, heads=3).float(), threads=1)
 
 
@@ -255,7 +255,7 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
     compiler.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(NoKernel, match="no such luck"):
+    with pytest.raises(NoKernelError, match="no such luck"):
         build.kernel()
     assert not list((tmp_path / "cache").glob("*.so"))
 

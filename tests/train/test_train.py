@@ -310,12 +310,17 @@ def test_the_progress_line_names_loss_speed_and_time_left() -> None:
     assert watch.progress_text({}, 1.0) == "1 min left"
 
 
-def test_the_number_of_threads_is_as_before() -> None:
+def test_the_number_of_threads_is_as_before(data: Path, tmp_path: Path) -> None:
     before = torch.get_num_threads()
-    with module._threads(before + 1):
-        assert torch.get_num_threads() == before + 1
-    assert torch.get_num_threads() == before
-    with module._threads(0):
+    for threads, used in ((before + 1, before + 1), (0, before)):
+        seen = set()
+
+        def exact(*_: Any, seen: set[int] = seen) -> float:
+            seen.add(torch.get_num_threads())
+            return 0.0
+
+        fit(data, tmp_path / str(threads), replace(SHORT, threads=threads, steps=20), exact=exact)
+        assert seen == {used}
         assert torch.get_num_threads() == before
 
 

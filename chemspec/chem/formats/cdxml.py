@@ -105,7 +105,7 @@ class _CdxmlChecker:
 
 
 def check_cdxml(text: str) -> CdxmlFile | Fault:
-    """What is in a CDXML file, or why it is not handed to RDKit: hostile, too large, or with labels of no meaning."""
+    """Say what is in a CDXML file, or why it is not handed to RDKit: hostile, too large, or with vague labels."""
     parser = expat.ParserCreate()
     walk = _CdxmlChecker(parser)
     parser.StartDoctypeDeclHandler = walk.doctype
@@ -138,7 +138,7 @@ def check_cdxml(text: str) -> CdxmlFile | Fault:
 
 
 def vague(mol: Any) -> Fault | None:
-    """The fault of a molecule that holds something other than atoms and bonds."""
+    """Return the fault of a molecule that holds something other than atoms and bonds."""
     if any(atom.GetAtomicNum() == 0 or atom.HasQuery() for atom in mol.GetAtoms()):
         message = "a label or an open end stands for no certain atom; draw the one that is meant"
         return Fault(message, 0, 0, "atom")

@@ -21,7 +21,7 @@ CSV_COLUMNS = ("query", "rank", "smiles", "canonical", "valid", "log_prob", "pro
 
 
 def to_sdf(rows: Sequence[Mapping[str, object]]) -> str:
-    """An SDF with 2-D coordinates: a record for each row.
+    """Return an SDF with 2-D coordinates: a record for each row.
 
     The structure comes from "smiles" (without atoms where it cannot be read), the title from "name" if there is one;
     all
@@ -39,7 +39,7 @@ def _record(row: Mapping[str, object]) -> str:
 
 
 def _line(value: object) -> str:
-    """A value on one line; a title or value that begins like a record's end would end it."""
+    """Return a value on one line; a title or value that begins like a record's end would end it."""
     text = "" if value is None else re.sub(r"[\s\x00-\x1f]+", " ", str(value)).strip()
     return f" {text}" if text.startswith(("$$$$", ">")) else text
 
@@ -49,7 +49,7 @@ def _field(key: str) -> str:
 
 
 def to_csv(results: Sequence[DecodeResult]) -> str:
-    """A table, one line for each answer, and one for each query without answers. Columns: `CSV_COLUMNS`.
+    """Return a table, one line for each answer, and one for each query without answers. Columns: `CSV_COLUMNS`.
 
     A cell of text that a spreadsheet would take for a formula (it begins with = + - @ or a tab) gets an apostrophe in
     front, unless it is a number; line breaks become blanks.
@@ -116,7 +116,7 @@ def to_png(smiles: str, *, width: int = 800, height: int = 500) -> bytes:
 
 
 def to_rxn(reactants: str, product: str) -> str:
-    """An RXN file with 2-D coordinates, molecules from left to right; empty where a SMILES cannot be read.
+    """Return an RXN file with 2-D coordinates, molecules from left to right; empty where a SMILES cannot be read.
 
     Every component of the reactants is a molecule of its own.
     """
@@ -167,7 +167,7 @@ def to_cdxml(smiles: str) -> str:
 
 
 def _flat(smiles: str) -> Any | None:
-    """The molecule with 2-D coordinates and wedges; None where it cannot be read or is too large."""
+    """Return the molecule with 2-D coordinates and wedges; None where it cannot be read or is too large."""
     if not chem.is_valid(smiles):
         return None
     with rdBase.BlockLogs():

@@ -29,7 +29,7 @@ class NumberedLine(NamedTuple):
 
 
 def split_lines(text: str) -> list[NumberedLine]:
-    """Lines that end by line feed, carriage return or both, as all systems write them."""
+    """Return lines that end by line feed, carriage return or both, as all systems write them."""
     found: list[NumberedLine] = []
     start = 0
     for match in re.finditer(r"\r\n|\r|\n|$", text):
@@ -39,7 +39,7 @@ def split_lines(text: str) -> list[NumberedLine]:
 
 
 def blame(line: NumberedLine, message: str, kind: str = "syntax") -> Fault:
-    """A fault in one line."""
+    """Return a fault in one line."""
     return Fault(f"line {line.number}: {message}", line.start, line.start + len(line.text), kind)
 
 
@@ -76,12 +76,12 @@ _DRAW = "draw the one that is meant"
 
 
 def has_counts(lines: Sequence[NumberedLine]) -> bool:
-    """Whether one of the first lines is the counts line of a molfile."""
+    """Return whether one of the first lines is the counts line of a molfile."""
     return _find_counts(lines) is not None
 
 
 def read_molfile(lines: Sequence[NumberedLine]) -> Any | Fault:
-    """RDKit's molecule, sanitized, or the fault of the molfile in these lines (empty where there are no atoms).
+    """Return RDKit's molecule, sanitized, or the fault of the molfile in these lines (empty where there are no atoms).
 
     Lines lost or added above the counts line, as by copying, do not matter.
     """
@@ -109,7 +109,7 @@ def _find_counts(lines: Sequence[NumberedLine]) -> int | None:
 
 
 def _scan_v2000(body: Sequence[NumberedLine]) -> list[NumberedLine] | Fault:
-    """The lines of the atoms, or the first fault."""
+    """Return the lines of the atoms, or the first fault."""
     counts = body[0]
     atoms, bonds = _whole(counts.text[:3]), _whole(counts.text[3:6])
     if atoms is None or bonds is None:
@@ -165,7 +165,7 @@ def _no_end() -> Fault:
 
 
 def _property(line: NumberedLine) -> Fault | None:
-    """The fault of a line between the bonds and the end, where it says that this is a pattern."""
+    """Return the fault of a line between the bonds and the end, where it says that this is a pattern."""
     word = line.text[:6]
     if word in ("M  ALS", "M  RGP", "M  LOG"):
         what = "a list of atoms" if word == "M  ALS" else "an R group"
@@ -182,7 +182,7 @@ def _polymer(found: set[str]) -> str:
 
 
 def _scan_v3000(body: Sequence[NumberedLine]) -> list[NumberedLine] | Fault:
-    """The lines of the atoms, or the first fault; leaves syntax to RDKit."""
+    """Return the lines of the atoms, or the first fault; leaves syntax to RDKit."""
     rows, inside, continued = [], "", False
     for line in body:
         words = line.text.split(maxsplit=6)
@@ -257,7 +257,7 @@ def _read(block: str, atoms: Sequence[NumberedLine], lines: Sequence[NumberedLin
 
 
 def _reason(block: str) -> str:
-    """RDKit's objection to a molfile. Only its reader of reactions tells it without going through the log."""
+    """Return RDKit's objection to a molfile. Only its reader of reactions tells it without going through the log."""
     try:
         rdChemReactions.ReactionFromRxnBlock(f"$RXN\n\n\n\n  1  0\n$MOL\n{block}")
     except RDKIT_ERRORS as error:
@@ -269,7 +269,7 @@ def _reason(block: str) -> str:
 
 
 def _no_molecule(raw: Any) -> Fault | None:
-    """The fault of something that can be read but is a pattern, or a heap of atoms; without a place."""
+    """Return the fault of something that can be read but is a pattern, or a heap of atoms; without a place."""
     if raw.GetNumAtoms() > LONGEST:
         return Fault(f"{raw.GetNumAtoms()} atoms are too many; the limit is {LONGEST}", 0, 0, "length")
     for atom in raw.GetAtoms():
@@ -288,7 +288,7 @@ def _no_molecule(raw: Any) -> Fault | None:
 
 
 def _chemistry(raw: Any, lines: Sequence[NumberedLine]) -> Fault | None:
-    """What RDKit objects to in a molecule that is well formed."""
+    """Return what RDKit objects to in a molecule that is well formed."""
     for problem in Chem.DetectChemistryProblems(raw):
         if hasattr(problem, "GetAtomIdx"):
             index = problem.GetAtomIdx()

@@ -74,7 +74,7 @@ Reader = Callable[[str, Task], _Molecules | Fault | None]  # None: this is no te
 
 
 def _finish(found: _Molecules, kind: str, text: str, max_chars: int) -> Input | Fault:
-    """The molecules as one query, by the rules for SMILES."""
+    """Return the molecules as one query, by the rules for SMILES."""
     with rdBase.BlockLogs():
         try:
             written = [part if isinstance(part, str) else Chem.MolToSmiles(part) for part in found.parts]
@@ -109,7 +109,7 @@ _BINARY = (
 
 
 def _decode(raw: bytes) -> str | Fault:
-    """Text of unknown encoding: by its mark, else UTF-8, else Latin-1."""
+    """Return text of unknown encoding: by its mark, else UTF-8, else Latin-1."""
     for magic, what, advice in _BINARY:
         if raw.startswith(magic):
             return Fault(f"this is {what}, not text; {advice}", 0, 0, "other")
@@ -143,7 +143,7 @@ _REFUSED = (
 
 
 def _recognise(text: str) -> tuple[str, Reader]:
-    """The name of the format and what reads it."""
+    """Return the name of the format and what reads it."""
     start = text.lstrip("\ufeff \t\r\n")
     if start.startswith("$RDFILE"):
         return "RDF", _rdf
@@ -169,7 +169,7 @@ def _recognise(text: str) -> tuple[str, Reader]:
 
 
 def _sdf(text: str, _: Task) -> _Molecules | Fault:
-    """A molfile, or the first record of an SDF."""
+    """Read a molfile, or the first record of an SDF."""
     lines = molfile.split_lines(text)
     ends = [number for number, line in enumerate(lines) if line.text.startswith("$$$$")]
     others = len(ends) - 1 + bool("".join(line.text for line in lines[ends[-1] + 1 :]).strip()) if ends else 0
@@ -179,7 +179,7 @@ def _sdf(text: str, _: Task) -> _Molecules | Fault:
 
 
 def _rdf(text: str, task: Task) -> _Molecules | Fault:
-    """The first reaction of an RDF, else its first molecule."""
+    """Read the first reaction of an RDF, else its first molecule."""
     lines = molfile.split_lines(text)
     marks = [k for k, line in enumerate(lines) if line.text.startswith(("$RFMT", "$MFMT"))]
     starts = [k for k, line in enumerate(lines) if line.text.startswith("$RXN")]
@@ -205,7 +205,7 @@ def _rxn(text: str, task: Task) -> _Molecules | Fault:
 
 
 def _reaction(lines: Sequence[NumberedLine], task: Task, notes: tuple[str, ...]) -> _Molecules | Fault:
-    """The side of an RXN record (its first line is $RXN) that the task asks about."""
+    """Return the side of an RXN record (its first line is $RXN) that the task asks about."""
     sides = _sides_v3000(lines) if "V3000" in lines[0].text else _sides_v2000(lines)
     if isinstance(sides, Fault):
         return sides
@@ -252,7 +252,7 @@ def _sides_v2000(lines: Sequence[NumberedLine]) -> Blocks | Fault:
 
 
 def _counts(text: str) -> list[int] | None:
-    """Numbers of reactants, products and perhaps agents."""
+    """Return numbers of reactants, products and perhaps agents."""
     if not re.fullmatch(r"[ \d]+", text):
         return None
     wide = [text[k : k + 3].strip() for k in range(0, len(text.rstrip()), 3)]
@@ -286,7 +286,7 @@ def _sides_v3000(lines: Sequence[NumberedLine]) -> Blocks | Fault:
 
 
 def _xml(text: str, task: Task) -> _Molecules | Fault:
-    """The molecules of a ChemDraw file, or one side of the reaction in it."""
+    """Return the molecules of a ChemDraw file, or one side of the reaction in it."""
     facts = cdxml.check_cdxml(text)
     if isinstance(facts, Fault):
         return facts
@@ -312,7 +312,7 @@ def _xml(text: str, task: Task) -> _Molecules | Fault:
 
 
 def _one_side(mols: Sequence[Any], task: Task) -> list[Any]:
-    """Of molecules from a ChemDraw file those that the task asks about, in the first reaction step."""
+    """Return of the molecules of a ChemDraw file those that the task asks about, in the first reaction step."""
     steps = [mol.GetIntProp("CDX_STEP_ID") for mol in mols if mol.HasProp("CDX_STEP_ID")]
     roles = ("CDX_PRODUCT_ID",) if task == "retro" else ("CDX_REAGENT_ID", "CDX_AGENT_ID")
     return [mol for mol in mols if any(map(mol.HasProp, roles)) and mol.GetIntProp("CDX_STEP_ID") == steps[0]]
@@ -358,7 +358,7 @@ _RARE = tuple(
 
 
 def _common_form(mol: Any, inchi: str) -> Any:
-    """The molecule with C(=O)N for C(O)=N and Nc1ncc... for N=c1[nH]c..., where the InChI leaves that open.
+    """Return the molecule with C(=O)N for C(O)=N and Nc1ncc... for N=c1[nH]c..., where the InChI leaves that open.
 
     RDKit takes the rare one, and a model has hardly seen it.
     """
@@ -375,7 +375,7 @@ def _common_form(mol: Any, inchi: str) -> Any:
 
 
 def _move_hydrogen(mol: Any, taker: int, carbon: int, giver: int) -> None:
-    """From `giver` to `taker`, which has a double bond to the carbon between them."""
+    """Move a hydrogen from `giver` to `taker`, which has a double bond to the carbon between them."""
     bond = mol.GetBondBetweenAtoms(taker, carbon)
     bond.SetBondType(Chem.BondType.SINGLE)
     bond.SetStereo(Chem.BondStereo.STEREONONE)
@@ -399,7 +399,7 @@ _SEPARATOR = re.compile(r"\s*;\s*|,\s+|\s+\+\s+")
 
 
 def _name(text: str, _: Task) -> _Molecules | Fault | None:
-    """Reagents by name, alone or in a list with SMILES; None where the text should be read as SMILES."""
+    """Read reagents by name, alone or in a list with SMILES; None where the text should be read as SMILES."""
     if "\n" in text.strip() or ">" in text:
         return None
     parts = [part.strip() for part in _SEPARATOR.split(text.strip()) if part.strip()]
@@ -426,7 +426,7 @@ def _meaning(name: str, full: str) -> tuple[str, ...]:
 
 
 def _smiles(text: str, task: Task, max_chars: int) -> Input | Fault:
-    """A SMILES or reaction SMILES, the first of several lines."""
+    """Read a SMILES or reaction SMILES, the first of several lines."""
     lines = [line for line in molfile.split_lines(text) if line.text.strip("\ufeff \t")]
     # A reaction may be broken at its arrow.
     whole = len(lines) < 2 or any(
@@ -454,7 +454,7 @@ def _kind(text: str) -> str:
 
 
 def _advice(text: str, fault: Fault) -> str:
-    """What to add to a fault in a text that was probably never meant as SMILES."""
+    """Return what to add to a fault in a text that was probably never meant as SMILES."""
     if fault.kind in ("empty", "length", "reaction"):
         return ""
     if re.fullmatch(r"\d{2,7}-\d\d-\d", text):

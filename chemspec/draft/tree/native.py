@@ -62,7 +62,7 @@ def library() -> ctypes.CDLL | None:
     """Return the compiled code, or None where it cannot be had."""
     try:
         return compiled.load(SOURCE, *FLAGS)
-    except compiled.NoKernel:
+    except compiled.NoKernelError:
         return None
 
 

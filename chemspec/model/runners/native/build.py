@@ -16,6 +16,6 @@ def kernel() -> ctypes.CDLL:
     """The compiled kernel, loaded.
 
     Raises:
-        NoKernel: where it cannot be had, see `compiled.load`.
+        NoKernelError: where it cannot be had, see `compiled.load`.
     """
     return compiled.load(SOURCE, *FLAGS)

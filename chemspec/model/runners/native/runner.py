@@ -13,7 +13,7 @@ from chemspec.model.runners.native.build import kernel
 from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
 from chemspec.model.transformer import Attention, Transformer
 from chemspec.settings import ModelConfig
-from chemspec.system.compiled import NoKernel as NoKernel
+from chemspec.system.compiled import NoKernelError as NoKernelError
 from chemspec.tokenizer import BOS, EOS
 
 QKV, OUT, CROSS, CROSS_OUT, WIDE, NARROW, MEMORY, OUTPUT = range(8)
@@ -30,14 +30,14 @@ class NativeBackend:
     """A model's weights packed for the kernel; safe to share between threads, which take turns.
 
     Raises:
-        NoKernel: if the kernel cannot be had here, or does not compute this architecture.
+        NoKernelError: if the kernel cannot be had here, or does not compute this architecture.
     """
 
     def __init__(self, model: Transformer, *, threads: int) -> None:
         self._library = kernel()
         config = model.config
         if not supports(config):
-            raise NoKernel(f"not written for {config.heads} heads in {config.d_model} features")
+            raise NoKernelError(f"not written for {config.heads} heads in {config.d_model} features")
         self.config = config
         # Features are reordered so that the heads lie side by side: feature i of head h at i * heads + h.
         head = config.d_model // config.heads
