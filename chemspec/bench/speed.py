@@ -32,6 +32,7 @@ from chemspec.metrics import Spread, numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, Task, preset
+from chemspec.system import extras
 from chemspec.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -334,7 +335,7 @@ def machine(plan: BenchSettings) -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name() if gpu else None,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "onnxruntime": version("onnxruntime"),
+        "onnxruntime": version("onnxruntime") if extras.installed("onnxruntime") else None,
         "chemspec": __version__,
         "date": time.strftime("%Y-%m-%d"),
         "warm_up": WARM_UP,

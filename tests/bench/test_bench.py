@@ -21,6 +21,7 @@ from chemspec.cli import app
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
 from chemspec.settings import DecodeSettings
+from chemspec.system import extras
 
 NAMED = [
     "task",
@@ -265,3 +266,8 @@ def test_cases_are_greedy_forward_and_beams_back() -> None:
         for task in ("forward", "retro")
     }
     assert ways == {"forward": [("greedy", 1, 1), ("greedy", 1, 32)], "retro": [("beam", 5, 1), ("beam", 5, 32)]}
+
+
+def test_the_benchmark_needs_no_onnx_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "installed", lambda _: False)
+    assert speed.machine(BenchSettings())["onnxruntime"] is None
