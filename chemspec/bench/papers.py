@@ -19,12 +19,11 @@ from typing import Any
 import torch
 
 from chemspec.bench.charts import charts, svg
-from chemspec.bench.speed import BenchSettings, machine, peak_mb, reset_peak
+from chemspec.bench.speed import BenchSettings, asked, machine, peak_mb, reset_peak
 from chemspec.bench.sweep import Progress, Row, Setting, sweep
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable
-from chemspec.evaluation import reference
-from chemspec.evaluation.accuracy import RANKS, KnownReaction, questions, rank_of
+from chemspec.evaluation.accuracy import RANKS, rank_of
 from chemspec.io import tables
 from chemspec.io.writers import brief
 from chemspec.metrics import Spread
@@ -245,13 +244,13 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: M
     timed = partial(measure, seconds=suite.seconds, meter=meter)
     for task, planned in work.items():
         engine = engines[task]
-        asked = _asked(engine, suite)
-        truth = {question.query: question.answer for question in asked if question.answer}
+        known = asked(engine, suite.source, suite.limit)
+        truth = {question.query: question.answer for question in known if question.answer}
         for table, every in planned.items():
             before = done
             rows = sweep(
                 engine,
-                [question.query for question in asked],
+                [question.query for question in known],
                 every,
                 measure=timed,
                 progress=lambda some, _, before=before: progress(before + some, total),  # type: ignore[misc]
@@ -279,19 +278,6 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: M
 
 
 NO_TRUTH = "Accuracy (table 4) is left out: the built-in queries have no answers; give --source."
-
-
-def _asked(engine: Engine, suite: PapersSettings) -> list[KnownReaction]:
-    """Return the queries that the model can read, with their true answers where they are known."""
-    if suite.source is None:
-        asked = [KnownReaction(text, "") for text in reference.bench_queries(engine.task)]
-    else:
-        file = suite.source / f"{engine.task}_test.csv.gz"
-        asked = questions(file, engine.task, limit=suite.limit)
-    readable = [question for question in asked if not engine.prepare(question.query).refusal][: suite.limit]
-    if not readable:
-        raise ValueError(f"model {engine.name!r} can read none of the queries")
-    return readable
 
 
 def _facts(row: Row) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from chemspec.bench.baselines import ENGINES, Answers, Program
 from chemspec.bench.sweep import Progress, Row, Setting, sweep
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
+from chemspec.evaluation.accuracy import KnownReaction, questions
 from chemspec.io import tables
 from chemspec.metrics import Spread, numbers
 from chemspec.model import checkpoint
@@ -93,7 +94,8 @@ def run(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[st
     total, done = sum(len(plan.settings(task)) for task in plan.tasks), 0
     for task in plan.tasks:
         with _engine(task, plan) as engine:
-            queries, settings = _queries(engine, plan), plan.settings(task)
+            queries = [question.query for question in asked(engine, plan.source, plan.limit)]
+            settings = plan.settings(task)
             measured = sweep(
                 engine,
                 queries,
@@ -281,19 +283,25 @@ def _engine(task: Task, plan: BenchSettings) -> Iterator[Engine]:
         yield Engine.load(folder, **options)
 
 
-def _queries(engine: Engine, plan: BenchSettings) -> list[str]:
-    texts: Sequence[str]
-    if plan.source is None:
-        texts = reference.bench_queries(engine.task)
-    else:
-        from chemspec.evaluation.accuracy import questions
+def asked(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction]:
+    """Return queries that the model can read, with their true answers where they are known.
 
-        file = plan.source / f"{engine.task}_test.csv.gz"
-        texts = [item.query for item in questions(file, engine.task, limit=plan.limit)]
-    usable = [text for text in texts if not engine.prepare(text).refusal]
-    if not usable:
+    Args:
+        engine: of a model for the queries' task.
+        source: folder with the test sets; None takes the built-in queries, which have no answers.
+        limit: most queries.
+
+    Raises:
+        ValueError: if the model can read none.
+    """
+    if source is None:
+        known = [KnownReaction(text, "") for text in reference.bench_queries(engine.task)]
+    else:
+        known = questions(source / f"{engine.task}_test.csv.gz", engine.task, limit=limit)
+    readable = [question for question in known if not engine.prepare(question.query).refusal]
+    if not readable:
         raise ValueError(f"model {engine.name!r} can read none of the queries")
-    return usable[: plan.limit]
+    return readable[:limit]
 
 
 # --- the machine ---------------------------------------------------------------------------------
