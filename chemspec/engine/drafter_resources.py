@@ -11,7 +11,7 @@ from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.learned.small import DraftModel, read_alpha
 from chemspec.importers import own
 from chemspec.importers.base import LoadedModel
-from chemspec.model import checkpoint, companions
+from chemspec.model import checkpoint, drafter_checkpoints
 from chemspec.model.cost import CostCurve
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runtime import RuntimeConfig
@@ -61,7 +61,7 @@ class DrafterResources:
 
         Returns:
             Of "ar" and "medium" a small model that writes as the target does (`draft.learned.small.DraftModel`), on the
-            same runtime; of the others their network (`model.companions.DrafterCheckpoint`), in torch unless the kernel
+            same runtime; of the others their checkpoint (`model.drafter_checkpoints`), in torch unless the kernel
             computes a "spec_drafter".
 
         Raises:
@@ -69,7 +69,7 @@ class DrafterResources:
         """
         with self._making:
             if kind not in self._companions:
-                load = self._network if kind in companions.KINDS else self._small_model
+                load = self._network if kind in drafter_checkpoints.KINDS else self._small_model
                 self._companions[kind] = load(kind)
             return self._companions[kind]
 
@@ -83,13 +83,13 @@ class DrafterResources:
                 self._watcher = TorchBackend(model.to(self.runtime_config.device, self.runtime_config.precision))
             return self._watcher
 
-    def _network(self, kind: str) -> companions.DrafterCheckpoint:
+    def _network(self, kind: str) -> drafter_checkpoints.DrafterCheckpoint:
         if not isinstance(self.tokenizer, Tokenizer):
             raise ValueError(
                 f"model {self.name} is a Hugging Face model, for which there is no drafter {kind!r}; choose another"
             )
-        folder = companions.drafter_dir(self.folder, kind)
-        network = companions.load(folder, tokenizer=self.tokenizer, target=self.digest)
+        folder = drafter_checkpoints.drafter_dir(self.folder, kind)
+        network = drafter_checkpoints.load(folder, tokenizer=self.tokenizer, target=self.digest)
         network.model.to(self.runtime_config.device, self.runtime_config.precision)
         if self.runtime_config.runtime != "native":
             return network

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
 from chemspec.data.arrays import Batch
-from chemspec.model import checkpoint, companions
+from chemspec.model import checkpoint, drafter_checkpoints
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.spec_drafter import answers, begin_with, drafter_config, fill
 from chemspec.model.transformer import Transformer
@@ -238,9 +238,11 @@ def train_drafter(
     fit(module, out, batches, done=done, resume=again, quiet=quiet)
     # The final state, or the mean of the last ones.
     module.model.load_state_dict(average(newest(out / "checkpoints", last, recipe.average_last)))
-    folder = companions.drafter_dir(target, recipe.kind) if install else out / recipe.kind
+    folder = drafter_checkpoints.drafter_dir(target, recipe.kind) if install else out / recipe.kind
     bound = "" if recipe.kind == "spec_drafter" else loaded.digest
-    companions.save(folder, module.model, loaded.tokenizer, kind=recipe.kind, length=recipe.length, target=bound)
+    drafter_checkpoints.save(
+        folder, module.model, loaded.tokenizer, kind=recipe.kind, length=recipe.length, target=bound
+    )
     return folder
 
 

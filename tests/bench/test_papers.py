@@ -23,7 +23,7 @@ from chemspec.bench.papers import BEGIN, END, PapersSettings
 from chemspec.bench.sweep import Row, Setting
 from chemspec.cli import app
 from chemspec.evaluation import reference
-from chemspec.model import checkpoint, companions
+from chemspec.model import checkpoint, drafter_checkpoints
 from chemspec.settings import DecodeSettings
 from chemspec.system.energy import Meter
 from chemspec.testing import tiny_model
@@ -41,7 +41,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tiny_folder(target / "drafters" / kind, seed=5 + seed)
     config, width = checkpoint.read_config(target)[1], 32
     filler = tiny_model(7, config.vocab_size + 1, d_model=width, heads=4, feedforward=32, max_positions=1024)
-    companions.save(target / "drafters" / "spec_drafter", filler.float(), TOKENIZER, kind="spec_drafter", length=15)
+    drafter_checkpoints.save(
+        target / "drafters" / "spec_drafter", filler.float(), TOKENIZER, kind="spec_drafter", length=15
+    )
     return folder
 
 

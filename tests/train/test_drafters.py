@@ -15,7 +15,7 @@ from small import TOKENIZER, tiny_folder
 
 from chemspec.data.arrays import Pairs, RaggedArray, pad
 from chemspec.engine.engine import Engine
-from chemspec.model import checkpoint, companions
+from chemspec.model import checkpoint, drafter_checkpoints
 from chemspec.model.spec_drafter import drafter_config
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, TrainSettings
@@ -116,7 +116,7 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
     settings = replace(recipe.train, tokens=600, lr=1e-2, warmup=2, steps=30, minutes=0, holdout=10, validate_every=10)
     recipe = replace(recipe, train=settings, glance=(0.5, 0.3))
     found = train_drafter(recipe, taught, own, tmp_path / "run", quiet=True)
-    assert found == companions.drafter_dir(own, recipe.kind)
+    assert found == drafter_checkpoints.drafter_dir(own, recipe.kind)
     lines = (tmp_path / "run" / "log.csv").read_text().splitlines()
     head = lines[0].split(",")
     rows = [dict(zip(head, line.split(","), strict=True)) for line in lines[1:]]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from chemspec.cli import app
 from chemspec.engine.engine import Engine
-from chemspec.model import checkpoint, companions
+from chemspec.model import checkpoint, drafter_checkpoints
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.spec_drafter import begin_with, drafter_config
@@ -32,15 +32,17 @@ def furnish(folder: Path, *, bound: bool = True) -> Path:
     torch.manual_seed(0)
     filled = Transformer(drafter_config(config, encoder=3, decoder=1))
     begin_with(filled, loaded.model)
-    companions.save(companions.drafter_dir(folder, "spec_drafter"), filled, vocab, kind="spec_drafter", length=6)
+    drafter_checkpoints.save(
+        drafter_checkpoints.drafter_dir(folder, "spec_drafter"), filled, vocab, kind="spec_drafter", length=6
+    )
     for kind in ("blockwise", "medusa"):
         heads = Heads(
             HeadsConfig(vocab_size=len(vocab), d_model=config.d_model, style=kind, heads=4, feedforward=8)  # type: ignore[arg-type]
         )
         heads.begin(loaded.model.output)
         target = loaded.digest if bound else ""
-        companions.save(
-            companions.drafter_dir(folder, kind),
+        drafter_checkpoints.save(
+            drafter_checkpoints.drafter_dir(folder, kind),
             heads,
             vocab,
             kind=kind,
@@ -58,15 +60,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_saved_is_loaded(folder: Path, kind: str) -> None:
     loaded = checkpoint.load(folder)
-    own = companions.drafter_dir(folder, kind)
-    found = companions.load(own, tokenizer=loaded.tokenizer, target=loaded.digest)
+    own = drafter_checkpoints.drafter_dir(folder, kind)
+    found = drafter_checkpoints.load(own, tokenizer=loaded.tokenizer, target=loaded.digest)
     assert found.kind == kind
     assert found.length == (6 if kind == "spec_drafter" else 4)
     assert found.target == ("" if kind == "spec_drafter" else loaded.digest)
     count = sum(tensor.numel() for tensor in checkpoint.own_tensors(found.model).values())
     assert count * 2 <= (own / "model.safetensors").stat().st_size < count * 2 + 20_000
     assert not any(weight.requires_grad for weight in found.model.parameters())
-    again = companions.load(own, tokenizer=loaded.tokenizer)
+    again = drafter_checkpoints.load(own, tokenizer=loaded.tokenizer)
     for one, other in zip(found.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(one, other)
 
@@ -124,14 +126,20 @@ def test_a_drafter_of_another_vocabulary_is_refused(folder: Path) -> None:
     tokens = list(TOKENIZER.tokens)
     tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
     with pytest.raises(CheckpointError, match=r"another vocabulary.*--recipe retro-blockwise"):
-        companions.load(companions.drafter_dir(folder, "blockwise"), tokenizer=Tokenizer(tuple(tokens)))
+        drafter_checkpoints.load(
+            drafter_checkpoints.drafter_dir(folder, "blockwise"), tokenizer=Tokenizer(tuple(tokens))
+        )
 
 
 def test_heads_of_other_weights_are_refused(folder: Path) -> None:
     for kind in ("blockwise", "medusa"):
         with pytest.raises(CheckpointError, match="other weights"):
-            companions.load(companions.drafter_dir(folder, kind), tokenizer=TOKENIZER, target="0" * 16)
-    companions.load(companions.drafter_dir(folder, "spec_drafter"), tokenizer=TOKENIZER, target="0" * 16)
+            drafter_checkpoints.load(
+                drafter_checkpoints.drafter_dir(folder, kind), tokenizer=TOKENIZER, target="0" * 16
+            )
+    drafter_checkpoints.load(
+        drafter_checkpoints.drafter_dir(folder, "spec_drafter"), tokenizer=TOKENIZER, target="0" * 16
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,24 +154,24 @@ def test_heads_of_other_weights_are_refused(folder: Path) -> None:
     ],
 )
 def test_a_damaged_config_is_told(folder: Path, tmp_path: Path, change: dict[str, Any] | None, message: str) -> None:
-    own = companions.drafter_dir(folder, "blockwise")
+    own = drafter_checkpoints.drafter_dir(folder, "blockwise")
     copy = tmp_path / "m" / "drafters" / "blockwise"
     copy.mkdir(parents=True)
     (copy / "model.safetensors").write_bytes((own / "model.safetensors").read_bytes())
     config = json.loads((own / "config.json").read_text())
     (copy / "config.json").write_text("{" if change is None else json.dumps({**config, **change}))
     with pytest.raises(CheckpointError, match=message):
-        companions.load(copy, tokenizer=TOKENIZER)
+        drafter_checkpoints.load(copy, tokenizer=TOKENIZER)
 
 
 def test_damaged_weights_are_told(folder: Path, tmp_path: Path) -> None:
-    own = companions.drafter_dir(folder, "spec_drafter")
+    own = drafter_checkpoints.drafter_dir(folder, "spec_drafter")
     copy = tmp_path / "m" / "drafters" / "spec_drafter"
     copy.mkdir(parents=True)
     for name in ("config.json", "model.safetensors"):
         (copy / name).write_bytes((own / name).read_bytes()[: None if name == "config.json" else 5000])
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
-        companions.load(copy, tokenizer=TOKENIZER)
+        drafter_checkpoints.load(copy, tokenizer=TOKENIZER)
 
 
 def test_more_tokens_than_were_trained_are_refused(folder: Path) -> None:
