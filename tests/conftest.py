@@ -1,9 +1,9 @@
 """What all tests share: which run by default, hypothesis profiles, one thread for torch, a cache folder of their own.
 
 `pytest` alone runs what protects the core, in minutes. Whole files that need something heavy (Lightning, a browser,
-transformers, hundreds of queries on the shipped models) form groups, which `-m` names or a path selects; one smoke test of
-each group runs by default too (`test_smoke.py`). A test that needs more than `MOST_SECONDS` of processor time without
-being marked fails.
+transformers, hundreds of queries on the shipped models) form groups, which `-m` names or a path selects; one smoke test
+of each group runs by default too (`test_smoke.py`). A test that needs more than `MOST_SECONDS` of processor time
+without being marked fails.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Graphs and measurements go to a folder that is thrown away; compiled code, which is keyed by its source, stays."""
+    """Graphs and measurements go to a folder that is thrown away; compiled code, keyed by its source, stays."""
     from chemspec.draft.tree import native
     from chemspec.model.runners.native import build
     from chemspec.system import cache, compiled

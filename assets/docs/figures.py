@@ -1,6 +1,6 @@
 """Draw the README's two figures from what was measured: `python assets/docs/figures.py` (standard library only).
 
-Speed comes from the tables of benchmarks.md, section "The shipped models"; accuracy from assets/models/*/evaluation.json.
+Speed comes from the tables of benchmarks.md, section "The shipped models"; accuracy from the models' evaluation.json.
 """
 
 from __future__ import annotations

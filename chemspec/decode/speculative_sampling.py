@@ -29,8 +29,8 @@ def speculative_sample(
     Args:
         count: draws.
         max_len: most tokens of an answer, eos included.
-        desk: where the drafter leaves its guesses.
-        dice: decides what is accepted, and draws the rest.
+        request: where the drafter leaves its guesses.
+        rng: decides what is accepted, and draws the rest.
         nucleus: temperature and top-p.
     """
     draws = yield from _draws(count, max_len, request, rng, nucleus)
@@ -48,8 +48,8 @@ def sampled_beam(
     Args:
         count: beams.
         max_len: most tokens of an answer, eos included.
-        desk: where the drafter leaves its guesses.
-        dice: decides what is accepted, and draws the rest.
+        request: where the drafter leaves its guesses.
+        rng: decides what is accepted, and draws the rest.
         nucleus: temperature and top-p.
     """
     draws = yield from _draws(count, max_len, request, rng, nucleus)

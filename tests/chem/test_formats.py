@@ -214,7 +214,8 @@ def test_chemdraw_labels() -> None:
     "text",
     [
         '<?xml version="1.0"?><!DOCTYPE CDXML [<!ENTITY a "aaaa">]><CDXML>&a;</CDXML>',
-        '<!DOCTYPE CDXML [<!ENTITY a SYSTEM "file:///etc/passwd">]><CDXML><page><fragment><n id="1"/>&a;</fragment></page></CDXML>',
+        '<!DOCTYPE CDXML [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
+        '<CDXML><page><fragment><n id="1"/>&a;</fragment></page></CDXML>',
         '<!DOCTYPE CDXML [<!ENTITY a "b"><!ENTITY b "&a;&a;&a;&a;&a;">]><CDXML>&b;</CDXML>',
         "<CDXML>" + "<group>" * 10_000,
         "<CDXML>" + '<n id="1"/>' * 10_000 + "</CDXML>",

@@ -1,4 +1,4 @@
-"""A decoder from outside the package: registered, it is everywhere where decoders are chosen, and drafts are lossless."""
+"""A decoder from outside the package: registered, it is wherever decoders are chosen, and drafts are lossless."""
 
 from __future__ import annotations
 

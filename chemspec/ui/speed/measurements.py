@@ -145,7 +145,8 @@ def doubts(others: bool, load: float) -> None:
     """Show why the times of a run may be off."""
     if others:
         st.warning(
-            "Other visitors or a batch job were using this server during the run, so these times may be off. Run it again for "
+            "Other visitors or a batch job were using this server during the run, so these times may be off. Run it "
+            "again for "
             "better ones."
         )
     elif load > BUSY * (os.cpu_count() or 1):
