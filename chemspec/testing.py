@@ -197,8 +197,7 @@ def naive_reader(model: Target, source: Sequence[int]) -> Reading:
     """What reads prefixes of one length for one query: log-probs (prefixes, V) of each one's next tokens.
 
     Every prefix is read from its first token to its last at every call; nothing of the decoder is kept. Only the
-    encoder,
-    which sees no prefix, runs once.
+    encoder, which sees no prefix, runs once.
     """
     if isinstance(model, Table):
         return lambda prefixes: torch.stack([naive_log_probs(model, source, one) for one in prefixes])

@@ -220,8 +220,7 @@ class DecodeResult:
         notes: what was done to the query, and what one has to know of the model.
         merged: set where the answers were merged from several spellings of the query, which is no decoder's own list.
         spellings: then, what became of each spelling, the canonical one first: answers and trace as if it had been
-            asked
-            alone. The trace of the whole sums up each model call, without spans and drafts.
+            asked alone. The trace of the whole sums up each model call, without spans and drafts.
     """
 
     query: str

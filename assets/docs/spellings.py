@@ -1,15 +1,12 @@
 """How the spelling of a query changes the number of passes: `python assets/docs/spellings.py FOLDER 100`.
 
 Greedy decoding of validation queries with the shipped models, each query written three ways: canonical; rooted at
-random; and,
-for retro, aligned: rooted so that the true answer's canonical SMILES begins at the same atom, as far as the maps tell.
-Prints one
-row a spelling: passes, tokens and accepted tokens a query, and how often the first answer is right. Times are not
-measured.
+random; and, for retro, aligned: rooted so that the true answer's canonical SMILES begins at the same atom, as far as
+the maps tell. Prints one row a spelling: passes, tokens and accepted tokens a query, and how often the first answer is
+right. Times are not measured.
 
 Then the same for answers, without a model: the passes that the drafter `copy` would need to write the true answer,
-spelled
-canonically, and spelled as training data are, in the order of the canonical query.
+spelled canonically, and spelled as training data are, in the order of the canonical query.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class CalibrationReport:
         by_match, by_chance: as in `DrafterCalibration`.
         heads: (layer, head) chosen, the most telling first.
         first_right: share of the steps at which the best place is ranked first: by text alone, with one head, two, and
-        so on.
+            so on.
     """
 
     nodes: int

@@ -1,8 +1,7 @@
 """With real weights in fp32, the engine returns what a decoder without cache, batches and drafts returns.
 
 Two programs that add in different orders differ in the last bits, and where two tokens are as good as equal, the last
-bits
-decide. So a difference is allowed where the smallest top-2 margin on the way was below `TIE`; it is counted and
+bits decide. So a difference is allowed where the smallest top-2 margin on the way was below `TIE`; it is counted and
 printed.
 """
 

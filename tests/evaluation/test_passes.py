@@ -1,8 +1,8 @@
 """How many passes drafts save with the shipped weights: counters that do not depend on the machine.
 
 Ratios are standard passes over speculative ones on the built-in queries, 200 a task; a change of weights or drafters
-that lowers
-one below its mark is a decision. Beams take minutes on all 200: those tests are marked `slow`, and a part runs always.
+that lowers one below its mark is a decision. Beams take minutes on all 200: those tests are marked `slow`, and a part
+runs always.
 """
 
 from __future__ import annotations

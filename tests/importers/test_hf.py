@@ -287,10 +287,8 @@ def test_greedy_is_that_of_generate(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_beams_are_those_of_generate(kind: str) -> None:
     """With length_penalty=0 and early_stopping=False, `generate` ranks by the sum of the log-probs and stops when no
-    live text
-    can overtake, as we do. At the length limit it ranks cut texts among finished ones, where we list them last and call
-    them
-    cut; so only searches in which every answer has ended, here and there, can be compared."""
+    live text can overtake, as we do. At the length limit it ranks cut texts among finished ones, where we list them
+    last and call them cut; so only searches in which every answer has ended, here and there, can be compared."""
     found, compared = loaded(kind), 0
     for text in QUERIES:
         answers = ours(found, text, beam_search(width=3, max_len=MAX_LEN), 4)

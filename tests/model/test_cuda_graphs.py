@@ -1,8 +1,7 @@
 """Recorded passes: fixed places, padded sizes, and the scores of the plain torch runner.
 
 There may be no GPU here, so a recording is traced instead: like a CUDA graph it repeats tensor operations on the
-tensors it has seen and
-knows nothing of the Python around them.
+tensors it has seen and knows nothing of the Python around them.
 """
 
 from __future__ import annotations

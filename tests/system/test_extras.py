@@ -65,6 +65,7 @@ def test_the_onnx_runtime_asks_for_its_extra(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.skipif(not installed(), reason="no model in assets/models")
+@pytest.mark.smoke  # imports torch in a process of its own
 def test_the_core_predicts_a_file_and_torch_computes_where_nothing_else_can(tmp_path: Path) -> None:
     table, out = tmp_path / "queries.csv", tmp_path / "answers.csv"
     table.write_text("name,smiles\nanilide,CC(=O)Cl.Nc1ccccc1\n")

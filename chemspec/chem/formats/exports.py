@@ -24,8 +24,7 @@ def to_sdf(rows: Sequence[Mapping[str, object]]) -> str:
     """Return an SDF with 2-D coordinates: a record for each row.
 
     The structure comes from "smiles" (without atoms where it cannot be read), the title from "name" if there is one;
-    all
-    keys become properties, line breaks in them blanks.
+    all keys become properties, line breaks in them blanks.
     """
     return "".join(_record(row) for row in rows)
 

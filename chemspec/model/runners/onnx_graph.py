@@ -118,8 +118,7 @@ class _Graph:
         """Residual sub-layers of all layers in a row; `parts(layer, index)` lists (function, bias, norm, norm name).
 
         In a pre-norm model each sub-layer reads norm(x) and adds to x; the norm of the next sub-layer is fused with
-        that
-        addition. In a post-norm model the sum is normed by the sub-layer's own norm and goes on as x.
+        that addition. In a post-norm model the sum is normed by the sub-layer's own norm and goes on as x.
         """
         first = self.config.norm_first
         steps = [part for index, layer in enumerate(stack) for part in parts(layer, index)]
@@ -165,8 +164,8 @@ def _value(name: str, kind: int, *shape: int | str) -> Any:
 def encoder(model: Transformer) -> bytes:
     """Write the graph that encodes sources.
 
-    Inputs: source, source_positions (B, S); source_mask (B, S) int32.
-    Output: memory, the keys and values of the cross-attention (2L, B, H, S, d).
+    Inputs: source, source_positions (B, S); source_mask (B, S) int32. Output: memory, the keys and values of the
+    cross-attention (2L, B, H, S, d).
     """
     config, graph = model.config, _Graph(model)
     shape = graph.op("Shape", "source")
@@ -206,10 +205,9 @@ def encoder(model: Transformer) -> bytes:
 def node_pass(model: Transformer) -> bytes:
     """Write the graph of `Transformer.step` followed by log-softmax and top-k.
 
-    Inputs: tokens, depths (B, N); attention_bias (B, 1, N, C + N), 0 or a large negative number; top_k (1);
-    source_mask (B, S) int32; past_<i> (B, H, C, d) and memory_<i> (B, H, S, d) for i in 0 .. 2L - 1, keys and
-    values of a layer in turn.
-    Outputs: ids, log_probs (B * N, k); new_kv (2L, B, N, D).
+    Inputs: tokens, depths (B, N); attention_bias (B, 1, N, C + N), 0 or a large negative number; top_k (1); source_mask
+    (B, S) int32; past_<i> (B, H, C, d) and memory_<i> (B, H, S, d) for i in 0 .. 2L - 1, keys and values of a layer in
+    turn. Outputs: ids, log_probs (B * N, k); new_kv (2L, B, N, D).
     """
     config, graph = model.config, _Graph(model)
     width, heads = config.d_model, config.heads

@@ -82,8 +82,8 @@ def harmless(text: str) -> str:
     """Return a text as a cell that no spreadsheet takes for a formula.
 
     A formula begins with = + - @ (or their wide forms), maybe after blanks; such a cell gets a leading ', which
-    spreadsheets do not
-    show. Numbers stay as they are, and so does every SMILES that can be read: none begins with these signs.
+    spreadsheets do not show. Numbers stay as they are, and so does every SMILES that can be read: none begins with
+    these signs.
     """
     start = text.lstrip()[:1]
     suspicious = start in tuple("=+-@＝＋－＠|%") or text[:1] in tuple("\t\r\n")

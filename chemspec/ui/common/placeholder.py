@@ -1,8 +1,7 @@
 """A place on the page that forgets at once what it showed for another question.
 
 Streamlit replaces a page piece by piece and removes what is left over only when the script ends; until then, answers to
-the
-last question would stand below those to the new one.
+the last question would stand below those to the new one.
 """
 
 from __future__ import annotations

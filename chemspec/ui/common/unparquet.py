@@ -1,8 +1,7 @@
 """A parquet file from standard input as CSV on standard output; a program of its own, started by `uploads`.
 
 A few bytes of parquet can unfold to gigabytes inside the library that reads them, and a damaged file can end the whole
-process.
-Here that harms nobody: this process may take so much memory and time and no more.
+process. Here that harms nobody: this process may take so much memory and time and no more.
 """
 
 from __future__ import annotations

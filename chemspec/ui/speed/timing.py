@@ -133,8 +133,7 @@ def timeline(trace: Trace) -> list[PassBar]:
     """Return the passes of one run on its time axis.
 
     The trace times drafting and the model pass by pass; the rest of the time (encoder, Python) is only known as a
-    whole,
-    and stands here as equal gaps before the passes, so that the last one ends when the run did.
+    whole, and stands here as equal gaps before the passes, so that the last one ends when the run did.
     """
     timed = sum(one.draft_seconds + one.model_seconds for one in trace.passes)
     gap = max(0.0, trace.seconds - timed) / max(1, len(trace.passes))
@@ -170,10 +169,8 @@ def delivery(result: DecodeResult) -> list[int]:
     """Return for each token of the first answer, eos included, the index of the pass that wrote it.
 
     The k-th step of a search writes the k-th token of every live hypothesis, so the steps of a beam tell when the
-    ancestors
-    of its first answer had grown to k tokens. A step of SBS may write several tokens, which the trace does not tell:
-    there
-    they are spread evenly.
+    ancestors of its first answer had grown to k tokens. A step of SBS may write several tokens, which the trace does
+    not tell: there they are spread evenly.
     """
     passes = result.trace.passes
     if not passes or not result.hypotheses:
@@ -275,8 +272,7 @@ def lanes(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[dict[str, 
     """Return what the replay shows: of each setting its typical run, as JSON values.
 
     Each lane has `name`, `note`, `ms` (when it was done), `ends` (of each pass, ms) and `tokens`: pairs of text and
-    kind
-    ("copied", "own", "end"), with `by`, the index of the pass that wrote each.
+    kind ("copied", "own", "end"), with `by`, the index of the pass that wrote each.
     """
     shown = []
     for item, own in zip(settings, rounds, strict=True):

@@ -97,8 +97,7 @@ def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None
     def report(line: str) -> None:
         nonlocal warm
         # Whoever is in the queue between two runs of ours is somebody else; but in the warm-up it may be what is left
-        # of a
-        # run that this visitor has just stopped.
+        # of a run that this visitor has just stopped.
         trial.others = trial.others or (warm and _disturbed())
         told = f"Run {trial.done + 1} of {trial.wanted}"
         if "warming" in line:
