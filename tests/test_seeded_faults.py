@@ -36,7 +36,7 @@ FAULTS = {
         "decode/beam.py", "len(live) == rules.width", "len(live) == rules.width + 1", "decode/test_decoders.py"
     ),
     "a beam stops as soon as enough are finished": Fault(
-        "decode/beam.py", "if rules.hope(hyp) >= bar", "if False", "decode/test_decoders.py"
+        "decode/beam.py", "if rules.best_attainable_score(hyp) >= threshold", "if False", "decode/test_decoders.py"
     ),
     "a node does not see its ancestors": Fault(
         "model/runners/padded.py", "mask[parent] if parent >= 0 else False", "False", "model/test_session.py"

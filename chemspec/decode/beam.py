@@ -52,12 +52,12 @@ class Rules(NamedTuple):
     max_len: int
     length_penalty: float = 0.0
 
-    def rank(self, hyp: Hyp) -> float:
+    def score(self, hyp: Hyp) -> float:
         """Return what finished hypotheses are ranked by."""
         return hyp.total / len(hyp.log_probs) ** self.length_penalty if self.length_penalty else hyp.total
 
-    def hope(self, hyp: Hyp) -> float:
-        """Return the best rank that a live hypothesis can still reach: log-probs only fall, longer texts may gain."""
+    def best_attainable_score(self, hyp: Hyp) -> float:
+        """Return the best score that a live hypothesis can still reach: log-probs only fall, longer texts may gain."""
         return hyp.total / self.max_len**self.length_penalty if self.length_penalty else hyp.total
 
 
@@ -98,45 +98,47 @@ def look_ahead(beam: Beam, rules: Rules, known: Mapping[Prefix, Scores], guess: 
 def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
     """Extend every live hypothesis, rank, keep. `scores` must hold at least `width` + 1 tokens a prefix."""
     finished, live = list(beam.finished), list[Hyp]()
-    for place, (cost, row, column) in enumerate(_ranked(beam.live, scores, 2 * rules.width)):
-        parent, (ids, log_probs) = beam.live[row], scores[row]
-        ended = ids[column] == EOS
-        if place >= rules.width if ended else len(live) == rules.width:
+    for rank, (cost, parent_index, token_index) in enumerate(_ranked(beam.live, scores, 2 * rules.width)):
+        parent, (ids, log_probs) = beam.live[parent_index], scores[parent_index]
+        ended = ids[token_index] == EOS
+        if rank >= rules.width if ended else len(live) == rules.width:
             continue  # of the candidates, about half are written out
-        tokens, known = (*parent.tokens, ids[column]), (*parent.log_probs, log_probs[column])
+        tokens, known = (*parent.tokens, ids[token_index]), (*parent.log_probs, log_probs[token_index])
         (finished if ended else live).append(Hyp(tokens, known, -cost))
     if len(finished) > len(beam.finished):
-        finished.sort(key=lambda hyp: (-rules.rank(hyp), hyp.tokens))
+        finished.sort(key=lambda hyp: (-rules.score(hyp), hyp.tokens))
         del finished[rules.width :]
     if len(finished) == rules.width:
         # What cannot overtake the last finished hypothesis (or equal it and win by token ids) only costs.
-        bar = rules.rank(finished[-1])
-        live = [hyp for hyp in live if rules.hope(hyp) >= bar]
+        threshold = rules.score(finished[-1])
+        live = [hyp for hyp in live if rules.best_attainable_score(hyp) >= threshold]
     return Beam(tuple(live), tuple(finished))
 
 
 def _ranked(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Candidate]:
     """The `count` best extensions of all live hypotheses: a merge of their lists, each of which is best first."""
     heads = [
-        (-(hyp.total + found.log_probs[0]), row, 0)
-        for row, (hyp, found) in enumerate(zip(live, scores, strict=True))
+        (-(hyp.total + found.log_probs[0]), parent_index, 0)
+        for parent_index, (hyp, found) in enumerate(zip(live, scores, strict=True))
         if len(found.ids)
     ]
     heapify(heads)
     candidates: list[Candidate] = []
-    bar, ties = inf, False
-    while heads and heads[0][0] <= bar:  # and whatever ties with the last of them
+    threshold, ties = inf, False
+    while heads and heads[0][0] <= threshold:  # and whatever ties with the last of them
         best = heads[0]
-        cost, row, column = best
+        cost, parent_index, token_index = best
         if cost == inf:
             break  # nothing but impossible tokens is left
         ties = ties or (bool(candidates) and candidates[-1][0] == cost)
         candidates.append(best)
         if len(candidates) == count:
-            bar = cost
-        log_probs = scores[row].log_probs
-        if column + 1 < len(log_probs):
-            heapreplace(heads, (-(live[row].total + log_probs[column + 1]), row, column + 1))
+            threshold = cost
+        log_probs = scores[parent_index].log_probs
+        if token_index + 1 < len(log_probs):
+            heapreplace(
+                heads, (-(live[parent_index].total + log_probs[token_index + 1]), parent_index, token_index + 1)
+            )
         else:
             heappop(heads)
     if ties:  # by tokens; all live hypotheses are of one length
