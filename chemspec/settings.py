@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass, fields
 from numbers import Integral
 from typing import Any, Literal
 
-from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.plugins import DECODERS, DRAFTERS, Guarantee
 
 Task = Literal["forward", "retro"]
 NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # those with weights of their own
-Guarantee = Literal["exact", "exact in distribution", "relaxed"]  # of a decoder, whatever is drafted for it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
+from typing import Literal, cast
 
+from chemspec import plugins
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.decode.protocol import Decoder
@@ -19,8 +20,8 @@ from chemspec.decode.relaxed.sbs import speculative_beam_search
 from chemspec.decode.relaxed.spec_verification import Drafts, relaxed_greedy
 from chemspec.draft.base import BatchedDrafter, Drafter
 from chemspec.draft.none import NoDrafts
-from chemspec.plugins import DECODERS
-from chemspec.settings import DecodeSettings, Guarantee
+from chemspec.plugins import Guarantee, Registry
+from chemspec.settings import DecodeSettings
 from chemspec.types import Prefix
 
 Source = tuple[int, ...]
@@ -74,6 +75,9 @@ class DecoderSpec:
     def drafts(self) -> DraftUse:
         """Who uses the drafts, see `DraftAwareDecoder`."""
         return self.build.drafts if isinstance(self.build, DraftAwareDecoder) else "loop"
+
+
+DECODERS = cast("Registry[DecoderSpec]", plugins.DECODERS)
 
 
 def build(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
+from chemspec import plugins
 from chemspec.draft.attention import Attention
 from chemspec.draft.auto import Auto
 from chemspec.draft.base import AdaptiveDrafter, Drafter
@@ -17,7 +18,7 @@ from chemspec.draft.none import NoDrafts
 from chemspec.draft.smart import Smart
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.draft.windows import Windows
-from chemspec.plugins import DECODERS, DRAFTERS, lazily
+from chemspec.plugins import DECODERS, Registry, lazily
 from chemspec.settings import DecodeSettings
 
 Cost = Callable[[float], float]  # seconds of a pass by its nodes
@@ -85,6 +86,9 @@ class DrafterSpec:
     def title(self) -> str:
         """Name and label in one line."""
         return f"{self.name}: {self.label}"
+
+
+DRAFTERS = cast("Registry[DrafterSpec]", plugins.DRAFTERS)
 
 
 def _chosen(**options: int) -> dict[str, Any]:

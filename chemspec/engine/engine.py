@@ -98,7 +98,7 @@ class Engine:
         task: Task | None = None,
         template: str = "",
     ) -> Engine:
-        """Load a model folder of any format that `chemspec.plugins.IMPORTERS` knows.
+        """Load a model folder of any format that `chemspec.importers.registry.IMPORTERS` knows.
 
         Args:
             name: a path, or the name of an installed model ("forward", "retro").

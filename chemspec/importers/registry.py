@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from chemspec.importers import hf, own
-from chemspec.importers.base import LoadedModel, LoadOptions
-from chemspec.plugins import IMPORTERS
+from chemspec.importers.base import Importer, LoadedModel, LoadOptions
+from chemspec.plugins import Registry
+
+IMPORTERS: Registry[Importer] = Registry("importer", __name__)
 
 for _importer in (hf.IMPORTER, own.IMPORTER):
     IMPORTERS.register(_importer)

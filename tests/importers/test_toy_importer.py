@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from chemspec.cli import app
 from chemspec.engine.engine import Engine
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions
+from chemspec.importers.registry import IMPORTERS
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
-from chemspec.plugins import IMPORTERS
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table
 
