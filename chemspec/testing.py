@@ -322,7 +322,7 @@ class RandomDrafts:
     count: int = 4
     length: int = 6
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts; see `Drafter`."""
         random = Random(f"{self.seed} {tuple(source)} {prefix}")
         drafts = []
@@ -343,7 +343,7 @@ class RandomDrafts:
 class EmptyDrafts:
     """Drafts without a token: a breach of contract that must do no harm."""
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts; see `Drafter`."""
         return [Draft((), "empty"), Draft((), "empty", (0, 0))]
 
@@ -354,7 +354,7 @@ class EosInside:
 
     vocab_size: int = 10
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts; see `Drafter`."""
         word = len(SPECIALS) + len(prefix) % (self.vocab_size - len(SPECIALS))
         inside = (*source[:1], EOS, *source[:2], EOS)
@@ -363,13 +363,13 @@ class EosInside:
 
 @dataclass(frozen=True)
 class TooLong:
-    """Drafts that run far beyond the room: the source, repeated, from the aligned place."""
+    """Drafts that run far beyond the length limit: the source, repeated, from the aligned place."""
 
     excess: int = 30
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts; see `Drafter`."""
-        length = max(room, 0) + self.excess
+        length = max(max_new_tokens, 0) + self.excess
         start = (len(prefix) - 1) % len(source)
         turns = -(-(start + length) // len(source))
         return [Draft(tuple((list(source) * turns)[start : start + length]), "too_long")]
@@ -382,10 +382,10 @@ class AlwaysWrong:
     model: Target
     length: int = 4
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts; see `Drafter`."""
         tokens: list[int] = []
-        while len(tokens) < min(self.length, room):
+        while len(tokens) < min(self.length, max_new_tokens):
             every = naive_log_probs(self.model, source, [*prefix, *tokens]).tolist()
             tokens.append(min(range(len(SPECIALS), len(every)), key=lambda token: every[token]))
         return [Draft(tuple(tokens), "wrong")] if tokens else []
@@ -398,10 +398,10 @@ class Oracle:
     model: Target
     _known: dict[tuple[Prefix, Prefix], int] = field(default_factory=dict, repr=False, compare=False)
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts; see `Drafter`."""
         tokens: list[int] = []
-        while len(tokens) < room and tokens[-1:] != [EOS]:
+        while len(tokens) < max_new_tokens and tokens[-1:] != [EOS]:
             tokens.append(self._next(tuple(source), (*prefix, *tokens)))
         return [Draft(tuple(tokens), "oracle")] if tokens else []
 

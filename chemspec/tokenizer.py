@@ -54,7 +54,7 @@ class Tokenizer:
     """A fixed vocabulary: `tokens[i]` is the text of id i; the first four are pad, bos, eos and unk."""
 
     tokens: tuple[str, ...]
-    head: ClassVar[int] = 0  # tokens of a query that come before its SMILES
+    prompt_length: ClassVar[int] = 0  # tokens of a query that come before its SMILES
 
     def __post_init__(self) -> None:
         if self.tokens[: len(SPECIALS)] != SPECIALS:

@@ -98,10 +98,10 @@ class OracleDrafter:
 
     answers: Mapping[tuple[int, ...], tuple[int, ...]]
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
-        """Return what follows the prefix, at most `room` tokens."""
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        """Return what follows the prefix, at most `max_new_tokens` tokens."""
         rest = self.answers[tuple(source)][len(prefix) - 1 :]
-        return [Draft(rest[:room], "oracle")] if rest else []
+        return [Draft(rest[:max_new_tokens], "oracle")] if rest else []
 
 
 def _ours(timed: Engine, watch: TimedBackend, drafter: str) -> Program:

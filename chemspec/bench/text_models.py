@@ -38,13 +38,13 @@ class SmallModel:
         self._source: tuple[int, ...] | None = None
         self._next: dict[Prefix, int] = {}
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
-        """Return the small model's greedy continuation, at most `room` tokens."""
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        """Return the small model's greedy continuation, at most `max_new_tokens` tokens."""
         if tuple(source) != self._source:
             self._source, self._next = tuple(source), {}
             self._session = Session(self.backend, [source], top_k=1)
         text = prefix
-        while len(text) - len(prefix) < min(self.length, room) and text[-1] != EOS:
+        while len(text) - len(prefix) < min(self.length, max_new_tokens) and text[-1] != EOS:
             if text not in self._next:
                 (scored,) = self._session.score([[text]])
                 self._next |= {one: int(found.ids[0]) for one, found in scored.items()}

@@ -72,9 +72,9 @@ class Attention:
         """Read the attention from this session."""
         self.read_attention = session.attention
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        copy, length = self.copy, min(self.copy.length, room)
+        copy, length = self.copy, min(self.copy.length, max_new_tokens)
         drafts = []
         for position, match in self.ranked(source, prefix)[: copy.count]:
             draft = copy.draft(source, prefix, position, match, length)

@@ -117,18 +117,18 @@ class Auto:
     def _seconds(self) -> Sequence[float]:
         return _seconds(self.cost, self.asked, self.queries)
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         if self.speculation is Speculation.OFF:
             return ()
         # A look-ahead asks again where a draft ends.
-        room = min(room, self.STRIDE) if self.beams else room
+        max_new_tokens = min(max_new_tokens, self.STRIDE) if self.beams else max_new_tokens
         if self.mixed is None:
             if self.beams:
-                return self.copy.propose(source, prefix, room)[:1]
-            return self._copies(source, prefix, room)
+                return self.copy.propose(source, prefix, max_new_tokens)[:1]
+            return self._copies(source, prefix, max_new_tokens)
         limits = self._limits._replace(accept_rates=self.by_chance.chances)
-        drafts = self.mixed.drafts(source, prefix, room, limits)
+        drafts = self.mixed.drafts(source, prefix, max_new_tokens, limits)
         return drafts[:1] if self.beams else drafts
 
     def _tree_limits(self) -> TreeLimits:
@@ -144,13 +144,13 @@ class Auto:
         slopes = [(seconds[b] - seconds[a]) / (b - a) for a, b in pairwise((0, *LOOKAHEAD))]
         return max(MIN_CHANCE, min(slopes) / seconds[0])
 
-    def _copies(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def _copies(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         ranked = self.copy.ranked(source, prefix)[: self.copy.count]
         nodes: list[tuple[float, int, int]] = []  # (chance, which position, depth)
         left = 1.0
         for which, (position, match) in enumerate(ranked):
             chance = left
-            for depth in range(min(self.copy.length, room, len(source) + 1 - position)):
+            for depth in range(min(self.copy.length, max_new_tokens, len(source) + 1 - position)):
                 chance *= self.by_match.chance(match + depth)
                 if chance < MIN_CHANCE:
                     break

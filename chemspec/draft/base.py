@@ -12,13 +12,13 @@ from chemspec.types import Draft, Prefix
 class Drafter(Protocol):
     """A strategy of drafting. It must not propose bos, pad or an empty draft."""
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return continuations of `prefix`, best first.
 
         Args:
             source: the query's token ids.
             prefix: a prefix that the decoder waits for.
-            room: most tokens a draft can usefully have before the length limit.
+            max_new_tokens: most tokens of a draft; more would exceed the length limit.
         """
 
 
@@ -92,7 +92,7 @@ class BatchedDrafter(Drafter, Protocol):
     """A drafter with a model of its own, which thinks of all prefixes of a pass at once; one object serves one run."""
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
-        """Get ready for `propose`: source, prefix and room of every prefix that a decoder waits for.
+        """Get ready for `propose`: source, prefix and `max_new_tokens` of every prefix that a decoder waits for.
 
         A look-ahead may ask about other prefixes besides; for them there need not be a draft.
         """

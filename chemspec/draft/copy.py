@@ -16,7 +16,7 @@ from chemspec.draft.base import check_size
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
-MAX_SKIP = 3  # tokens of the query that a deletion may leave out for the aligned pointer to follow it
+MAX_SKIP = 3  # tokens of the query that a deletion may leave out without losing the aligned pointer
 MAX_MATCH = 12  # longer matches are not told apart
 
 
@@ -27,12 +27,12 @@ class TokenClasses:
     Attributes:
         dot: between two molecules.
         rings: ring labels, in the order in which a SMILES uses them.
-        head: tokens at the beginning of every query that are no SMILES.
+        prompt_length: tokens at the beginning of every query that are no SMILES, such as the name of a task.
     """
 
     dot: int = -1
     rings: tuple[int, ...] = ()
-    head: int = 0
+    prompt_length: int = 0
 
     @classmethod
     def from_tokens(cls, tokens: Sequence[str]) -> TokenClasses:
@@ -48,7 +48,7 @@ class TokenClasses:
 
     def smiles_start(self, source: Sequence[int]) -> int:
         """Return where the SMILES begins in a query."""
-        return min(self.head, len(source))
+        return min(self.prompt_length, len(source))
 
     def molecule_starts(self, source: Sequence[int]) -> list[int]:
         """Return where the molecules of a query begin, the longest first."""
@@ -84,7 +84,7 @@ class TokenClasses:
             prefix_rings: labels open in the prefix.
         """
         taken = list(prefix_rings)
-        # Rings open on both sides correspond from the innermost outward.
+        # Rings open on both sides correspond from the most recently opened backward.
         renamed = dict(zip(reversed(source_rings), reversed(prefix_rings), strict=False))
         relabelled = []
         for token in tokens:
@@ -123,11 +123,11 @@ class Copy:
     def __post_init__(self) -> None:
         check_size(self.length, self.count)
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         drafts = []
         for position, match in self.ranked(source, prefix)[: self.count]:
-            draft = self.draft(source, prefix, position, match, min(self.length, room))
+            draft = self.draft(source, prefix, position, match, min(self.length, max_new_tokens))
             if draft.tokens:
                 drafts.append(draft)
         return drafts
@@ -153,7 +153,7 @@ class Copy:
         written = prefix[1:]
         if not written:
             return [(position, 0) for position in self.token_classes.molecule_starts(source)]
-        aligned = follow(source, written, self.token_classes.smiles_start(source))
+        aligned = align_pointer(source, written, self.token_classes.smiles_start(source))
         ranked = sorted((-match, abs(end - aligned), end) for end, match in self._matches(source, written))
         return [(end, -match) for match, _, end in ranked] or [(aligned, 0)]
 
@@ -181,15 +181,15 @@ class Copy:
         return length
 
 
-def follow(source: Sequence[int], written: Sequence[int], pointer: int = 0) -> int:
-    """Move a pointer into the query along with written tokens that copy it; it jumps ahead over small deletions."""
+def align_pointer(source: Sequence[int], written: Sequence[int], pointer: int = 0) -> int:
+    """Return the pointer into the query after written tokens that copy it; it jumps ahead over small deletions."""
     for token in written:
-        pointer = follow_token(source, token, pointer)
+        pointer = advance_pointer(source, token, pointer)
     return pointer
 
 
-def follow_token(source: Sequence[int], token: int, pointer: int) -> int:
-    """Move the pointer along with one written token."""
+def advance_pointer(source: Sequence[int], token: int, pointer: int) -> int:
+    """Return the pointer after one more written token."""
     if pointer < len(source) and source[pointer] == token:
         return pointer + 1
     for ahead in range(pointer + 1, min(pointer + 1 + MAX_SKIP, len(source))):

@@ -17,7 +17,7 @@ class Mixed:
     """The likeliest nodes after a prefix as one tree; one object serves one run and remembers the queries it has met.
 
     Attributes:
-        limits: how far a tree grows; its `max_length` holds for all, however much room there is.
+        limits: how far a tree grows; its `max_length` holds for all, however large `max_new_tokens` is.
     """
 
     PATHS = 16  # most leaves of a tree
@@ -51,20 +51,20 @@ class Mixed:
         self._library = native.library()
         self._builders: dict[tuple[int, ...], TreeBuilder] = {}
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        return self.drafts(source, prefix, room, self.limits)
+        return self.drafts(source, prefix, max_new_tokens, self.limits)
 
-    def drafts(self, source: Sequence[int], prefix: Prefix, room: int, limits: TreeLimits) -> list[Draft]:
+    def drafts(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int, limits: TreeLimits) -> list[Draft]:
         """Return the paths from the prefix to the leaves of a tree, the one that promises most tokens first.
 
         Args:
             source: the query's token ids.
             prefix: what has been written.
-            room: most tokens before the length limit.
+            max_new_tokens: most tokens before the length limit.
             limits: how far the tree may grow.
         """
-        tree = self._builder(source)(prefix, limits._replace(max_length=min(limits.max_length, room)))
+        tree = self._builder(source)(prefix, limits._replace(max_length=min(limits.max_length, max_new_tokens)))
         inner = set(tree.parents)
         promising: list[tuple[float, Draft]] = []
         for leaf in range(len(tree.parents)):

@@ -12,6 +12,6 @@ from chemspec.types import Draft, Prefix
 class NoDrafts:
     """Proposes nothing."""
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         return ()

@@ -37,25 +37,25 @@ class DrafterInputs:
         tokens: the vocabulary; drafters that know SMILES find the classes of tokens in it.
         calibration: gives what the model's drafters have learned.
         companion: gives the learned drafter of a kind; raises ValueError where the model has none.
-        head: tokens of a query that come before its SMILES.
+        prompt_length: tokens of a query that come before its SMILES.
     """
 
     cost: Callable[[], Cost]
     tokens: Sequence[str] = ()
     calibration: Callable[[], DrafterCalibration] = DrafterCalibration
     companion: Callable[[str], Any] = _no_companion
-    head: int = 0
+    prompt_length: int = 0
 
     @property
     def token_classes(self) -> TokenClasses:
         """The classes of the vocabulary's tokens."""
-        return _token_classes(tuple(self.tokens), self.head)
+        return _token_classes(tuple(self.tokens), self.prompt_length)
 
 
 @lru_cache(maxsize=8)
-def _token_classes(tokens: tuple[str, ...], head: int) -> TokenClasses:
+def _token_classes(tokens: tuple[str, ...], prompt_length: int) -> TokenClasses:
     """Look them up once a vocabulary, not once a run."""
-    return replace(TokenClasses.from_tokens(tokens), head=head)
+    return replace(TokenClasses.from_tokens(tokens), prompt_length=prompt_length)
 
 
 BuildDrafter = Callable[[DecodeSettings, DrafterInputs], Drafter]
@@ -68,7 +68,7 @@ class DrafterSpec:
     Attributes:
         name: what `--drafter` and `DecodeSettings.drafter` call it.
         label: what it drafts, for menus.
-        source: the paper it comes from, or "ours".
+        reference: the paper it comes from, or "ours".
         build: makes the drafter of one run. What that drafter needs of the session it says itself (`SessionReader`).
         build_sampled: makes one that samples its drafts from a distribution, for decoders that judge them by it;
             None where there is no such distribution.
@@ -77,7 +77,7 @@ class DrafterSpec:
 
     name: str
     label: str
-    source: str
+    reference: str
     build: BuildDrafter
     build_sampled: BuildDrafter | None = None
     companions: tuple[str, ...] = ()

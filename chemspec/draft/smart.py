@@ -27,9 +27,9 @@ class Smart:
     def __post_init__(self) -> None:
         check_size(self.length, self.count)
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         text = (*source, EOS)
         starts = [i + 1 for i, token in enumerate(source) if token == prefix[-1]] or [0]
-        length = min(self.length, room)
+        length = min(self.length, max_new_tokens)
         return [Draft(text[i : i + length], "smart", (i, min(i + length, len(source)))) for i in starts[: self.count]]

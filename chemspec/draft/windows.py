@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from chemspec.draft.base import check_size
 from chemspec.tokenizer import EOS
@@ -17,7 +18,7 @@ class Windows:
     Attributes:
         length: tokens of a draft; DL of the paper.
         count: most drafts; N_d of the paper, about 25.
-        dilation: tokens left out between two tokens of a window (the paper's section 3.1 mentions one).
+        dilation: tokens left out between two tokens of a window, 0 for none (the paper's section 3.1 mentions 1).
         end: whether the window at the query's end goes on to end-of-sequence. The authors' code never drafts it.
     """
 
@@ -31,9 +32,17 @@ class Windows:
         if self.dilation < 0:
             raise ValueError(f"dilation {self.dilation}; it must not be negative")
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        text = (*source, EOS) if self.end else tuple(source)
+        drafts = self._windows(tuple(source))
+        if max_new_tokens >= self.length:
+            return drafts
+        return [_cut(draft, max_new_tokens) for draft in drafts]
+
+    @lru_cache(maxsize=256)  # noqa: B019 - the settings are hashable and few
+    def _windows(self, source: tuple[int, ...]) -> tuple[Draft, ...]:
+        """Return the windows of a query, which depend on nothing else."""
+        text = (*source, EOS) if self.end else source
         step = self.dilation + 1
         span = (self.length - 1) * step + 1  # tokens of the query that a window covers
         last = max(0, len(text) - span)
@@ -43,8 +52,15 @@ class Windows:
             starts = sorted({i * last // max(1, self.count - 1) for i in range(self.count)})
         drafts = []
         for start in starts:
-            tokens = text[start : start + span : step][:room]
+            tokens = text[start : start + span : step]
             # What is taken with gaps is no span of the query.
             copied = None if self.dilation else (start, min(start + len(tokens), len(source)))
             drafts.append(Draft(tokens, "windows", copied))
-        return drafts
+        return tuple(drafts)
+
+
+def _cut(draft: Draft, length: int) -> Draft:
+    """Return the first tokens of a draft."""
+    tokens = draft.tokens[:length]
+    span = draft.span
+    return replace(draft, tokens=tokens, span=span and (span[0], min(span[0] + len(tokens), span[1])))

@@ -341,7 +341,11 @@ class Engine:
         """Open a session for one batch and start its decoders; the clock runs from here on."""
         resources = self.resources
         inputs = DrafterInputs(
-            resources.cost, self.tokenizer.alphabet, resources.knowledge, resources.companion, self.tokenizer.head
+            resources.cost,
+            self.tokenizer.alphabet,
+            resources.knowledge,
+            resources.companion,
+            self.tokenizer.prompt_length,
         )
         drafter = self.build_drafter(settings, inputs)  # may measure the machine first
         began = time.perf_counter()

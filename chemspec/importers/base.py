@@ -25,7 +25,7 @@ class TextTokenizer(Protocol):
         """Tokens for single atoms and bonds, where drafters may rely on them; else empty."""
 
     @property
-    def head(self) -> int:
+    def prompt_length(self) -> int:
         """About how many tokens come before the query."""
 
     def __len__(self) -> int: ...

@@ -87,7 +87,7 @@ class HfTokenizer:
         template: the text that the model reads, with `{query}` where the SMILES goes.
         tokens: the text of every id; a blank is no text.
         alphabet: nothing, for a token may be a piece of several atoms: to drafters, text is just text.
-        head: about how many tokens come before the query; only drafters rely on it.
+        prompt_length: about how many tokens come before the query; only drafters rely on it.
     """
 
     alphabet: ClassVar[tuple[str, ...]] = ()
@@ -102,7 +102,7 @@ class HfTokenizer:
         self._silent = set(inner.all_special_ids)
         self._unknown = inner.unk_token_id
         head = template[: template.index(HOLE)]
-        self.head = len(self._split(head)) if head.strip() else 0
+        self.prompt_length = len(self._split(head)) if head.strip() else 0
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -53,8 +53,8 @@ class Several:
 
     drafters: tuple[Drafter, ...]
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
-        return [draft for drafter in self.drafters for draft in drafter.propose(source, prefix, room)]
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        return [draft for drafter in self.drafters for draft in drafter.propose(source, prefix, max_new_tokens)]
 
 
 DECODERS: dict[str, Callable[[int], Callable[[int], Decoder]]] = {
@@ -439,9 +439,9 @@ class Prepared:
         self.untold: list[Prefix] = []
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
-        self.told |= {prefix for _, prefix, room in asked if room > 0}
+        self.told |= {prefix for _, prefix, max_new_tokens in asked if max_new_tokens > 0}
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         if prefix not in self.told:
             self.untold.append(prefix)
             return ()
@@ -471,7 +471,7 @@ class Thrifty:
     def plan_pass(self, asked: int, queries: int, *, waiting: int) -> Speculation:
         return self.pays
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         self.asked += 1
         return [Draft(self.tokens, "thrifty")]
 

@@ -16,7 +16,7 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.draft.auto import HOST
 from chemspec.draft.calibration import BY_CHANCE, FILE, AttentionWeights, Head
-from chemspec.draft.copy import TokenClasses, follow
+from chemspec.draft.copy import TokenClasses, align_pointer
 from chemspec.draft.registry import Auto, Copy, Drafter, DrafterCalibration, Mixed, NoDrafts
 from chemspec.draft.tree import builder, native
 from chemspec.draft.tree.builder import LOOKAHEAD, MIN_CHANCE, TreeLimits
@@ -55,7 +55,7 @@ TABLE = count_edits(edited(0), TokenClasses())
 def test_a_trail_knows_what_copy_works_out(source: list[int], text: list[int]) -> None:
     prefix = (BOS, *text)
     state = CopyTracker(source, TokenClasses()).state_of(prefix)
-    assert state.pointer == follow(source, text)
+    assert state.pointer == align_pointer(source, text)
     ranked = Copy(count=99).ranked(source, prefix)
     assert (state.position, state.match) == ranked[0]
     if text and state.match:
@@ -63,10 +63,10 @@ def test_a_trail_knows_what_copy_works_out(source: list[int], text: list[int]) -
 
 
 @given(queries, texts, st.integers(1, 20))
-def test_a_trail_is_the_same_by_any_way(source: list[int], text: list[int], room: int) -> None:
+def test_a_trail_is_the_same_by_any_way(source: list[int], text: list[int], limit: int) -> None:
     """Step by step, at once, and after everything was forgotten."""
     at_once, stepwise, forgetful = (CopyTracker(source, TokenClasses()) for _ in range(3))
-    forgetful.ROOM = room  # type: ignore[misc]
+    forgetful.ROOM = limit  # type: ignore[misc]
     prefix: Prefix = (BOS,)
     state = stepwise.state_of(prefix)
     for token in text:
@@ -74,7 +74,7 @@ def test_a_trail_is_the_same_by_any_way(source: list[int], text: list[int], room
         state = stepwise.advance(state, prefix)
         assert forgetful.state_of(prefix) == state
     assert at_once.state_of(prefix) == state
-    assert len(forgetful._states) <= max(2, room)
+    assert len(forgetful._states) <= max(2, limit)
 
 
 @pytest.mark.parametrize(
@@ -198,10 +198,10 @@ def every_path(mixed: Mixed, source: list[int], prefix: Prefix, deep: int) -> di
 
 
 @given(queries, texts, st.integers(1, 12), st.integers(1, 6))
-def test_the_tree_has_the_likeliest_nodes(source: list[int], text: list[int], nodes: int, room: int) -> None:
+def test_the_tree_has_the_likeliest_nodes(source: list[int], text: list[int], nodes: int, max_new_tokens: int) -> None:
     mixed, prefix = Mixed(TABLE, nodes=nodes, count=999), (BOS, *text)
-    everything = every_path(mixed, source, prefix, room)
-    drafts = mixed.propose(source, prefix, room)
+    everything = every_path(mixed, source, prefix, max_new_tokens)
+    drafts = mixed.propose(source, prefix, max_new_tokens)
     paths = {draft.tokens[:end] for draft in drafts for end in range(1, len(draft.tokens) + 1)}
     assert paths <= set(everything)
     assert len(paths) == min(nodes, len(everything))

@@ -22,7 +22,7 @@ from chemspec.decode.sample import sample
 from chemspec.draft.auto import AcceptanceRecord
 from chemspec.draft.base import Speculation
 from chemspec.draft.calibration import REACH
-from chemspec.draft.copy import TokenClasses, follow
+from chemspec.draft.copy import TokenClasses, align_pointer
 from chemspec.draft.registry import (
     DRAFTERS,
     AdaptiveDrafter,
@@ -76,8 +76,8 @@ def made(name: str, *, cost: str = "cheap", **options: int) -> Drafter:
     return build(settings_of(name, **options), DrafterInputs(lambda: COSTS[cost]))
 
 
-def tokens_of(drafter: Drafter, source: list[int], text: list[int], room: int = 99) -> list[Prefix]:
-    return [draft.tokens for draft in drafter.propose(source, (BOS, *text), room)]
+def tokens_of(drafter: Drafter, source: list[int], text: list[int], max_new_tokens: int = 99) -> list[Prefix]:
+    return [draft.tokens for draft in drafter.propose(source, (BOS, *text), max_new_tokens)]
 
 
 def mixed_of(**options: int) -> Mixed:
@@ -93,7 +93,7 @@ def attention_of(**options: int) -> Attention:
 
 def test_the_settings_name_the_drafters_that_there_are() -> None:
     assert all(DecodeSettings(drafter=name).drafter == name == spec.name for name, spec in DRAFTERS.items())
-    assert all(spec.label and spec.source for spec in DRAFTERS.values())
+    assert all(spec.label and spec.reference for spec in DRAFTERS.values())
     with pytest.raises(ValueError, match=f"no drafter 'nobody'; there are {', '.join(DRAFTERS)}"):
         DecodeSettings(drafter="nobody")
     kinds = {
@@ -112,14 +112,16 @@ def test_the_settings_name_the_drafters_that_there_are() -> None:
 @given(data=st.data(), source=queries, text=texts)
 def test_a_drafter_keeps_its_promises(name: str, data: st.DataObject, source: list[int], text: list[int]) -> None:
     """No bos, no pad, nothing empty, nothing too long or too many; spans are where the tokens come from."""
-    room, length, count = (data.draw(st.integers(low, high)) for low, high in ((1, 25), (0, 15), (0, 8)))
+    max_new_tokens, length, count = (data.draw(st.integers(low, high)) for low, high in ((1, 25), (0, 15), (0, 8)))
     dilation = data.draw(st.integers(0, 2)) if name == "windows" else 0
     drafter = made(name, length=length, count=count, dilation=dilation)
     prefix = (BOS, *text)
-    drafts = drafter.propose(source, prefix, room)
+    drafts = drafter.propose(source, prefix, max_new_tokens)
     again = made(name, length=length, count=count, dilation=dilation)
     assert (
-        list(drafts) == list(drafter.propose(source, prefix, room)) == list(again.propose(tuple(source), prefix, room))
+        list(drafts)
+        == list(drafter.propose(source, prefix, max_new_tokens))
+        == list(again.propose(tuple(source), prefix, max_new_tokens))
     )
     if name == "none":
         assert not drafts
@@ -127,7 +129,7 @@ def test_a_drafter_keeps_its_promises(name: str, data: st.DataObject, source: li
     most, many = length or DEFAULTS[name][0], count or DEFAULTS[name][1]
     assert len(drafts) <= many
     for draft in drafts:
-        assert 1 <= len(draft.tokens) <= min(most, room)
+        assert 1 <= len(draft.tokens) <= min(most, max_new_tokens)
         assert not {BOS, PAD} & set(draft.tokens)
         assert EOS not in draft.tokens[:-1]
         assert draft.drafter == ("copy" if name == "auto" else name)
@@ -143,16 +145,16 @@ def test_a_drafter_keeps_its_promises(name: str, data: st.DataObject, source: li
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"none", "auto"}))
-@given(source=queries, text=texts, room=st.integers(1, 25))
-def test_there_is_always_something_to_draft(name: str, source: list[int], text: list[int], room: int) -> None:
-    assert made(name).propose(source, (BOS, *text), room)
+@given(source=queries, text=texts, max_new_tokens=st.integers(1, 25))
+def test_there_is_always_something_to_draft(name: str, source: list[int], text: list[int], max_new_tokens: int) -> None:
+    assert made(name).propose(source, (BOS, *text), max_new_tokens)
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"none"}))
 def test_a_query_of_one_token_is_drafted_whole(name: str) -> None:
     drafter = made(name, cost="free")
     assert tokens_of(drafter, [5], []) == [(5, EOS)]
-    assert tokens_of(drafter, [5], [], room=1) == [(5,)]
+    assert tokens_of(drafter, [5], [], max_new_tokens=1) == [(5,)]
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"none"}))
@@ -397,15 +399,15 @@ SMILES = st.lists(st.sampled_from(("C", "c", "1", "2", "3", ".", "(", "N")), min
 
 @given(SMILES, SMILES, st.integers(1, 20), st.integers(1, 4), st.integers(1, 20))
 def test_with_marks_drafts_are_the_query_but_for_ring_labels(
-    query: list[str], text: list[str], length: int, count: int, room: int
+    query: list[str], text: list[str], length: int, count: int, max_new_tokens: int
 ) -> None:
     source, written = (list(TOKENIZER.encode("".join(part))) for part in (query, text))
     copy, prefix = Copy(length=length, count=count, token_classes=MARKS), (BOS, *written)
-    drafts = copy.propose(source, prefix, room)
-    assert drafts == copy.propose(source, prefix, room)
+    drafts = copy.propose(source, prefix, max_new_tokens)
+    assert drafts == copy.propose(source, prefix, max_new_tokens)
     assert 1 <= len(drafts) <= count
     for draft in drafts:
-        assert 1 <= len(draft.tokens) <= min(length, room)
+        assert 1 <= len(draft.tokens) <= min(length, max_new_tokens)
         assert draft.span is not None
         copied = source[slice(*draft.span)]
         if draft.tokens[-1] == EOS:
@@ -427,7 +429,7 @@ def test_every_match_is_one_and_the_longest_come_first(source: list[int], text: 
         for end in range(1, len(source) + 1)
     }
     expected = {(end, length) for end, length in ends.items() if length}
-    aligned = follow(source, text)
+    aligned = align_pointer(source, text)
     assert set(found) == (expected or {(aligned, 0)})
     keys = [(-length, abs(end - aligned), end) for end, length in found]
     assert keys == sorted(keys)
@@ -450,7 +452,7 @@ def test_every_match_is_one_and_the_longest_come_first(source: list[int], text: 
     ],
 )
 def test_the_pointer_follows_the_copying(written: list[int], place: int) -> None:
-    assert follow([4, 5, 6, 7, 8, 9], written) == place
+    assert align_pointer([4, 5, 6, 7, 8, 9], written) == place
 
 
 # Auto: what pays ---------------------------------------------------------------------------------
@@ -463,7 +465,7 @@ def test_where_nodes_are_free_auto_drafts_long() -> None:
     auto.plan_pass(1, 1, waiting=1)
     drafts = auto.propose(SOURCE, (BOS, 4, 5, 6), 99)
     assert drafts[0].tokens == (*SOURCE[3:], EOS)
-    assert tokens_of(auto, SOURCE, [4, 5, 6], room=4)[0] == tuple(SOURCE[3:7])
+    assert tokens_of(auto, SOURCE, [4, 5, 6], max_new_tokens=4)[0] == tuple(SOURCE[3:7])
     assert len(tokens_of(auto, SOURCE, [4])) == 2  # 4 stands in two places
 
 
@@ -511,11 +513,11 @@ def test_costlier_nodes_never_make_longer_drafts() -> None:
 
 @given(queries, texts, st.sampled_from(sorted(COSTS)), st.integers(1, 25), st.integers(1, 4))
 def test_auto_proposes_beginnings_of_what_copy_proposes(
-    source: list[int], text: list[int], cost: str, room: int, places: int
+    source: list[int], text: list[int], cost: str, max_new_tokens: int, places: int
 ) -> None:
     auto, prefix = Auto(COSTS[cost], places=places), (BOS, *text)
-    whole = list(Copy(length=24, count=places).propose(source, prefix, room))
-    for draft in auto.propose(source, prefix, room):
+    whole = list(Copy(length=24, count=places).propose(source, prefix, max_new_tokens))
+    for draft in auto.propose(source, prefix, max_new_tokens):
         found = [
             other
             for other in whole

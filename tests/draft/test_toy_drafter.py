@@ -27,10 +27,10 @@ class InStep:
 
     length: int = 8
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
-        """Propose at most one draft, of at most `room` tokens."""
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        """Propose at most one draft, of at most `max_new_tokens` tokens."""
         start = len(prefix) - 1  # bos is no part of the answer
-        tokens = tuple(source[start : start + min(self.length, room)])
+        tokens = tuple(source[start : start + min(self.length, max_new_tokens)])
         return [Draft(tokens, "toy", (start, start + len(tokens)))] if tokens else []
 
 

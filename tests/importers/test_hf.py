@@ -372,7 +372,7 @@ def test_a_tokenizer_keeps_text_and_fills_the_template() -> None:
     assert plain.pieces(plain.encode("CC(=O)O")) == ["CC", "(", "=", "O", ")", "O"]
     filled = hf.HfTokenizer(found.tokenizer.inner, found.model.numbers, "REACTANT:{query}REAGENT:")
     assert filled.decode(filled.encode("CCO")) == "REACTANT:CCOREAGENT:"
-    assert filled.pieces(filled.encode("CCO")[filled.head :])[:2] == ["CC", "O"]
+    assert filled.pieces(filled.encode("CCO")[filled.prompt_length :])[:2] == ["CC", "O"]
     with pytest.raises(ValueError, match=r"must hold \{query\} once"):
         hf.HfTokenizer(found.tokenizer.inner, found.model.numbers, "REACTANT:")
 

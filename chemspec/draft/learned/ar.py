@@ -161,11 +161,13 @@ class Autoregressive:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
         self.writer.keep([(tuple(source), prefix) for source, prefix, _ in asked])
         if self._length:
-            self.writer.write([(tuple(source), prefix, min(self._length, room)) for source, prefix, room in asked])
+            self.writer.write(
+                [(tuple(source), prefix, min(self._length, max_new_tokens)) for source, prefix, max_new_tokens in asked]
+            )
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        tokens, chances = self.writer.text(tuple(source), prefix, min(self._length, room))
+        tokens, chances = self.writer.text(tuple(source), prefix, min(self._length, max_new_tokens))
         return [Draft(tuple(tokens), self.name, chances=tuple(chances))] if tokens else []
 
     def observe(self, draft: Draft, accepted: int) -> None:

@@ -67,9 +67,9 @@ class HeadDrafts:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
         self._predicted = {}
         keys, states = [], []
-        for source, prefix, room in asked:
+        for source, prefix, max_new_tokens in asked:
             key = tuple(source), prefix
-            state = self.read_state(key[0], prefix[:-1]) if room > 0 else None
+            state = self.read_state(key[0], prefix[:-1]) if max_new_tokens > 0 else None
             if state is not None:
                 keys.append(key)
                 states.append(state)
@@ -89,9 +89,9 @@ class Blockwise(HeadDrafts):
 
     MIN_CHANCE = 0.02
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        predicted = self._predicted.get((tuple(source), prefix), [])[:room]
+        predicted = self._predicted.get((tuple(source), prefix), [])[:max_new_tokens]
         draft = line(
             [head[0][0] for head in predicted], [head[0][1] for head in predicted], "blockwise", self.MIN_CHANCE
         )
@@ -120,9 +120,9 @@ class Medusa(HeadDrafts):
         super().__init__(predict, heads=heads, length=length)
         self.count, self.nodes = count, nodes
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        predicted = self._predicted.get((tuple(source), prefix), [])[:room]
+        predicted = self._predicted.get((tuple(source), prefix), [])[:max_new_tokens]
         grown = self._grow(predicted)
         inner = {path[:-1] for path in grown}
         leaves = [path for path in grown if path not in inner][: self.count or None]

@@ -176,15 +176,15 @@ class Sampled:
 
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
-        rooms = {(tuple(source), prefix): room for source, prefix, room in asked}
+        limits = {(tuple(source), prefix): max_new_tokens for source, prefix, max_new_tokens in asked}
         ordered: list[tuple[SampledSequence, DraftRequest]] = []
         for request in self.requests:
-            sequences = [sequence for sequence in request.waiting if (request.source, sequence.prefix) in rooms]
+            sequences = [sequence for sequence in request.waiting if (request.source, sequence.prefix) in limits]
             length = request.gamma.length() if sequences else 0
             for sequence in sequences:
-                left = min(length, rooms[request.source, sequence.prefix])
+                left = min(length, limits[request.source, sequence.prefix])
                 ordered.append((sequence, DraftRequest(request.source, sequence.prefix, left, request.rng)))
-        self.generator.keep(list(rooms))
+        self.generator.keep(list(limits))
         self._drafts.clear()
         self.generator.draw([wanted for _, wanted in ordered])
         for sequence, wanted in ordered:
@@ -196,7 +196,7 @@ class Sampled:
                 draft = Draft(tokens, self.name, chances=chances[: len(tokens)])
                 self._drafts.setdefault(place, []).append(draft)
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         return self._drafts.get((tuple(source), prefix), ())
 

@@ -47,21 +47,21 @@ class SpecDrafter:
     def prepare(self, asked: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Draft for all prefixes of a pass at once; see `BatchedDrafter.prepare`."""
         self._drafts = {}
-        wanted = [(source, prefix) for source, prefix, room in asked if room > 0]
+        wanted = [(source, prefix) for source, prefix, max_new_tokens in asked if max_new_tokens > 0]
         if not wanted:
             return
         self.calls += 1
         for (source, prefix), (tokens, log_probs) in zip(wanted, self.fill(wanted), strict=True):
             self._drafts[tuple(source), prefix] = self._draft(tokens, log_probs)
 
-    def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Sequence[Draft]:
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         draft = self._drafts.get((tuple(source), prefix))
-        if draft is None or not draft.tokens or room < 1:
+        if draft is None or not draft.tokens or max_new_tokens < 1:
             return ()
-        if len(draft.tokens) <= room:
+        if len(draft.tokens) <= max_new_tokens:
             return (draft,)
-        return (Draft(draft.tokens[:room], draft.drafter, chances=draft.chances[:room]),)
+        return (Draft(draft.tokens[:max_new_tokens], draft.drafter, chances=draft.chances[:max_new_tokens]),)
 
     def _draft(self, tokens: Sequence[int], log_probs: Sequence[float]) -> Draft:
         return line(tokens[: self.length], log_probs, "spec_drafter", self.MIN_CHANCE)

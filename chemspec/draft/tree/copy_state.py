@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from chemspec.draft.copy import MAX_MATCH, TokenClasses, follow_token
+from chemspec.draft.copy import MAX_MATCH, TokenClasses, advance_pointer
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Prefix
 
@@ -25,7 +25,7 @@ class CopyState(NamedTuple):
         position: where in the query copying would go on: after the longest match with the last tokens, of equal ones
             the nearest to the pointer.
         match: the length of that match.
-        pointer: where copying stands if every token moved it; see `copy.follow`.
+        pointer: where copying stands if every token moved it; see `copy.align_pointer`.
         levels: the positions after a match of at least 1, 2, ... tokens, as bits; none is empty.
         open_rings: ring labels that are open in the prefix, in the order of opening.
     """
@@ -94,7 +94,7 @@ class CopyTracker:
         if known is not None:
             return known
         token = prefix[-1]
-        pointer = follow_token(self._source, token, state.pointer)
+        pointer = advance_pointer(self._source, token, state.pointer)
         levels, level = [], self._positions.get(self._key(token), 0)
         if level:
             levels.append(level)
