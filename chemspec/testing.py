@@ -136,7 +136,7 @@ class Table:
 class TableRunner:
     """One session on a table: keeps the prefix of every slot, as a cache keeps keys and values."""
 
-    slack = DENSE
+    compaction_threshold = DENSE
     attention = None
     hidden_states = None
 
@@ -165,11 +165,11 @@ class TableRunner:
         self.table.calls.append(call)
         return ids, log_probs
 
-    def forget(self, query: int) -> None:
+    def release(self, query: int) -> None:
         """Free the slots of a query."""
         del self.slots[query]
 
-    def keep_slots(self, query: int, slots: Ints) -> None:
+    def compact(self, query: int, slots: Ints) -> None:
         """Keep these slots of a query only, in this order."""
         self.slots[query] = [self.slots[query][slot] for slot in slots]
 

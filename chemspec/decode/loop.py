@@ -152,8 +152,8 @@ class Decoding:
 
     def _forget_finished(self) -> None:
         session = self._session
-        session.drop(number for number in list(session.queries) if self._queries[number].results is not None)
-        session.prune({number: self._queries[number].requested for number in session.queries})
+        session.release(number for number in list(session.queries) if self._queries[number].results is not None)
+        session.compact({number: self._queries[number].requested for number in session.queries})
 
     def _draft_calls(self) -> int:
         return self._counting.calls if self._counting else 0

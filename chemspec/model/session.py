@@ -35,9 +35,10 @@ class NodeBatch:
         tokens: its token id.
         depths: its position in the prefix; 0 for bos.
         parents: slot of its parent in the query's cache, or -1 for bos. A new node takes its query's next slot.
-        blocks: empty, or one entry a node: -1 for a node, the block's number for a mask of a Spec-Drafter. Masks come
-            last of their query, block by block; each attends to its whole block and to what its parent attends to, and
-            has no slot after the pass.
+        blocks: empty, or one entry a node: -1 for an ordinary node, else the number of a block of mask tokens. Only the
+            Spec-Drafter uses it: its decoder fills k masks after a prefix at once, and runs on the same cached prefixes
+            through the same runners. The masks of a query follow its nodes, block by block. A mask attends to its whole
+            block, to its parent and to its parent's ancestors, and leaves nothing in the cache.
     """
 
     queries: list[int] = field(default_factory=list)
@@ -55,11 +56,12 @@ class NodeBatch:
         self.parents += [tree.slots.get(prefix[:-1], -1) for prefix in prefixes]
 
 
-class Slack(NamedTuple):
-    """How many nodes a query's cache may hold before dead ones are cleared away.
+class CompactionThreshold(NamedTuple):
+    """How many nodes a query's cache may hold before it is compacted.
 
-    The limit is factor * (nodes left by the last clearing) + fixed + per_root * (prefixes asked for that have no parent
-    among them).
+    A node is unreachable if it is neither an ancestor nor a descendant of a requested prefix. The cache is compacted,
+    which drops these, once it holds more than `factor * kept + fixed + per_root * roots` nodes: `kept` are the nodes
+    that the last compaction left, `roots` the requested prefixes whose parents are not requested too.
     """
 
     factor: float
@@ -67,24 +69,25 @@ class Slack(NamedTuple):
     per_root: int
 
 
-# Where every node is multiplied with every slot, a dead one costs each pass a product; clearing costs a small pass.
-DENSE = Slack(1.5, 48, 6)
+# For runners whose attention covers all slots and masks most: an unreachable node adds to the work of every pass, and a
+# compaction costs about as much as a small pass.
+DENSE = CompactionThreshold(1.5, 48, 6)
 
-# Where a node visits its ancestors only, dead ones cost memory and nothing else.
-SPARSE = Slack(2.0, 2000, 0)
+# For runners whose attention visits ancestors only: an unreachable node costs memory and nothing else.
+SPARSE = CompactionThreshold(2.0, 2000, 0)
 
 
 class Runner(Protocol):
     """The device side of one session: the encoder's output, the cache of keys and values, and the pass.
 
     Attributes:
-        slack: how many dead nodes it carries along without harm.
+        compaction_threshold: from when on unreachable nodes cost more than their removal.
         attention: cross-attention of the last pass (R, H, S), heads ordered by layer and number, without bos and eos;
             if `open` was given heads.
         hidden_states: last hidden states of the last pass (R, D), on the runner's device; if `open` was told so.
     """
 
-    slack: Slack
+    compaction_threshold: CompactionThreshold
     attention: Floats | None
     hidden_states: Any
 
@@ -95,11 +98,11 @@ class Runner(Protocol):
             The k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
         """
 
-    def forget(self, query: int) -> None:
+    def release(self, query: int) -> None:
         """Free what a finished query holds."""
 
-    def keep_slots(self, query: int, slots: Ints) -> None:
-        """Move these slots of a query to the front, in this order, and forget its others."""
+    def compact(self, query: int, slots: Ints) -> None:
+        """Move these slots of a query to the front, in this order, and free its others."""
 
 
 class Backend(Protocol):
@@ -108,8 +111,9 @@ class Backend(Protocol):
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
         """Encode the sources, numbered from 0, and start an empty cache for each.
 
-        Some backends also take `heads`, (layer, head) of the cross-attention to watch, and `states`, whether to keep
-        the last hidden states.
+        Backends of this project's own models also take `heads`, (layer, head) of the cross-attention to watch, and
+        `states`, whether to keep the last hidden states. They are not part of the protocol, because a backend of
+        foreign models or an exported graph has neither; `Session` passes them on only where a drafter needs them.
         """
 
 
@@ -118,7 +122,7 @@ class PrefixTree:
 
     def __init__(self) -> None:
         self.slots: dict[Prefix, int] = {}  # in the order of slots
-        self.needed = 0  # nodes left by the last compaction
+        self.kept = 0  # nodes left by the last compaction
 
     def add(self, prefixes: Iterable[Prefix]) -> None:
         """Give new prefixes, parents first, the next slots."""
@@ -137,28 +141,28 @@ class PrefixTree:
             missing.update(dict.fromkeys(reversed(chain)))
         return list(missing)
 
-    def compact(self, wanted: Sequence[Prefix]) -> Ints | None:
-        """Drop all nodes but the ancestors and descendants of `wanted`.
+    def compact(self, requested: Sequence[Prefix]) -> Ints | None:
+        """Remove the unreachable nodes: all but the ancestors and descendants of `requested`.
 
         Returns:
-            The old slots of the nodes left, in their new order; None if nothing was dropped.
+            The old slots of the nodes left, in their new order; None if none was unreachable.
         """
-        live: set[Prefix] = set()
-        for prefix in wanted:
-            while prefix and prefix not in live:
-                live.add(prefix)
+        ancestors: set[Prefix] = set()
+        for prefix in requested:
+            while prefix and prefix not in ancestors:
+                ancestors.add(prefix)
                 prefix = prefix[:-1]
-        below = set(wanted)
+        descendants = set(requested)
         for prefix in self.slots:  # parents first
-            if prefix[:-1] in below:
-                below.add(prefix)
-        live |= below
-        left = {prefix: slot for prefix, slot in self.slots.items() if prefix in live}
-        self.needed = len(left)
-        if len(left) == len(self.slots):
+            if prefix[:-1] in descendants:
+                descendants.add(prefix)
+        reachable = ancestors | descendants
+        keep = {prefix: slot for prefix, slot in self.slots.items() if prefix in reachable}
+        self.kept = len(keep)
+        if len(keep) == len(self.slots):
             return None
-        self.slots = {prefix: slot for slot, prefix in enumerate(left)}
-        return np.fromiter(left.values(), dtype=np.int64)
+        self.slots = {prefix: slot for slot, prefix in enumerate(keep)}
+        return np.fromiter(keep.values(), dtype=np.int64)
 
 
 class Session:
@@ -190,7 +194,7 @@ class Session:
         if states:
             options["states"] = True
         self.runner = backend.open(sources, top_k=top_k, **options)
-        self.slack = self.runner.slack
+        self.compaction_threshold = self.runner.compaction_threshold
         self.trees = {query: PrefixTree() for query in range(len(sources))}
         self._sources = [tuple(source) for source in sources]
         self._attention: dict[tuple[Source, Prefix], Floats] | None = {} if heads else None
@@ -201,38 +205,38 @@ class Session:
         """The numbers of the queries that are not finished, rising."""
         return list(self.trees)
 
-    def score(self, asked: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
+    def score(self, requested: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
         """Run prefixes through the model in one pass.
 
         Args:
-            asked: for every query in `queries`, prefixes from bos on. Ancestors that the cache lacks are added;
-                prefixes that it holds are left out, for their scores have been given out.
+            requested: for every query in `queries`, prefixes from bos on. Ancestors that the cache lacks are added;
+                prefixes that it holds are left out, for their scores have been returned before.
 
         Returns:
             For every query the scores of all nodes computed for it.
         """
         nodes = NodeBatch()
-        new_prefixes = []
-        for (query, tree), prefixes in zip(self.trees.items(), asked, strict=True):
+        to_score = []
+        for (query, tree), prefixes in zip(self.trees.items(), requested, strict=True):
             missing = tree.missing(prefixes)
             nodes.add(query, tree, missing)
-            new_prefixes.append(missing)
+            to_score.append(missing)
         if not nodes.tokens:
-            return [{} for _ in new_prefixes]
+            return [{} for _ in to_score]
         ids, log_probs = (column.tolist() for column in self.runner.run(nodes))  # (R, k) each
         if self._attention is not None or self._hidden_states is not None:
-            self._keep_views(new_prefixes)
+            self._keep_views(to_score)
         scored, start = [], 0
-        for prefixes in new_prefixes:
+        for prefixes in to_score:
             stop = start + len(prefixes)
             scores = map(Scores, ids[start:stop], log_probs[start:stop])
             scored.append(dict(zip(prefixes, scores, strict=True)))
             start = stop
         return scored
 
-    def _keep_views(self, new_prefixes: Sequence[Sequence[Prefix]]) -> None:
+    def _keep_views(self, scored_prefixes: Sequence[Sequence[Prefix]]) -> None:
         """Keep attention and hidden states of the last pass."""
-        grouped = zip(self.trees, new_prefixes, strict=True)
+        grouped = zip(self.trees, scored_prefixes, strict=True)
         keys = [(self._sources[query], prefix) for query, prefixes in grouped for prefix in prefixes]
         if self._attention is not None:
             assert self.runner.attention is not None
@@ -249,26 +253,27 @@ class Session:
         """Return the last hidden state (D,) of a computed prefix, a tensor or an array as the runner keeps it."""
         return (self._hidden_states or {}).get((source, prefix))
 
-    def drop(self, finished: Iterable[int]) -> None:
-        """Forget queries; those already forgotten are no matter."""
+    def release(self, finished: Iterable[int]) -> None:
+        """Free what finished queries hold; those released before are ignored."""
         for query in finished:
             if query in self.trees:
-                self.runner.forget(query)
+                self.runner.release(query)
                 del self.trees[query]
 
-    def prune(self, wanted: dict[int, Sequence[Prefix]]) -> None:
-        """Clear away dead nodes, neither ancestors nor descendants of a query's wanted prefixes, where they are many.
+    def compact(self, requested: dict[int, Sequence[Prefix]]) -> None:
+        """Remove unreachable nodes from the caches that exceed the threshold; see `CompactionThreshold`.
 
         Args:
-            wanted: for every query in `queries`, the prefixes that it asks for now.
+            requested: for every query in `queries`, the prefixes that its decoder requests now.
         """
+        threshold = self.compaction_threshold
         for query, tree in self.trees.items():
-            limit = self.slack.factor * tree.needed + self.slack.fixed
+            limit = threshold.factor * tree.kept + threshold.fixed
             if len(tree.slots) <= limit:
                 continue
-            asked = set(wanted[query])
-            roots = [prefix for prefix in asked if prefix[:-1] not in asked]
-            if len(tree.slots) > limit + self.slack.per_root * len(roots):
+            prefixes = set(requested[query])
+            roots = [prefix for prefix in prefixes if prefix[:-1] not in prefixes]
+            if len(tree.slots) > limit + threshold.per_root * len(roots):
                 slots = tree.compact(roots)
                 if slots is not None:
-                    self.runner.keep_slots(query, slots)
+                    self.runner.compact(query, slots)

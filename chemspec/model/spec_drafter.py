@@ -187,7 +187,7 @@ class MaskFiller:
             if prefix not in prefixes:
                 prefixes.append(prefix)
         for session in self._sessions:  # every query in flight asks in every pass: those that do not are finished
-            session.drop(query for query, source in session.alive.items() if source not in wanted)
+            session.release(query for query, source in session.alive.items() if source not in wanted)
         self._sessions = [session for session in self._sessions if session.trees]
         known = {source for session in self._sessions for source in session.alive.values()}
         if new_sources := [source for source in wanted if source not in known]:
@@ -236,7 +236,7 @@ class _MaskSession(Session):
         best = self.never[ids].argmin(axis=-1)[:, None]  # the first that may be drafted
         tokens = np.take_along_axis(ids, best, -1)[:, 0].tolist()
         chosen = np.take_along_axis(log_probs, best, -1)[:, 0].tolist()
-        self.prune({query: wanted[source] for query, source in self.alive.items()})
+        self.compact({query: wanted[source] for query, source in self.alive.items()})
         return {
             key: MaskedScores(tokens[start : start + k], chosen[start : start + k]) for key, start in starts.items()
         }

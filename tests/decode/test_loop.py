@@ -23,7 +23,7 @@ from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.padded import PaddedRunner
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import DENSE, Backend, Session, Slack
+from chemspec.model.session import DENSE, Backend, CompactionThreshold, Session
 from chemspec.model.transformer import Transformer
 from chemspec.testing import (
     AlwaysWrong,
@@ -44,7 +44,7 @@ from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, FinishedSequence, Pass, Prefix, Scores
 
 VOCAB = 10
-EAGER = Slack(0.0, -(10**6), 0)  # clears away every dead node at once
+EAGER = CompactionThreshold(0.0, -(10**6), 0)  # removes every unreachable node at once
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def test_drafts_never_change_an_answer_of_a_model(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if tight:  # compact the cache at every opportunity
-            patch.setattr(PaddedRunner, "slack", EAGER)
+            patch.setattr(PaddedRunner, "compaction_threshold", EAGER)
         model = model_of(seed)
         check(batch, TorchBackend(model), model, decoder, drafter, max_len=max_len, budget=budget)
 
@@ -230,7 +230,7 @@ def test_drafts_never_change_an_answer_in_onnx(
     """In fp32: the tokens are the same, as no choice of these models hangs on the last bits."""
     with pytest.MonkeyPatch.context() as patch:
         if tight:
-            patch.setattr(PaddedRunner, "slack", EAGER)
+            patch.setattr(PaddedRunner, "compaction_threshold", EAGER)
         check(batch, onnx_of(seed), model_of(seed), decoder, drafter, max_len=max_len, within=1e-4)
 
 
@@ -334,7 +334,7 @@ def test_nothing_is_computed_twice(
     batch = [list(source) for source in dict.fromkeys(map(tuple, batch))]  # the table tells queries by their sources
     with pytest.MonkeyPatch.context() as patch:
         if tight:
-            patch.setattr(TableRunner, "slack", EAGER)
+            patch.setattr(TableRunner, "compaction_threshold", EAGER)
         _, passes = run(DECODERS[decoder](max_len), batch, table, DRAFTERS[drafter](table), max_len=max_len)
     assert max(Counter(table.nodes).values()) == 1
     assert len(table.nodes) == sum(step.computed for steps in passes for step in steps)

@@ -18,7 +18,7 @@ from chemspec.draft.registry import NoDrafts
 from chemspec.model.runners.native.runner import NativeRunner
 from chemspec.model.runners.padded import AncestorMask, Mask
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Slack
+from chemspec.model.session import CompactionThreshold
 from chemspec.model.spec_drafter import MaskFiller, answers, begin_with, drafter_config, fill
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
@@ -113,7 +113,7 @@ def test_caches_change_nothing(
     backend, within = TorchBackend(model), 1e-6
     if runtime == "native":  # computes in fp32
         backend, within = native(model), 1e-4
-        monkeypatch.setattr(NativeRunner, "slack", Slack(1.5, 40, 0))
+        monkeypatch.setattr(NativeRunner, "compaction_threshold", CompactionThreshold(1.5, 40, 0))
     filler = MaskFiller(model, K, backend)
     rng = np.random.default_rng(0)
     texts: list[list[Prefix]] = [[(BOS,)] for _ in SOURCES]

@@ -30,7 +30,7 @@ from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.cost import CostCurve
 from chemspec.model.runners.hf_runner import HfBackend, HfRunner, IdMap
 from chemspec.model.runners.torch_runner import best
-from chemspec.model.session import Session, Slack
+from chemspec.model.session import CompactionThreshold, Session
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS, TokenError
 from chemspec.types import DecodeResult, FinishedSequence, Prefix
@@ -190,7 +190,7 @@ def worst_difference(found: hf.HfCheckpoint) -> float:
     rng, top_k, worst = random.Random(1), 99, 0.0
     sources = [found.tokenizer.encode(text) for text in (QUERIES[0], QUERIES[1], QUERIES[4])]
     session = Session(HfBackend(found.model), sources, top_k=top_k)
-    session.slack = Slack(1.5, 0, 0)  # prune at once
+    session.compaction_threshold = CompactionThreshold(1.5, 0, 0)  # compact at once
     texts: dict[int, list[Prefix]] = {query: [(BOS,)] for query in range(3)}
     written = found.model.numbers.written
     for turn in range(6):
@@ -210,8 +210,8 @@ def worst_difference(found: hf.HfCheckpoint) -> float:
                 worst = max(worst, *(abs(wanted[token] - value) for token, value in pairs))
             texts[query] = list(scores) or texts[query]
         if turn == 2:
-            session.drop([1])
-        session.prune({query: texts[query][-1:] for query in session.queries})
+            session.release([1])
+        session.compact({query: texts[query][-1:] for query in session.queries})
         for query in session.queries:
             texts[query] = [one for one in texts[query] if one in session.trees[query].slots]
     return worst

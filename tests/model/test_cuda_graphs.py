@@ -73,7 +73,7 @@ def test_recordings_follow_a_session_that_grows_shrinks_and_is_compacted(variant
         rng = np.random.default_rng(len(sources[0]))
         sessions = [Session(one, sources, top_k=VOCAB) for one in (backend, plain)]
         for session in sessions:
-            session.slack = EAGER
+            session.compaction_threshold = EAGER
         for step in range(14):
             rows = sessions[0].queries
             width = (1, 2, 70)[step % 3] if step < 9 else 1
@@ -85,9 +85,9 @@ def test_recordings_follow_a_session_that_grows_shrinks_and_is_compacted(variant
             compare(*sessions, asked)
             for session in sessions:
                 if step % 4 == 3:
-                    session.prune({row: own[:1] for row, own in zip(rows, asked, strict=True)})
+                    session.compact({row: own[:1] for row, own in zip(rows, asked, strict=True)})
                 if step == 10:
-                    session.drop([1])
+                    session.release([1])
     assert trace.replayed > trace.recorded > 4
 
 

@@ -19,7 +19,7 @@ from chemspec.engine.engine import Engine, installed
 from chemspec.model import checkpoint
 from chemspec.model.runners.native import build, runner
 from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernelError, supports
-from chemspec.model.session import NodeBatch, Session, Slack
+from chemspec.model.session import CompactionThreshold, NodeBatch, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.system import compiled
@@ -188,10 +188,10 @@ def test_states_are_what_the_output_layer_reads() -> None:
 def test_pruning_keeps_what_lies_near_the_wanted() -> None:
     backend, model = tiny("pre")
     session = Session(backend, [[4, 5, 6]], top_k=VOCAB)
-    session.slack = Slack(2.0, 0, 0)
+    session.compaction_threshold = CompactionThreshold(2.0, 0, 0)
     a, b = (BOS, 4, 5, 6), (BOS, 7, 8)
     session.score([[a, b]])
-    session.prune({0: [(BOS, 4, 5)]})
+    session.compact({0: [(BOS, 4, 5)]})
     assert list(session.trees[0].slots) == [(BOS,), (BOS, 4), (BOS, 4, 5), a]
     (found,) = session.score([[(*a, 7)]])
     expected = naive_log_probs(model, [4, 5, 6], (*a, 7)).numpy()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.padded import AncestorMask, Mask
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend, NodeBatch, PrefixTree, Session, Slack
+from chemspec.model.session import Backend, CompactionThreshold, NodeBatch, PrefixTree, Session
 from chemspec.model.transformer import Transformer
 from chemspec.system.cache import cache_dir
 from chemspec.testing import Table, Target, naive_log_probs, tiny_model
@@ -23,7 +23,7 @@ from chemspec.tokenizer import BOS
 from chemspec.types import Prefix
 
 VOCAB = 12
-EAGER = Slack(0.0, -(10**6), 0)  # clears away every dead node at once
+EAGER = CompactionThreshold(0.0, -(10**6), 0)  # removes every unreachable node at once
 
 VARIANTS = {
     "pre": {},
@@ -42,8 +42,8 @@ class Round:
     """One pass, and what happens after it; prefixes are chosen among those grown by it."""
 
     asked: tuple[tuple[Prefix, ...], ...]  # for every query
-    prune: tuple[Prefix, ...] | None  # what is said to be wanted
-    drop: frozenset[int]
+    requested: tuple[Prefix, ...] | None  # at the compaction
+    finished: frozenset[int]
 
 
 tokens = st.integers(2, 5)  # few, so that prefixes share beginnings; eos among them, a session does not care
@@ -52,7 +52,7 @@ prefixes = st.lists(tokens, max_size=7).map(lambda tail: (BOS, *tail))
 
 @st.composite
 def scripts(draw: st.DrawFn) -> tuple[list[list[int]], list[Round]]:
-    """Ragged sources, and rounds of asking, pruning and dropping."""
+    """Ragged sources, and rounds of scoring, compacting and releasing."""
     sources = draw(st.lists(st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=7), min_size=1, max_size=6))
     rounds = [
         Round(
@@ -73,7 +73,7 @@ def check(backend: Backend, model: Target, sources: list[list[int]], rounds: lis
     if isinstance(model, Transformer):
         model = copy.deepcopy(model).double()
     session = Session(backend, sources, top_k=VOCAB)
-    session.slack = EAGER  # compact whenever anything can go
+    session.compaction_threshold = EAGER  # compact whenever anything can go
     naive = cache(lambda query, prefix: naive_log_probs(model, sources[query], prefix).numpy())
     for step in rounds:
         asked = [[(BOS,), *step.asked[query]] for query in session.queries]
@@ -89,11 +89,11 @@ def check(backend: Backend, model: Target, sources: list[list[int]], rounds: lis
                 assert sorted(ids) == list(range(len(expected)))
                 assert log_probs == sorted(log_probs, reverse=True)
                 np.testing.assert_allclose(log_probs, expected[ids], rtol=0, atol=within)
-        if step.prune is not None:
-            session.prune(dict.fromkeys(session.queries, step.prune))
+        if step.requested is not None:
+            session.compact(dict.fromkeys(session.queries, step.requested))
             for tree in session.trees.values():
                 assert sorted(tree.slots.values()) == list(range(len(tree.slots)))
-        session.drop(step.drop)
+        session.release(step.finished)
         if not session.queries:
             break
 
@@ -154,10 +154,10 @@ def test_a_compacted_cache_still_holds_what_was_kept(backend: str) -> None:
     sources = [[4, 5, 6], [7], [8, 9, 4, 5]]
     bushes = [[(BOS, first, 4), (BOS, 5, first), (BOS, first, 6, 7, 8)] for first in (9, 10, 11)]
     session = Session(onnx if backend == "onnx" else TorchBackend(model), sources, top_k=VOCAB)
-    session.slack = EAGER
+    session.compaction_threshold = EAGER
     session.score(bushes)
-    session.prune({query: [bush[2]] for query, bush in enumerate(bushes)})
-    session.drop([1])
+    session.compact({query: [bush[2]] for query, bush in enumerate(bushes)})
+    session.release([1])
     for tail in ((4,), (4, 9)):
         for query, scores in zip(
             (0, 2), session.score([[(*bushes[query][2], *tail)] for query in (0, 2)]), strict=True
@@ -199,25 +199,25 @@ def test_asking_for_more_tokens_than_there_are_gives_all() -> None:
         assert len(scores[BOS,].ids) == len(scores[BOS,].log_probs) == VOCAB
 
 
-def test_pruning_waits_until_it_pays() -> None:
+def test_compaction_waits_until_it_pays() -> None:
     session = Session(Table(0), [[4, 5]], top_k=1)
     session.score([[(BOS, 4, 5), (BOS, 6, 7)]])
-    session.prune({0: [(BOS, 4, 5)]})
+    session.compact({0: [(BOS, 4, 5)]})
     assert (BOS, 6) in session.trees[0].slots
     session.score([[(BOS, token, other) for token in range(2, 10) for other in range(2, 10)]])
-    session.prune({0: [(BOS, 4, 5)]})
+    session.compact({0: [(BOS, 4, 5)]})
     assert set(session.trees[0].slots) == {(BOS,), (BOS, 4), (BOS, 4, 5)}
 
 
 def test_pruning_keeps_what_lies_below_a_wanted_prefix() -> None:
     session = Session(Table(0), [[4, 5]], top_k=1)
-    session.slack = EAGER
+    session.compaction_threshold = EAGER
     session.score([[(BOS, 4, 5, 6), (BOS, 4, 7), (BOS, 6, 7)]])
-    session.prune({0: [(BOS, 4, 5), (BOS, 4, 8)]})  # the latter has no node yet, so nothing below
+    session.compact({0: [(BOS, 4, 5), (BOS, 4, 8)]})  # the latter has no node yet, so nothing below
     assert list(session.trees[0].slots) == [(BOS,), (BOS, 4), (BOS, 4, 5), (BOS, 4, 5, 6)]
-    session.prune({0: [(BOS, 4)]})
+    session.compact({0: [(BOS, 4)]})
     assert len(session.trees[0].slots) == 4
-    session.prune({0: [(BOS, 8)]})
+    session.compact({0: [(BOS, 8)]})
     assert list(session.trees[0].slots) == [(BOS,)]
 
 

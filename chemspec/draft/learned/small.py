@@ -132,12 +132,12 @@ class BatchedDraftModel:
         for opened in self._open:
             gone = {source for source in opened.live if source not in wanted}
             opened.live -= gone
-            opened.session.drop(opened.numbers[source] for source in gone)
+            opened.session.release(opened.numbers[source] for source in gone)
             for source in gone:
                 del self._known[source]
             rooted: dict[int, Sequence[Prefix]] = {
                 opened.numbers[source]: wanted[source] for source in opened.live if self._known[source]
             }
             if len(rooted) == len(opened.live):
-                opened.session.prune(rooted)
+                opened.session.compact(rooted)
         self._open = [opened for opened in self._open if opened.live]

@@ -63,7 +63,7 @@ class PaddedRunner(ABC):
     """
 
     ALIVE = 0.75  # share of live rows at which they are moved together
-    slack = DENSE
+    compaction_threshold = DENSE
     attention: Floats | None = None
     hidden_states: Any = None
 
@@ -107,12 +107,12 @@ class PaddedRunner(ABC):
             self.hidden_states = self.hidden_states[rows, columns]
         return ids[rows, columns], log_probs[rows, columns]
 
-    def forget(self, query: int) -> None:
+    def release(self, query: int) -> None:
         """Free what a finished query holds; see `session.Runner`."""
         del self._rows[query], self._ancestors[query]
 
-    def keep_slots(self, query: int, slots: Ints) -> None:
-        """Move slots to the front; see `session.Runner.keep_slots`."""
+    def compact(self, query: int, slots: Ints) -> None:
+        """Move slots to the front; see `session.Runner.compact`."""
         self._ancestors[query].keep(slots)
         self.gather_slots(self._rows[query], slots)
 

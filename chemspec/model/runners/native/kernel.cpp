@@ -1070,7 +1070,7 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
 }
 
 // Keeps these slots of a query, ascending, each with its parent; they are numbered anew in this order.
-int chemspec_keep(void* handle, int owner, const int32_t* kept, int count) {
+int chemspec_compact(void* handle, int owner, const int32_t* kept, int count) {
   try {
     Session& session = *static_cast<Session*>(handle);
     Query& query = session.queries[owner];
@@ -1090,7 +1090,7 @@ int chemspec_keep(void* handle, int owner, const int32_t* kept, int count) {
 }
 
 // Frees what a finished query holds.
-void chemspec_forget(void* handle, int owner) {
+void chemspec_release(void* handle, int owner) {
   Query& query = static_cast<Session*>(handle)->queries[owner];
   query.cache = Block<float>();
   query.parents.clear();

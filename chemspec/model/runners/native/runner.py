@@ -158,7 +158,7 @@ class NativeRunner:
         attention: of the watched heads in the last pass, (R, H, S) without bos and eos, if there are any.
     """
 
-    slack = SPARSE
+    compaction_threshold = SPARSE
 
     def __init__(
         self,
@@ -222,14 +222,14 @@ class NativeRunner:
         )
         return ids, log_probs  # type: ignore[return-value]
 
-    def forget(self, query: int) -> None:
+    def release(self, query: int) -> None:
         """Free what a finished query holds; see `session.Runner`."""
-        self._library.chemspec_forget(self._session, query)
+        self._library.chemspec_release(self._session, query)
 
-    def keep_slots(self, query: int, slots: Ints) -> None:
-        """Move slots to the front; see `session.Runner.keep_slots`."""
+    def compact(self, query: int, slots: Ints) -> None:
+        """Move slots to the front; see `session.Runner.compact`."""
         kept = slots.astype(np.int32)
-        _check(self._library.chemspec_keep(self._session, query, _at(kept), len(kept)))
+        _check(self._library.chemspec_compact(self._session, query, _at(kept), len(kept)))
 
 
 def _floats(tensor: Any) -> NDArray[np.float32]:
