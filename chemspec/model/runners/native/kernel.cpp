@@ -4,11 +4,19 @@
 // weights that are exact in 16 bits (bfloat16, half precision) are read as such (the same numbers, half the traffic), a step is
 // a few function calls, and attention visits a node's ancestors only instead of masking all others.
 //
-// Where the processor has a tile unit (AMX), bfloat16 weights are multiplied there, still as exactly as in fp32: an fp32 number
+// Where the processor has a matrix unit (AMX), bfloat16 weights are multiplied there, still as exactly as in fp32: an fp32 number
 // is the sum of three in bfloat16, to the last bit, so three products do the work of one, at a quarter of its cost.
 //
 // Every row is computed by the same operations in the same order whatever else is in the pass. So scores do not depend on
-// batch, drafts or beams, to the last bit.
+// batch, drafts or beams, to the last bit. The order of the sums:
+// - linear layer: an output adds its products in the order of the inputs, one after the other, and the bias last;
+// - linear layer with AMX: inputs in blocks of 32, in order; of a block the three bfloat16 parts of x, the largest first, each
+//   as the unit adds its 16 pairs; the bias last;
+// - attention: a score adds its products in 16 lanes, even and odd vectors of 16 features apart, then the two, then the lanes
+//   of its head by halves; the softmax and the mixture of values add in the order of the keys;
+// - norm and log-softmax: 16 lanes, each in the order of its numbers, then the lanes by halves (8, 4, 2, 1).
+// Bits are equal on one machine and build. They differ between instruction sets, which round some products before the sum and
+// others not (fused multiply-add), and with AMX.
 //
 // Compiled at first use by `build.py` for the machine at hand, called through ctypes. GCC or Clang.
 
@@ -30,7 +38,7 @@
 #include <unistd.h>
 
 #if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__linux__)
-#define TILES 1  // a unit that multiplies tiles of 16 x 32 numbers in bfloat16
+#define AMX 1  // a unit that multiplies tiles of 16 x 32 numbers in bfloat16
 #include <sys/syscall.h>
 #endif
 
@@ -45,16 +53,16 @@ namespace {
 // --- vectors ------------------------------------------------------------------------------------
 
 #if defined(__AVX512F__)
-constexpr int LANES = 16, WIDE = 4;  // 6 rows x 4 vectors of sums, in 32 registers
+constexpr int LANES = 16, VECTORS = 4;  // numbers in a vector, vectors in a panel: 6 rows x 4 vectors of sums, in 32 registers
 #elif defined(__AVX2__)
-constexpr int LANES = 8, WIDE = 2;  // 6 x 2 in 16 registers
+constexpr int LANES = 8, VECTORS = 2;  // 6 x 2 in 16 registers
 #else
-constexpr int LANES = 4, WIDE = 4;
+constexpr int LANES = 4, VECTORS = 4;
 #endif
-constexpr int PANEL = LANES * WIDE;  // columns of a linear layer that lie together
-constexpr int ROWS = 6;              // rows that are
-constexpr int NARROW = 3 * ROWS;     // for fewer it does not pay to widen the weights first
-constexpr int SHARED = 64 / PANEL;   // panels in a part of the work: less is not worth the hand-over
+constexpr int PANEL = LANES * VECTORS;  // a panel: as many outputs of a linear layer as a register block computes, packed together
+constexpr int ROWS = 6;  // most rows of a register block
+constexpr int UPCAST_ROW_LIMIT = 3 * ROWS;  // up to so many rows, 16-bit weights are converted to fp32 in registers at each use
+constexpr int PANELS_PER_TASK = 64 / PANEL;  // less work is not worth the hand-over to another thread
 
 typedef float Lanes __attribute__((vector_size(LANES * 4)));
 typedef int32_t Lanes32 __attribute__((vector_size(LANES * 4)));
@@ -72,25 +80,25 @@ inline void store(float* to, V value) {
 }
 
 // Numbers in 16 bits, told apart by type.
-struct Half {
+struct FP16 {
   uint16_t bits;
 };
-struct Brain {  // bfloat16, the upper half of an fp32 number
+struct BF16 {  // bfloat16, the upper half of an fp32 number
   uint16_t bits;
 };
 
 #if defined(__AVX512F__)
-constexpr bool HALVES = true;
-inline Lanes weights(const Half* from) { return (Lanes)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from)); }
+constexpr bool HAS_FP16 = true;
+inline Lanes weights(const FP16* from) { return (Lanes)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from)); }
 #elif defined(__AVX2__) && defined(__F16C__)
-constexpr bool HALVES = true;
-inline Lanes weights(const Half* from) { return (Lanes)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from)); }
+constexpr bool HAS_FP16 = true;
+inline Lanes weights(const FP16* from) { return (Lanes)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from)); }
 #elif defined(__aarch64__)
-constexpr bool HALVES = true;
-inline Lanes weights(const Half* from) { return (Lanes)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t*)from))); }
+constexpr bool HAS_FP16 = true;
+inline Lanes weights(const FP16* from) { return (Lanes)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t*)from))); }
 #else
-constexpr bool HALVES = false;
-inline Lanes weights(const Half*) { return Lanes{}; }
+constexpr bool HAS_FP16 = false;
+inline Lanes weights(const FP16*) { return Lanes{}; }
 #endif
 
 inline Lanes weights(const float* from) { return load<Lanes>(from); }
@@ -99,12 +107,12 @@ inline Lanes weights(const float* from) { return load<Lanes>(from); }
 template <class W>
 inline void read(const W* from, Lanes* columns) {
 #pragma GCC unroll 8
-  for (int v = 0; v < WIDE; v++) columns[v] = weights(from + v * LANES);
+  for (int v = 0; v < VECTORS; v++) columns[v] = weights(from + v * LANES);
 }
-// Two vectors lie interleaved, see `Linear::spot`: the lower halves of 32 bits are the first, the upper halves the second.
-inline void read(const Brain* from, Lanes* columns) {
+// Two vectors lie interleaved, see `Linear::column_offset`: the lower halves of 32 bits are the first, the upper halves the second.
+inline void read(const BF16* from, Lanes* columns) {
 #pragma GCC unroll 8
-  for (int v = 0; v < WIDE; v += 2, from += 2 * LANES) {
+  for (int v = 0; v < VECTORS; v += 2, from += 2 * LANES) {
     Lanes32 both;
     std::memcpy(&both, from, sizeof both);
     columns[v] = (Lanes)(both << 16);
@@ -130,7 +138,7 @@ inline Lanes exponential(Lanes x) {
 }
 
 template <int BY>
-inline Lanes turned(Lanes x) {  // lane i of the result is lane i + BY of x
+inline Lanes rotate(Lanes x) {  // lane i of the result is lane i + BY of x
   Lanes32 places;
   for (int i = 0; i < LANES; i++) places[i] = (i + BY) % LANES;
 #if defined(__clang__)
@@ -202,23 +210,23 @@ inline Sixteen plus(const Sixteen& x, const Sixteen& y, const Sixteen& z) {
 }
 
 template <int BY>
-inline Sixteen folded_by(const Sixteen& x) {
+inline Sixteen fold_by(const Sixteen& x) {
   if constexpr (BY >= LANES)
     return each_part([&](int i) { return x.parts[i] + x.parts[(i + BY / LANES) % PARTS]; });
   else
-    return each_part([&](int i) { return x.parts[i] + turned<BY>(x.parts[i]); });
+    return each_part([&](int i) { return x.parts[i] + rotate<BY>(x.parts[i]); });
 }
 
 // Sums over all lanes that are equal modulo `heads`, in each of them.
-inline Sixteen folded(Sixteen x, int heads) {
-  if (heads <= 8) x = folded_by<8>(x);
-  if (heads <= 4) x = folded_by<4>(x);
-  if (heads <= 2) x = folded_by<2>(x);
-  if (heads <= 1) x = folded_by<1>(x);
+inline Sixteen fold(Sixteen x, int heads) {
+  if (heads <= 8) x = fold_by<8>(x);
+  if (heads <= 4) x = fold_by<4>(x);
+  if (heads <= 2) x = fold_by<2>(x);
+  if (heads <= 1) x = fold_by<1>(x);
   return x;
 }
 
-inline float total(const Sixteen& x) { return folded(x, 1)[0]; }
+inline float total(const Sixteen& x) { return fold(x, 1)[0]; }
 
 // --- memory -------------------------------------------------------------------------------------
 
@@ -267,15 +275,15 @@ inline void relax() {
 #endif
 }
 
-// A leader who walks through a pass alone, and workers who take parts of its larger steps if they are there in time.
-// Nobody waits for a worker that the operating system has set aside, unless it holds a part; a core that is busy with
-// something else costs speed but never stalls a pass. Workers look out for work for a while before they sleep.
-class Team {
+// A thread that computes a pass, and workers that take parts of its larger steps if they are free in time.
+// A pass waits for a worker only while that computes a part: a core that is busy with something else costs speed but does not
+// stall it. Workers spin for a while before they sleep.
+class ThreadPool {
  public:
-  explicit Team(int size) : owner_(getpid()) {
+  explicit ThreadPool(int size) : owner_(getpid()) {
     for (int member = 1; member < size; member++) workers_.emplace_back([this] { serve(); });
   }
-  ~Team() {
+  ~ThreadPool() {
     if (getpid() != owner_) {  // a forked child has none of the workers
       for (auto& worker : workers_) worker.detach();
       return;
@@ -287,7 +295,7 @@ class Team {
     woken_.notify_all();
     for (auto& worker : workers_) worker.join();
   }
-  // Held by whoever leads; sessions of one model take turns.
+  // A lock that a pass holds; sessions of one model take turns.
   std::unique_lock<std::mutex> lead() {
     std::unique_lock<std::mutex> lock(busy_);
     alone_ = workers_.empty() || getpid() != owner_;
@@ -300,7 +308,7 @@ class Team {
   }
   // work(part) for every part below count, each once, by anybody; all are done when this returns.
   template <class Work>
-  void share(uint32_t count, const Work& work) {
+  void parallel_for(uint32_t count, const Work& work) {
     if (alone_ || count < 2) {
       for (uint32_t part = 0; part < count; part++) work(part);
       return;
@@ -378,33 +386,33 @@ class Team {
 
 // --- linear layers ------------------------------------------------------------------------------
 
-enum Then { KEEP, RELU, GELU, ADD };  // what happens to x W' + b: stored, activated and stored, or added to what is there
+enum Epilogue { KEEP, RELU, GELU, ADD };  // of x W' + b: store it, store its activation, or add it to the output
 
-enum Kind { FULL, HALF, BRAIN, TILED };  // how weights are kept; the last as BRAIN, in the order of the tile unit
+enum Kind { FLOAT32, FLOAT16, BFLOAT16, AMX_TILES };  // format of the weights; AMX_TILES: bfloat16 in the order of the matrix unit
 
 struct Linear {
   int in = 0, out = 0, panels = 0;
-  Kind kind = FULL;
-  Block<float> full, bias;  // full: (panels, in, PANEL)
-  Block<Half> half;         // the same in half precision
-  Block<Brain> brain;       // the same in bfloat16; or tiles, see `tiled`
+  Kind kind = FLOAT32;
+  Block<float> fp32, bias;  // fp32: (panels, in, PANEL)
+  Block<FP16> fp16;         // the same in half precision
+  Block<BF16> bf16;         // the same in bfloat16, or in tiles, see `pack_tiles`
 
-  // weight (rows, columns); narrow is the same in 16 bits, if that is exact, of the kind told.
-  void set(int rows, int columns, const float* weight, const float* offset, const void* narrow, Kind told) {
+  // weight (rows, columns); weight16 is the same in 16 bits if that is exact, else null, in the format given.
+  void set(int rows, int columns, const float* weight, const float* offset, const void* weight16, Kind format) {
     out = rows, in = columns, panels = (rows + PANEL - 1) / PANEL;
-    kind = !narrow || (told == HALF && !HALVES) ? FULL : told;
-    if (kind == BRAIN && tiled(static_cast<const Brain*>(narrow))) kind = TILED;
-    if (kind == FULL) pack(full, weight);
-    if (kind == HALF) pack(half, static_cast<const Half*>(narrow));
-    if (kind == BRAIN) pack(brain, static_cast<const Brain*>(narrow));
+    kind = !weight16 || (format == FLOAT16 && !HAS_FP16) ? FLOAT32 : format;
+    if (kind == BFLOAT16 && pack_tiles(static_cast<const BF16*>(weight16))) kind = AMX_TILES;
+    if (kind == FLOAT32) pack(fp32, weight);
+    if (kind == FLOAT16) pack(fp16, static_cast<const FP16*>(weight16));
+    if (kind == BFLOAT16) pack(bf16, static_cast<const BF16*>(weight16));
     float* to = bias.reserve(size_t(panels) * PANEL);
     for (int i = 0; i < panels * PANEL; i++) to[i] = offset && i < out ? offset[i] : 0.0f;
   }
 
  private:
-  bool tiled(const Brain* from);
-  static int spot(int column, const void*) { return column; }
-  static int spot(int column, const Brain*) {
+  bool pack_tiles(const BF16* from);
+  static int column_offset(int column, const void*) { return column; }
+  static int column_offset(int column, const BF16*) {
     return column / (2 * LANES) * 2 * LANES + column % LANES * 2 + column / LANES % 2;
   }
   template <class T>
@@ -414,33 +422,33 @@ struct Linear {
     std::memset(to, 0, size * sizeof(T));
     for (int row = 0; row < out; row++)
       for (int k = 0; k < in; k++)
-        to[(size_t(row / PANEL) * in + k) * PANEL + spot(row % PANEL, from)] = from[size_t(row) * in + k];
+        to[(size_t(row / PANEL) * in + k) * PANEL + column_offset(row % PANEL, from)] = from[size_t(row) * in + k];
   }
 };
 
-// Stores sums (PANEL of one row), of which `columns` are wanted, after bias and what then follows.
-inline void settle(const Lanes* sums, const float* bias, float* to, int columns, Then then) {
+// Adds the bias to the sums of one row of a panel, applies `mode`, and stores the first `columns`.
+inline void epilogue(const Lanes* sums, const float* bias, float* to, int columns, Epilogue mode) {
 #pragma GCC unroll 8
-  for (int v = 0; v < WIDE; v++, to += LANES) {
-    const int whole = std::min(LANES, columns - v * LANES);  // of the last panel, part may be padding
-    if (whole <= 0) break;
+  for (int v = 0; v < VECTORS; v++, to += LANES) {
+    const int valid = std::min(LANES, columns - v * LANES);  // the last panel may end in padding
+    if (valid <= 0) break;
     Lanes value = sums[v] + load<Lanes>(bias + v * LANES);
-    if (then == RELU) value = value > 0.0f ? value : Lanes{};
-    if (then == GELU)
+    if (mode == RELU) value = value > 0.0f ? value : Lanes{};
+    if (mode == GELU)
       for (int i = 0; i < LANES; i++) value[i] = 0.5f * value[i] * (1.0f + std::erf(value[i] * 0.70710678f));
-    if (whole < LANES) {
-      for (int i = 0; i < whole; i++) to[i] = then == ADD ? to[i] + value[i] : value[i];
+    if (valid < LANES) {
+      for (int i = 0; i < valid; i++) to[i] = mode == ADD ? to[i] + value[i] : value[i];
       continue;
     }
-    if (then == ADD) value = load<Lanes>(to) + value;
+    if (mode == ADD) value = load<Lanes>(to) + value;
     store(to, value);
   }
 }
 
-// R rows x P panels. Each sum adds its products in the order of the inputs, whatever R and P.
+// A register block: R rows x P panels, their sums in registers. Each sum adds its products in the order of the inputs, whatever R and P.
 template <int R, int P, class W>
-void tile(const float* x, int stride, const W* w, int in, const float* bias, float* y, int width, int columns, Then then) {
-  Lanes sums[P][R][WIDE];
+void register_block(const float* x, int stride, const W* w, int in, const float* bias, float* y, int width, int columns, Epilogue mode) {
+  Lanes sums[P][R][VECTORS];
   for (auto& panel : sums)
     for (auto& row : panel)
       for (auto& sum : row) sum = Lanes{};
@@ -448,27 +456,27 @@ void tile(const float* x, int stride, const W* w, int in, const float* bias, flo
   for (int k = 0; k < in; k++, w += PANEL) {
 #pragma GCC unroll 8
     for (int p = 0; p < P; p++) {
-      Lanes column[WIDE];
+      Lanes column[VECTORS];
       read(w + p * next, column);
 #pragma GCC unroll 8
       for (int r = 0; r < R; r++) {
         const float one = x[size_t(r) * stride + k];
 #pragma GCC unroll 8
-        for (int v = 0; v < WIDE; v++) sums[p][r][v] += one * column[v];
+        for (int v = 0; v < VECTORS; v++) sums[p][r][v] += one * column[v];
       }
     }
   }
   for (int p = 0; p < P; p++)
-    for (int r = 0; r < R; r++) settle(sums[p][r], bias + p * PANEL, y + size_t(r) * width + p * PANEL, columns - p * PANEL, then);
+    for (int r = 0; r < R; r++) epilogue(sums[p][r], bias + p * PANEL, y + size_t(r) * width + p * PANEL, columns - p * PANEL, mode);
 }
 
 // R rows of `panels` panels; of few rows several panels at a time, because a sum must wait for its last product.
 template <int R, class W>
-void strip(const float* x, int stride, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Then then) {
-  constexpr int P = std::max(1, 8 / (R * WIDE));
+void strip(const float* x, int stride, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Epilogue mode) {
+  constexpr int P = std::max(1, 8 / (R * VECTORS));
   int p = 0;
   const auto at = [&](auto many) {
-    tile<R, decltype(many)::value>(x, stride, w + size_t(p) * in * PANEL, in, bias + p * PANEL, y + p * PANEL, width, columns - p * PANEL, then);
+    register_block<R, decltype(many)::value>(x, stride, w + size_t(p) * in * PANEL, in, bias + p * PANEL, y + p * PANEL, width, columns - p * PANEL, mode);
     p += many;
   };
   while (p + P <= panels) at(std::integral_constant<int, P>());
@@ -476,39 +484,39 @@ void strip(const float* x, int stride, const W* w, int in, int panels, const flo
 }
 
 template <class W>
-void strips(const float* x, int stride, int rows, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Then then) {
+void strips(const float* x, int stride, int rows, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Epilogue mode) {
   for (int left = (rows + ROWS - 1) / ROWS; left > 0; left--) {  // of like heights: low ones are slow
     const int some = (rows + left - 1) / left;
     switch (some) {
-      case 6: strip<6>(x, stride, w, in, panels, bias, y, width, columns, then); break;
-      case 5: strip<5>(x, stride, w, in, panels, bias, y, width, columns, then); break;
-      case 4: strip<4>(x, stride, w, in, panels, bias, y, width, columns, then); break;
-      case 3: strip<3>(x, stride, w, in, panels, bias, y, width, columns, then); break;
-      case 2: strip<2>(x, stride, w, in, panels, bias, y, width, columns, then); break;
-      default: strip<1>(x, stride, w, in, panels, bias, y, width, columns, then);
+      case 6: strip<6>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      case 5: strip<5>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      case 4: strip<4>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      case 3: strip<3>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      case 2: strip<2>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      default: strip<1>(x, stride, w, in, panels, bias, y, width, columns, mode);
     }
     rows -= some, x += size_t(some) * stride, y += size_t(some) * width;
   }
 }
 
-// Weights that are read for many rows are widened once for all.
+// As `strips`, for 16-bit weights: for many rows, a panel is converted to fp32 once for all of them.
 template <class W>
-void widened(const float* x, int stride, int rows, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Then then) {
-  if (rows <= NARROW) return strips(x, stride, rows, w, in, panels, bias, y, width, columns, then);
-  thread_local Block<float> wide;
+void strips_upcast(const float* x, int stride, int rows, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Epilogue mode) {
+  if (rows <= UPCAST_ROW_LIMIT) return strips(x, stride, rows, w, in, panels, bias, y, width, columns, mode);
+  thread_local Block<float> upcast;
   const size_t count = size_t(in) * PANEL;
-  float* floats = wide.reserve(count);
+  float* floats = upcast.reserve(count);
   for (int p = 0; p < panels; p++, w += count) {
     for (size_t i = 0; i < count; i += PANEL) {
-      Lanes column[WIDE];
+      Lanes column[VECTORS];
       read(w + i, column);
-      for (int v = 0; v < WIDE; v++) store(floats + i + v * LANES, column[v]);
+      for (int v = 0; v < VECTORS; v++) store(floats + i + v * LANES, column[v]);
     }
-    strips(x, stride, rows, floats, in, 1, bias + p * PANEL, y + p * PANEL, width, columns - p * PANEL, then);
+    strips(x, stride, rows, floats, in, 1, bias + p * PANEL, y + p * PANEL, width, columns - p * PANEL, mode);
   }
 }
 
-#ifdef TILES
+#ifdef AMX
 
 // Tiles: 16 rows of 64 bytes. A product takes rows of x (16 x 32), weights (32 x 16, as 16 pairs of inputs x 16 outputs x 2) and
 // adds to sums (16 x 16 in fp32). Each row of the sums depends on its row of x alone, whatever number of rows is computed.
@@ -520,22 +528,22 @@ bool tiles_allowed() {  // the operating system saves the unit's registers for t
 }
 
 // Packed as (panels, blocks of inputs, WIDE, TILE).
-bool Linear::tiled(const Brain* from) {
+bool Linear::pack_tiles(const BF16* from) {
   if (!tiles_allowed()) return false;
   const int blocks = (in + DEEP - 1) / DEEP;
-  const size_t size = size_t(panels) * blocks * WIDE * TILE;
-  Brain* to = brain.reserve(size);
-  std::memset(to, 0, size * sizeof(Brain));
+  const size_t size = size_t(panels) * blocks * VECTORS * TILE;
+  BF16* to = bf16.reserve(size);
+  std::memset(to, 0, size * sizeof(BF16));
   for (int row = 0; row < out; row++)
     for (int k = 0; k < in; k++) {
-      const size_t which = (size_t(row / PANEL) * blocks + k / DEEP) * WIDE + row % PANEL / LANES;
+      const size_t which = (size_t(row / PANEL) * blocks + k / DEEP) * VECTORS + row % PANEL / LANES;
       to[which * TILE + k % DEEP / 2 * DEEP + row % LANES * 2 + k % 2] = from[size_t(row) * in + k];
     }
   return true;
 }
 
-// One row of x as three rows of pieces whose sum it is; `to` is (blocks of inputs, PIECES, TILE), of which a row in each.
-void take_apart(const float* x, int in, Brain* to) {
+// Splits a row of fp32 into three rows of bfloat16 whose sum it is; `to` is (blocks of inputs, PIECES, TILE), of which a row in each.
+void split_bf16(const float* x, int in, BF16* to) {
   for (int k = 0; k < in; k += DEEP, to += PIECES * TILE) {
     const int left = in - k;
     __m512 low = _mm512_maskz_loadu_ps(left >= 16 ? 0xffff : (1u << left) - 1, x + k);
@@ -549,10 +557,10 @@ void take_apart(const float* x, int in, Brain* to) {
   }
 }
 
-// The compiler does not know what tile instructions read; this makes it write all that it holds back.
+// The compiler does not know what tile instructions read; this makes it write to memory first.
 inline void written(const void* at) { asm volatile("" ::"r"(at) : "memory"); }
 
-void shape_tiles(int rows) {  // 0 to 3 sums, 4 and 5 weights, 6 pieces
+void shape_tiles(int rows) {  // tiles 0 to 3: sums, 4 and 5: weights, 6: a bfloat16 part of x
   struct alignas(64) {
     uint8_t palette = 1, start = 0, unused[14] = {};
     uint16_t bytes[16] = {};
@@ -573,9 +581,9 @@ void shape_tiles(int rows) {  // 0 to 3 sums, 4 and 5 weights, 6 pieces
     _tile_dpbf16ps(right, 6, 5);                \
   }
 
-// As `panel`, of x taken apart: (blocks of rows, blocks of inputs, PIECES, TILE).
-void tiled_panel(const Brain* pieces, int rows, const Brain* w, int in, const float* bias, float* y, int width, int columns, Then then) {
-  static_assert(WIDE == 4 && LANES == TALL, "four sums a panel");
+// One panel of outputs, from x as `split_bf16` leaves it: (blocks of rows, blocks of inputs, PIECES, TILE).
+void amx_panel(const BF16* pieces, int rows, const BF16* w, int in, const float* bias, float* y, int width, int columns, Epilogue mode) {
+  static_assert(VECTORS == 4 && LANES == TALL, "four sums a panel");
   alignas(64) float sums[TALL][PANEL];
   const int blocks = (in + DEEP - 1) / DEEP;
   written(pieces);
@@ -586,8 +594,8 @@ void tiled_panel(const Brain* pieces, int rows, const Brain* w, int in, const fl
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    const Brain* weight = w;
-    for (int block = 0; block < blocks; block++, weight += WIDE * TILE, pieces += PIECES * TILE) {
+    const BF16* weight = w;
+    for (int block = 0; block < blocks; block++, weight += VECTORS * TILE, pieces += PIECES * TILE) {
       TWO_SUMS(0, 1, weight, pieces)
       TWO_SUMS(2, 3, weight + 2 * TILE, pieces)
     }
@@ -595,44 +603,44 @@ void tiled_panel(const Brain* pieces, int rows, const Brain* w, int in, const fl
     _tile_stored(1, sums[0] + 16, sizeof sums[0]);
     _tile_stored(2, sums[0] + 32, sizeof sums[0]);
     _tile_stored(3, sums[0] + 48, sizeof sums[0]);
-    for (int r = 0; r < some; r++) settle(reinterpret_cast<const Lanes*>(sums[r]), bias, y + size_t(r) * width, columns, then);
+    for (int r = 0; r < some; r++) epilogue(reinterpret_cast<const Lanes*>(sums[r]), bias, y + size_t(r) * width, columns, mode);
   }
   _tile_release();
 }
 
-void tiled_linear(Team& team, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Then then, Block<Brain>& room) {
+void amx_linear(ThreadPool& pool, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Epilogue mode, Block<BF16>& room) {
   const size_t blocks = (layer.in + DEEP - 1) / DEEP, tall = (rows + TALL - 1) / TALL;
-  Brain* pieces = room.reserve(tall * blocks * PIECES * TILE);
+  BF16* pieces = room.reserve(tall * blocks * PIECES * TILE);
   const auto apart = [&](uint32_t part) {
     for (int row = int(part) * TALL; row < std::min(rows, int(part + 1) * TALL); row++)
-      take_apart(x + size_t(row) * stride, layer.in, pieces + size_t(part) * blocks * PIECES * TILE + row % TALL * DEEP);
+      split_bf16(x + size_t(row) * stride, layer.in, pieces + size_t(part) * blocks * PIECES * TILE + row % TALL * DEEP);
   };
-  team.share(uint32_t(tall), apart);
-  team.share(layer.panels, [&](uint32_t p) {
-    tiled_panel(pieces, rows, layer.brain.data() + p * blocks * WIDE * TILE, layer.in, layer.bias.data() + size_t(p) * PANEL,
-                y + size_t(p) * PANEL, width, std::min(PANEL, layer.out - int(p) * PANEL), then);
+  pool.parallel_for(uint32_t(tall), apart);
+  pool.parallel_for(layer.panels, [&](uint32_t p) {
+    amx_panel(pieces, rows, layer.bf16.data() + p * blocks * VECTORS * TILE, layer.in, layer.bias.data() + size_t(p) * PANEL,
+                y + size_t(p) * PANEL, width, std::min(PANEL, layer.out - int(p) * PANEL), mode);
   });
 }
 
 #else
 
-bool Linear::tiled(const Brain*) { return false; }
-void tiled_linear(Team&, const Linear&, const float*, int, int, float*, int, Then, Block<Brain>&) {}
+bool Linear::pack_tiles(const BF16*) { return false; }
+void amx_linear(ThreadPool&, const Linear&, const float*, int, int, float*, int, Epilogue, Block<BF16>&) {}
 
 #endif
 
 // y (rows, width) = x (rows, in) W' + b; panels are shared out.
-void linear(Team& team, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Then then, Block<Brain>& room) {
-  if (layer.kind == TILED) return tiled_linear(team, layer, x, stride, rows, y, width, then, room);
-  team.share((layer.panels + SHARED - 1) / SHARED, [&](uint32_t part) {
-    const int p = int(part) * SHARED, some = std::min(SHARED, layer.panels - p);
+void linear(ThreadPool& pool, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Epilogue mode, Block<BF16>& room) {
+  if (layer.kind == AMX_TILES) return amx_linear(pool, layer, x, stride, rows, y, width, mode, room);
+  pool.parallel_for((layer.panels + PANELS_PER_TASK - 1) / PANELS_PER_TASK, [&](uint32_t part) {
+    const int p = int(part) * PANELS_PER_TASK, some = std::min(PANELS_PER_TASK, layer.panels - p);
     const float* bias = layer.bias.data() + size_t(p) * PANEL;
     const size_t start = size_t(p) * layer.in * PANEL;
     float* to = y + size_t(p) * PANEL;
     const int columns = layer.out - p * PANEL;  // that are left; a panel may be wider
-    if (layer.kind == FULL) strips(x, stride, rows, layer.full.data() + start, layer.in, some, bias, to, width, columns, then);
-    if (layer.kind == HALF) widened(x, stride, rows, layer.half.data() + start, layer.in, some, bias, to, width, columns, then);
-    if (layer.kind == BRAIN) widened(x, stride, rows, layer.brain.data() + start, layer.in, some, bias, to, width, columns, then);
+    if (layer.kind == FLOAT32) strips(x, stride, rows, layer.fp32.data() + start, layer.in, some, bias, to, width, columns, mode);
+    if (layer.kind == FLOAT16) strips_upcast(x, stride, rows, layer.fp16.data() + start, layer.in, some, bias, to, width, columns, mode);
+    if (layer.kind == BFLOAT16) strips_upcast(x, stride, rows, layer.bf16.data() + start, layer.in, some, bias, to, width, columns, mode);
   });
 }
 
@@ -643,24 +651,24 @@ struct Norm {
 };
 
 struct Layer {
-  Linear qkv, out, cross, cross_out, wide, narrow;
+  Linear qkv, out, cross, cross_out, ffn_up, ffn_down;
   Norm norms[3];
 };
 
 struct Model {
-  int width, heads, feed, vocabulary, gelu, norm_first, final_norms;
+  int width, heads, ffn_width, vocabulary, gelu, norm_first, final_norms;
   float eps;
   std::vector<Layer> encoder, decoder;
   Norm last[2];
   Linear memory, output;
   Block<float> source_table, target_table, places;
-  std::unique_ptr<Team> team;
+  std::unique_ptr<ThreadPool> pool;
 
   Linear* linear_of(int stack, int layer, int which) {
     if (which == 6) return &memory;
     if (which == 7) return &output;
     Layer& own = (stack ? decoder : encoder)[layer];
-    Linear* all[] = {&own.qkv, &own.out, &own.cross, &own.cross_out, &own.wide, &own.narrow};
+    Linear* all[] = {&own.qkv, &own.out, &own.cross, &own.cross_out, &own.ffn_up, &own.ffn_down};
     return all[which];
   }
   Norm* norm_of(int stack, int layer, int which) {
@@ -683,26 +691,26 @@ void normalise(const Norm& norm, const float* x, float* y, int width, float eps)
   }
 }
 
-// Heads of a layer's cross-attention of which somebody wants to know where they look, as pairs of head and place in `out`: (heads, span) a row.
-struct Looks {
+// Where to write attention probabilities: `heads` are pairs of a head and its index in `out`, which is (watchers, stride) a row.
+struct AttentionProbs {
   std::vector<std::pair<int, int>> heads;
   float* out = nullptr;
-  int each = 0, span = 0;  // heads a row, places a head
+  int watchers = 0, stride = 0;  // heads a row of `out` has, floats between two heads
 
-  Looks from(int row) const { return {heads, out + size_t(row) * each * span, each, span}; }
+  AttentionProbs from(int row) const { return {heads, out + size_t(row) * watchers * stride, watchers, stride}; }
 };
 
 // Attention of R rows (q, q + stride, ...) to the same `count` places, whose keys and values `keys(i)` and `keys(i) + gap` point
 // to; out: (R, width). Features are ordered so that lane l belongs to head l modulo heads. What is computed for a row does not
 // depend on R: together they only read the keys once.
 template <int R, class Keys>
-void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const Looks& looks = {}) {
+void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const AttentionProbs& attention_probs = {}) {
   constexpr int CHUNKS = std::max(1, (R == 1 ? 8 : 4) / PARTS);  // vectors of values at a time, as registers allow
-  thread_local Block<float> room;
-  float* scores = room.reserve(size_t(count) * R * 16);
+  thread_local Block<float> buffer;
+  float* scores = buffer.reserve(size_t(count) * R * 16);
   const float scale = 1.0f / std::sqrt(float(width / heads));
-  Sixteen most[R], sum[R], whole[R];
-  for (int r = 0; r < R; r++) most[r] = splat(-INFINITY), sum[r] = Sixteen{};
+  Sixteen max_score[R], sum[R], inv_sum[R];
+  for (int r = 0; r < R; r++) max_score[r] = splat(-INFINITY), sum[r] = Sixteen{};
   for (int i = 0; i < count; i++) {
     const float* key = keys(i);
     Sixteen even[R], odd[R];
@@ -719,56 +727,56 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++) {
       if (at < width) even[r] = plus(even[r], load<Sixteen>(q + r * stride + at), load<Sixteen>(key + at));
-      const Sixteen score = folded(even[r] + odd[r], heads) * scale;
-      most[r] = larger(score, most[r]);
+      const Sixteen score = fold(even[r] + odd[r], heads) * scale;
+      max_score[r] = larger(score, max_score[r]);
       store(scores + (size_t(i) * R + r) * 16, score);
     }
   }
   for (int i = 0; i < count; i++) {
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++) {
-      float* own = scores + (size_t(i) * R + r) * 16;
-      const Sixteen share = exponential(load<Sixteen>(own) - most[r]);
-      sum[r] = sum[r] + share;
-      store(own, share);
+      float* head_scores = scores + (size_t(i) * R + r) * 16;
+      const Sixteen prob = exponential(load<Sixteen>(head_scores) - max_score[r]);
+      sum[r] = sum[r] + prob;
+      store(head_scores, prob);
     }
   }
-  for (int r = 0; r < R; r++) whole[r] = 1.0f / sum[r];
-  for (const auto& [head, place] : looks.heads)
+  for (int r = 0; r < R; r++) inv_sum[r] = 1.0f / sum[r];
+  for (const auto& [head, watcher] : attention_probs.heads)
     for (int r = 0; r < R; r++)
       for (int i = 0; i < count; i++)
-        looks.out[(size_t(r) * looks.each + place) * looks.span + i] = scores[(size_t(i) * R + r) * 16 + head] * whole[r][head];
+        attention_probs.out[(size_t(r) * attention_probs.watchers + watcher) * attention_probs.stride + i] = scores[(size_t(i) * R + r) * 16 + head] * inv_sum[r][head];
   for (int from = 0; from < width; from += CHUNKS * 16) {
     const int chunks = std::min(CHUNKS, (width - from) / 16);
     Sixteen mixed[R][CHUNKS] = {};
     for (int i = 0; i < count; i++) {
-      const float *value = keys(i) + gap + from, *shares = scores + size_t(i) * R * 16;
+      const float *value = keys(i) + gap + from, *probs = scores + size_t(i) * R * 16;
       if (chunks == CHUNKS) {
 #pragma GCC unroll 8
         for (int c = 0; c < CHUNKS; c++) {
-          const Sixteen one = load<Sixteen>(value + c * 16);
+          const Sixteen vector = load<Sixteen>(value + c * 16);
 #pragma GCC unroll 4
-          for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(shares + r * 16), one);
+          for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(probs + r * 16), vector);
         }
       } else {
         for (int c = 0; c < chunks; c++)
-          for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(shares + r * 16), load<Sixteen>(value + c * 16));
+          for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(probs + r * 16), load<Sixteen>(value + c * 16));
       }
     }
     for (int r = 0; r < R; r++)
-      for (int c = 0; c < chunks; c++) store(out + size_t(r) * width + from + c * 16, mixed[r][c] * whole[r]);
+      for (int c = 0; c < chunks; c++) store(out + size_t(r) * width + from + c * 16, mixed[r][c] * inv_sum[r]);
   }
 }
 
 constexpr int TOGETHER = PARTS == 1 ? 4 : 2;  // rows of one query that read its keys together, as registers allow
 
 template <class Keys>
-void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const Looks& looks = {}) {
+void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const AttentionProbs& attention_probs = {}) {
   switch (rows) {
-    case 1: return attend<1>(q, stride, count, keys, gap, out, width, heads, looks);
-    case 2: return attend<2>(q, stride, count, keys, gap, out, width, heads, looks);
-    case 3: return attend<std::min(3, TOGETHER)>(q, stride, count, keys, gap, out, width, heads, looks);
-    default: return attend<TOGETHER>(q, stride, count, keys, gap, out, width, heads, looks);
+    case 1: return attend<1>(q, stride, count, keys, gap, out, width, heads, attention_probs);
+    case 2: return attend<2>(q, stride, count, keys, gap, out, width, heads, attention_probs);
+    case 3: return attend<std::min(3, TOGETHER)>(q, stride, count, keys, gap, out, width, heads, attention_probs);
+    default: return attend<TOGETHER>(q, stride, count, keys, gap, out, width, heads, attention_probs);
   }
 }
 
@@ -786,37 +794,37 @@ struct Session {
   std::vector<Query> queries;
   Block<float> memory;  // (source tokens of all queries, layers, 2, width)
   Block<float> x, normed, big, mixed, logits;
-  Block<Brain> pieces;          // of what goes into a linear layer, for the tile unit
+  Block<BF16> pieces;          // of what goes into a linear layer, for the matrix unit
   std::vector<int32_t> path;    // ancestors and self of each new row, one after the other
   std::vector<int> path_start;  // where each row's begin
 
   explicit Session(Model& m) : model(m) {}
 };
 
-// What all layers share: the residual sub-layers of some rows, norms before or after.
-struct Walk {
+// One pass of some rows through the layers: what encoder and decoder have in common, norms before or after a sub-layer.
+struct LayerPass {
   Model& model;
-  Team& team;
+  ThreadPool& pool;
   const int rows, width, big_width;
   float *x, *normed, *big, *mixed;
-  Block<Brain>& pieces;
+  Block<BF16>& pieces;
 
-  Walk(Session& session, int count)
-      : model(session.model), team(*model.team), rows(count), width(model.width), big_width(std::max(3 * width, model.feed)),
+  LayerPass(Session& session, int count)
+      : model(session.model), pool(*model.pool), rows(count), width(model.width), big_width(std::max(3 * width, model.ffn_width)),
         x(session.x.reserve(size_t(rows) * width)), normed(session.normed.reserve(size_t(rows) * width)),
         big(session.big.reserve(size_t(rows) * big_width)), mixed(session.mixed.reserve(size_t(rows) * width)), pieces(session.pieces) {}
 
   // Work on each row, shared out in parts that are worth the hand-over.
   template <class Work>
   void each(int in_part, const Work& work) {
-    team.share((rows + in_part - 1) / in_part, [&](uint32_t part) {
+    pool.parallel_for((rows + in_part - 1) / in_part, [&](uint32_t part) {
       for (int row = int(part) * in_part; row < std::min(rows, (int(part) + 1) * in_part); row++) work(row);
     });
   }
   // Work on runs of at most TOGETHER rows of one query.
   template <class Work>
   void together(const int32_t* owner, const Work& work) {
-    team.share((rows + TOGETHER - 1) / TOGETHER, [&](uint32_t part) {
+    pool.parallel_for((rows + TOGETHER - 1) / TOGETHER, [&](uint32_t part) {
       const int end = std::min(rows, (int(part) + 1) * TOGETHER);
       for (int row = int(part) * TOGETHER, next; row < end; row = next) {
         for (next = row + 1; next < end && owner[next] == owner[row];) next++;
@@ -840,12 +848,12 @@ struct Walk {
     norm(model.last[stack], normed);
     return normed;
   }
-  void apply(const Linear& layer, const float* from, int stride, float* to, int to_width, Then then) {
-    linear(team, layer, from, stride, rows, to, to_width, then, pieces);
+  void apply(const Linear& layer, const float* from, int stride, float* to, int to_width, Epilogue mode) {
+    linear(pool, layer, from, stride, rows, to, to_width, mode, pieces);
   }
-  void feed(const Layer& layer, const Norm& own) {
-    apply(layer.wide, before(own), width, big, big_width, model.gelu ? GELU : RELU);
-    apply(layer.narrow, big, big_width, x, width, ADD);
+  void ffn(const Layer& layer, const Norm& own) {
+    apply(layer.ffn_up, before(own), width, big, big_width, model.gelu ? GELU : RELU);
+    apply(layer.ffn_down, big, big_width, x, width, ADD);
     after(own);
   }
   void embed(const Block<float>& table, const int32_t* tokens, const int32_t* places) {
@@ -861,53 +869,53 @@ constexpr int ATTENTION = 3;  // rows of attention to their own ancestors in a p
 // Encodes queries `from` to `to`; their rows in the memory follow those before.
 void encode(Session& session, const int32_t* tokens, int from, int to) {
   Model& model = session.model;
-  const int width = model.width, offset = session.queries[from].first, span = model.memory.out;
+  const int width = model.width, offset = session.queries[from].first, memory_stride = model.memory.out;
   std::vector<int32_t> places, owner;
   for (int q = from; q < to; q++)
     for (int i = 0; i < session.queries[q].length; i++) places.push_back(i), owner.push_back(q);
-  const auto lead = model.team->lead();
-  Walk walk(session, int(owner.size()));
-  float* memory = session.memory.data() + size_t(offset) * span;
-  walk.embed(model.source_table, tokens + offset, places.data());
+  const auto lead = model.pool->lead();
+  LayerPass layers_pass(session, int(owner.size()));
+  float* memory = session.memory.data() + size_t(offset) * memory_stride;
+  layers_pass.embed(model.source_table, tokens + offset, places.data());
   for (Layer& layer : model.encoder) {
-    walk.apply(layer.qkv, walk.before(layer.norms[0]), width, walk.big, walk.big_width, KEEP);
-    walk.together(owner.data(), [&](int row, int some) {
+    layers_pass.apply(layer.qkv, layers_pass.before(layer.norms[0]), width, layers_pass.big, layers_pass.big_width, KEEP);
+    layers_pass.together(owner.data(), [&](int row, int some) {
       const Query& query = session.queries[owner[row]];
-      const float* keys = walk.big + size_t(query.first - offset) * walk.big_width + width;
-      attend(some, walk.big + size_t(row) * walk.big_width, walk.big_width, query.length, [&](int i) { return keys + size_t(i) * walk.big_width; },
-             width, walk.mixed + size_t(row) * width, width, model.heads);
+      const float* keys = layers_pass.big + size_t(query.first - offset) * layers_pass.big_width + width;
+      attend(some, layers_pass.big + size_t(row) * layers_pass.big_width, layers_pass.big_width, query.length, [&](int i) { return keys + size_t(i) * layers_pass.big_width; },
+             width, layers_pass.mixed + size_t(row) * width, width, model.heads);
     });
-    walk.apply(layer.out, walk.mixed, width, walk.x, width, ADD);
-    walk.after(layer.norms[0]);
-    walk.feed(layer, layer.norms[1]);
+    layers_pass.apply(layer.out, layers_pass.mixed, width, layers_pass.x, width, ADD);
+    layers_pass.after(layer.norms[0]);
+    layers_pass.ffn(layer, layer.norms[1]);
   }
-  walk.apply(model.memory, walk.finish(0), width, memory, span, KEEP);
+  layers_pass.apply(model.memory, layers_pass.finish(0), width, memory, memory_stride, KEEP);
 }
 
 void best(const float* logits, int vocabulary, int count, int32_t* ids, float* log_probs) {
-  thread_local Block<float> room;
+  thread_local Block<float> buffer;
   thread_local std::vector<int32_t> order;
-  float most = logits[0];
-  for (int i = 1; i < vocabulary; i++) most = std::max(most, logits[i]);
-  const int whole = (vocabulary + 15) / 16 * 16;
-  float* own = room.reserve(whole);
+  float max_logit = logits[0];
+  for (int i = 1; i < vocabulary; i++) max_logit = std::max(max_logit, logits[i]);
+  const int padded_size = (vocabulary + 15) / 16 * 16;
+  float* shifted = buffer.reserve(padded_size);
   Sixteen sum = {};
-  for (int i = 0; i < whole; i += 16) {
-    float some[16];
-    std::fill(some, some + 16, -INFINITY);
-    std::memcpy(some, logits + i, std::min(16, vocabulary - i) * sizeof(float));
-    const Sixteen value = load<Sixteen>(some) - most;
-    store(own + i, value);
-    const Sixteen share = exponential(value);
-    sum = sum + share;  // e^-87 for what is beyond the vocabulary: nothing beside the best one's 1
+  for (int i = 0; i < padded_size; i += 16) {
+    float chunk[16];
+    std::fill(chunk, chunk + 16, -INFINITY);
+    std::memcpy(chunk, logits + i, std::min(16, vocabulary - i) * sizeof(float));
+    const Sixteen value = load<Sixteen>(chunk) - max_logit;
+    store(shifted + i, value);
+    const Sixteen prob = exponential(value);
+    sum = sum + prob;  // e^-87 for what is beyond the vocabulary: nothing beside the best one's 1
   }
-  const float lost = std::log(total(sum));
-  for (int i = 0; i < vocabulary; i++) own[i] -= lost;
+  const float log_sum = std::log(total(sum));
+  for (int i = 0; i < vocabulary; i++) shifted[i] -= log_sum;
   order.resize(vocabulary);
   for (int i = 0; i < vocabulary; i++) order[i] = i;
   std::partial_sort(order.begin(), order.begin() + count, order.end(),
-                    [own](int32_t a, int32_t b) { return own[a] != own[b] ? own[a] > own[b] : a < b; });
-  for (int i = 0; i < count; i++) ids[i] = order[i], log_probs[i] = own[order[i]];
+                    [shifted](int32_t a, int32_t b) { return shifted[a] != shifted[b] ? shifted[a] > shifted[b] : a < b; });
+  for (int i = 0; i < count; i++) ids[i] = order[i], log_probs[i] = shifted[order[i]];
 }
 
 }  // namespace
@@ -920,10 +928,10 @@ extern "C" {
 void* chemspec_model(const int32_t* sizes, float eps, int threads) {
   try {
     auto model = std::make_unique<Model>();
-    model->width = sizes[0], model->heads = sizes[1], model->feed = sizes[2], model->vocabulary = sizes[3];
+    model->width = sizes[0], model->heads = sizes[1], model->ffn_width = sizes[2], model->vocabulary = sizes[3];
     model->encoder.resize(sizes[4]), model->decoder.resize(sizes[5]);
     model->gelu = sizes[6], model->norm_first = sizes[7], model->final_norms = sizes[8], model->eps = eps;
-    model->team = std::make_unique<Team>(threads);
+    model->pool = std::make_unique<ThreadPool>(threads);
     return model.release();
   } catch (...) {
     return nullptr;
@@ -932,9 +940,9 @@ void* chemspec_model(const int32_t* sizes, float eps, int threads) {
 
 void chemspec_model_free(void* model) { delete static_cast<Model*>(model); }
 
-int chemspec_linear(void* model, int stack, int layer, int which, int out, int in, const float* weight, const float* bias, const void* narrow, int kind) {
+int chemspec_linear(void* model, int stack, int layer, int which, int out, int in, const float* weight, const float* bias, const void* weight16, int kind) {
   try {
-    static_cast<Model*>(model)->linear_of(stack, layer, which)->set(out, in, weight, bias, narrow, Kind(kind));
+    static_cast<Model*>(model)->linear_of(stack, layer, which)->set(out, in, weight, bias, weight16, Kind(kind));
     return 1;
   } catch (...) {
     return 0;
@@ -972,9 +980,9 @@ void* chemspec_open(void* model, const int32_t* tokens, const int32_t* lengths, 
     int rows = 0;
     for (int q = 0; q < queries; rows += lengths[q++]) session->queries[q].first = rows, session->queries[q].length = lengths[q];
     session->memory.reserve(size_t(rows) * session->model.memory.out);
-    const int most = 4096;  // rows at once: what lies between the layers stays small
+    const int max_rows = 4096;  // rows at once: what lies between the layers stays small
     for (int from = 0, to = 0; from < queries; from = to) {
-      for (rows = 0; to < queries && (to == from || rows + lengths[to] <= most); to++) rows += lengths[to];
+      for (rows = 0; to < queries && (to == from || rows + lengths[to] <= max_rows); to++) rows += lengths[to];
       encode(*session, tokens, from, to);
     }
     return session.release();
@@ -989,15 +997,16 @@ void chemspec_close(void* session) { delete static_cast<Session*>(session); }
 //
 // blocks: null, or of each row -1 or the number of its block of masks, whose rows follow one another: a mask sees its parent, the
 // parent's ancestors and all of its block, and is gone after the pass. Of each query, masks come last.
-// states: null, or room for (rows, width): what the output layer reads.
-// watched: pairs of layer and head; looks: (rows, watchers, span), where they look in the source, and what is beyond its end stays as it is.
+// states: null, or (rows, width) to fill with what the output layer reads.
+// watched: pairs of layer and head, `watchers` of them; attention_probs: (rows, watchers, attention_stride), their attention to the
+// source, whose padding is not written.
 int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* tokens, const int32_t* depths, const int32_t* parents,
-                 const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states, const int32_t* watched, int watchers, float* looks,
-                 int span_of_looks) {
+                 const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states, const int32_t* watched, int watchers, float* attention_probs,
+                 int attention_stride) {
   try {
     Session& session = *static_cast<Session*>(handle);
     Model& model = session.model;
-    const int width = model.width, layers = int(model.decoder.size()), span = 2 * layers * width;
+    const int width = model.width, layers = int(model.decoder.size()), slot_stride = 2 * layers * width;
     session.path.clear(), session.path_start.clear();
     std::vector<int> first(session.queries.size(), -1), slots(rows), before(session.queries.size());
     for (int row = 0; row < rows; row++) {
@@ -1017,48 +1026,48 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
     }
     session.path_start.push_back(int(session.path.size()));
     for (size_t q = 0; q < session.queries.size(); q++)
-      if (first[q] >= 0) session.queries[q].cache.reserve(size_t(session.queries[q].slots) * span, size_t(before[q]) * span);
-    const auto lead = model.team->lead();
-    Walk walk(session, rows);
+      if (first[q] >= 0) session.queries[q].cache.reserve(size_t(session.queries[q].slots) * slot_stride, size_t(before[q]) * slot_stride);
+    const auto lead = model.pool->lead();
+    LayerPass layers_pass(session, rows);
     const int broad = model.vocabulary;
     float* logits = session.logits.reserve(size_t(rows) * broad);
-    walk.embed(model.target_table, tokens, depths);
+    layers_pass.embed(model.target_table, tokens, depths);
     for (int l = 0; l < layers; l++) {
       const Layer& layer = model.decoder[l];
-      walk.apply(layer.qkv, walk.before(layer.norms[0]), width, walk.big, walk.big_width, KEEP);
-      walk.each(ATTENTION, [&](int row) {
+      layers_pass.apply(layer.qkv, layers_pass.before(layer.norms[0]), width, layers_pass.big, layers_pass.big_width, KEEP);
+      layers_pass.each(ATTENTION, [&](int row) {
         Query& query = session.queries[owner[row]];
-        const float* own = walk.big + size_t(row) * walk.big_width;
-        std::memcpy(query.cache.data() + size_t(slots[row]) * span + size_t(2 * l) * width, own + width, 2 * width * sizeof(float));
+        const float* own = layers_pass.big + size_t(row) * layers_pass.big_width;
+        std::memcpy(query.cache.data() + size_t(slots[row]) * slot_stride + size_t(2 * l) * width, own + width, 2 * width * sizeof(float));
         const float* cached = query.cache.data() + size_t(2 * l) * width;
-        const float* fresh = walk.big + size_t(first[owner[row]]) * walk.big_width + width;
+        const float* fresh = layers_pass.big + size_t(first[owner[row]]) * layers_pass.big_width + width;
         const int32_t* path = session.path.data() + session.path_start[row];
         const int old = before[owner[row]];
         // Others may still be writing the cache's new slots, so those are read where they were computed.
         attend<1>(own, 0, session.path_start[row + 1] - session.path_start[row],
-               [&](int i) { return path[i] < old ? cached + size_t(path[i]) * span : fresh + size_t(path[i] - old) * walk.big_width; },
-               width, walk.mixed + size_t(row) * width, width, model.heads);
+               [&](int i) { return path[i] < old ? cached + size_t(path[i]) * slot_stride : fresh + size_t(path[i] - old) * layers_pass.big_width; },
+               width, layers_pass.mixed + size_t(row) * width, width, model.heads);
       });
-      walk.apply(layer.out, walk.mixed, width, walk.x, width, ADD);
-      walk.after(layer.norms[0]);
-      walk.apply(layer.cross, walk.before(layer.norms[1]), width, walk.big, walk.big_width, KEEP);
-      Looks own{{}, looks, watchers, span_of_looks};
+      layers_pass.apply(layer.out, layers_pass.mixed, width, layers_pass.x, width, ADD);
+      layers_pass.after(layer.norms[0]);
+      layers_pass.apply(layer.cross, layers_pass.before(layer.norms[1]), width, layers_pass.big, layers_pass.big_width, KEEP);
+      AttentionProbs own{{}, attention_probs, watchers, attention_stride};
       for (int i = 0; i < watchers; i++)
         if (watched[2 * i] == l) own.heads.emplace_back(watched[2 * i + 1], i);
-      walk.together(owner, [&](int row, int some) {
+      layers_pass.together(owner, [&](int row, int some) {
         const Query& query = session.queries[owner[row]];
-        const float* keys = session.memory.data() + size_t(query.first) * span + size_t(2 * l) * width;
-        attend(some, walk.big + size_t(row) * walk.big_width, walk.big_width, query.length, [&](int i) { return keys + size_t(i) * span; }, width,
-               walk.mixed + size_t(row) * width, width, model.heads, own.heads.empty() ? Looks{} : own.from(row));
+        const float* keys = session.memory.data() + size_t(query.first) * slot_stride + size_t(2 * l) * width;
+        attend(some, layers_pass.big + size_t(row) * layers_pass.big_width, layers_pass.big_width, query.length, [&](int i) { return keys + size_t(i) * slot_stride; }, width,
+               layers_pass.mixed + size_t(row) * width, width, model.heads, own.heads.empty() ? AttentionProbs{} : own.from(row));
       });
-      walk.apply(layer.cross_out, walk.mixed, width, walk.x, width, ADD);
-      walk.after(layer.norms[1]);
-      walk.feed(layer, layer.norms[2]);
+      layers_pass.apply(layer.cross_out, layers_pass.mixed, width, layers_pass.x, width, ADD);
+      layers_pass.after(layer.norms[1]);
+      layers_pass.ffn(layer, layer.norms[2]);
     }
-    const float* last = walk.finish(1);
+    const float* last = layers_pass.finish(1);
     if (states) std::memcpy(states, last, size_t(rows) * width * sizeof(float));
-    walk.apply(model.output, last, width, logits, broad, KEEP);
-    walk.each(4, [&](int row) {
+    layers_pass.apply(model.output, last, width, logits, broad, KEEP);
+    layers_pass.each(4, [&](int row) {
       best(logits + size_t(row) * broad, model.vocabulary, count, ids + size_t(row) * count, log_probs + size_t(row) * count);
     });
     for (int row = 0; blocks && row < rows; row++)
@@ -1074,12 +1083,12 @@ int chemspec_compact(void* handle, int owner, const int32_t* kept, int count) {
   try {
     Session& session = *static_cast<Session*>(handle);
     Query& query = session.queries[owner];
-    const size_t span = 2 * session.model.decoder.size() * size_t(session.model.width);
+    const size_t slot_stride = 2 * session.model.decoder.size() * size_t(session.model.width);
     std::vector<int32_t> renumbered(query.slots, -1), parents(count);
     for (int i = 0; i < count; i++) {
       renumbered[kept[i]] = i;
       parents[i] = query.parents[kept[i]] < 0 ? -1 : renumbered[query.parents[kept[i]]];
-      std::memmove(query.cache.data() + i * span, query.cache.data() + kept[i] * span, span * sizeof(float));
+      std::memmove(query.cache.data() + i * slot_stride, query.cache.data() + kept[i] * slot_stride, slot_stride * sizeof(float));
     }
     query.parents = std::move(parents);
     query.slots = count;

@@ -16,8 +16,8 @@ from chemspec.settings import ModelConfig
 from chemspec.system.compiled import NoKernelError as NoKernelError
 from chemspec.tokenizer import BOS, EOS
 
-QKV, OUT, CROSS, CROSS_OUT, WIDE, NARROW, MEMORY, OUTPUT = range(8)
-FULL, HALF, BRAIN = range(3)  # formats of weights: fp32, half precision, bfloat16
+QKV, OUT, CROSS, CROSS_OUT, FFN_UP, FFN_DOWN, MEMORY, OUTPUT = range(8)
+FLOAT32, FLOAT16, BFLOAT16 = range(3)  # formats of weights, as the kernel numbers them
 LAST = 3  # the norm after a stack's last layer
 
 
@@ -112,7 +112,7 @@ class NativeBackend:
                     self._linear(stack, index, CROSS, weight[:width], bias[:width])
                     self._linear(stack, index, CROSS_OUT, *_joined(cross, order))
                     norms.append(layer.norm3)
-                for which, linear in ((WIDE, layer.linear1), (NARROW, layer.linear2)):
+                for which, linear in ((FFN_UP, layer.linear1), (FFN_DOWN, layer.linear2)):
                     self._linear(stack, index, which, _floats(linear.weight), _floats(linear.bias))
                 for which, norm in enumerate(norms):
                     self._norm(stack, index, which, norm)
@@ -128,7 +128,7 @@ class NativeBackend:
     def _linear(self, stack: int, layer: int, which: int, weight: Any, bias: Any | None) -> None:
         weight = np.ascontiguousarray(weight)
         bias = None if bias is None else np.ascontiguousarray(bias)  # alive until the call returns
-        narrow, kind = _narrow(weight)
+        weight16, kind = _in_16_bits(weight)
         rows, columns = weight.shape
         _check(
             self._library.chemspec_linear(
@@ -140,7 +140,7 @@ class NativeBackend:
                 columns,
                 _at(weight),
                 None if bias is None else _at(bias),
-                None if narrow is None else _at(narrow),
+                None if weight16 is None else _at(weight16),
                 kind,
             )
         )
@@ -249,15 +249,15 @@ def _joined(attention: Attention, order: Ints) -> tuple[NDArray[np.float32], NDA
     return _floats(attention.out_proj.weight)[:, order], _floats(attention.out_proj.bias)
 
 
-def _narrow(weight: NDArray[np.float32]) -> tuple[NDArray[np.uint16] | None, int]:
+def _in_16_bits(weight: NDArray[np.float32]) -> tuple[NDArray[np.uint16] | None, int]:
     """The weights in 16 bits if that is exact, and the kernel's number for the format."""
     bits = weight.view(np.uint32)
     if not (bits & 0xFFFF).any():
-        return (bits >> 16).astype(np.uint16), BRAIN
+        return (bits >> 16).astype(np.uint16), BFLOAT16
     with np.errstate(over="ignore"):
-        narrow = weight.astype(np.float16)
-    exact = bool((narrow.astype(np.float32) == weight).all())
-    return (narrow.view(np.uint16), HALF) if exact else (None, FULL)
+        weight16 = weight.astype(np.float16)
+    exact = bool((weight16.astype(np.float32) == weight).all())
+    return (weight16.view(np.uint16), FLOAT16) if exact else (None, FLOAT32)
 
 
 def _at(array: NDArray[Any]) -> ctypes.c_void_p:
