@@ -43,7 +43,7 @@ class SpeedNumbers:
         passes: Runs of the model's decoder; what several queries share in one run counts once for each.
         emitted: Tokens written into the answer, end-of-sequence included; for a beam, tokens by which it grew.
         computed: Places (nodes) that were run through the decoder: those asked for and those drafted.
-        drafted: Places among them that a drafter added.
+        drafted: Places among them that nobody had asked for yet: added by a drafter or a look-ahead.
         accepted: Drafted tokens that the model confirmed, so that they stand in the answer.
         refused: Passes in which a draft was left before its end: one drafted token was looked at and was wrong.
         draft_calls: Runs of the drafter's own models, if it has any; what several queries share counts once for each.
@@ -51,7 +51,8 @@ class SpeedNumbers:
         model_seconds: Time spent in the decoder, shared out likewise.
         waited_seconds: Time for which queries waited on the decoder; in a batch every query waits for the whole run.
         seconds: Time from the start of decoding to the last pass, everything included.
-        margin: Smallest log-prob gap between the first and the second choice: what rounding would have to bridge.
+        margin: Smallest log-prob gap between the first and the second choice: what rounding would have to bridge to
+            change a greedy answer; a beam or a sample may change by other ties, too.
     """
 
     queries: int
@@ -90,7 +91,7 @@ class SpeedNumbers:
 
     @property
     def draft_hit_rate(self) -> float:
-        """Accepted / drafted."""
+        """Accepted / drafted; what others, vLLM among them, call the acceptance rate."""
         return _share(self.accepted, self.drafted)
 
     @property

@@ -15,6 +15,7 @@ To test a drafter of your own, compare `run` with it and without it:
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -446,6 +447,13 @@ def run(
         drafter.watch(session)
     decoders = [decoder(query) for query in range(len(sources))]
     run = Decoding(
-        sources, decoders, session, drafter, max_len=max_len, budget=budget, clock=lambda: float(next(ticks))
+        sources,
+        decoders,
+        session,
+        drafter,
+        max_len=max_len,
+        budget=budget,
+        clock=lambda: float(next(ticks)),
+        vocab_size=backend.vocab_size if isinstance(backend, Table) else sys.maxsize,
     )
-    return run.results, run.passes
+    return run.run_to_end(), run.passes

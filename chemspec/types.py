@@ -20,7 +20,7 @@ class Scores(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """The log-prob gap between the best two tokens: how far arithmetic noise is from changing the choice."""
+        """The log-prob gap between the best two tokens: how far arithmetic noise is from changing a greedy choice."""
         return float(self.log_probs[0] - self.log_probs[1]) if len(self.log_probs) > 1 else float("inf")
 
 
@@ -101,12 +101,15 @@ class Pass:
     """One model call, as one query saw it. Raw counts; every rate is derived in `metrics.py`.
 
     Attributes:
-        asked: prefixes the decoder was waiting for.
+        asked: prefixes the decoder was waiting for that had no scores yet.
         computed: nodes run through the model for this query.
-        drafted: nodes among them that a drafter added.
-        emitted: tokens by which the answer (the beam) grew in consequence.
+        drafted: all others among them: what a drafter or a look-ahead added, and ancestors that had to be computed
+            again.
+        emitted: steps that the decoder took in consequence: tokens by which each of its hypotheses grew.
         accepted: those of them that had been drafted.
-        margin: smallest top-2 margin among the prefixes answered.
+        margin: smallest gap between the best two tokens of a prefix that the decoder was sent, in nats. Noise below it
+            leaves a greedy answer as it is. A beam may also change where two hypotheses at the rank of its width are
+            that close, and a sample where a draw falls next to an edge of the cumulative distribution.
         width: queries in the same call.
         draft_seconds, model_seconds: of the whole call, shared by all its queries.
         spans: where accepted tokens came from.

@@ -1,4 +1,7 @@
-"""Count how drafters with a model fare by draft length: passes, runs of the small models, tokens a pass (paper T)."""
+"""Count how drafters with a model fare by draft length: passes, runs of the small models, tokens a pass.
+
+After Tulsian et al.
+"""
 
 from __future__ import annotations
 

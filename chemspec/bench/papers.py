@@ -68,7 +68,7 @@ class PapersSettings:
 
 
 def forward_settings() -> list[Setting]:
-    """Return the rows of table 2 of paper A: greedy product prediction."""
+    """Return the rows of table 2 of Andronov et al.: greedy product prediction."""
 
     def way(name: str, standard: str, paper: float | None = None, **options: Any) -> Setting:
         settings = DecodeSettings(decoder="greedy", n=1, **{"batch_size": 1, **options})
@@ -84,12 +84,12 @@ def forward_settings() -> list[Setting]:
     ]
 
 
-# Minutes of table 3 of paper A: beam search, SBS with DL=10, SBS with DL=0.
+# Minutes of table 3 of Andronov et al.: beam search, SBS with DL=10, SBS with DL=0.
 TABLE_3 = {5: (36.7, 9.9, 23.1), 10: (39.9, 15.4, 25.7), 25: (46.2, 28.1, 34.6)}
 
 
 def retro_settings(widths: Iterable[int]) -> list[Setting]:
-    """Return the rows of table 3 of paper A: beams of several widths; and greedy, for the distribution of speed-ups."""
+    """Return the rows of table 3 of Andronov et al.: beams of several widths; greedy, for the distribution."""
     ways = [
         Setting("greedy, standard", DecodeSettings(decoder="greedy", n=1, drafter="none", batch_size=1)),
         Setting(
@@ -117,7 +117,7 @@ def retro_settings(widths: Iterable[int]) -> list[Setting]:
 
 
 def curve_settings(batches: Iterable[int]) -> list[Setting]:
-    """Return the points of figure 5 of paper X: latency against throughput; forward, greedy."""
+    """Return the points of figure 5 of Xia et al. 2023: latency against throughput; forward, greedy."""
     return [
         Setting(
             f"{drafter}, B={batch}",
@@ -130,7 +130,7 @@ def curve_settings(batches: Iterable[int]) -> list[Setting]:
 
 
 def learned_settings(task: Task, have: Iterable[str]) -> list[Setting]:
-    """Return the rows of tables 1, 3 and 7 to 9 of paper X and 2 to 5 of paper T: learned and text drafters.
+    """Return the rows of tables 1, 3 and 7 to 9 of Xia et al. 2023 and 2 to 5 of Tulsian et al.: drafters.
 
     `have` are the names of the drafters that the model can use.
     """

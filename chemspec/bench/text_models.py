@@ -120,7 +120,7 @@ def _decode(
         budget=budget,
         clock=time.perf_counter,
     )
-    ((answer,),) = run.results
+    ((answer,),) = run.run_to_end()
     return answer, run.passes[0]
 
 

@@ -18,7 +18,9 @@ from chemspec.decode.protocol import START, Decoder, Guess, ScoreRequest, finish
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Scores
 
-GUESS_COST = 0.05  # nats that a guessed token is taken to cost
+# Nats that a guessed token is taken to cost: those of a token of probability 0.95. It decides what a look-ahead
+# guesses, never an answer.
+GUESS_COST = 0.05
 
 
 class Hyp(NamedTuple):
@@ -96,20 +98,34 @@ def look_ahead(beam: Beam, rules: Rules, known: Mapping[Prefix, Scores], guess: 
 
 
 def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
-    """Extend every live hypothesis, rank, keep. `scores` must hold at least `width` + 1 tokens a prefix."""
+    """Extend every live hypothesis, rank, keep.
+
+    At most one extension of a hypothesis is eos. So among the best 2 * width candidates at most width end and at least
+    width live on, if there are so many; and no hypothesis puts more than its best width + 1 tokens, one of them perhaps
+    eos, among those that matter.
+
+    Args:
+        beam: the state before.
+        scores: of every live hypothesis, at least its `width` + 1 best tokens, or all there are. A look-ahead passes
+            one guessed token, or none: what comes out is then a guess, too.
+        rules: what the search is told.
+    """
     finished, live = list(beam.finished), list[Hyp]()
     for rank, (cost, parent_index, token_index) in enumerate(_ranked(beam.live, scores, 2 * rules.width)):
         parent, (ids, log_probs) = beam.live[parent_index], scores[parent_index]
         ended = ids[token_index] == EOS
-        if rank >= rules.width if ended else len(live) == rules.width:
-            continue  # of the candidates, about half are written out
+        if ended and rank >= rules.width:
+            continue  # an end counts among the first `width` candidates only
+        if not ended and len(live) == rules.width:
+            continue
         tokens, known = (*parent.tokens, ids[token_index]), (*parent.log_probs, log_probs[token_index])
         (finished if ended else live).append(Hyp(tokens, known, -cost))
     if len(finished) > len(beam.finished):
         finished.sort(key=lambda hyp: (-rules.score(hyp), hyp.tokens))
         del finished[rules.width :]
     if len(finished) == rules.width:
-        # What cannot overtake the last finished hypothesis (or equal it and win by token ids) only costs.
+        # Log-probs only fall, so what is below the threshold now can never displace the last finished hypothesis. What
+        # equals it can, by token ids, and stays.
         threshold = rules.score(finished[-1])
         live = [hyp for hyp in live if rules.best_attainable_score(hyp) >= threshold]
     return Beam(tuple(live), tuple(finished))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from chemspec.draft.base import Drafter
-from chemspec.tokenizer import EOS
+from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix, Scores
+
+LOWEST = max(PAD, BOS) + 1  # every id below is pad or bos
 
 
 class DraftTree:
@@ -19,7 +22,13 @@ class DraftTree:
     """
 
     def __init__(
-        self, source: Sequence[int], scores: Mapping[Prefix, Scores], drafter: Drafter, max_len: int, budget: int
+        self,
+        source: Sequence[int],
+        scores: Mapping[Prefix, Scores],
+        drafter: Drafter,
+        max_len: int,
+        budget: int,
+        vocab_size: int = sys.maxsize,
     ) -> None:
         """Start an empty tree.
 
@@ -29,9 +38,10 @@ class DraftTree:
             drafter: proposes the branches.
             max_len: most tokens of an answer.
             budget: most prefixes to add.
+            vocab_size: a drafted token id must be below it.
         """
         self.source, self.scores, self.drafter = source, scores, drafter
-        self.max_len, self.budget = max_len, budget
+        self.max_len, self.budget, self.vocab_size = max_len, budget, vocab_size
         self.added: dict[Prefix, None] = {}
         self.draft_of: dict[Prefix, tuple[Draft, int]] = {}
         self.drafts: dict[Prefix, Sequence[Draft]] = {}
@@ -79,4 +89,12 @@ class DraftTree:
             room = self.max_len - len(prefix)
             drafts = self.drafter.propose(self.source, prefix, room) if room > 0 else ()
             self.drafts[prefix] = [draft for draft in drafts if draft.tokens]
+            for draft in self.drafts[prefix]:
+                if min(draft.tokens) < LOWEST or max(draft.tokens) >= self.vocab_size:
+                    self._refuse(draft)
         return self.drafts[prefix]
+
+    def _refuse(self, draft: Draft) -> None:
+        wrong = next(token for token in draft.tokens if not LOWEST <= token < self.vocab_size)
+        why = {PAD: "pad", BOS: "bos"}.get(wrong, f"not in the vocabulary of {self.vocab_size} tokens")
+        raise ValueError(f"the drafter {draft.drafter!r} proposed the token id {wrong}, which is {why}")

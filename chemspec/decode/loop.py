@@ -2,15 +2,16 @@
 
 Why drafts cannot change an exact decoder's answers. A decoder is a generator: it yields the prefixes whose scores it
 needs, is sent those scores, and has no other input. The scores of a prefix are a function of the source and the prefix
-alone; the session computes each once, whoever asks (`chemspec.model.session`). A draft only decides which prefixes are
+alone; the session computes it alike, whoever asks (`chemspec.model.session`). A draft only decides which prefixes are
 computed before they are requested: `QueryState.scores` then holds them already. So the decoder is sent the same scores
 in the same order as without drafts, and returns the same; an accepted draft is one whose prefixes it turns out to
-request. (Equal up to rounding: a wider pass may differ in the last bits, which `Pass.margin` puts in proportion.)
+request. (How far this holds in floating point: assets/docs/how-it-works.md, "Up to arithmetic".)
 Only a decoder that is given the drafter itself (`decode.registry.DraftAwareDecoder`) is outside this argument.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -26,7 +27,7 @@ Event = tuple[int, Pass]  # which query, and what one model call did for it
 
 
 class Decoding:
-    """Queries being decoded: iterate over it, one item a model call, then ask for its results.
+    """Queries being decoded: iterate over it, one item a model call, then call `run_to_end` for the answers.
 
     Attributes:
         passes: of every query, what each model call so far did for it.
@@ -44,6 +45,7 @@ class Decoding:
         budget: int,
         clock: Clock,
         record: bool = False,
+        vocab_size: int = sys.maxsize,
     ) -> None:
         """Start the decoders.
 
@@ -56,12 +58,14 @@ class Decoding:
             budget: most nodes that drafts may add to a pass for one query.
             clock: seconds, from any origin.
             record: keep every prefix computed in the passes, which takes time and memory.
+            vocab_size: of the model; iterating raises ValueError if a draft holds bos, pad or an id beyond it.
         """
         self.passes: list[list[Pass]] = [[] for _ in sources]
         self.seconds = [0.0] * len(sources)
         self._queries = [QueryState(source, decoder) for source, decoder in zip(sources, decoders, strict=True)]
         self._session, self._drafter = session, drafter
         self._max_len, self._budget, self._clock, self._record = max_len, budget, clock, record
+        self._vocab_size = vocab_size
         self._adaptive = drafter if isinstance(drafter, AdaptiveDrafter) and budget else None
         self._batched = drafter if isinstance(drafter, BatchedDrafter) and budget else None
         self._counting = drafter if isinstance(drafter, CountingDrafter) else None
@@ -74,9 +78,8 @@ class Decoding:
         while self._session.queries:
             yield self._pass()
 
-    @property
-    def results(self) -> list[list[FinishedSequence]]:
-        """What every decoder returned, answers best first; runs the passes that are left."""
+    def run_to_end(self) -> list[list[FinishedSequence]]:
+        """Run the passes that are left, and return what every decoder returned, answers best first."""
         for _ in self:
             pass
         return [query.results or [] for query in self._queries]
@@ -140,7 +143,7 @@ class Decoding:
             )
         trees = []
         for query, prefixes in zip(active, missing, strict=True):
-            tree = DraftTree(query.source, query.scores, self._drafter, self._max_len, self._budget)
+            tree = DraftTree(query.source, query.scores, self._drafter, self._max_len, self._budget, self._vocab_size)
             lookahead = query.requested.lookahead if isinstance(query.requested, ScoreRequest) else None
             if pays is Speculation.LOOKAHEAD and lookahead is not None:
                 tree.follow(lookahead(query.scores, tree.guess), prefixes)

@@ -45,7 +45,7 @@ class QueryState:
         """Answer the decoder as long as all it requests is known.
 
         Returns:
-            The steps that it took, and the smallest top-2 margin among the scores that it got.
+            The steps that it took, and the smallest margin among the scores that it was sent (`Pass.margin`).
         """
         steps, margin, known = 0, float("inf"), self.scores
         while self.results is None:

@@ -1,4 +1,4 @@
-"""Sample speculatively (Leviathan et al. 2023; paper T, Algorithm 1): accept or resample a small model's tokens.
+"""Sample speculatively (Leviathan et al. 2023; Tulsian et al., Algorithm 1): accept or resample a small model's tokens.
 
 Exact in distribution: every answer has the probability that `sample` gives it, though the same seed draws others; the
 argument is in `chemspec.draft.rejection`. Each draw goes its own way: one whose guess is refused does not hold up the
@@ -40,7 +40,7 @@ def speculative_sample(
 def sampled_beam(
     *, count: int, max_len: int, request: SampleRequest, rng: SamplerRng, nucleus: Nucleus = Nucleus()
 ) -> Decoder:
-    """Extend `count` beams by one speculative draw a pass, and rank them: paper T's Algorithm 2 as printed.
+    """Extend `count` beams by one speculative draw a pass, and rank them: Tulsian et al.'s Algorithm 2 as printed.
 
     Relaxed: this is no beam search. As every beam puts forward one candidate, none is ever dropped, and the score
     counts those tokens only that were not drafted (line 24), so that it prefers answers with many drafted ones.

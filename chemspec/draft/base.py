@@ -10,14 +10,19 @@ from chemspec.types import Draft, Prefix
 
 
 class Drafter(Protocol):
-    """A strategy of drafting. It must not propose bos, pad or an empty draft."""
+    """A strategy of drafting.
+
+    It must not propose bos, pad or an id beyond the vocabulary, for which the loop raises ValueError. Empty drafts are
+    left out, and what goes beyond the room or follows eos is cut.
+    """
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return continuations of `prefix`, best first.
 
         Args:
-            source: the query's token ids.
-            prefix: a prefix that the decoder waits for.
+            source: the query's token ids, without bos and eos even where the model reads them
+                (`ModelConfig.source_specials`).
+            prefix: a prefix that the decoder waits for, or one that a beam's look-ahead guesses it will wait for.
             max_new_tokens: most tokens of a draft; more would exceed the length limit.
         """
 

@@ -1,4 +1,4 @@
-"""Copying and learned edits in one tree: the likeliest continuations, node by node, as drafts. See `tree.builder`."""
+"""Copying and learned edits in one tree: the likeliest continuations as drafts. See `draft/tree/builder.py`."""
 
 from __future__ import annotations
 

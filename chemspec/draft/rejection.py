@@ -1,4 +1,4 @@
-"""The acceptance-rejection rule of speculative sampling (Leviathan et al. 2023; paper T, Algorithm 1, lines 10 to 18).
+"""Speculative sampling's acceptance-rejection rule (Leviathan et al. 2023; Tulsian et al., Algorithm 1, lines 10-18).
 
 A token x sampled from a small model's distribution q is accepted with probability min(1, p(x) / q(x)); otherwise
 another is sampled from norm(max(0, p - q)). Either way the token is distributed as p, the target's distribution,

@@ -263,7 +263,7 @@ class Engine:
             batch = order[start : start + settings.batch_size]
             with self.runtime_config.torch_scope():
                 decoding = self._open([PreparedQuery("", sources[index]) for index in batch], settings)
-                answers.update(zip(batch, decoding.results, strict=True))
+                answers.update(zip(batch, decoding.run_to_end(), strict=True))
         return [answers[index] for index in range(len(sources))]
 
     def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
@@ -372,6 +372,7 @@ class Engine:
             budget=0 if isinstance(in_loop, NoDrafts) else settings.node_budget,
             clock=lambda: time.perf_counter() - began,
             record=settings.record,
+            vocab_size=self.config.vocab_size,
         )
 
     def _results(
@@ -382,7 +383,7 @@ class Engine:
         return [
             self._result(row, answers, self._trace(row, alone, passes, seconds))
             for row, answers, passes, seconds in zip(
-                rows, decoding.results, decoding.passes, decoding.seconds, strict=True
+                rows, decoding.run_to_end(), decoding.passes, decoding.seconds, strict=True
             )
         ]
 

@@ -58,7 +58,7 @@ def usable(folder: Path) -> tuple[str, ...]:
 
 
 def drafter_megabytes(folder: Path, drafter: str) -> float:
-    """Megabytes of a drafter's own weights in fp32; 0 for one that has none (paper X, tables 8 and 9)."""
+    """Megabytes of a drafter's own weights in fp32; 0 for one that has none (Xia et al. 2023, tables 8 and 9)."""
     total = 0
     for kind in DRAFTERS.lookup(drafter).companions:
         with safe_open(folder / "drafters" / kind / "model.safetensors", framework="pt") as file:

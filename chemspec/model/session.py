@@ -1,8 +1,12 @@
-"""The prefix-tree session: every prefix runs through the decoder once, whoever asks for it and in whatever order.
+"""The prefix-tree session: a prefix in the cache is not computed again, whoever asks for it and in whatever order.
 
 A query has a tree of prefixes. A node of it is one token at one depth, attends to its ancestors and itself, and keeps
 its keys and values in a slot of the cache. Drafts and beams share the nodes that they have in common, and the
-encoder's output is neither copied nor computed again.
+encoder's output is neither copied nor computed again. What was cleared away (`prune`) is computed again if it is asked
+for later, with the same result.
+
+A node is known by its whole prefix, a tuple of token ids: simple, but a step costs O(length) per node to copy and hash
+it. Nodes with numbers would not, and are planned.
 
 The session knows prefixes and slots; a `Runner` knows tensors. Between them go flat lists of nodes (`NodeBatch`).
 
@@ -102,7 +106,10 @@ class Runner(Protocol):
         """Free what a finished query holds."""
 
     def compact(self, query: int, slots: Ints) -> None:
-        """Move these slots of a query to the front, in this order, and free its others."""
+        """Move these slots of a query to the front, in this order, and free its others.
+
+        They are ascending, and hold the parent of every slot among them: the compiled kernel moves them in place.
+        """
 
 
 class Backend(Protocol):
@@ -145,7 +152,7 @@ class PrefixTree:
         """Remove the unreachable nodes: all but the ancestors and descendants of `requested`.
 
         Returns:
-            The old slots of the nodes left, in their new order; None if none was unreachable.
+            The old slots of the nodes left, ascending, parents included; None if none was unreachable.
         """
         ancestors: set[Prefix] = set()
         for prefix in requested:
@@ -166,7 +173,9 @@ class PrefixTree:
 
 
 class Session:
-    """Scores prefixes of several queries, batched, each prefix once; queries are known by their numbers.
+    """Scores prefixes of several queries, batched; queries are known by their numbers.
+
+    Nodes are entered in the trees before the pass, so after an exception in it the session must not be used further.
 
     Attributes:
         trees: the prefix tree of every query that is not finished, by its number.

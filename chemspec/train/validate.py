@@ -47,4 +47,4 @@ def _decode(backend: TorchBackend, sources: Sequence[Sequence[int]], limits: Seq
     session = Session(backend, sources, top_k=1)
     decoders = [greedy(max_len=limit) for limit in limits]
     run = Decoding(sources, decoders, session, NoDrafts(), max_len=max(limits), budget=0, clock=time.monotonic)
-    return [answers[0] for answers in run.results]
+    return [answers[0] for answers in run.run_to_end()]

@@ -385,6 +385,26 @@ def test_an_answer_of_one_token_takes_one_pass(decoder: str, drafter: str) -> No
     assert len(table.nodes) == 4  # two queries with drafts and without
 
 
+@dataclass(frozen=True)
+class Illegal:
+    """A drafter that proposes a token id that none may propose, after one that it may."""
+
+    token: int
+
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        return [Draft((source[0],), "illegal"), Draft((source[0], self.token), "illegal")]
+
+
+@pytest.mark.parametrize("decoder", ["greedy", "beam of 2"])
+@pytest.mark.parametrize(
+    ("token", "why"), [(PAD, "pad"), (BOS, "bos"), (-1, "not in the vocab"), (VOCAB, "not in the vocab")]
+)
+def test_a_draft_that_no_model_can_read_is_refused_by_name(decoder: str, token: int, why: str) -> None:
+    """The compiled kernel would read beyond its embedding."""
+    with pytest.raises(ValueError, match=f"drafter 'illegal' proposed the token id {token}, which is {why}"):
+        run(DECODERS[decoder](9), [[4, 5]], Table(0, vocab_size=VOCAB), Illegal(token), max_len=9)
+
+
 def test_a_decoder_that_asks_nothing_is_done() -> None:
     def silent() -> Generator[ScoreRequest, Sequence[Scores], list[FinishedSequence]]:
         return [FinishedSequence((EOS,), (0.0,), "eos")]

@@ -276,7 +276,7 @@ def test_real_weights_give_our_best_answer(tmp_path: Path) -> None:
         budget=0,
         clock=time.perf_counter,
     )
-    for source, theirs, own in zip(sources, found, run.results, strict=True):
+    for source, theirs, own in zip(sources, found, run.run_to_end(), strict=True):
         assert theirs[0][1] == pytest.approx(own[0].log_prob, abs=1e-3)
         assert theirs[0][0] == own[0].tokens
         assert [score for _, score in theirs] == pytest.approx(forced(model, source, theirs), abs=1e-3)

@@ -267,7 +267,7 @@ def ours(found: hf.HfCheckpoint, text: str, decoder: Any, top_k: int) -> list[Fi
     source = found.tokenizer.encode(text)
     session = Session(HfBackend(found.model), [source], top_k=top_k)
     run = Decoding([source], [decoder], session, NoDrafts(), max_len=MAX_LEN, budget=0, clock=lambda: 0.0)
-    return run.results[0]
+    return run.run_to_end()[0]
 
 
 def in_theirs(found: hf.HfCheckpoint, answer: FinishedSequence) -> list[int]:

@@ -1,4 +1,4 @@
-"""Drafts written by a small autoregressive model (paper T, Algorithm 1), itself helped by a smaller one (Algorithm 3).
+"""Drafts written by a small autoregressive model (Tulsian et al., Algorithm 1), helped by a smaller one (Algorithm 3).
 
 For greedy and beam the drafts are the small model's own greedy text: under the exact rules whatever it writes costs
 passes, never answers. A medium model writes the same text with or without the help of a small one: there, too, drafts

@@ -1,4 +1,4 @@
-"""How many tokens to draft: the wall-time model of Leviathan et al. (2023), and adaptive lengths (paper T, II.D.2).
+"""How many tokens to draft: the wall-time model of Leviathan et al. 2023, adaptive lengths of Tulsian et al., II.D.2.
 
 If a drafted token is accepted with probability a, and one more of them costs c passes of the target, then drafting g
 tokens makes decoding (1 - a^(g+1)) / ((1 - a) (g c + 1)) times as fast.

@@ -30,7 +30,7 @@ class SampledSequence:
         guesses: tokens drafted after `prefix`, not judged yet.
         bonus: all guesses were accepted: the next token is the target's own, from scores computed with theirs.
         log_probs: the target's, of every token after bos.
-        score: that of paper T, Algorithm 2: log-probs of the tokens that were not drafted, under what they were
+        score: that of Tulsian et al., Algorithm 2: log-probs of the tokens that were not drafted, under what they were
             sampled from.
     """
 
