@@ -8,7 +8,8 @@ from chemspec.tokenizer import EOS
 
 def greedy(*, max_len: int) -> Decoder:
     """Return one answer of at most `max_len` tokens, eos included."""
-    prefix, log_probs = START, list[float]()
+    prefix = START
+    log_probs: list[float] = []
     while len(log_probs) < max_len and prefix[-1] != EOS:
         (scores,) = yield (prefix,)
         prefix = (*prefix, int(scores.ids[0]))

@@ -13,7 +13,7 @@ class Drafter(Protocol):
     """A strategy of drafting.
 
     It must not propose bos, pad or an id beyond the vocabulary, for which the loop raises ValueError. Empty drafts are
-    left out, and what goes beyond the room or follows eos is cut.
+    left out, and what goes beyond `max_new_tokens` or follows eos is cut.
     """
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:

@@ -2,7 +2,7 @@
 
 A query has a tree of prefixes. A node of it is one token at one depth, attends to its ancestors and itself, and keeps
 its keys and values in a slot of the cache. Drafts and beams share the nodes that they have in common, and the
-encoder's output is neither copied nor computed again. What was cleared away (`prune`) is computed again if it is asked
+encoder's output is neither copied nor computed again. What was cleared away (`compact`) is computed again if asked
 for later, with the same result.
 
 A node is known by its whole prefix, a tuple of token ids: simple, but a step costs O(length) per node to copy and hash
