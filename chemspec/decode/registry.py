@@ -154,7 +154,7 @@ def _sampled(source: Source, settings: DecodeSettings, drafter: Drafter) -> Deco
     from chemspec.draft.rejection import Nucleus, Seeded
 
     seed = _seed(source, settings)
-    drafts = Seeded(f"{seed}/drafts")  # drafts have draws of their own
+    drafts = Seeded(f"{seed}/drafts")  # drafts are sampled independently of their acceptance
     request = (
         drafter.request(source, drafts)
         if isinstance(drafter, Sampled)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from chemspec.types import Scores
 
-Chances = NDArray[np.float64]
+Probs = NDArray[np.float64]
 
 
-def distribution(scores: Scores, *, temperature: float, top_p: float) -> Chances:
+def distribution(scores: Scores, *, temperature: float, top_p: float) -> Probs:
     """Return the probabilities from which the next token is sampled, in the order of `scores.ids`.
 
     Args:
@@ -30,7 +30,7 @@ def distribution(scores: Scores, *, temperature: float, top_p: float) -> Chances
         top_p: only the most probable tokens that together reach it are kept.
     """
     logits = np.asarray(scores.log_probs, dtype=np.float64) / temperature
-    weights: Chances = np.exp(logits - logits[0])
+    weights: Probs = np.exp(logits - logits[0])
     weights /= weights.sum()
     if top_p < 1:
         before = np.cumsum(weights) - weights
@@ -45,25 +45,25 @@ class Nucleus(NamedTuple):
     temperature: float = 1.0
     top_p: float = 1.0
 
-    def __call__(self, scores: Scores) -> Chances:
+    def __call__(self, scores: Scores) -> Probs:
         """Return probabilities (V,) by token id; `scores` must hold the whole vocabulary."""
-        chances = np.zeros(len(scores.ids))
-        chances[np.asarray(scores.ids)] = distribution(scores, temperature=self.temperature, top_p=self.top_p)
-        return chances
+        probs = np.zeros(len(scores.ids))
+        probs[np.asarray(scores.ids)] = distribution(scores, temperature=self.temperature, top_p=self.top_p)
+        return probs
 
 
 class Guess(NamedTuple):
     """A drafted token, and the distribution (V,) that it was sampled from."""
 
     token: int
-    chances: Chances
+    probs: Probs
 
 
 class SamplerRng(Protocol):
     """The source of randomness: two kinds of choices, so that a test can play every one of them."""
 
-    def pick(self, chances: Chances) -> int:
-        """Return a token sampled from `chances` (V,), which sum to 1."""
+    def pick(self, probs: Probs) -> int:
+        """Return a token sampled from `probs` (V,), which sum to 1."""
 
     def flip(self, chance: float) -> bool:
         """Return True with this probability."""
@@ -75,11 +75,11 @@ class Seeded:
     def __init__(self, seed: str) -> None:
         self._random = Random(seed)
 
-    def pick(self, chances: Chances) -> int:
-        """Return a token sampled from `chances` (V,), which sum to 1."""
-        reached = np.cumsum(chances)
+    def pick(self, probs: Probs) -> int:
+        """Return a token sampled from `probs` (V,), which sum to 1."""
+        reached = np.cumsum(probs)
         # The sum may be a rounding error less than 1: what is beyond it falls to the last possible token.
-        last = int(np.flatnonzero(chances)[-1])
+        last = int(np.flatnonzero(probs)[-1])
         return min(int(np.searchsorted(reached, self._random.random(), side="right")), last)
 
     def flip(self, chance: float) -> bool:
@@ -87,12 +87,12 @@ class Seeded:
         return self._random.random() < chance
 
 
-def accept_prob(token: int, p: Chances, q: Chances) -> float:
+def accept_prob(token: int, p: Probs, q: Probs) -> float:
     """Return the probability with which a token sampled from `q` is accepted: min(1, p / q)."""
     return 1.0 if p[token] >= q[token] else float(p[token] / q[token])
 
 
-def residual(p: Chances, q: Chances) -> Chances:
+def residual(p: Probs, q: Probs) -> Probs:
     """Return what a token is sampled from where a drafted one was rejected: norm(max(0, p - q))."""
     more = np.maximum(0.0, p - q)
     total = more.sum()
@@ -104,19 +104,19 @@ class SampledToken(NamedTuple):
 
     token: int
     drafted: bool
-    chances: Chances
+    probs: Probs
 
 
-def accept_or_resample(guess: Guess | None, p: Chances, rng: SamplerRng) -> SampledToken:
+def accept_or_resample(guess: Guess | None, p: Probs, rng: SamplerRng) -> SampledToken:
     """Return the next token, distributed as `p`: the guess if it is accepted; without a guess simply a sample."""
     if guess is None:
         return SampledToken(rng.pick(p), False, p)
-    if rng.flip(accept_prob(guess.token, p, guess.chances)):
+    if rng.flip(accept_prob(guess.token, p, guess.probs)):
         return SampledToken(guess.token, True, p)
-    rest = residual(p, guess.chances)
+    rest = residual(p, guess.probs)
     return SampledToken(rng.pick(rest), False, rest)
 
 
-def overlap(p: Chances, q: Chances) -> float:
+def overlap(p: Probs, q: Probs) -> float:
     """Return sum min(p, q), the probability that a token from `q` is accepted (the beta of Leviathan et al.)."""
     return float(np.minimum(p, q).sum())

@@ -18,9 +18,9 @@ from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma, Gamma
 from chemspec.draft.learned.sampled import Sampled, SampleRequest, SamplingDraftGenerator
 from chemspec.draft.learned.small import BatchedDraftModel, DraftModel
 from chemspec.draft.rejection import (
-    Chances,
     Guess,
     Nucleus,
+    Probs,
     SamplerRng,
     Seeded,
     accept_or_resample,
@@ -38,16 +38,16 @@ Tokens = tuple[int, ...]
 
 
 class Played:
-    """Dice that throw what a script says, then the first possibility; `chance` is the probability of it all."""
+    """Choices that a script makes, then the first possibility; `chance` is the probability of it all."""
 
     def __init__(self, script: list[int]) -> None:
         self.script, self.open = script, [0] * len(script)
         self.thrown, self.chance = 0, 1.0
 
-    def pick(self, chances: Chances) -> int:
-        possible = [int(token) for token in np.flatnonzero(chances)]
-        weights = [float(chances[token]) for token in possible]
-        weights[-1] += 1 - sum(weights)  # what is lacking falls to the last token, as with real dice
+    def pick(self, probs: Probs) -> int:
+        possible = [int(token) for token in np.flatnonzero(probs)]
+        weights = [float(probs[token]) for token in possible]
+        weights[-1] += 1 - sum(weights)  # what is lacking falls to the last token, as with `Seeded`
         place = self._choose([weight > 0 for weight in weights])
         self.chance *= weights[place]
         return possible[place]
@@ -69,7 +69,7 @@ class Played:
 
 
 def every_game() -> Iterator[Played]:
-    """Dice for every course that a game can take."""
+    """Choices for every course that sampling can take."""
     script: list[int] = []
     while True:
         rng = Played(script)
@@ -121,7 +121,7 @@ def answers(
     return run(decoder, sources, TARGET, drafter, max_len=max_len, budget=budget)[0]
 
 
-def chances(kind: str, gamma: str, *, max_len: int, **options: object) -> dict[tuple[Tokens, ...], float]:
+def probs(kind: str, gamma: str, *, max_len: int, **options: object) -> dict[tuple[Tokens, ...], float]:
     """The probability of every outcome of the whole sampler, by playing every game."""
     found: dict[tuple[Tokens, ...], float] = {}
     for rng in every_game():
@@ -191,18 +191,18 @@ def test_seeded_dice_follow_the_probabilities_and_reach_no_impossible_token() ->
 @pytest.mark.parametrize("kind", ["ar", "hierarchy"])
 def test_the_sampler_keeps_the_targets_distribution(kind: str, gamma: str) -> None:
     """Every choice of small, medium and large model is played, and the probabilities add up."""
-    assert same(chances(kind, gamma, max_len=3), exact(3))
+    assert same(probs(kind, gamma, max_len=3), exact(3))
 
 
 @pytest.mark.parametrize("nucleus", [Nucleus(0.5), Nucleus(top_p=0.7), Nucleus(1.7, 0.6)])
 @pytest.mark.parametrize("kind", ["ar", "hierarchy"])
 def test_temperature_and_top_p_change_both_models(kind: str, nucleus: Nucleus) -> None:
-    assert same(chances(kind, "2", max_len=2, nucleus=nucleus), exact(2, nucleus))
+    assert same(probs(kind, "2", max_len=2, nucleus=nucleus), exact(2, nucleus))
 
 
 @pytest.mark.parametrize("budget", [0, 1])
 def test_drafts_that_do_not_fit_into_the_pass_change_nothing(budget: int) -> None:
-    assert same(chances("ar", "2", max_len=3, budget=budget), exact(3))
+    assert same(probs("ar", "2", max_len=3, budget=budget), exact(3))
 
 
 def test_draws_are_independent_of_each_other() -> None:
@@ -211,8 +211,8 @@ def test_draws_are_independent_of_each_other() -> None:
     for one, other in product(single, repeat=2):
         outcome = tuple(sorted({one, other}))
         expected[outcome] = expected.get(outcome, 0.0) + single[one] * single[other]
-    assert chances("ar", "1", max_len=1, count=2) == pytest.approx(expected, abs=1e-12)
-    found = chances("ar", "1", max_len=2, count=2, budget=2)
+    assert probs("ar", "1", max_len=1, count=2) == pytest.approx(expected, abs=1e-12)
+    found = probs("ar", "1", max_len=2, count=2, budget=2)
     double = exact(2)
     assert found == pytest.approx(
         {
@@ -223,15 +223,15 @@ def test_draws_are_independent_of_each_other() -> None:
     )
 
 
-def keep_all(token: int, p: Chances, q: Chances) -> float:
+def keep_all(token: int, p: Probs, q: Probs) -> float:
     return 1.0
 
 
-def not_subtracted(p: Chances, q: Chances) -> Chances:
+def not_subtracted(p: Probs, q: Probs) -> Probs:
     return p
 
 
-def not_normalised(p: Chances, q: Chances) -> Chances:
+def not_normalised(p: Probs, q: Probs) -> Probs:
     return np.maximum(0.0, p - q)
 
 
@@ -242,10 +242,10 @@ SABOTAGE = {"accept_prob": keep_all, "residual": not_subtracted, "residual ": no
 @pytest.mark.parametrize("name", sorted(SABOTAGE))
 def test_a_sabotaged_rule_is_found_out(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rejection, name.strip(), SABOTAGE[name])
-    assert not same(chances(kind, "2", max_len=2), exact(2))
+    assert not same(probs(kind, "2", max_len=2), exact(2))
 
 
-# Real dice ---------------------------------------------------------------------------------------
+# Seeded choices ---------------------------------------------------------------------------------------
 
 
 def chi_square(kind: str, gamma: str, *, games: int = 1500, max_len: int = 3) -> float:
@@ -281,7 +281,7 @@ def test_a_seed_repeats_its_draws_and_other_queries_do_not_matter() -> None:
     batch = ([3, 4], [4, 4, 3], [3])
 
     def draws(chosen: tuple[list[int], ...], seed: int) -> list[list[FinishedSequence]]:
-        # As the engine does it: dice of each query's own.
+        # As the engine does it: an rng of each query's own.
         drafter = Sampled(drawer("ar", Nucleus()), GAMMAS["adaptive"], name="ar")
 
         def decoder(query: int):  # type: ignore[no-untyped-def]

@@ -75,7 +75,7 @@ class GreedyDraftGenerator:
     def text(self, source: Source, prefix: Prefix, length: int) -> tuple[list[int], list[float]]:
         """Return what has been written after a prefix, at most `length` tokens, and the model's chance of each."""
         tokens: list[int] = []
-        chances: list[float] = []
+        probs: list[float] = []
         chance = 1.0
         while len(tokens) < length:
             scores = self.model.known(source, prefix)
@@ -86,11 +86,11 @@ class GreedyDraftGenerator:
             if token in (PAD, BOS) or chance < self.floor:
                 break
             tokens.append(token)
-            chances.append(token_chance)
+            probs.append(token_chance)
             prefix = (*prefix, token)
             if token == EOS:
                 break
-        return tokens, chances
+        return tokens, probs
 
     def keep(self, prefixes: Sequence[SourcePrefix]) -> None:
         """Forget what these prefixes do not need."""
@@ -167,8 +167,8 @@ class Autoregressive:
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        tokens, chances = self.writer.text(tuple(source), prefix, min(self._length, max_new_tokens))
-        return [Draft(tuple(tokens), self.name, chances=tuple(chances))] if tokens else []
+        tokens, probs = self.writer.text(tuple(source), prefix, min(self._length, max_new_tokens))
+        return [Draft(tuple(tokens), self.name, chances=tuple(probs))] if tokens else []
 
     def observe(self, draft: Draft, accepted: int) -> None:
         """Take note of the fate of a draft; see `AdaptiveDrafter`."""

@@ -94,14 +94,14 @@ class SamplingDraftGenerator:
     ) -> None:
         self.model, self.nucleus, self.helper, self.stride = model, nucleus, helper, stride
 
-    def draw(self, texts: Sequence[DraftRequest]) -> None:
+    def sample(self, texts: Sequence[DraftRequest]) -> None:
         """Sample every draft to its end."""
         while unfinished := [text for text in texts if text.left > 0 and self._reads(text)]:
             drafts = [
                 DraftRequest(text.source, text.prefix, min(self.stride, text.left - 1), text.rng) for text in unfinished
             ]
             if self.helper is not None:
-                self.helper.draw(drafts)
+                self.helper.sample(drafts)
             self.model.score(
                 (text.source, prefix)
                 for text, draft in zip(unfinished, drafts, strict=True)
@@ -117,9 +117,9 @@ class SamplingDraftGenerator:
             scores = self.model.known(text.source, text.prefix)
             if text.left == 0 or scores is None:
                 return
-            chances = self.nucleus(scores)
-            step = accept_or_resample(guess, chances, text.rng)
-            text.add(Guess(step.token, chances))
+            probs = self.nucleus(scores)
+            step = accept_or_resample(guess, probs, text.rng)
+            text.add(Guess(step.token, probs))
             if not step.drafted:
                 return
 
@@ -186,14 +186,14 @@ class Sampled:
                 ordered.append((sequence, DraftRequest(request.source, sequence.prefix, left, request.rng)))
         self.generator.keep(list(limits))
         self._drafts.clear()
-        self.generator.draw([wanted for _, wanted in ordered])
+        self.generator.sample([wanted for _, wanted in ordered])
         for sequence, wanted in ordered:
             sequence.guesses.extend(wanted.guesses)
             tokens = _clean(wanted.guesses)
             if tokens:
                 place = (wanted.source, sequence.prefix)
-                chances = tuple(float(guess.chances[guess.token]) for guess in wanted.guesses)
-                draft = Draft(tokens, self.name, chances=chances[: len(tokens)])
+                probs = tuple(float(guess.probs[guess.token]) for guess in wanted.guesses)
+                draft = Draft(tokens, self.name, chances=probs[: len(tokens)])
                 self._drafts.setdefault(place, []).append(draft)
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:

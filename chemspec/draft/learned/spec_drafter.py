@@ -77,7 +77,7 @@ def line(tokens: Sequence[int], log_probs: Sequence[float], drafter: str, min_ch
         min_chance: where all tokens together are less likely, the draft ends.
     """
     drafted: list[int] = []
-    chances: list[float] = []
+    probs: list[float] = []
     whole = 1.0
     for token, log_prob in zip(tokens, log_probs, strict=False):
         chance = exp(log_prob)
@@ -85,7 +85,7 @@ def line(tokens: Sequence[int], log_probs: Sequence[float], drafter: str, min_ch
         if whole < min_chance:
             break
         drafted.append(token)
-        chances.append(chance)
+        probs.append(chance)
         if token == EOS:
             break
-    return Draft(tuple(drafted), drafter, chances=tuple(chances))
+    return Draft(tuple(drafted), drafter, chances=tuple(probs))
