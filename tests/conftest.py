@@ -20,6 +20,7 @@ import pytest
 import torch
 from _pytest.config import Config
 from _pytest.mark.expression import Expression
+from groups import DEFAULT, GROUPS, group_of
 from hypothesis import settings
 
 settings.register_profile("quick", max_examples=15, deadline=None)
@@ -29,27 +30,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 torch.set_num_threads(1)
 
-TESTS = Path(__file__).parent
-GROUPS = {
-    "train": ("train",),
-    "browser": ("browser",),
-    "hf": ("importers/test_hf.py",),
-    "weights": ("evaluation/test_lossless_weights.py", "evaluation/test_passes.py"),
-}
-DEFAULT = f"not ({' or '.join(['slow', *GROUPS])})"
 MOST_SECONDS = float(os.environ.get("CHEMSPEC_TEST_SECONDS", "5"))
 LOOP_SECONDS = 0.03  # of the loop in `slowness`, on the machine that the limit is meant for
 FREE = ("smoke", "slow", "gpu", *GROUPS)  # marks that say why a test takes long
 
 _spent: dict[str, float] = {}
-
-
-def group_of(path: Path) -> str:
-    """The group that a file belongs to, or an empty text."""
-    for group, members in GROUPS.items():
-        if any(path == TESTS / member or TESTS / member in path.parents for member in members):
-            return group
-    return ""
 
 
 def pytest_configure(config: Config) -> None:

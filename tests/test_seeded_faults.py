@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import DEFAULT
+from groups import DEFAULT
 from paths import ROOT
 
 pytestmark = pytest.mark.slow  # a run of the default tests in a process of its own for every fault

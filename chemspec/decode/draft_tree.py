@@ -6,10 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from chemspec.draft.base import Drafter
-from chemspec.tokenizer import BOS, EOS, PAD
+from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix, Scores
-
-LOWEST = max(PAD, BOS) + 1  # every id below is pad or bos
 
 
 class DraftTree:
@@ -90,11 +88,12 @@ class DraftTree:
             drafts = self.drafter.propose(self.source, prefix, room) if room > 0 else ()
             self.drafts[prefix] = [draft for draft in drafts if draft.tokens]
             for draft in self.drafts[prefix]:
-                if min(draft.tokens) < LOWEST or max(draft.tokens) >= self.vocab_size:
+                if min(draft.tokens) < 0 or max(draft.tokens) >= self.vocab_size:
                     self._refuse(draft)
         return self.drafts[prefix]
 
     def _refuse(self, draft: Draft) -> None:
-        wrong = next(token for token in draft.tokens if not LOWEST <= token < self.vocab_size)
-        why = {PAD: "pad", BOS: "bos"}.get(wrong, f"not in the vocabulary of {self.vocab_size} tokens")
-        raise ValueError(f"the drafter {draft.drafter!r} proposed the token id {wrong}, which is {why}")
+        wrong = next(token for token in draft.tokens if not 0 <= token < self.vocab_size)
+        raise ValueError(
+            f"the drafter {draft.drafter!r} proposed the token id {wrong}; the vocabulary has {self.vocab_size} tokens"
+        )

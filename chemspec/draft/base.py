@@ -12,8 +12,8 @@ from chemspec.types import Draft, Prefix
 class Drafter(Protocol):
     """A strategy of drafting.
 
-    It must not propose bos, pad or an id beyond the vocabulary, for which the loop raises ValueError. Empty drafts are
-    left out, and what goes beyond `max_new_tokens` or follows eos is cut.
+    It must not propose an id beyond the vocabulary, for which the loop raises ValueError. Empty drafts are left out,
+    and what goes beyond `max_new_tokens` or follows eos is cut.
     """
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:

@@ -21,9 +21,11 @@ from chemspec.tokenizer import PAD
 
 def sinusoids(positions: int, width: int) -> Tensor:
     """Return the position table (positions, width): sine in even columns, cosine in odd ones."""
-    position = torch.arange(positions, dtype=torch.float64)[:, None]
-    frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
-    table = torch.zeros(positions, width, dtype=torch.float64)
+    # On the CPU whatever the default device: on the meta device these operations would import torch's compiler.
+    with torch.device("cpu"):
+        position = torch.arange(positions, dtype=torch.float64)[:, None]
+        frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
+        table = torch.zeros(positions, width, dtype=torch.float64)
     table[:, 0::2] = torch.sin(position * frequency)
     table[:, 1::2] = torch.cos(position * frequency)[:, : width // 2]
     return table
@@ -132,6 +134,18 @@ class Stack(nn.Module):
         return iter(self.layers)  # type: ignore[arg-type]
 
 
+def _embedding(config: ModelConfig) -> nn.Embedding:
+    """Return a table of random embeddings (V, D); on the meta device, where shapes alone are wanted, an empty one.
+
+    There, drawing numbers would import torch's compiler: a second of start-up.
+    """
+    table = nn.Embedding(config.vocab_size, config.d_model, _weight=torch.empty(config.vocab_size, config.d_model))
+    if not table.weight.is_meta:
+        nn.init.normal_(table.weight)  # as nn.Embedding does: a seed gives the weights that it always gave
+        nn.init.normal_(table.weight, std=config.d_model**-0.5)
+    return table
+
+
 class Transformer(nn.Module):
     """Source ids to next-token logits; three ways in: `forward` (training), `encode`, and `step` (decoding)."""
 
@@ -140,11 +154,9 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        self.embedding = _embedding(config)
         if not config.shared_embedding:
-            self.target_embedding = nn.Embedding(config.vocab_size, config.d_model)
-            nn.init.normal_(self.target_embedding.weight, std=config.d_model**-0.5)
+            self.target_embedding = _embedding(config)
         self.encoder = Stack(config, config.encoder_layers, cross=False, dropout=dropout)
         self.decoder = Stack(config, config.decoder_layers, cross=True, dropout=dropout)
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=config.output_bias)

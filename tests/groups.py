@@ -1,0 +1,23 @@
+"""Which test files form groups that do not run by default, because each needs something heavy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paths import TESTS
+
+GROUPS = {
+    "train": ("train",),
+    "browser": ("browser",),
+    "hf": ("importers/test_hf.py",),
+    "weights": ("evaluation/test_lossless_weights.py", "evaluation/test_passes.py"),
+}
+DEFAULT = f"not ({' or '.join(['slow', *GROUPS])})"  # what `pytest` alone selects
+
+
+def group_of(path: Path) -> str:
+    """The group that a file belongs to, or an empty text."""
+    for group, members in GROUPS.items():
+        if any(path == TESTS / member or TESTS / member in path.parents for member in members):
+            return group
+    return ""
