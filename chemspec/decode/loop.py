@@ -58,7 +58,7 @@ class Decoding:
             budget: most nodes that drafts may add to a pass for one query.
             clock: seconds, from any origin.
             record: keep every prefix computed in the passes, which takes time and memory.
-            vocab_size: of the model; iterating raises ValueError if a draft holds bos, pad or an id beyond it.
+            vocab_size: of the model; iterating raises ValueError if a draft holds an id beyond it.
         """
         self.passes: list[list[Pass]] = [[] for _ in sources]
         self.seconds = [0.0] * len(sources)
