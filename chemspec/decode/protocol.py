@@ -21,7 +21,8 @@ class ScoreRequest(tuple[Prefix, ...]):
     """Prefixes of which the decoder wants the scores; never empty, none twice. A plain tuple will do.
 
     A decoder that needs several at once may add `lookahead`: given the scores known and guesses for others, it yields
-    the prefixes that it would request later if the guesses were right, in the order in which it would.
+    the prefixes that it would request later if the guesses were right, in the order in which it would. It must change
+    nothing that the decoder reads later: guesses come from drafts.
     """
 
     lookahead: LookAhead | None = None

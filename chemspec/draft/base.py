@@ -89,7 +89,10 @@ class AdaptiveDrafter(Drafter, Protocol):
         """
 
     def observe(self, draft: Draft, accepted: int) -> None:
-        """Learn that the first `accepted` tokens of a draft were right, and the next, if there is one, was not."""
+        """Learn that the first `accepted` tokens of a draft were right, and the next, if there is one, was not.
+
+        Told of drafts after the leading hypothesis only.
+        """
 
 
 @runtime_checkable

@@ -206,6 +206,7 @@ class Session:
         self.compaction_threshold = self.runner.compaction_threshold
         self.trees = {query: PrefixTree() for query in range(len(sources))}
         self._sources = [tuple(source) for source in sources]
+        # Kept as long as the session: small beside keys and values, and a drafter may ask about any prefix.
         self._attention: dict[tuple[Source, Prefix], Floats] | None = {} if heads else None
         self._hidden_states: dict[tuple[Source, Prefix], Any] | None = {} if states else None
 
