@@ -62,7 +62,7 @@ FAULTS = {
         "ui/common/scheme.py", 'undrawn">{escape(smiles)}<', 'undrawn">{smiles}<', "ui/test_page_predict.py"
     ),
     "a query that was refused harms the others": Fault(
-        "engine/engine.py", "if item.refusal", "if not item.refusal", "engine/test_engine.py"
+        "engine/engine.py", "if query.refusal}", "if not query.refusal}", "engine/test_engine.py"
     ),
 }  # fmt: skip
 
