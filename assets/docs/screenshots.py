@@ -14,7 +14,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent.parent / "tests" / "browser"))
+TESTS = HERE.parent.parent / "tests"
+sys.path[:0] = [str(TESTS / "browser"), str(TESTS)]
 
 from conftest import CHROMIUM, FLAGS, Server  # noqa: E402
 from PIL import Image  # noqa: E402
