@@ -1,16 +1,18 @@
 """Measure the papers' tables and figures: one run, the same queries and machine for every row.
 
-A is Andronov et al. (2024), X is Xia et al. (2023), T is Tulsian et al. Rows that cannot finish in time use as many of
-the queries as they can, in the same order, and are compared with the standard decoder on these.
+Which rows and columns there are stands in `papers.toml`, the page around them in `papers.md`. Rows that cannot finish
+in time use as many of the queries as they can, in the same order, and are compared with the standard decoder on these.
 """
 
 from __future__ import annotations
 
 import json
 import time
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -34,6 +36,8 @@ from chemspec.types import DecodeResult
 
 BEGIN, END = "<!-- chemspec dev papers: begin -->", "<!-- end -->"
 ACCURATE = (*RANKS, 25)
+NO_TRUTH = "Accuracy (table 4) is left out: the built-in queries have no answers; give --source."
+WANTED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -64,113 +68,45 @@ class PapersSettings:
             raise ValueError("limit, widths and batches must be at least 1, and the seconds of a row above 0")
 
 
-# --- what is measured ----------------------------------------------------------------------------
+PLAIN = {"decoder": "greedy", "n": 1, "batch_size": 1}
+ABOUT = ("name", "against", "paper", "needs")  # what a row of `papers.toml` says besides its settings
 
 
-def forward_settings() -> list[Setting]:
-    """Return the rows of table 2 of Andronov et al.: greedy product prediction."""
+def settings_of(table: str, have: Iterable[str] = (), **common: Any) -> list[Setting]:
+    """Return the rows that `papers.toml` wants in a table.
 
-    def way(name: str, standard: str, paper: float | None = None, **options: Any) -> Setting:
-        settings = DecodeSettings(decoder="greedy", n=1, **{"batch_size": 1, **options})
-        return Setting(name, settings, standard, paper)
-
-    return [
-        way("standard, B=1", "", drafter="none"),
-        way("windows DL=4, B=1", "standard, B=1", 61.8 / 26.04, drafter="windows", draft_length=4),
-        way("windows DL=10, B=1", "standard, B=1", 61.8 / 17.06, drafter="windows", draft_length=10),
-        *(way(f"{name}, B=1", "standard, B=1", drafter=name) for name in ("copy", "attention", "mixed", "auto")),
-        way("standard, B=32", "", drafter="none", batch_size=32),
-        way("auto, B=32", "standard, B=32", drafter="auto", batch_size=32),
-    ]
-
-
-# Minutes of table 3 of Andronov et al.: beam search, SBS with DL=10, SBS with DL=0.
-TABLE_3 = {5: (36.7, 9.9, 23.1), 10: (39.9, 15.4, 25.7), 25: (46.2, 28.1, 34.6)}
-
-
-def retro_settings(widths: Iterable[int]) -> list[Setting]:
-    """Return the rows of table 3 of Andronov et al.: beams of several widths; greedy, for the distribution."""
-    ways = [
-        Setting("greedy, standard", DecodeSettings(decoder="greedy", n=1, drafter="none", batch_size=1)),
-        Setting(
-            "greedy, auto", DecodeSettings(decoder="greedy", n=1, drafter="auto", batch_size=1), "greedy, standard"
-        ),
-    ]
-    for n in widths:
-        beam, sbs, zero = TABLE_3.get(n, (None, None, None))
-        standard = f"n={n}, beam search, standard"
-
-        def way(name: str, paper: float | None = None, n: int = n, **options: Any) -> Setting:
-            settings = DecodeSettings(**{"decoder": "beam", "n": n, "batch_size": 1, **options})
-            against = f"n={n}, beam search, standard"
-            title = f"n={n}, {name}"
-            return Setting(title, settings, "" if title == against else against, paper)
-
-        ways += [
-            Setting(standard, way("", drafter="none").settings),
-            way("exact, look-ahead (mixed)", drafter="mixed"),
-            way("exact, auto", drafter="auto"),
-            way("SBS DL=10", beam / sbs if beam and sbs else None, decoder="sbs", drafter="windows", draft_length=10),
-            way("SBS DL=0", beam / zero if beam and zero else None, decoder="sbs", drafter="none"),
-        ]
-    return ways
-
-
-def curve_settings(batches: Iterable[int]) -> list[Setting]:
-    """Return the points of figure 5 of Xia et al. 2023: latency against throughput; forward, greedy."""
-    return [
-        Setting(
-            f"{drafter}, B={batch}",
-            DecodeSettings(decoder="greedy", n=1, drafter=drafter, batch_size=batch),
-            "" if drafter == "none" else f"none, B={batch}",
-        )
-        for drafter in ("none", "auto", "mixed")
-        for batch in batches
-    ]
-
-
-def learned_settings(task: Task, have: Iterable[str]) -> list[Setting]:
-    """Return the rows of tables 1, 3 and 7 to 9 of Xia et al. 2023 and 2 to 5 of Tulsian et al.: drafters.
-
-    `have` are the names of the drafters that the model can use.
+    Args:
+        table: its name there.
+        have: the drafters that the model can use; rows of other learned ones are left out.
+        common: settings of all rows; a list stands for a row for each of its values.
     """
-    learned = [name for name in have if DRAFTERS[name].companions]
+    learned = {name for name, spec in DRAFTERS.items() if spec.companions}
+    settings = []
+    for row in WANTED[table]:
+        options = {**row, **common}
+        name, against, paper, needs = (options.pop(key, "") for key in ABOUT)
+        lists = [value if isinstance(value, list) else [value] for value in options.values()]
+        for values in product(*lists):
+            how = DecodeSettings(**{**PLAIN, **dict(zip(options, values, strict=True))})
+            if not {how.drafter, needs} & learned <= set(have):
+                continue
+            minutes = paper.get(str(how.n)) if paper else None
+            speedup = minutes[0] / minutes[1] if minutes else None
+            settings.append(Setting(name.format(**asdict(how)), how, against.format(**asdict(how)), speedup))
+    return settings
 
-    def way(name: str, standard: str = "", **options: Any) -> Setting:
-        settings = DecodeSettings(**{"decoder": "greedy", "n": 1, "batch_size": 1, **options})
-        return Setting(f"{task}, {name}", settings, standard and f"{task}, {standard}")
 
-    ways = []
-    for batch in (1, 32):
-        plain = f"greedy B={batch}, standard"
-        ways.append(way(plain, drafter="none", batch_size=batch))
-        ways += [
-            way(f"greedy B={batch}, {name}", plain, drafter=name, batch_size=batch)
-            for name in ("copy", "mixed", "auto", *learned)
-        ]
-        if batch == 1 and "spec_drafter" in have:
-            ways += [
-                way(f"greedy B=1, spec_drafter k={k}", plain, drafter="spec_drafter", draft_length=k)
-                for k in (5, 10, 15)
-            ]
-    plain = "beam 5, standard"
-    ways.append(way(plain, decoder="beam", n=5, drafter="none"))
-    ways += [
-        way(f"beam 5, {name}", plain, decoder="beam", n=5, drafter=name)
-        for name in ("mixed", *learned)
-        if name not in ("hierarchy", "medusa")
+def settings_by_table(suite: PapersSettings, task: Task, have: Sequence[str]) -> dict[str, list[Setting]]:
+    """Return all rows that a model is measured on; `have` are the drafters that it can use."""
+    learned = [
+        way._replace(name=f"{task}, {way.name}", baseline=way.baseline and f"{task}, {way.baseline}")
+        for way in settings_of("learned", have)
     ]
-    if "ar" in have:
-        plain = "sampling, standard"
-        ways.append(way(plain, decoder="sample", drafter="none"))
-        ways.append(way("sampling, mixed", plain, decoder="sample", drafter="mixed"))
-        ways += [
-            way(f"speculative sampling, {name}", plain, decoder="speculative-sample", drafter=name)
-            for name in ("ar", "hierarchy")
-            if name in have
-        ]
-        ways.append(way("sampled-beam 5, ar", "beam 5, standard", decoder="sampled-beam", n=5, drafter="ar"))
-    return ways
+    if task == "forward":
+        curve = settings_of("curve", batch_size=list(suite.batches))
+        return {"forward": settings_of("forward"), "curve": curve, "learned": learned}
+    beams = [way for n in suite.widths for way in settings_of("beams", n=n)]
+    return {"retro": settings_of("retro") + beams, "learned": learned}
 
 
 def measure(
@@ -230,15 +166,10 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: M
         of the curve, of learned drafters and of table 4, and for some rows the speed-up of every query, in time and in
         passes.
     """
-    settings = {name: getattr(suite, name) for name in ("device", "dtype", "threads", "runtime")}
-    engines: dict[Task, Engine] = {task: Engine.load(task, **settings) for task in ("forward", "retro")}
-    work: dict[Task, dict[str, list[Setting]]] = {
-        "forward": {"forward": forward_settings(), "curve": curve_settings(suite.batches)},
-        "retro": {"retro": retro_settings(suite.widths)},
-    }
-    for task, planned in work.items():
-        planned["learned"] = learned_settings(task, usable(engines[task].folder))
-    total, done = sum(len(every) for planned in work.values() for every in planned.values()), 0
+    options = {name: getattr(suite, name) for name in ("device", "dtype", "threads", "runtime")}
+    engines: dict[Task, Engine] = {task: Engine.load(task, **options) for task in ("forward", "retro")}
+    work = {task: settings_by_table(suite, task, usable(engine.folder)) for task, engine in engines.items()}
+    total, done = sum(len(settings) for planned in work.values() for settings in planned.values()), 0
     report: dict[str, Any] = {"forward": [], "retro": [], "curve": [], "learned": [], "accuracy": [], "speedups": {}}
     notes = [] if meter else ["Energy is not reported by this machine."]
     timed = partial(measure, seconds=suite.seconds, meter=meter)
@@ -246,19 +177,19 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: M
         engine = engines[task]
         known = asked(engine, suite.source, suite.limit)
         truth = {question.query: question.answer for question in known if question.answer}
-        for table, every in planned.items():
-            before = done
+        for table, settings in planned.items():
             rows = sweep(
                 engine,
                 [question.query for question in known],
-                every,
+                settings,
                 measure=timed,
-                progress=lambda some, _, before=before: progress(before + some, total),  # type: ignore[misc]
+                progress=lambda some, _, before=done: progress(before + some, total),  # type: ignore[misc]
             )
-            done += len(every)
-            report[table] += map(_facts, rows)
-            if table == "learned":
-                for facts in report[table][-len(rows) :]:
+            done += len(settings)
+            for row in rows:
+                facts = _facts(row)
+                report[table].append(facts)
+                if table == "learned":
                     facts["weights_mb"] = drafter_megabytes(engine.folder, facts["drafter"])
             if table not in ("forward", "retro"):
                 continue
@@ -271,13 +202,10 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: M
         if not truth and notes[-1:] != [NO_TRUTH]:
             notes.append(NO_TRUTH)
     facts = {
-        name: value for name, value in machine(BenchSettings(**settings)).items() if name not in ("plan", "warm_up")
+        name: value for name, value in machine(BenchSettings(**options)).items() if name not in ("plan", "warm_up")
     }
     suited = {**asdict(suite), "source": str(suite.source) if suite.source else None}
     return {"machine": facts, "suite": suited, "notes": notes, **report}
-
-
-NO_TRUTH = "Accuracy (table 4) is left out: the built-in queries have no answers; give --source."
 
 
 def _facts(row: Row) -> dict[str, Any]:
@@ -305,10 +233,8 @@ def _facts(row: Row) -> dict[str, Any]:
         "speedup": speedup,
         "paper": row.setting.paper,
         "same_list": same,
-        "passes_per_query": counted.passes_per_query,
-        "nodes_per_pass": counted.nodes_per_pass,
+        **row.pick("passes_per_query", "nodes_per_pass", "tokens_per_pass"),
         "acceptance_rate": counted.acceptance_rate if settings.exact else None,
-        "tokens_per_pass": counted.tokens_per_pass,
         "calls_per_query": counted.draft_calls / counted.queries,
         "peak_mb": row.peak_mb,
         "joules_per_query": None if row.joules is None else row.joules / len(row.results),
@@ -378,58 +304,6 @@ def _put(text: str, content: str, page: Path) -> str:
     return before + whole + rest.partition(END)[2]
 
 
-WAY, QUERIES, SPEED_UP = {"way": "{name}{relaxed}"}, {"queries": "{queries}"}, {"speed-up": "{speedup:.2f}"}
-TIMES = {**WAY, **QUERIES, "ms/query": "{median_ms:.2f}", "quartiles": "{q1_ms:.2f}-{q3_ms:.2f}", **SPEED_UP}
-NODES = {"nodes/pass": "{nodes_per_pass:.1f}"}
-ACCEPTANCE, SAME = {"acceptance": "{acceptance_rate:.0%}"}, {"same list": "{same_list:.0%}"}
-PASSES, PEAK, ENERGY = (
-    {"passes": "{passes_per_query:.1f}"},
-    {"peak MB": "{peak_mb:.0f}"},
-    {"J/query": "{joules_per_query:.3f}"},
-)
-SPEED = {**TIMES, "paper A": "{paper:.2f}", **PASSES, **NODES, **ACCEPTANCE, **SAME, **PEAK, **ENERGY}
-LEARNED = {
-    **TIMES,
-    **PASSES,
-    "drafter's calls": "{calls_per_query:.1f}",
-    "tokens/pass": "{tokens_per_pass:.2f}",
-    **NODES,
-    **ACCEPTANCE,
-    "weights MB": "{weights_mb:.1f}",
-    **PEAK,
-    **SAME,
-}
-CURVE = {
-    "drafter": "{drafter}",
-    "batch": "{batch}",
-    **QUERIES,
-    "latency ms": "{latency_ms:.1f}",
-    "queries/s": "{queries_per_second:.0f}",
-    **SPEED_UP,
-    **PASSES,
-    **NODES,
-    **PEAK,
-    **ENERGY,
-}
-SINGLE = {
-    "way": "{name}",
-    "queries": "{time.runs}",
-    "time: median": "{time.median:.2f}",
-    "quartiles": "{time.low:.2f}-{time.high:.2f}",
-    "least": "{least:.2f}",
-    "most": "{most:.2f}",
-    "passes: median": "{passes.median:.1f}",
-    "passes: quartiles": "{passes.low:.1f}-{passes.high:.1f}",
-}
-TOP = {
-    "task": "{task}",
-    "way": "{name}",
-    "queries": "{queries}",
-    **{f"top-{k}": f"{{top-{k}:.1f}}" for k in ACCURATE},
-    "standard's, same queries": "{told}",
-}
-
-
 def section(report: Mapping[str, Any], command: str, alts: Mapping[str, str]) -> str:
     """Return the section of the page, without its marks.
 
@@ -438,52 +312,28 @@ def section(report: Mapping[str, Any], command: str, alts: Mapping[str, str]) ->
         command: that gave it.
         alts: what each chart shows, by name.
     """
-    machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items() if value is not None)
-    how = report["suite"]
-
-    def chart(name: str) -> str:
-        return f"![{alts[name]}](charts/{name}.svg)"
-
-    parts = [
-        "## The papers' tables and figures",
-        f"`{command}`",
-        machine,
-        f"At most {how['limit']} queries and {how['seconds']:g} seconds a row; speed-ups and equal lists are against "
-        'the standard row on the queries that both rows answered. "paper A" is the speed-up that Andronov et al. '
-        "report, on an H100 and without a key-value cache. Energy is that of the whole processor. "
-        + " ".join(report["notes"]),
-        "### Greedy product prediction (paper A, table 2)",
-        _table(SPEED, report["forward"]),
-        chart("forward-times"),
-        "### Beams for retrosynthesis (paper A, table 3)",
-        'For SBS, "same list" is the share of n-best lists that equal those of true beam search.',
-        _table(SPEED, report["retro"]),
-        chart("retro-times"),
-        "### Accuracy (paper A, table 4)",
-        _accuracies(report["accuracy"]) or NO_TRUTH,
-        "### Latency and throughput (paper X, figure 5), peak memory (paper X, tables 8 to 11)",
-        "Forward, greedy. Peak memory is that of the whole process, both models' runtime included.",
-        _table(CURVE, report["curve"]),
-        chart("latency"),
-        "### Learned drafters (paper X, tables 1, 3 and 7 to 9; paper T, tables 2 to 5)",
-        "Calls are runs of the drafter's own model, passes those of the target's decoder, both a query; weights are "
-        "the drafter's, in fp32. k is the number of masks used. Speculative sampling and standard sampling draw other "
-        "answers with the same probabilities. "
-        "[drafters.md](drafters.md) has the counts, and says which to take.",
-        _table(LEARNED, report["learned"]),
-        chart("learned-times"),
-        "### Single queries (paper X, figure 6)",
-        _table(SINGLE, [_single(name, pairs) for name, pairs in report["speedups"].items()]),
-        chart("speedups-time"),
-        chart("speedups-passes"),
-    ]
-    return "\n\n".join(parts)
+    columns = WANTED["columns"]
+    singles = [_single(name, pairs) for name, pairs in report["speedups"].items()]
+    accuracies = tables.markdown(columns["accuracy"], map(_top, report["accuracy"]))
+    template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").rstrip()
+    return template.format(
+        command=command,
+        machine=", ".join(f"{name} {value}" for name, value in report["machine"].items() if value is not None),
+        limit=report["suite"]["limit"],
+        seconds=report["suite"]["seconds"],
+        notes=" ".join(report["notes"]),
+        forward=_table(columns["speed"], report["forward"]),
+        retro=_table(columns["speed"], report["retro"]),
+        curve=_table(columns["curve"], report["curve"]),
+        learned=_table(columns["learned"], report["learned"]),
+        single=tables.markdown(columns["single"], singles),
+        accuracy=accuracies if report["accuracy"] else NO_TRUTH,
+        chart={name: f"![{words}](charts/{name}.svg)" for name, words in alts.items()},
+    )
 
 
 def _table(columns: tables.Columns, rows: Iterable[Mapping[str, Any]]) -> str:
-    return tables.markdown(
-        columns, [{**row, "relaxed": None if row.get("exact", True) else " (relaxed)"} for row in rows]
-    )
+    return tables.markdown(columns, [{**row, "relaxed": None if row["exact"] else " (relaxed)"} for row in rows])
 
 
 def _single(name: str, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
@@ -492,14 +342,8 @@ def _single(name: str, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     return {"name": name, "time": time, "passes": passes, "least": min(every), "most": max(every)}
 
 
-def _accuracies(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table of each row beside its baseline on the same queries; empty where nothing is known."""
-
-    def told(row: Mapping[str, Any]) -> str:
-        base = row["standard"]
-        if base is None:
-            return ""
-        return "equal" if base == row["top"] else " / ".join(f"{value:.1f}" for value in base.values())
-
-    tops = [{f"top-{k}": row["top"].get(str(k)) for k in ACCURATE} for row in rows]
-    return _table(TOP, [{**row, **top, "told": told(row)} for row, top in zip(rows, tops, strict=True)]) if rows else ""
+def _top(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the table of accuracies, beside its baseline on the same queries."""
+    top, base = row["top"], row["standard"]
+    of_standard = "equal" if base == top else " / ".join(f"{value:.1f}" for value in (base or {}).values())
+    return {**row, **{f"top-{k}": top.get(str(k)) for k in ACCURATE}, "of_standard": of_standard}

@@ -72,6 +72,11 @@ class Row:
         """Passes, tokens and nodes of all results."""
         return numbers([result.trace for result in self.results])
 
+    def pick(self, *names: str) -> dict[str, Any]:
+        """Return some of the settings and of the counts, by name."""
+        settings, counted = self.setting.settings, self.counted
+        return {name: getattr(settings, name) if hasattr(settings, name) else getattr(counted, name) for name in names}
+
     def same(self, *, first: bool = False) -> list[bool]:
         """Say of each query that the baseline answered too whether all answers (or the first ones) are equal."""
         most = 1 if first else None

@@ -182,7 +182,8 @@ def test_a_page_without_marks_gets_them_and_half_marked_ones_are_refused(tmp_pat
 
 def test_the_widths_of_the_papers_and_50_are_measured() -> None:
     assert PapersSettings().widths == (5, 10, 25, 50)
-    table = {way.name: way.paper for way in papers.retro_settings(PapersSettings().widths)}
+    retro = papers.settings_by_table(PapersSettings(), "retro", ())["retro"]
+    table = {setting.name: setting.paper for setting in retro}
     assert table["n=10, SBS DL=10"] == pytest.approx(39.9 / 15.4)
     assert table["n=50, SBS DL=10"] is None
 
