@@ -15,30 +15,9 @@ from typer.core import TyperGroup
 from chemspec import __version__
 from chemspec.cli import show
 
-# Commands that had another name until 0.1.
-MOVED = {
-    "lossless": "lossless",
-    "reliability": "calibration",
-    "roundtrip": "roundtrip",
-    "card": "card",
-    "leaks": "leaks",
-    "distil": "distil",
-    "calibrate": "calibrate",
-    "alpha": "alpha",
-    "tally": "drafters",
-    "gammas": "draft-length",
-    "relaxed": "spec-verification",
-}
-
 
 class GuardedGroup(TyperGroup):
     """Commands whose expected errors become a message and an exit code."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a command by name; say what a moved one is called now."""
-        if args[0] in MOVED:
-            raise ValueError(f"`chemspec {args[0]}` is now `chemspec dev {MOVED[args[0]]}`")
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; errors that a user can mend become a line on standard error."""

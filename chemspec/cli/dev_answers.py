@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -77,7 +76,7 @@ def lossless(
         with markdown.open("a", encoding="utf-8") as text:
             text.write(compare.markdown(found, head=head) + "\n")
     show.table(compare.table(found))
-    print(json.dumps(found))
+    show.document(found)
     raise typer.Exit(130 if interrupted else 0 if found["fine"] else 1)
 
 
@@ -114,7 +113,7 @@ def calibration(
     if kept:
         opt.keep(engine.folder, ["reliability"], engine.digest, {**document, "numbers": judging.NUMBERS})
     if as_json:
-        print(json.dumps(document))
+        show.document(document)
     else:
         show.reliability(told.rows(), judging.NUMBERS)
 
@@ -150,7 +149,7 @@ def roundtrip(
         folder = model_folder(model)
         opt.keep(folder, ["roundtrip"], digest_of(folder), found)
     if as_json:
-        print(json.dumps(found))
+        show.document(found)
     else:
         show.shares(back.rows(found))
 

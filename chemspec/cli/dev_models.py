@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -47,7 +46,7 @@ def leaks(
     text = f"{found.reactions} test reactions and {found.products} with a test product"
     show.line(f"{text} among {found.checked} training reactions, against {found.tests} test reactions")
     if as_json:
-        print(json.dumps(asdict(found)))
+        show.document(asdict(found))
     raise typer.Exit(1 if found.reactions or found.products else 0)
 
 
@@ -76,7 +75,7 @@ def distil(
         count = teaching.distil(engine, folder, target, pairs=pairs, settings=how, seed=seed, progress=report)
     show.note(f"{target / 'train.npz'}: {count} pairs")
     if as_json:
-        print(json.dumps({"pairs": count}))
+        show.document({"pairs": count})
 
 
 @command()
@@ -105,4 +104,4 @@ def calibrate(
     knowledge.save(engine.folder)
     show.note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts, heads {report.heads}")
     if as_json:
-        print(json.dumps(asdict(report)))
+        show.document(asdict(report))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import dev
+from chemspec.plugins import DRAFTERS
 from chemspec.system import extras
 
 command = partial(dev.command, rich_help_panel="How fast do answers come?")
@@ -29,23 +29,19 @@ def drafters_(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Count what each drafter saves on test queries: passes, tokens, nodes, memory; no times."""
-    from chemspec.bench import drafters as counting
+    from chemspec.bench import counts
 
     asked = opt.questions(source, task, limit=limit)
     engine = opt.load(task, model, threads=threads, device=device)
+    queries, every = [item.query for item in asked], opt.numbers("widths", widths)
     with show.progress("counting") as report:
-        rows = counting.count(
-            engine,
-            [item.query for item in asked],
-            opt.words(drafters),
-            widths=opt.numbers("widths", widths),
-            batch_size=batch_size,
-            progress=report,
+        rows = counts.drafters(
+            engine, queries, opt.words(drafters), widths=every, batch_size=batch_size, progress=report
         )
     if as_json:
-        print(json.dumps({"rows": rows}))
+        show.document({"rows": rows})
     else:
-        print(counting.markdown(rows, counting.target_megabytes(engine)))
+        print(counts.drafter_table(rows, counts.target_megabytes(engine)))
 
 
 @command()
@@ -63,22 +59,18 @@ def draft_length(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Count passes, runs of small models and tokens a pass by draft length, on test reactions."""
-    from chemspec.bench import draft_length as counting
+    from chemspec.bench import counts
 
     engine = opt.load(task, model, threads=threads)
     asked = opt.questions(source, engine.task, limit=limit)
     settings = opt.decode_settings(decoder, n, exact=False, batch_size=batch_size)
+    queries, every = [item.query for item in asked], opt.numbers("lengths", lengths)
     with show.progress("counting") as report:
-        rows = counting.count(
-            engine,
-            [item.query for item in asked],
-            settings,
-            drafters=opt.words(drafters),
-            lengths=opt.numbers("lengths", lengths),
-            progress=report,
+        rows = counts.draft_lengths(
+            engine, queries, settings, names=opt.words(drafters), lengths=every, progress=report
         )
     if as_json:
-        print(json.dumps({"rows": rows}))
+        show.document({"rows": rows})
         return
     show.line(" | ".join(rows[0]))
     for row in rows:
@@ -100,12 +92,12 @@ def spec_verification(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Compare Spec-Verification (Xia et al.) with exact verification: tokens per pass, agreement and accuracy."""
-    from chemspec.bench import spec_verification as verification
+    from chemspec.bench import counts
 
     asked = opt.questions(source, task, limit=limit)
     engine = opt.load(task, model, threads=threads, device=device)
     with show.progress("answering") as report:
-        rows = verification.grid(
+        rows = counts.spec_verification(
             engine,
             asked,
             opt.words(drafters),
@@ -114,7 +106,10 @@ def spec_verification(
             batch_size=batch_size,
             progress=report,
         )
-    print(json.dumps({"task": task, "rows": rows}) if as_json else verification.markdown(rows))
+    if as_json:
+        show.document({"task": task, "rows": rows})
+    else:
+        print(counts.rule_table(rows))
 
 
 @command()
@@ -129,8 +124,10 @@ def alpha(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Count the share of its small drafters' tokens that a model accepts; their adaptive draft length starts there."""
-    from chemspec.bench import draft_length as counting
+    from chemspec.bench import counts
+    from chemspec.draft.learned.small import write_alpha
     from chemspec.engine.registry import usable
+    from chemspec.model.drafter_checkpoints import drafter_dir
 
     asked = opt.questions(source, task, "val", limit=queries, seed=seed)
     engine = opt.load(task, model, threads=threads)
@@ -138,14 +135,15 @@ def alpha(
     names = [name for name in usable(engine.folder) if name in ("ar", "hierarchy")]
     if not names:
         raise ValueError(f"{engine.folder} has no small model to count; train one first")
-    found = {}
+    rates = {}
     for name in names:
-        found[name] = counting.alpha(engine, [item.query for item in asked], name, length=length)
-        show.note(str(counting.keep_alpha(engine.folder, name, found[name], counted=made)))
+        rates[name] = counts.alpha(engine, [item.query for item in asked], name, length=length)
+        judged = DRAFTERS[name].companions[-1]  # the small model whose drafts the target judges
+        show.note(str(write_alpha(drafter_dir(engine.folder, judged), rates[name], counted=made)))
     if as_json:
-        print(json.dumps(found))
+        show.document(rates)
     else:
-        show.line(", ".join(f"{name} {rate:.3f}" for name, rate in found.items()))
+        show.line(", ".join(f"{name} {rate:.3f}" for name, rate in rates.items()))
 
 
 @command()
@@ -173,4 +171,4 @@ def papers(
         found = measure.run(suite, progress=report, meter=Meter.find())
     for file in measure.write(found, opt.command_line(), out):
         show.note(str(file))
-    print(json.dumps(found))
+    show.document(found)

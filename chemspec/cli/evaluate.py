@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
@@ -68,7 +65,7 @@ def evaluate(
         opt.keep(engine.folder, names, engine.digest, found)
     show.note(f"predictions: {target}")
     if as_json:
-        print(json.dumps(found))
+        show.document(found)
     else:
         show.accuracy(found)
 
@@ -96,12 +93,9 @@ def bench_(
     markdown: Annotated[
         Path | None, opt.option("Append the table to this document, with command and machine.", "--markdown")
     ] = None,
-    suite: Annotated[str, typer.Option(hidden=True)] = "",
     as_json: opt.JsonOption = False,
 ) -> None:
     """Time decoding against the naive decoder and CTranslate2 on the same weights, queries and machine."""
-    if suite:
-        raise ValueError("`chemspec bench --suite papers` is now `chemspec dev papers`")
     from chemspec.bench import speed
 
     plan = speed.BenchSettings(
@@ -125,4 +119,4 @@ def bench_(
             file.write("\n" + speed.markdown(found, opt.command_line()))
     if not as_json:
         show.table(speed.table(found))
-    print(json.dumps(found))
+    show.document(found)

@@ -105,7 +105,7 @@ def predict(
         document["results"] = [writers.brief(result) for result in results]
         fine = all(result.status == "ok" for result in results)
     if as_json:
-        print(json.dumps(document))
+        show.document(document)
     raise typer.Exit(0 if fine else 1)
 
 
@@ -142,7 +142,7 @@ def models(as_json: opt.JsonOption = False) -> None:
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6
         rows.append({"name": folder.name, "task": task, "mb": round(size, 1), "folder": str(folder)})
     if as_json:
-        print(json.dumps({"models": rows}))
+        show.document({"models": rows})
     elif rows:
         show.models(rows)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -33,6 +34,11 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[ProgressReport]:
     with Progress(*columns, TimeRemainingColumn(), console=notes, disable=hidden) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def document(found: Any) -> None:
+    """A JSON document for scripts, on one line."""
+    print(json.dumps(found))
 
 
 def note(text: str) -> None:

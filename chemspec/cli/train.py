@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -56,7 +55,7 @@ def data(
         tokens = told["source_tokens"] + told["target_tokens"]
         show.note(f"{folder / name}.npz: {told['pairs']} pairs, {tokens} tokens")
     if as_json:
-        print(json.dumps(reports))
+        show.document(reports)
 
 
 @command()

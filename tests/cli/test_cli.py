@@ -20,7 +20,6 @@ from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli import app
-from chemspec.cli.base import MOVED
 from chemspec.io import writers
 from chemspec.plugins import DECODERS
 from chemspec.types import result_from_json
@@ -219,9 +218,6 @@ def test_the_input_is_never_overwritten() -> None:
         (("bench", "--engines", "steam"), "steam"),
         (("bench", "--preset", "huge"), "huge"),
         (("bench", "-t", "sideways"), "sideways"),
-        (("tally", "-t", "retro"), "is now `chemspec dev drafters`"),
-        (("reliability", "--help"), "is now `chemspec dev calibration`"),
-        (("bench", "--suite", "papers"), "is now `chemspec dev papers`"),
         (("evaluate", "-t", "retro"), "give --source FOLDER or set CHEMSPEC_DATA"),
         (("data", "--recipe", "retro-50k"), "Lowe's text mining of US patents"),
         (("dev", "leaks", "--recipe", "retro-50k"), "product, reactants"),
@@ -294,8 +290,8 @@ def test_help_shows_what_users_need_and_dev_the_rest() -> None:
         return re.findall(r"^│ ([a-z][a-z-]*) ", text, flags=re.MULTILINE)
 
     assert commands(users) == ["predict", "models", "app", "evaluate", "bench", "data", "train", "dev"]
-    assert set(MOVED.values()) < set(commands(developers))
-    assert not set(commands(users)) & set(MOVED)
+    assert {"lossless", "card", "calibrate", "papers"} < set(commands(developers))
+    assert not set(commands(users)) & set(commands(developers))
 
 
 def test_the_data_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +361,6 @@ def test_ctrl_c_in_a_destructor_is_not_lost(tmp_path: Path) -> None:
     code = """
 import os, signal, sys
 from chemspec.cli import app
-from chemspec.cli.base import MOVED
 from chemspec.model.session import Session
 def end(self, left=[3]):
     left[0] -= 1

@@ -12,7 +12,7 @@ import pytest
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.bench import drafters, spec_verification
+from chemspec.bench import counts
 from chemspec.cli import app
 from chemspec.decode.relaxed.acceptance import EXACT, Exact, Rule, TopBeta
 from chemspec.decode.relaxed.spec_verification import relaxed_greedy
@@ -158,7 +158,7 @@ def test_the_grid_counts_against_the_exact_answers(engine: Engine) -> None:
         KnownReaction(query, result.hypotheses[0].canonical if number % 2 else "C")
         for number, (query, result) in enumerate(zip(QUERIES, plain, strict=True))
     ]
-    rows = spec_verification.grid(engine, asked, ["copy"], betas=[1, 20], taus=[0.5, 9.0])
+    rows = counts.spec_verification(engine, asked, ["copy"], betas=[1, 20], taus=[0.5, 9.0])
     assert [(row["beta"], row["tau"], row["exact"]) for row in rows] == [
         (1, 0.0, True),
         (20, 0.5, False),
@@ -167,17 +167,17 @@ def test_the_grid_counts_against_the_exact_answers(engine: Engine) -> None:
     assert rows[0]["agreement"]["value"] == 1
     assert rows[2]["agreement"]["value"] < 1
     assert rows[2]["agreement"]["value"] <= rows[1]["agreement"]["value"]
-    assert "| copy | 20 | 0.5 | relaxed |" in spec_verification.markdown(rows)
+    assert "| copy | 20 | 0.5 | relaxed |" in counts.rule_table(rows)
 
 
 def test_drafters_are_counted_and_compares_answers(engine: Engine) -> None:
-    rows = drafters.count(engine, QUERIES, ["none", "copy"], widths=[1, 2])
+    rows = counts.drafters(engine, QUERIES, ["none", "copy"], widths=[1, 2])
     assert [(row["n"], row["drafter"]) for row in rows] == [(1, "none"), (1, "copy"), (2, "none"), (2, "copy")]
     assert all(row["same"] for row in rows)
     assert rows[0]["tokens_per_pass"] == pytest.approx(1)
     assert rows[1]["tokens_per_pass"] >= 1
-    assert "| retro | beam2 | copy |" in drafters.markdown(rows, 2.0)
-    assert drafters.target_megabytes(engine) > 0
+    assert "| retro | beam2 | copy |" in counts.drafter_table(rows, 2.0)
+    assert counts.target_megabytes(engine) > 0
 
 
 def test_the_command_asks_for_relaxed(engine: Engine, tmp_path: Path) -> None:
