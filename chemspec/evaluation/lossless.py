@@ -79,6 +79,75 @@ class ComparedBatch:
     seconds: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class _Case:
+    """One query with the answers of both decoders, best first.
+
+    Attributes:
+        model: that both decoders used.
+        source: token ids of the query.
+        expected: what `naive` gave for the same model, source and settings.
+        found: the engine's answers.
+        how: the settings of both.
+    """
+
+    model: Target
+    source: Sequence[int]
+    expected: Sequence[FinishedSequence]
+    found: Sequence[FinishedSequence]
+    how: DecodeSettings
+
+    def greedy_gap(self) -> float:
+        """Return by how much the worst-chosen token of the answer falls short of the best at its place."""
+        if len(self.found) != 1 or not self.found[0].tokens:
+            return float("inf")
+        text = self.found[0].tokens
+        if EOS in text[:-1] or (text[-1] != EOS and len(text) < self.how.max_len):
+            return float("inf")
+        read = naive_reader(self.model, self.source)
+        short = 0.0
+        for place, token in enumerate(text):
+            log_probs = read([(BOS, *text[:place])])[0].tolist()
+            short = max(short, max(log_probs) - log_probs[token])
+        return min((gap for gap in LEANS if short <= gap), default=float("inf"))
+
+    def beam_gap(self) -> float:
+        """Return the least by which totals must move for the naive search to find what was found."""
+        if len({item.tokens for item in self.found}) != len(self.found) or not self.explained_by(TIE):
+            return float("inf")
+        return next(gap for gap in LEANS if self.explained_by(gap))
+
+    def explained_by(self, gap: float) -> bool:
+        """Return whether the naive search finds what was found, if texts on the way there are better by half the gap.
+
+        Texts that the search finds and the engine did not are worse by as much; there may be more of them once the
+        first are out of the way.
+        """
+        how, ours = self.how, [item.tokens for item in self.found]
+        liked, disliked = _beginnings(self.found), set[tuple[int, ...]]()
+        half, moved = gap / 2, self.expected
+
+        def lean(text: tuple[int, ...]) -> float:
+            return half * ((text in liked) - (text in disliked))
+
+        for _ in range(ROUNDS):
+            more = _beginnings(moved) - liked - disliked
+            if not more and disliked:
+                return False  # the same again
+            disliked |= more
+            moved = naive_beam(self.model, self.source, how.n, how.max_len, how.length_penalty, lean)
+            ranks = {item.tokens: item.log_prob / float(len(item.tokens) ** how.length_penalty) for item in moved}
+            if ranks.keys() == set(ours):
+                pairs = zip(ours, ranks.values(), strict=True)
+                return all(abs(ranks[text] - rank) <= gap for text, rank in pairs)
+        return False
+
+
+def _beginnings(texts: Sequence[FinishedSequence]) -> set[tuple[int, ...]]:
+    """Return these texts and every text on the way to them."""
+    return {item.tokens[:length] for item in texts for length in range(1, len(item.tokens) + 1)}
+
+
 def judge(
     model: Target,
     source: Sequence[int],
@@ -86,23 +155,15 @@ def judge(
     found: Sequence[FinishedSequence],
     how: DecodeSettings,
 ) -> Comparison:
-    """Compare one query's answers.
-
-    Args:
-        model: that both decoders used.
-        source: token ids of the query.
-        expected: what `naive` gave for the same model, source and settings.
-        found: the engine's answers, best first.
-        how: the settings of both.
-    """
+    """Compare one query's answers; see `_Case` for what is given."""
     theirs = {item.tokens: item for item in expected}
     score = max((_apart(item, theirs[item.tokens]) for item in found if item.tokens in theirs), default=0.0)
     texts, wanted = [item.tokens for item in found], [item.tokens for item in expected]
     if texts == wanted:
         return Comparison(score=score)
     tokens = len(texts) != len(wanted) or set(texts) != set(wanted)
-    explain = _greedy_tie if how.decoder == "greedy" else _beam_tie
-    gap = explain(model, source, expected, found, how)
+    case = _Case(model, source, expected, found, how)
+    gap = case.greedy_gap() if how.decoder == "greedy" else case.beam_gap()
     return Comparison(tokens, not tokens, score, gap)
 
 
@@ -122,84 +183,6 @@ def naive(model: Target, source: Sequence[int], how: DecodeSettings) -> list[Fin
 def _apart(one: FinishedSequence, other: FinishedSequence) -> float:
     pairs = zip(one.log_probs, other.log_probs, strict=True)
     return max(abs(one.log_prob - other.log_prob), *(abs(a - b) for a, b in pairs))
-
-
-def _greedy_tie(
-    model: Target,
-    source: Sequence[int],
-    _: Sequence[FinishedSequence],
-    found: Sequence[FinishedSequence],
-    how: DecodeSettings,
-) -> float:
-    """Return by how much the worst-chosen token of the answer falls short of the best at its place."""
-    if len(found) != 1 or not found[0].tokens:
-        return float("inf")
-    (text,) = (item.tokens for item in found)
-    if EOS in text[:-1] or (text[-1] != EOS and len(text) < how.max_len):
-        return float("inf")
-    read = naive_reader(model, source)
-    short = 0.0
-    for place, token in enumerate(text):
-        every = read([(BOS, *text[:place])])[0].tolist()
-        short = max(short, max(every) - every[token])
-    return min((gap for gap in LEANS if short <= gap), default=float("inf"))
-
-
-def _beam_tie(
-    model: Target,
-    source: Sequence[int],
-    expected: Sequence[FinishedSequence],
-    found: Sequence[FinishedSequence],
-    how: DecodeSettings,
-) -> float:
-    """Return the least by which totals must move for the naive search to find what was found."""
-    if len({item.tokens for item in found}) != len(found):
-        return float("inf")
-    if not _explains(model, source, expected, found, how, TIE):
-        return float("inf")
-    return next(gap for gap in LEANS if _explains(model, source, expected, found, how, gap))
-
-
-def _explains(
-    model: Target,
-    source: Sequence[int],
-    expected: Sequence[FinishedSequence],
-    found: Sequence[FinishedSequence],
-    how: DecodeSettings,
-    gap: float,
-) -> bool:
-    """Return whether the naive search finds what was found, if texts on the way there are better by half the gap.
-
-    Texts that the search finds and the engine did not are worse by as much; there may be more of them once the first
-    are out of the way.
-    """
-    ours = [item.tokens for item in found]
-    liked, disliked = _beginnings(found), set[tuple[int, ...]]()
-    half, moved = gap / 2, expected
-
-    def lean(text: tuple[int, ...]) -> float:
-        return half * ((text in liked) - (text in disliked))
-
-    for _ in range(ROUNDS):
-        more = _beginnings(moved) - liked - disliked
-        if not more and disliked:
-            return False  # the same again
-        disliked |= more
-        moved = naive_beam(model, source, how.n, how.max_len, how.length_penalty, lean)
-        ranks = {item.tokens: _rank(item, how) for item in moved}
-        if ranks.keys() == set(ours):
-            pairs = zip(ours, ranks.values(), strict=True)
-            return all(abs(ranks[text] - rank) <= gap for text, rank in pairs)
-    return False
-
-
-def _beginnings(texts: Sequence[FinishedSequence]) -> set[tuple[int, ...]]:
-    """Return these texts and every text on the way to them."""
-    return {item.tokens[:length] for item in texts for length in range(1, len(item.tokens) + 1)}
-
-
-def _rank(item: FinishedSequence, how: DecodeSettings) -> float:
-    return item.log_prob / float(len(item.tokens) ** how.length_penalty)
 
 
 def check(

@@ -92,7 +92,7 @@ class MaskTraining(Training):
         self.held[0] += cross_entropy(logits[counted].float(), true[counted], reduction="sum")
         self.held[1] += counted.sum()
         ahead = right.long().cumprod(-1).sum(-1).float().mean()
-        self.log("val_accepted", ahead, batch_size=starts.numel())
+        self.log("val_accepted", ahead, prog_bar=True, batch_size=starts.numel())
 
     def _encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """`Transformer.encode`, without gradients through what is frozen."""
@@ -169,7 +169,8 @@ class HeadTraining(Training):
         logits, true = self._predict(batch)
         counted = true[..., 0] != PAD
         right = ((logits.argmax(-1) == true) & (true != PAD))[counted]
-        self.log("val_accepted", right.long().cumprod(-1).sum(-1).float().mean(), batch_size=int(counted.sum()))
+        ahead = right.long().cumprod(-1).sum(-1).float().mean()
+        self.log("val_accepted", ahead, prog_bar=True, batch_size=int(counted.sum()))
 
     def _predict(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return logits (N, K, V) of every head at every place, and what they should have said (N, K)."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import math
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import lightning
 import torch
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
@@ -28,15 +30,7 @@ from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
 from chemspec.train.average import average, export, read_checkpoint
-from chemspec.train.watch import (
-    AtomicCheckpointIO,
-    ExactMatch,
-    PeriodicSave,
-    StopOnSignal,
-    StopOnTime,
-    StoppedError,
-    TrainingLog,
-)
+from chemspec.train.watch import AtomicCheckpointIO, ExactMatch, StopOnSignal, StopOnTime, StoppedError, TrainingLog
 
 __all__ = [
     "ExactMatch",
@@ -114,7 +108,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
 
     def on_validation_epoch_end(self) -> None:
         """Log the mean loss over all validation tokens."""
-        self.log("val_loss", (self.held[0] / self.held[1]).float())
+        self.log("val_loss", (self.held[0] / self.held[1]).float(), prog_bar=True)
 
     def configure_optimizers(self) -> Any:
         """Return the optimiser and the schedule of its learning rate."""
@@ -165,6 +159,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         self.random = saved.get("random", {})
 
 
+SAVE_EVERY = timedelta(minutes=10)  # `last` between validations: no crash and no power cut costs more
 # The settings on which it depends what the n-th batch is.
 ORDER = ("tokens", "seed", "holdout")
 
@@ -251,9 +246,10 @@ def fit(
     settings = module.settings
     stop = StopOnSignal(out / "checkpoints" / "last.ckpt")
     every = min(50, settings.validate_every)
-    log = TrainingLog(out / "log.csv", done=done, every=every, bar=not quiet)
+    log = TrainingLog(out / "log.csv", done=done, every=every)
+    bar = [] if quiet or not sys.stdout.isatty() else [TQDMProgressBar(refresh_rate=every)]
     with _quiet(), torch_threads(settings.threads or torch.get_num_threads()):
-        trainer = _trainer(out, settings, [*callbacks, StopOnTime(), log, PeriodicSave(stop.last), stop])
+        trainer = _trainer(out, settings, [*callbacks, StopOnTime(), log, *bar, stop])
         try:
             trainer.fit(module, *data_loaders, ckpt_path=resume, weights_only=True)
             trainer.save_checkpoint(stop.last)
@@ -350,8 +346,10 @@ def loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, sp
 
 
 def _trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> lightning.Trainer:
+    folder = out / "checkpoints"
+    between = ModelCheckpoint(folder, "last", train_time_interval=SAVE_EVERY, enable_version_counter=False)
     keeper = ModelCheckpoint(
-        out / "checkpoints",
+        folder,
         "{step}",
         every_n_train_steps=settings.validate_every,
         save_top_k=settings.keep,
@@ -369,10 +367,10 @@ def _trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> l
         val_check_interval=settings.validate_every,
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
-        callbacks=[keeper, *callbacks],
+        callbacks=[between, keeper, *callbacks],
         plugins=[AtomicCheckpointIO()],
         logger=False,
-        enable_progress_bar=False,
+        enable_progress_bar=any(isinstance(callback, TQDMProgressBar) for callback in callbacks),
         enable_model_summary=False,
         use_distributed_sampler=False,
     )

@@ -1,4 +1,4 @@
-"""Callbacks of the training loop: the log, the progress line, exact match, checkpoints, and the ways to stop.
+"""Callbacks of the training loop: the log, exact match, and the ways to stop.
 
 Lightning's `CSVLogger`, `Timer` and handling of signals do nearly the same. Here a resumed run goes on with its log,
 time counts over all sessions, and Ctrl-C ends a run after a step, with a checkpoint.
@@ -11,7 +11,6 @@ import math
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ import lightning
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
-from tqdm import tqdm
 
 from chemspec.model.transformer import Transformer
 
@@ -32,25 +30,6 @@ class StopOnTime(Callback):  # type: ignore[misc]
         """Stop once the minutes are over."""
         if module.settings.minutes and module.progress(trainer.global_step) >= 1:
             trainer.should_stop = True
-
-
-class PeriodicSave(Callback):  # type: ignore[misc]
-    """Write `last` every few minutes between validations: no crash and no power cut costs more than these."""
-
-    SECONDS = 600.0
-
-    def __init__(self, last: Path) -> None:
-        self.last = last
-
-    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Start the clock."""
-        self.saved = time.monotonic()
-
-    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
-        """Save if it is time."""
-        if time.monotonic() - self.saved >= self.SECONDS:
-            trainer.save_checkpoint(self.last)
-            self.saved = time.monotonic()
 
 
 class StoppedError(Exception):
@@ -120,10 +99,8 @@ class TrainingLog(Callback):  # type: ignore[misc]
 
     COLUMNS = ("step", "seconds", "loss", "lr", "tokens_per_second", "val_loss", "val_exact", "val_accepted")
 
-    def __init__(self, path: Path, *, done: int, every: int = 50, bar: bool = True) -> None:
+    def __init__(self, path: Path, *, done: int, every: int = 50) -> None:
         self.path, self.done, self.every = path, done, every
-        self.bar = tqdm(disable=None if bar else True, total=100, bar_format=BAR, leave=True)
-        self.latest: dict[str, float] = {}
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
         """Write the header, and the rows up to the step from which the run goes on."""
@@ -168,61 +145,23 @@ class TrainingLog(Callback):  # type: ignore[misc]
             )
         speed = (module.tokens - self.tokens) / max(1e-9, module.seconds() - self.since)
         self._write(trainer, module, loss=loss, lr=self.lr, tokens_per_second=round(speed))
-        self.latest.update(loss=loss, speed=speed)
+        module.log_dict({"loss": loss, "tokens_per_second": speed}, prog_bar=True)
         self._mark(module)
-        self._show(trainer, module)
 
     def on_validation_start(self, trainer: lightning.Trainer, module: Any) -> None:
         """Stop the clock of the speed."""
         self.paused = module.seconds()
-        self.bar.set_postfix_str("validating")
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
         """Write a row of the validation."""
-        names = ("val_loss", "val_exact", "val_accepted")
-        found = trainer.callback_metrics
-        values = {name: float(found[name]) for name in names if name in found}
-        self._write(trainer, module, **values)
-        self.latest.update(values)
+        measured = {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith("val_")}
+        self._write(trainer, module, **measured)
         self.since += module.seconds() - self.paused
-        self._show(trainer, module)
 
     def _write(self, trainer: lightning.Trainer, module: Any, **values: float) -> None:
         row = {"step": trainer.global_step, "seconds": round(module.seconds(), 1), **values}
         with self.path.open("a", newline="", encoding="utf-8") as file:
             csv.DictWriter(file, self.COLUMNS).writerow(row)
-
-    def _show(self, trainer: lightning.Trainer, module: Any) -> None:
-        share = min(1.0, module.progress(trainer.global_step))
-        left = module.seconds() / 60 * (1 - share) / max(share, 1e-9)
-        self.bar.n = round(100 * share, 1)
-        self.bar.set_description_str(f"step {trainer.global_step}", refresh=False)
-        self.bar.set_postfix_str(progress_text(self.latest, left))
-
-    def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Close the progress line."""
-        self.bar.close()
-
-    def on_exception(self, trainer: lightning.Trainer, module: Any, exception: Any) -> None:
-        """Close the progress line."""
-        self.bar.close()
-
-
-BAR = "|{bar:20}| {percentage:.0f} %, {desc}{postfix}"
-
-
-def progress_text(latest: dict[str, float], minutes: float) -> str:
-    """Return the numbers of the progress line."""
-    parts = []
-    if "loss" in latest:
-        parts += [f"loss {latest['loss']:.3f}", f"{latest['speed']:,.0f} tokens/s"]
-    if "val_loss" in latest:
-        parts.append(f"validation {latest['val_loss']:.3f}")
-    if "val_exact" in latest:
-        parts.append(f"{100 * latest['val_exact']:.1f} % exact")
-    if "val_accepted" in latest:
-        parts.append(f"{latest['val_accepted']:.2f} tokens ahead")
-    return ", ".join([*parts, f"{minutes:.0f} min left"])
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]

@@ -522,33 +522,3 @@ def test_the_command_line_takes_a_folder(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 # --- a small model drafts for a large one ----------------------------------------------------------
-
-
-def test_a_small_model_drafts_for_a_large_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from chemspec.bench import text_models
-
-    lines = tmp_path / "lines.txt"
-    lines.write_text("\n".join(QUERIES))
-    large, small = str(folder_of("t5 v1.1")), str(folder_of("t5 v1.0"))
-    given = [
-        "--model",
-        large,
-        "--drafter",
-        small,
-        "--gamma",
-        "1",
-        "4",
-        "--max-len",
-        "20",
-        "--device",
-        "cpu",
-        str(lines),
-    ]
-    assert text_models.main(given) == 0
-    plain, one, four = map(json.loads, capsys.readouterr().out.splitlines())
-    assert plain["equal"] and one["equal"] and four["equal"]
-    assert plain["tokens"] == one["tokens"] == four["tokens"]
-    assert four["passes"] < one["passes"] < plain["passes"]
-    assert 0.5 < four["hits"] <= 1
-    assert text_models.main(["--model", large, "--drafter", str(folder_of("bart")), str(lines)]) == 2
-    assert "different vocabularies" in capsys.readouterr().err
