@@ -21,6 +21,7 @@ LAYERS = (
     ("testing", "importers"),
     ("engine",),
     ("io", "evaluation"),
+    ("plan",),
     ("train", "ui"),
     ("bench",),
     ("cli",),

@@ -19,6 +19,8 @@ EXTRAS = {
     "tqdm": "train",
     "transformers": "hf",
     "sentencepiece": "hf",
+    "syntheseus": "plan",
+    "apted": "plan",
     "ctranslate2": "bench",
     "vl_convert": "bench",
 }

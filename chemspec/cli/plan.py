@@ -1,0 +1,129 @@
+"""Routes: `plan`."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from chemspec.cli import options as opt
+from chemspec.cli import show
+from chemspec.cli.base import app
+from chemspec.settings import DecodeSettings
+from chemspec.system import extras
+
+if TYPE_CHECKING:
+    from chemspec.plan.routes import Plan
+
+command = partial(app.command, rich_help_panel="Answers")
+ENDINGS = (".json", ".md", ".svg", ".png")
+
+
+@command(name="plan")
+def plan_(
+    targets: Annotated[list[str], typer.Argument(help="SMILES, or one file of them (.csv .smi .parquet ...).")],
+    stock: Annotated[
+        list[str] | None,
+        opt.option(
+            "What can be bought: a file of SMILES or InChIKeys, or a built-in list; repeatable.", "--stock", "-s"
+        ),
+    ] = None,
+    out: Annotated[
+        list[Path] | None,
+        opt.option(
+            "File to write: .json (all routes), .md (text), .svg or .png (the best one); repeatable.", "--out", "-o"
+        ),
+    ] = None,
+    algorithm: Annotated[str, opt.option("retro-star, mcts or breadth-first.")] = "retro-star",
+    seconds: Annotated[float, opt.option("Most time for a target.")] = 60.0,
+    expansions: Annotated[int, opt.option("Most molecules expanded for a target.")] = 200,
+    depth: Annotated[int, opt.option("Most steps one after the other.")] = 6,
+    routes: Annotated[int, opt.option("Most routes kept.")] = 20,
+    n: Annotated[int, opt.option("Proposals asked for a molecule.", "--n", "-n")] = 10,
+    ahead: Annotated[int, opt.option("Open molecules decoded along with the one that is asked for; 0: none.")] = 7,
+    check: Annotated[
+        bool, opt.option("Ask the forward model whether each step leads to its product.", "--check/--no-check")
+    ] = True,
+    drafter: opt.DrafterOption = opt.DEFAULT.drafter,
+    model: opt.ModelOption = "",
+    threads: opt.ThreadsOption = 0,
+    device: opt.DeviceOption = "auto",
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Search routes from molecules to things that one can buy; Ctrl-C ends a search and shows what it found.
+
+    Exit code 1 if some target has no route that starts from stock alone.
+    """
+    extras.require("syntheseus", "apted", what="planning")
+    from chemspec.plan import draw
+    from chemspec.plan import routes as values
+    from chemspec.plan.expand import Expander
+    from chemspec.plan.search import PlanSettings, plan
+    from chemspec.plan.stock import BUILT_IN, load
+
+    for file in out or ():
+        if file.suffix not in ENDINGS:
+            raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
+    settings = PlanSettings(
+        algorithm=algorithm, seconds=seconds, expansions=expansions, depth=depth, routes=routes, ahead=ahead
+    )
+    asked = _targets(targets)
+    can_buy = load(stock or BUILT_IN)
+    retro = opt.load("retro", model, device=device, threads=threads)
+    forward = opt.load("forward", "", device=device, threads=threads) if check else None
+    expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter))
+    found: list[Plan] = []
+    for target in asked:
+        with show.progress("expanding") as report:
+            found.append(plan(target, expander, can_buy, settings, lambda now: report(now.expansions, expansions)))
+        if not as_json:
+            _show(found[-1])
+    documents = [values.document(one) for one in found]
+    best = next((route for one in found for route in one.routes), None)
+    for file in out or ():
+        if file.suffix == ".json":
+            file.write_text(json.dumps(documents if len(documents) > 1 else documents[0], indent=1), encoding="utf-8")
+        elif file.suffix == ".md":
+            file.write_text("\n".join(map(values.to_markdown, found)), encoding="utf-8")
+        elif best is None:
+            show.note(f"{file} is not written: there is no route to draw")
+        else:
+            file.write_bytes(draw.to_png(best) if file.suffix == ".png" else draw.to_svg(best).encode())
+    if as_json:
+        print(json.dumps({"plans": documents}))
+    raise typer.Exit(0 if all(one.status == "solved" for one in found) else 1)
+
+
+def _targets(given: list[str]) -> list[str]:
+    from chemspec.io import readers
+
+    if len(given) == 1 and readers.looks_like_file(given[0]):
+        given = [text for text in readers.read_queries(Path(given[0])) if text.strip()]
+        if not given:
+            raise ValueError("there is no target in the file")
+    return given
+
+
+def _show(plan: Plan) -> None:
+    from chemspec.plan.routes import rows
+
+    show.line(plan.target, "bold")
+    show.line(f"  {plan.message}", "" if plan.status == "solved" else "yellow")
+    for rank, route in enumerate(plan.routes[:5], 1):
+        content = Table(box=None, header_style="dim", title_justify="left", title_style="")
+        content.title = f"route {rank}: {len(route.steps)} steps, score {route.score:.3g}, group {route.group}"
+        for name in ("step", "product", "from", "chance", "forward model agrees"):
+            content.add_column(name, overflow="fold")
+        for row in rows(route):
+            content.add_row(*map(escape, row.values()))
+        show.table(content)
+    if len(plan.routes) > 5:
+        show.line(f"  {len(plan.routes) - 5} more routes; -o FILE.json has all", "dim")
+    counts = plan.counts
+    rate = f", {counts.tokens / counts.passes:.2f} tokens a pass" if counts.passes else ""
+    show.line(f"  {counts.molecules} molecules decoded in {counts.calls} calls of the models{rate}", "dim")

@@ -1,0 +1,194 @@
+"""What a molecule can be made from: proposals of a retro model, checked, weighted and kept on disk.
+
+A molecule is decoded once for the same weights and settings, in this search or any later one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sqlite3
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from threading import Lock
+from typing import Protocol
+
+from rdkit import Chem
+
+from chemspec import chem
+from chemspec.evaluation.roundtrip import leads_back
+from chemspec.settings import DecodeSettings
+from chemspec.system import cache
+from chemspec.types import DecodeResult
+
+VERSION = 1  # of what is kept; raise it when proposals change for the same weights and settings
+DISAGREES = 0.1  # what remains of the prior of a step whose product the forward model does not predict
+SIZE = 0.1  # nats that a step costs at most because a reactant is as large as its product: a tie-break
+FORWARD = DecodeSettings(decoder="greedy", n=1, max_len=200)
+
+
+class Model(Protocol):
+    """What is asked of an engine."""
+
+    @property
+    def digest(self) -> str: ...  # noqa: D102
+    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One way to make a molecule.
+
+    Attributes:
+        reactants: canonical SMILES, a salt in one piece.
+        chance: that it is the way recorded for this molecule, as calibrated; else the model's probability.
+        prior: what the search goes by, see `prior`.
+        round_trip: the forward model's probability of its first answer if that is the molecule, 0 if it is not; None
+            if it was not asked. It reads the reactants without reagents, so 0 is a doubt and no proof.
+    """
+
+    reactants: tuple[str, ...]
+    chance: float
+    prior: float
+    round_trip: float | None = None
+
+
+@dataclass
+class Counts:
+    """What expanding has cost so far."""
+
+    molecules: int = 0  # decoded; the rest came from the cache
+    calls: int = 0  # of `Engine.predict` of either model
+    passes: int = 0  # of the decoders, summed over queries
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+class Expander:
+    """Ask a retro model, and a forward model whether it agrees.
+
+    Args:
+        retro: the model that proposes.
+        forward: the model that checks; None for no check.
+        settings: how to decode; `n` proposals are asked for.
+        keep: whether answers are kept on disk between runs.
+    """
+
+    def __init__(
+        self, retro: Model, forward: Model | None = None, settings: DecodeSettings | None = None, *, keep: bool = True
+    ) -> None:
+        self.retro, self.forward = retro, forward
+        self.settings = settings or DecodeSettings(n=10)
+        self.counts = Counts()
+        self.refused: dict[str, str] = {}  # why the retro model does not answer for a molecule
+        self._known: dict[str, tuple[Proposal, ...]] = {}
+        self._lock = Lock()
+        self._store = self._open() if keep else None
+
+    def _open(self) -> sqlite3.Connection | None:
+        """Return the table of these weights and settings; None where nothing can be kept."""
+        # Drafts change no answer, and neither does what else is in the batch.
+        how = asdict(replace(self.settings, drafter="none", batch_size=1, node_budget=0))
+        which = [VERSION, self.retro.digest, self.forward and self.forward.digest, how]
+        name = f"plan-{hashlib.sha256(json.dumps(which).encode()).hexdigest()[:16]}.sqlite"
+        with suppress(OSError, sqlite3.Error):
+            cache.cache_dir().mkdir(parents=True, exist_ok=True)
+            store = sqlite3.connect(cache.cache_dir() / name, check_same_thread=False, isolation_level=None)
+            store.execute("CREATE TABLE IF NOT EXISTS proposals (smiles TEXT PRIMARY KEY, found TEXT)")
+            return store
+        return None
+
+    def knows(self, smiles: str) -> bool:
+        """Return whether a molecule can be expanded without asking a model."""
+        if smiles not in self._known and self._store is not None:
+            with self._lock, suppress(sqlite3.Error):
+                row = self._store.execute("SELECT found FROM proposals WHERE smiles = ?", (smiles,)).fetchone()
+                if row:
+                    self._known[smiles] = tuple(Proposal(tuple(one[0]), *one[1:]) for one in json.loads(row[0]))
+        return smiles in self._known
+
+    def expand(self, molecules: Sequence[str]) -> list[tuple[Proposal, ...]]:
+        """Return the proposals for each molecule, best first; those not known are decoded in one batch."""
+        missing = [smiles for smiles in dict.fromkeys(molecules) if not self.knows(smiles)]
+        if missing:
+            began = time.perf_counter()
+            answers = self._ask(self.retro, missing, self.settings)
+            pairs = list(zip(missing, answers, strict=True))
+            self.refused |= {smiles: answer.message for smiles, answer in pairs if answer.status != "ok"}
+            found = [_sound(smiles, answer) for smiles, answer in pairs]
+            if self.forward is not None:
+                found = self._checked(missing, found)
+            for smiles, proposals in zip(missing, found, strict=True):
+                weighted = [replace(one, prior=prior(smiles, one)) for one in proposals]
+                self._keep(smiles, tuple(sorted(weighted, key=lambda one: (-one.prior, one.reactants))))
+            self.counts.molecules += len(missing)
+            self.counts.seconds += time.perf_counter() - began
+        return [self._known[smiles] for smiles in molecules]
+
+    def _ask(self, model: Model, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        results = model.predict(queries, settings)
+        self.counts.calls += 1
+        for result in results:
+            self.counts.passes += len(result.trace.passes)
+            self.counts.tokens += sum(one.emitted for one in result.trace.passes)
+        return results
+
+    def _checked(self, molecules: Sequence[str], found: Sequence[Sequence[Proposal]]) -> list[list[Proposal]]:
+        assert self.forward is not None
+        queries = list(dict.fromkeys(".".join(one.reactants) for proposals in found for one in proposals))
+        how = replace(FORWARD, drafter=self.settings.drafter, batch_size=self.settings.batch_size)
+        made = dict(zip(queries, self._ask(self.forward, queries, how) if queries else [], strict=True))
+        return [
+            [replace(one, round_trip=_leads_back(smiles, made[".".join(one.reactants)])) for one in proposals]
+            for smiles, proposals in zip(molecules, found, strict=True)
+        ]
+
+    def _keep(self, smiles: str, proposals: tuple[Proposal, ...]) -> None:
+        self._known[smiles] = proposals
+        if self._store is not None and smiles not in self.refused:
+            text = json.dumps([[one.reactants, one.chance, one.prior, one.round_trip] for one in proposals])
+            with self._lock, suppress(sqlite3.Error):  # a full disk makes the next search slower and nothing else
+                self._store.execute("INSERT OR REPLACE INTO proposals VALUES (?, ?)", (smiles, text))
+
+
+def _sound(smiles: str, answer: DecodeResult) -> list[Proposal]:
+    """The different answers that are molecules, supply all atoms and do not contain the molecule itself."""
+    found: dict[tuple[str, ...], Proposal] = {}
+    for one in answer.hypotheses:
+        reactants = split(one.canonical) if one.valid else ()
+        if reactants and smiles not in reactants and not chem.formula_balance(one.canonical, smiles):
+            chance = one.probability if one.confidence is None else one.confidence
+            found.setdefault(reactants, Proposal(reactants, chance, chance))
+    return list(found.values())
+
+
+def _leads_back(smiles: str, answer: DecodeResult) -> float:
+    first = next((one for one in answer.hypotheses[:1] if one.valid), None)
+    return first.probability if first and leads_back(smiles, first.canonical) else 0.0
+
+
+def prior(smiles: str, proposal: Proposal) -> float:
+    """Return a proposal's chance, less where the forward model disagrees and, slightly, for a large reactant."""
+    doubt = DISAGREES if proposal.round_trip == 0 else 1.0
+    size = max(map(heavy_atoms, proposal.reactants)) / max(1, heavy_atoms(smiles))
+    return max(1e-6, proposal.chance) * doubt * math.exp(-SIZE * min(1.0, size))
+
+
+@lru_cache(maxsize=100_000)
+def heavy_atoms(smiles: str) -> int:
+    """Return how many atoms other than hydrogen a molecule has."""
+    return int(Chem.MolFromSmiles(smiles).GetNumHeavyAtoms())
+
+
+def split(smiles: str) -> tuple[str, ...]:
+    """Return the molecules of a canonical SMILES, sorted; its ions together are one, as they are bought."""
+    parts = smiles.split(".")
+    if len(parts) == 1 or not any(sign in smiles for sign in "+-"):
+        return tuple(sorted(parts))
+    ions = [part for part in parts if Chem.GetFormalCharge(Chem.MolFromSmiles(part))]
+    salt = chem.canonical(".".join(ions)) if ions else None
+    return tuple(sorted([part for part in parts if part not in ions] + ([salt] if salt else [])))

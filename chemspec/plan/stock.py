@@ -1,0 +1,113 @@
+"""What can be bought: lists of InChIKeys, each a sorted array of 27 bytes a key, so that a million take 27 MB."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rdkit import Chem, rdBase
+
+from chemspec import asset_files
+from chemspec.io import readers
+from chemspec.system import cache
+
+KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
+COLUMNS = ("inchikey", "inchi_key", "inchi key")
+BUILT_IN = ("paroutes-n1", "paroutes-n5")
+
+
+@dataclass(frozen=True, eq=False)
+class Stock:
+    """Lists of what can be bought, by name; each sorted."""
+
+    lists: Mapping[str, np.ndarray[Any, np.dtype[np.bytes_]]]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.lists.values()))
+
+    def source(self, smiles: str) -> str:
+        """Return the name of the first list that has the molecule; empty if none has."""
+        key = np.bytes_(inchikey(smiles))
+        return next((name for name, keys in self.lists.items() if _holds(keys, key)), "") if key else ""
+
+
+def _holds(keys: np.ndarray[Any, np.dtype[np.bytes_]], key: np.bytes_) -> bool:
+    place = int(np.searchsorted(keys, key))
+    return place < len(keys) and bool(keys[place] == key)
+
+
+@lru_cache(maxsize=100_000)
+def inchikey(smiles: str) -> str:
+    """Return a molecule's standard InChIKey; empty where there is none."""
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromSmiles(smiles)
+        return "" if mol is None else str(Chem.MolToInchiKey(mol))  # type: ignore[no-untyped-call]
+
+
+def load(names: Sequence[str]) -> Stock:
+    """Return the stock of these lists: names of built-in ones (`BUILT_IN`), or files.
+
+    Raises:
+        ValueError: for a list that cannot be found or read, or is empty.
+    """
+    if not names:
+        raise ValueError(f"no stock; give a file of SMILES or InChIKeys, or one of {', '.join(BUILT_IN)}")
+    return Stock({Path(name).name if name not in BUILT_IN else name: _load(name) for name in names})
+
+
+def _load(name: str) -> np.ndarray[Any, np.dtype[np.bytes_]]:
+    path = asset_files.assets() / "stock" / f"{name}.txt.gz" if name in BUILT_IN else Path(name)
+    try:
+        return parse(path.read_bytes(), path.name)
+    except OSError as error:
+        shown = ", ".join(BUILT_IN)
+        raise ValueError(f"stock {name}: {error.strerror}; give a file of SMILES or InChIKeys, or {shown}") from error
+
+
+def parse(raw: bytes, name: str) -> np.ndarray[Any, np.dtype[np.bytes_]]:
+    """Return the sorted keys of a list: a table with a column of InChIKeys or SMILES, or text with one of them a line.
+
+    Lines that are neither are left out. Making InChIKeys of SMILES takes a millisecond each; they are kept on disk.
+
+    Raises:
+        ValueError: if nothing can be read from it.
+    """
+    kept = f"stock-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.npy"
+    if (known := cache.read(kept)) is not None:
+        return np.load(io.BytesIO(known))  # type: ignore[no-any-return]
+    ending = Path(name.removesuffix(".gz")).suffix.lower()
+    try:
+        text = readers.decode_text(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    except (OSError, EOFError) as error:
+        raise ValueError(f"stock {name} cannot be unpacked: {error}") from error
+    cells = _column(text, ending, name) if ending in readers.TABLES else text.split("\n")
+    words = [cell.split()[0] for cell in cells if cell.strip()]
+    keys = [word if KEY.fullmatch(word) else inchikey(word) for word in words]
+    found = np.unique(np.array([key for key in keys if key], dtype="S27"))
+    if not len(found):
+        what = f"none of its {len(words)} lines is an InChIKey or a SMILES" if words else "it is empty"
+        raise ValueError(f"stock {name}: {what}; give a .csv, .smi or .txt with one molecule a line")
+    if any(key and key != word for key, word in zip(keys, words, strict=True)):
+        target = io.BytesIO()
+        np.save(target, found)
+        cache.write(kept, target.getvalue())
+    return found
+
+
+def _column(text: str, ending: str, name: str) -> list[str]:
+    rows = list(readers.records(text, ending, name))
+    head = [cell.strip().lower() for cell in rows[0]]
+    place = next((head.index(column) for column in COLUMNS if column in head), readers.usual_column(head))
+    if place is None:
+        if len(head) > 1:
+            raise ValueError(f"stock {name} has no column inchikey or smiles; it has {', '.join(rows[0])}")
+        return [row[0] for row in rows]  # a list without header
+    return [row[place] for row in rows[1:]]

@@ -1,0 +1,71 @@
+"""`chemspec plan`: text, files, exit codes, clear messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("syntheseus")
+pytest.importorskip("apted")
+
+from toy import AMIDE, BOUGHT, Toy, retro
+from typer.testing import CliRunner, Result
+
+from chemspec import cli
+from chemspec.cli import options
+from chemspec.system import extras
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(options, "load", lambda task, *_, **__: retro() if task == "retro" else Toy({}))
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "mine.smi").write_text("\n".join(BOUGHT))
+
+    def run(*words: object) -> Result:
+        return CliRunner().invoke(cli.app, ["plan", "--stock", str(tmp_path / "mine.smi"), *map(str, words)])
+
+    return run
+
+
+def test_routes_are_shown_and_written(call: Any, tmp_path: Path) -> None:
+    files = [tmp_path / f"route{ending}" for ending in (".json", ".md", ".svg", ".png")]
+    done = call(AMIDE, *(word for file in files for word in ("-o", file)))
+    assert done.exit_code == 0, done.output
+    assert "routes from stock" in done.output and "mine.smi" in done.output and "route 1: 3 steps" in done.output
+    tree = json.loads(files[0].read_text())
+    assert tree["routes"][0]["children"][0]["type"] == "reaction"
+    assert files[1].read_text().startswith("# Routes to") and files[2].read_text().startswith("<svg")
+    assert files[3].read_bytes().startswith(b"\x89PNG")
+
+
+def test_several_targets_from_a_file_as_json(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "targets.smi").write_text(f"{AMIDE}\nCCCCCC\n")
+    done = call(tmp_path / "targets.smi", "--json")
+    assert done.exit_code == 1  # hexane has no route
+    plans = json.loads(done.output.splitlines()[-1])["plans"]
+    assert [one["status"] for one in plans] == ["solved", "open"]
+    assert plans[0]["counts"]["molecules"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-o", "route.pdf"], ".json, .md, .svg, .png"),
+        (["--stock", "nowhere.smi"], "nowhere.smi"),
+        (["--algorithm", "a-star"], "retro-star, mcts, breadth-first"),
+        (["--expansions", "0"], "expansions is 0"),
+    ],
+)
+def test_what_cannot_be_done_is_said(call: Any, words: list[str], told: str) -> None:
+    done = call(AMIDE, *words)
+    assert done.exit_code == 2 and told in done.output
+
+
+def test_without_the_extra_it_says_how_to_get_it(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "installed", lambda package: package != "syntheseus")
+    done = call(AMIDE)
+    assert done.exit_code == 2 and "pip install 'chemspec[plan]'" in done.output

@@ -1,0 +1,174 @@
+"""Routes of a toy chemistry: found, the same with and without looking ahead, within limits, stopped when asked."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("syntheseus")
+pytest.importorskip("apted")
+
+from toy import ACID_AMIDE, AMIDE, BOUGHT, Toy, retro, stock
+
+from chemspec import chem
+from chemspec.plan.expand import DISAGREES, Expander, Proposal, split
+from chemspec.plan.routes import Plan, Route
+from chemspec.plan.search import ALGORITHMS, PlanSettings, Search, plan
+
+pytestmark = pytest.mark.filterwarnings("ignore:No iteration or time")
+
+
+def search(
+    folder: Path, *, target: str = AMIDE, model: Toy | None = None, bought: list[str] = BOUGHT, **how: object
+) -> Plan:
+    settings = PlanSettings(**{"seconds": 20.0, "depth": 8, **how})  # type: ignore[arg-type]
+    return plan(target, Expander(model or retro(), keep=False), stock(folder, bought), settings)
+
+
+def signatures(found: Plan) -> set[frozenset[tuple[str, tuple[str, ...]]]]:
+    return {route.signature for route in found.routes}
+
+
+def all_routes(smiles: str) -> list[frozenset[tuple[str, tuple[str, ...]]]]:
+    """Every set of steps from stock, by plain recursion: the oracle."""
+    if smiles in {chem.canonical(one) for one in BOUGHT}:
+        return [frozenset()]
+    found = []
+    for text, _ in retro().table.get(smiles, []):
+        reactants = split(str(chem.canonical(text))) if chem.is_valid(text) else ()
+        if reactants and smiles not in reactants and not chem.formula_balance(text, smiles):
+            for below in product(*map(all_routes, reactants)):
+                found.append(frozenset({(smiles, reactants)}).union(*below))
+    return found
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("ahead", [0, 7])
+def test_every_algorithm_finds_all_routes_of_the_toy(tmp_path: Path, algorithm: str, ahead: int) -> None:
+    expansions = 3000 if algorithm == "mcts" else 200
+    found = search(tmp_path, algorithm=algorithm, ahead=ahead, expansions=expansions, seconds=2.0)
+    assert found.status == "solved"
+    assert signatures(found) == set(all_routes(str(chem.canonical(AMIDE))))
+    assert all(route.solved for route in found.routes)
+    scores = [route.score for route in found.routes]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_looking_ahead_saves_calls_and_changes_nothing(tmp_path: Path) -> None:
+    one_by_one, ahead = retro(), retro()
+    first = search(tmp_path, model=one_by_one, ahead=0)
+    second = search(tmp_path, model=ahead, ahead=7)
+    assert [route.signature for route in first.routes] == [route.signature for route in second.routes]
+    assert first.expansions == second.expansions
+    assert len(ahead.asked) < len(one_by_one.asked)
+    assert max(map(len, one_by_one.asked)) == 1
+    assert all(len(query) == len(set(query)) for query in ahead.asked)
+    asked = [smiles for call in ahead.asked for smiles in call]
+    assert len(asked) == len(set(asked)), "a molecule was decoded twice"
+
+
+def test_answers_are_kept_on_disk_by_weights_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
+    first, again, other = retro(), retro(), retro()
+    other.digest = "other weights"
+    plans = [plan(AMIDE, Expander(model), stock(tmp_path)) for model in (first, again, other)]
+    assert again.asked == []
+    assert other.asked == first.asked
+    assert len({frozenset(signatures(one)) for one in plans}) == 1
+    assert plans[1].counts.molecules == 0
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "file" / "below"))
+    assert plan(AMIDE, Expander(retro()), stock(tmp_path)).status == "solved"
+
+
+def test_ions_are_bought_together_and_bad_answers_are_left_out() -> None:
+    (ways,) = Expander(retro(), keep=False).expand([str(chem.canonical(ACID_AMIDE))])
+    assert ways[0].reactants == (chem.canonical("COC(=O)c1ccc(NC(C)=O)cc1"), "[Na+].[OH-]")
+    assert len(ways) == 2, "the echo is no step"
+    (ways,) = Expander(retro(), keep=False).expand(["CNC(=O)c1ccc([N+](=O)[O-])cc1"])
+    assert len(ways) == 1, "atoms must be accounted for"
+
+
+def test_a_step_that_the_forward_model_denies_counts_a_tenth() -> None:
+    smiles = str(chem.canonical(AMIDE))
+    (plain,) = Expander(retro(), keep=False).expand([smiles])
+    best = ".".join(plain[0].reactants)
+    forward = Toy({".".join(one.reactants): [(smiles, 0.9)] for one in plain[1:]} | {best: [("CCO", 0.9)]})
+    (checked,) = Expander(retro(), forward, keep=False).expand([smiles])
+    by_reactants = {one.reactants: one for one in checked}
+    assert by_reactants[plain[0].reactants].prior == pytest.approx(plain[0].prior * DISAGREES)
+    assert by_reactants[plain[0].reactants].round_trip == 0
+    assert by_reactants[plain[1].reactants].prior == pytest.approx(plain[1].prior)
+    assert by_reactants[plain[1].reactants].round_trip == pytest.approx(0.9)
+    assert isinstance(checked[0], Proposal) and checked[0].reactants != plain[0].reactants
+
+
+def test_without_a_route_the_closest_is_shown(tmp_path: Path) -> None:
+    for algorithm in ALGORITHMS:
+        found = search(tmp_path, bought=["CN", "CO", "CC(=O)Cl"], algorithm=algorithm, seconds=1.0)
+        assert found.status == "open"
+        assert "no route from stock" in found.message and "left" in found.message
+        (route,) = found.routes
+        assert not route.solved and sum(not leaf.stock for leaf in route.leaves) == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "words"),
+    [
+        ("CC(", "refused", "("),
+        ("CCO.CCN", "refused", "several molecules"),
+        ("C[Si](C)(C)C", "refused", "[Si]"),
+        ("CCCCCC", "open", "no usable step"),
+        ("CN", "open", "itself is in stock (mine.smi)"),
+    ],
+)
+def test_what_cannot_be_planned_is_said(tmp_path: Path, target: str, status: str, words: str) -> None:
+    found = search(tmp_path, target=target)
+    assert found.status == status and words in found.message
+    assert not found.routes
+
+
+def test_a_target_in_stock_is_said_and_planned_all_the_same(tmp_path: Path) -> None:
+    found = search(tmp_path, bought=[*BOUGHT, AMIDE])
+    assert found.status == "solved" and found.stock == "mine.smi"
+    assert all(isinstance(route, Route) and route.steps for route in found.routes)
+
+
+def test_limits_end_a_search_and_say_so(tmp_path: Path) -> None:
+    assert "limit of 2 expansions" in search(tmp_path, expansions=2).message
+    assert search(tmp_path, expansions=2).expansions == 2
+    assert "limit of 3 nodes" in search(tmp_path, nodes=3).message
+    assert all(route.depth <= 2 for route in search(tmp_path, depth=2).routes)
+    assert "limit of 1e-06 s" in search(tmp_path, seconds=1e-6).message
+
+
+def test_it_stops_when_asked_with_what_it_has(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def watch(now: Search) -> bool:
+        seen.append(now.expansions)
+        return now.expansions == 4
+
+    found = plan(AMIDE, Expander(retro(), keep=False), stock(tmp_path), PlanSettings(), watch)
+    assert seen == [0, 1, 2, 3, 4] and "stopped" in found.message and found.routes
+
+
+def test_ctrl_c_shows_what_was_found(tmp_path: Path) -> None:
+    def watch(now: Search) -> bool:
+        if now.expansions == 5:
+            raise KeyboardInterrupt
+        return False
+
+    found = plan(AMIDE, Expander(retro(), keep=False), stock(tmp_path), PlanSettings(), watch)
+    assert "interrupted" in found.message and found.routes
+
+
+@pytest.mark.parametrize("wrong", [{"algorithm": "a-star"}, {"seconds": 0}, {"expansions": -1}, {"ahead": -1}])
+def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        PlanSettings(**wrong)  # type: ignore[arg-type]

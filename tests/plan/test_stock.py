@@ -1,0 +1,77 @@
+"""Lists of what can be bought: any format, exact membership, small."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.plan.stock import BUILT_IN, Stock, inchikey, load, parse
+
+ETHANOL, ANILINE = "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "PAYRUJLWNCNPSJ-UHFFFAOYSA-N"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.txt", f"{ETHANOL}\n{ANILINE}\n"),
+        ("a.smi", "CCO ethanol\nOCC again\nno molecule\n\nNc1ccccc1\r\n"),
+        ("a.csv", "name,SMILES,price\nethanol,CCO,1\naniline,Nc1ccccc1,2\n"),
+        ("a.csv", f"id;InChI_Key\n1;{ETHANOL}\n2;{ANILINE}\n"),
+        ("a.csv", "CCO\nNc1ccccc1\n"),
+        ("a.tsv", "smiles\tn\nCCO\t1\nc1ccccc1N\t2\n"),
+    ],
+)
+def test_every_format_gives_the_same_keys(name: str, text: str) -> None:
+    wanted = sorted([ETHANOL, ANILINE])
+    assert [key.decode() for key in parse(text.encode(), name)] == wanted
+    assert [key.decode() for key in parse(gzip.compress(text.encode()), name + ".gz")] == wanted
+    assert [key.decode() for key in parse(text.encode(), name)] == wanted, "from the disk"
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "words"),
+    [
+        ("a.smi", b"", "it is empty"),
+        ("a.csv", b"", "is empty"),
+        ("a.txt", b"hello world\nwhat\n", "none of its 2 lines"),
+        ("a.csv", b"a,b\n1,2\n", "no column inchikey or smiles; it has a, b"),
+        ("a.smi.gz", b"\x1f\x8bbroken", "cannot be unpacked"),
+        ("a.xlsx", b"PK\x03\x04" + bytes(range(200)), "lines is an InChIKey or a SMILES"),
+    ],
+)
+def test_what_is_no_stock_is_refused(name: str, raw: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse(raw, name)
+
+
+def test_lists_are_named_and_missing_ones_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.smi").write_text("CCO")
+    stock = load([str(tmp_path / "mine.smi"), *BUILT_IN])
+    assert stock.source("OCC") == "mine.smi"
+    assert stock.source("CN") in BUILT_IN
+    assert stock.source("C" * 40) == "" and stock.source("not a molecule") == ""
+    with pytest.raises(ValueError, match="paroutes-n1"):
+        load(["nowhere.smi"])
+    with pytest.raises(ValueError, match="no stock"):
+        load([])
+
+
+@given(st.lists(st.sampled_from(["C" * n for n in range(1, 30)]), min_size=1), st.integers(1, 40))
+def test_membership_is_that_of_a_set(bought: list[str], asked: int) -> None:
+    stock = Stock({"list": parse("\n".join(map(inchikey, bought)).encode(), "list.txt")})
+    assert bool(stock.source("C" * asked)) == ("C" * asked in bought)
+
+
+def test_a_million_keys_take_less_than_fifty_megabytes() -> None:
+    numbers = np.char.zfill(np.arange(1_000_000).astype("S27"), 27)
+    keys = np.append(numbers, np.bytes_(ETHANOL))  # letters sort behind figures
+    assert (
+        keys.nbytes < 50e6
+        and Stock({"many": keys}).source("CCO") == "many"
+        and not Stock({"many": keys}).source("CCCO")
+    )

@@ -1,0 +1,57 @@
+"""A chemistry of a dozen reactions, asked like a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import log
+from pathlib import Path
+
+from chemspec import chem
+from chemspec.plan.stock import Stock, load
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Hypothesis
+
+AMIDE, ESTER_AMIDE, ACID_AMIDE = "CC(=O)Nc1ccc(C(=O)NC)cc1", "COC(=O)c1ccc(NC(C)=O)cc1", "CC(=O)Nc1ccc(C(=O)O)cc1"
+RETRO = {
+    AMIDE: [(f"{ACID_AMIDE}.CN", 0.5), (f"{ESTER_AMIDE}.CN", 0.3), ("CC(=O)Cl.CNC(=O)c1ccc(N)cc1", 0.15)],
+    ACID_AMIDE: [(f"{ESTER_AMIDE}.[OH-].[Na+]", 0.7), ("CC(=O)Cl.Nc1ccc(C(=O)O)cc1", 0.2), (ACID_AMIDE, 0.05)],
+    ESTER_AMIDE: [("CC(=O)Cl.COC(=O)c1ccc(N)cc1", 0.8), ("CC(=O)O.COC(=O)c1ccc(N)cc1", 0.1)],
+    "CNC(=O)c1ccc(N)cc1": [("CN.Nc1ccc(C(=O)O)cc1", 0.6), ("CNC(=O)c1ccc([N+](=O)[O-])cc1", 0.3)],
+    "COC(=O)c1ccc(N)cc1": [("COC(=O)c1ccc([N+](=O)[O-])cc1", 0.6), ("CO.Nc1ccc(C(=O)O)cc1", 0.3), ("C(", 0.05)],
+    "COC(=O)c1ccc([N+](=O)[O-])cc1": [("CO.O=C(O)c1ccc([N+](=O)[O-])cc1", 0.9)],
+    "CNC(=O)c1ccc([N+](=O)[O-])cc1": [("CN.O=C(O)c1ccc([N+](=O)[O-])cc1", 0.9), ("CN", 0.05)],
+}
+BOUGHT = ["CN", "CO", "CC(=O)Cl", "O=C(O)c1ccc([N+](=O)[O-])cc1", "[Na+].[OH-]"]
+
+
+@dataclass
+class Toy:
+    """Answers from a table; remembers what it was asked."""
+
+    table: Mapping[str, Sequence[tuple[str, float]]]
+    digest: str = "toy"
+    asked: list[list[str]] = field(default_factory=list)
+
+    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        self.asked.append(list(queries))
+        return [self._answer(query, settings.n) for query in queries]
+
+    def _answer(self, query: str, n: int) -> DecodeResult:
+        if "Si" in query:
+            return DecodeResult(query, "invalid", "no such token: [Si]")
+        found = []
+        for text, chance in self.table.get(query, [])[:n]:
+            canonical = chem.canonical(text) or ""
+            found.append(Hypothesis(text, canonical, bool(canonical), (), (), log(chance), chance))
+        return DecodeResult(query, "ok", "", tuple(found))
+
+
+def retro() -> Toy:
+    return Toy({str(chem.canonical(product)): ways for product, ways in RETRO.items()})
+
+
+def stock(folder: Path, molecules: Sequence[str] = BOUGHT) -> Stock:
+    file = folder / "mine.smi"
+    file.write_text("\n".join(molecules))
+    return load([str(file)])
