@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -49,6 +48,20 @@ class RaggedArray:
     def lengths(self) -> NDArray[np.int64]:
         """The length of each sequence."""
         return np.diff(self.offsets)
+
+    def padded(self, indices: Sequence[int], *, specials: bool) -> torch.Tensor:
+        """Return these sequences right-padded, between bos and eos with `specials`; (B, T) int64."""
+        which = np.asarray(indices, dtype=np.int64)
+        starts, edge = self.offsets[which], int(specials)
+        lengths = self.offsets[which + 1] - starts
+        out = np.full((len(which), int(lengths.max(initial=0)) + 2 * edge), PAD, dtype=np.int64)
+        rows = np.repeat(np.arange(len(which)), lengths)
+        columns = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        out[rows, columns + edge] = self.flat[np.repeat(starts, lengths) + columns]
+        if specials:
+            out[:, 0] = BOS
+            out[np.arange(len(which)), lengths + 1] = EOS
+        return torch.from_numpy(out)
 
     def part(self, start: int, stop: int) -> RaggedArray:
         """Return the sequences from `start` up to `stop`."""
@@ -118,10 +131,7 @@ class Pairs:
 
     def batch(self, indices: Sequence[int], *, source_specials: bool = False) -> Batch:
         """Return right-padded sources (B, S) and `<bos> target <eos>` (B, T + 2) as int64 tensors."""
-        sources: list[Any] = [self.sources[index] for index in indices]
-        if source_specials:
-            sources = [[BOS, *source, EOS] for source in sources]
-        return pad(sources), pad([[BOS, *self.targets[index], EOS] for index in indices])
+        return self.sources.padded(indices, specials=source_specials), self.targets.padded(indices, specials=True)
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:

@@ -15,6 +15,7 @@ class DataSettings:
         variants: ways in which each reaction is written (the first has the canonical source).
         flat_share: share of the variants without stereochemistry.
         leave_out: columns; a row with "1" in one of them is not used (test products, say).
+        clean: files without the columns of `leave_out`, because none of their rows has to be left out.
         only: columns; a row without "1" in one of them is not used (those with reagents, say).
         guess_maps: rows without atom maps get guessed ones (`atom_maps.py`) instead of being left out.
         max_tokens: longer sources or targets are left out.
@@ -26,6 +27,7 @@ class DataSettings:
     variants: int = 4
     flat_share: float = 0.0
     leave_out: tuple[str, ...] = ()
+    clean: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     guess_maps: bool = False
     max_tokens: int = 200
@@ -41,7 +43,7 @@ class DataSettings:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if not 0 <= self.flat_share <= 1:
             raise ValueError(f"flat_share is {self.flat_share}; it is a share between 0 and 1")
-        for name in ("leave_out", "only"):
+        for name in ("leave_out", "clean", "only"):
             columns = getattr(self, name)
             if isinstance(columns, str):
                 raise ValueError(f"{name} is a tuple of columns; write ({columns!r},)")

@@ -41,7 +41,8 @@ def check_columns(path: Path, settings: DataSettings) -> None:
     if first is None:
         raise ValueError(f"{path} has no rows")
     columns = (PLAIN_COLUMNS if settings.guess_maps else COLUMNS)[settings.task]
-    needed = (*columns, *settings.leave_out, *settings.only)
+    flags = () if path.name in settings.clean else settings.leave_out
+    needed = (*columns, *flags, *settings.only)
     missing = [name for name in needed if name not in first]
     if missing:
         found = ", ".join(str(name) for name in first)

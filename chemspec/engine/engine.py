@@ -35,6 +35,7 @@ from chemspec.types import DecodeResult, FinishedSequence, Hypothesis, Pass, Tra
 
 MAX_CHARS = 1000
 MAX_TOKENS = 400  # of a query; models are trained on at most 200, and time grows with the square
+ROUNDED = "computed in half precision: exact up to rounding, so drafts and batches may change an answer"
 OUT_OF_MEMORY = "the GPU's memory does not suffice for this query; ask for fewer answers or use the CPU"
 
 
@@ -106,7 +107,8 @@ class Engine:
             dtype: "auto" (fp32: models of this size are bound by latency, not by arithmetic), "fp32", "bf16", "fp16".
             threads: CPU threads of the model; 0 takes all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
-                torch), "native", "onnx", "torch", or "graphs" (torch with recorded CUDA graphs).
+                torch; on a GPU recorded graphs), "native", "onnx", "torch", or "graphs" (torch with recorded CUDA
+                graphs).
             task: of a Hugging Face model, "forward" or "retro"; our own folders say what they are for.
             template: what a Hugging Face model reads, see `importers.hf.load`.
 
@@ -126,7 +128,7 @@ class Engine:
             task=loaded.task,
             tokenizer=loaded.tokenizer,
             config=loaded.config,
-            caveats=loaded.notes,
+            caveats=(*loaded.notes, *([ROUNDED] if config.exactness == "up to rounding" else [])),
             digest=loaded.digest,
             folder=loaded.folder,
             backend=backend,
@@ -409,7 +411,13 @@ class Engine:
         }
         return Trace(
             ready.tokens,
-            {**where, **_plain(settings), "drafter": settings.drafts_by, "exact": settings.exact},
+            {
+                **where,
+                **_plain(settings),
+                "drafter": settings.drafts_by,
+                "exact": settings.exact,
+                "exactness": f"{settings.guarantee} {self.runtime_config.exactness}" if settings.exact else "relaxed",
+            },
             tuple(passes),
             seconds,
             self.tokenizer.tokens if settings.record and settings.augment == 1 else (),

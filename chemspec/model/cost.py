@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -15,6 +15,8 @@ from chemspec.tokenizer import BOS, SPECIALS
 from chemspec.types import Prefix
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+# On a GPU a batch of many queries is a size of its own: (queries, new nodes of each).
+BATCHES = ((32, 16), (128, 16), (256, 32))
 QUIET = 0.75  # a load per core at which times are to be trusted
 SOURCE, WRITTEN = 40, 24  # a typical query, half an answer
 # How often a pass is timed: those of few nodes more often, for there a mistake of 0.1 ms decides.
@@ -50,7 +52,14 @@ class CostCurve:
         return max(y0 + (y1 - y0) * (count - x0) / (x1 - x0), 1e-9)
 
 
-def measure(backend: Backend, vocab_size: int, max_positions: int, clock: Callable[[], float]) -> CostCurve:
+def measure(
+    backend: Backend,
+    vocab_size: int,
+    max_positions: int,
+    clock: Callable[[], float],
+    *,
+    batches: Sequence[tuple[int, int]] = (),
+) -> CostCurve:
     """Time passes of every size in `SIZES` for one query; takes under a second on two cores.
 
     Args:
@@ -58,29 +67,34 @@ def measure(backend: Backend, vocab_size: int, max_positions: int, clock: Callab
         vocab_size: its tokens.
         max_positions: most tokens of a source or an answer.
         clock: seconds.
+        batches: larger passes to time too, rising: (queries, new nodes of each).
     """
     written = max(0, min(WRITTEN, max_positions - 4))
-    sizes = [size for size in SIZES if size <= 2 or written + size < max_positions]
+    shapes = [(1, size) for size in SIZES] + list(batches)
+    shapes = [(queries, size) for queries, size in shapes if size <= 2 or written + size < max_positions]
     tokens = range(len(SPECIALS), vocab_size)
     source = [tokens[i % len(tokens)] for i in range(max(1, min(SOURCE, max_positions - 2)))]
     base: Prefix = (BOS, *(tokens[i % len(tokens)] for i in range(written)))
 
-    def once(size: int) -> float:
-        session = Session(backend, [source], top_k=2)
-        session.score([[base]])
+    def once(queries: int, size: int) -> float:
+        session = Session(backend, [source] * queries, top_k=2)
+        session.score([[base]] * queries)
         grown = base + tuple(tokens[i % len(tokens)] for i in range(size))
         began = clock()
-        session.score([[grown]])
+        session.score([[grown]] * queries)
         return clock() - began
 
-    once(sizes[-1])
+    for shape in shapes if batches else shapes[-1:]:  # a GPU records each size when it comes again
+        for _ in range(2 if batches else 1):
+            once(*shape)
+    sizes = [queries * size for queries, size in shapes]
     # The fastest, because whatever else the machine does can only slow a pass down; all sizes in turn, because it
     # may do so for longer than it takes to time one of them.
     seconds = [float("inf")] * len(sizes)
     for turn in range(max(REPEATS)):
-        for index, size in enumerate(sizes):
-            if turn < REPEATS[size > SMALL]:
-                seconds[index] = min(seconds[index], once(size))
+        for index, shape in enumerate(shapes):
+            if turn < REPEATS[sizes[index] > SMALL]:
+                seconds[index] = min(seconds[index], once(*shape))
     # Noise must not make a larger pass look cheaper than a smaller one.
     for index in range(1, len(seconds)):
         seconds[index] = max(seconds[index], seconds[index - 1] * 1.0001)

@@ -7,16 +7,17 @@ import time
 import warnings
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from chemspec.model import checkpoint
-from chemspec.model.cost import CostCurve, cached, measure
+from chemspec.model.cost import BATCHES, CostCurve, cached, measure
 from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig
-from chemspec.system import extras
+from chemspec.system import extras, gpu
 from chemspec.system.threads import torch_threads
 
 RUNTIMES = ("auto", "native", "onnx", "torch", "graphs")
@@ -50,7 +51,21 @@ class RuntimeConfig:
         if runtime not in RUNTIMES:
             raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
         dtype = "fp32" if dtype == "auto" else dtype
-        return cls(_device(device), dtype, runtime, threads or os.cpu_count() or 1)
+        device = _device(device)
+        if device.startswith("cuda"):
+            gpu.avoid_cudnn_attention()
+        return cls(device, dtype, runtime, threads or os.cpu_count() or 1)
+
+    @property
+    def exactness(self) -> str:
+        """How far a prefix has the same scores whatever else is in the pass, and so how far drafts change nothing.
+
+        "to the last bit": each row is computed by itself. "up to ties": the sums of a row depend on the shape of the
+        pass, in the seventh digit. "up to rounding": likewise, in the third, which may change an answer.
+        """
+        if self.runtime == "native":
+            return "to the last bit"
+        return "up to rounding" if self.dtype in ("bf16", "fp16") else "up to ties"
 
     @property
     def precision(self) -> torch.dtype:
@@ -61,7 +76,7 @@ class RuntimeConfig:
         """What computes a model here, and its runtime; imports what it needs only.
 
         On a CPU "auto" takes the compiled kernel; where it cannot be had ONNX Runtime; where that is not installed
-        torch, with a warning.
+        torch, with a warning. On a GPU it takes recorded graphs.
 
         Raises:
             ValueError: if the runtime asked for cannot be had.
@@ -89,7 +104,7 @@ class RuntimeConfig:
 
             return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
         model = loaded.model.to(device=self.device, dtype=self.precision)
-        if runtime == "graphs":
+        if runtime == "graphs" or (runtime == "auto" and self.device != "cpu"):
             from chemspec.model.runners.cuda_graphs import GraphBackend
 
             return GraphBackend(model), "graphs"
@@ -97,10 +112,12 @@ class RuntimeConfig:
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return what a pass of a model costs on this machine, from disk if it was measured before."""
-        key = f"{digest}-{self.runtime}-{self.device}-{self.dtype}-{self.threads}"
+        name = "".join(filter(str.isalnum, gpu.name_of(self.device)))
+        key = "-".join((digest, self.runtime, self.device.replace(":", ""), *filter(None, [name]), self.dtype))
         sizes = config.vocab_size, config.max_positions
         with self.torch_scope():
-            return cached(key, lambda: measure(backend, *sizes, time.perf_counter))
+            measured = partial(measure, backend, *sizes, time.perf_counter, batches=BATCHES if name else ())
+            return cached(f"{key}-{self.threads}", measured)
 
     def torch_scope(self) -> AbstractContextManager[None]:
         """Let torch compute with as many threads as are wanted here, and with the process's own number afterwards.

@@ -26,6 +26,7 @@ from chemspec.data.arrays import Batch, Pairs, TokenBatches
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, Task, TrainSettings
+from chemspec.system.gpu import avoid_cudnn_attention
 from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
@@ -243,6 +244,7 @@ def fit(
     Raises:
         KeyboardInterrupt: on Ctrl-C, after `checkpoints/last.ckpt` was written.
     """
+    avoid_cudnn_attention()  # every batch has a shape of its own
     settings = module.settings
     stop = StopOnSignal(out / "checkpoints" / "last.ckpt")
     every = min(50, settings.validate_every)

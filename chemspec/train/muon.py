@@ -1,8 +1,9 @@
 """Muon (Jordan et al., 2024): momentum, made orthogonal, as the step of a matrix.
 
 `torch.optim.Muon` does the same, always in bf16 and one matrix after another. Here matrices of one shape go through the
-iteration together (three products a round for each shape instead of each matrix, which counts on a GPU), and in fp32
-where the processor has no bf16 products: there emulated ones take sixty times longer (log.md).
+iteration together (three products a round for each shape instead of each matrix, which counts on a GPU; all else is one
+launch for a shape, too), and in fp32 where the processor has no bf16 products: there emulated ones take sixty times
+longer (log.md).
 """
 
 from __future__ import annotations
@@ -55,24 +56,25 @@ class Muon(torch.optim.Optimizer):
                 if p.grad is not None:
                     alike[min(p.shape), max(p.shape)].append(p)
             for (_, wide), matrices in alike.items():
-                updates = orthogonal(
-                    torch.stack([_wide(self._ahead(p, group["momentum"])) for p in matrices]), self.dtype
-                )
-                for p, update in zip(matrices, updates, strict=True):
-                    p.mul_(1 - group["lr"] * group["weight_decay"])
-                    turned = update if p.shape[0] <= p.shape[1] else update.T
-                    p.add_(turned.to(p.dtype), alpha=-0.2 * wide**0.5 * group["lr"])
+                ahead = self._ahead(matrices, group["momentum"])
+                updates = orthogonal(torch.stack(list(map(_wide, ahead))), self.dtype).to(matrices[0].dtype)
+                turned = [
+                    update if p.shape[0] <= p.shape[1] else update.T
+                    for p, update in zip(matrices, updates.unbind(), strict=True)
+                ]
+                torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
+                torch._foreach_add_(matrices, turned, alpha=-0.2 * wide**0.5 * group["lr"])
         return loss
 
-    def _ahead(self, p: Tensor, momentum: float) -> Tensor:
-        """Return the gradient, mixed with its running mean one step ahead (Nesterov)."""
-        assert p.grad is not None
-        state = self.state[p]
-        if not state:
-            state["momentum_buffer"] = torch.zeros_like(p)
-        mean: Tensor = state["momentum_buffer"]
-        mean.lerp_(p.grad, 1 - momentum)
-        return p.grad.lerp(mean, momentum)
+    def _ahead(self, matrices: list[Tensor], momentum: float) -> list[Tensor]:
+        """Return the gradients, each mixed with its running mean one step ahead (Nesterov)."""
+        for p in matrices:
+            if not self.state[p]:
+                self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+        means = [self.state[p]["momentum_buffer"] for p in matrices]
+        gradients = [p.grad for p in matrices if p.grad is not None]
+        torch._foreach_lerp_(means, gradients, 1 - momentum)
+        return list(torch._foreach_lerp(gradients, means, momentum))
 
 
 def orthogonal(matrices: Tensor, dtype: torch.dtype) -> Tensor:

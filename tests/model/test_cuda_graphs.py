@@ -7,7 +7,11 @@ tensors it has seen and knows nothing of the Python around them.
 from __future__ import annotations
 
 import gc
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +23,7 @@ from test_session import EAGER, VARIANTS, VOCAB, Round, check, model_of, scripts
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from chemspec.model.runners import cuda_graphs
-from chemspec.model.runners.cuda_graphs import Function, GraphBackend, multiple, padded
+from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, GraphBackend, multiple, padded, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Session
@@ -113,10 +117,83 @@ def test_sessions_one_after_the_other_share_an_arena_and_others_do_not() -> None
     gc.collect()
     third = Session(backend, [[6]], top_k=3)
     assert third.runner.cache.data_ptr() == used  # type: ignore[union-attr]
-    many = [Session(backend, [[4]] * 2**k, top_k=3) for k in range(6) for _ in range(3)]
-    del many
+
+
+def test_idle_arenas_are_kept_up_to_a_number_of_bytes_the_last_used_longest() -> None:
+    """A batch that shrinks goes through many shapes, and none of them may lose its recordings."""
+    trace = Tracer()
+    backend = GraphBackend(model_of(0, "pre"), record=trace)
+    for _ in range(3):
+        for rows in range(1, 14):
+            Session(backend, [[4]] * rows, top_k=3).score([[(BOS, 4)]] * rows)
+        gc.collect()
+    shapes = len({rows_for(rows) for rows in range(1, 14)})
+    assert (trace.recorded, len(backend._idle)) == (shapes, shapes)
+    largest = max(arena.bytes for arena in backend._idle)
+    backend.idle_bytes = largest
+    backend.take_back([])
+    assert [arena.shape[0] for arena in backend._idle] == [16]
+    Session(backend, [[4]], top_k=3).score([[(BOS, 4)]])
     gc.collect()
-    assert len(backend._idle) == cuda_graphs.IDLE
+    assert [arena.shape[0] for arena in backend._idle] == [1]
+
+
+def test_a_pass_that_cannot_be_recorded_is_computed_all_the_same() -> None:
+    def refuse(function: Function, device: torch.device) -> Function:
+        raise RuntimeError("out of streams")
+
+    backend, plain = GraphBackend(model_of(0, "pre"), record=refuse), TorchBackend(model_of(0, "pre"))
+    sessions = [Session(one, [[4, 5]], top_k=3) for one in (backend, plain)]
+    compare(*sessions, [[(BOS,)]])  # without slots in use: a size of its own
+    compare(*sessions, [[(BOS, 4)]])
+    with pytest.warns(UserWarning, match="out of streams"):
+        compare(*sessions, [[(BOS, 4, 5)]])
+    compare(*sessions, [[(BOS, 4, 5, 6)]])
+
+
+class Replay:
+    """A recording of nothing."""
+
+    def replay(self) -> None: ...
+
+
+class FakeCuda:
+    """What `CudaGraphs` asks of torch.cuda, as strict about pools as torch's allocator."""
+
+    def __init__(self) -> None:
+        self.alive: set[int] = set()  # graphs recorded into the pool
+        self.used = self.captures = 0
+        self.device = self.stream = lambda *_: nullcontext()
+        self.current_stream = self.Stream = lambda: SimpleNamespace(wait_stream=lambda _: None)
+        self.graph_pool_handle = lambda: 7
+
+    def CUDAGraph(self) -> Any:  # noqa: N802
+        self.captures += 1
+        graph = Replay()
+        self.alive.add(id(graph))
+        weakref.finalize(graph, self.alive.discard, id(graph))
+        return graph
+
+    @contextmanager
+    def graph(self, graph: Any, *, pool: int, capture_error_mode: str) -> Iterator[None]:
+        others = self.alive - {id(graph)}
+        assert not self.used or others, "the pool's last graph has gone: use_count > 0"
+        self.used += 1
+        yield
+
+
+def test_the_pool_outlives_its_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All arenas may go, and a new pass must be recorded all the same."""
+    fake = FakeCuda()
+    monkeypatch.setattr(cuda_graphs.torch, "cuda", fake)
+    record = CudaGraphs()
+    calls: list[int] = []
+    for _ in range(9):
+        replay = record(lambda: calls.append(1), torch.device("cpu"))
+        replay()
+        del replay
+        gc.collect()
+    assert (fake.captures, len(calls)) == (10, 27)  # and the keeper; each pass twice before it is recorded
 
 
 def test_what_an_earlier_session_left_does_not_matter() -> None:
@@ -157,6 +234,8 @@ def test_sizes_are_padded_to_few(count: int, step: int) -> None:
     assert max(1, count) <= size < 2 * max(1, count) or size - count < step
     assert padded(size, step) == size
     assert count <= multiple(count, step) < count + step
+    assert max(1, count) <= rows_for(count) <= max(2, 1.5 * count)
+    assert rows_for(rows_for(count)) == rows_for(count)
 
 
 def test_graphs_are_refused_without_a_gpu() -> None:

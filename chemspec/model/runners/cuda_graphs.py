@@ -9,9 +9,11 @@ Shapes: B rows of the arena, N nodes of the padded pass, C slots in use, S sourc
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
@@ -27,15 +29,23 @@ from chemspec.model.transformer import Transformer
 Function = Callable[[], None]
 Recorder = Callable[[Function, torch.device], Function]
 
-# Rows and nodes are padded to powers of two up to this and to multiples of it beyond, sources and slots to multiples.
-ROWS, NODES, SOURCE, SLOTS = 32, 64, 32, 64
+# Nodes are padded to powers of two up to this and to multiples of it beyond, sources and slots to multiples.
+NODES, SOURCE, SLOTS = 64, 32, 64
 FIRST_SLOTS = 256  # of an arena, which doubles when a session outgrows it
-IDLE = 8  # arenas kept for later sessions
+# Share of a GPU's memory that idle arenas may keep. Their recordings go with them, and to record takes longer than
+# some hundred passes; so by bytes, not by number: a batch that shrinks goes through a dozen shapes.
+IDLE_SHARE = 0.25
 
 
 def padded(count: int, step: int) -> int:
     """Round up to a power of two, or beyond `step` to a multiple of it; at least 1."""
     return -(-count // step) * step if count > step else 1 << max(0, count - 1).bit_length()
+
+
+def rows_for(count: int) -> int:
+    """Round a number of queries up to a power of two or one and a half of it; at least 1."""
+    power = 1 << max(0, count - 1).bit_length()
+    return 3 * power // 4 if power > 2 and count <= 3 * power // 4 else power
 
 
 def multiple(count: int, step: int) -> int:
@@ -48,6 +58,7 @@ class CudaGraphs:
 
     def __init__(self) -> None:
         self.pool: Any = None
+        self.keeper: Any = None  # a recording that never goes: without any, torch refuses to record into the pool again
 
     def __call__(self, function: Function, device: torch.device) -> Function:
         """Run a function twice on a stream of its own and then record it; returns what does the same again."""
@@ -59,13 +70,18 @@ class CudaGraphs:
                 for _ in range(2):
                     function()
             here.wait_stream(aside)
-            self.pool = self.pool or torch.cuda.graph_pool_handle()
-            graph = torch.cuda.CUDAGraph()
-            # Other threads may allocate meanwhile: only what this one does must be fit for a graph.
-            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-                function()
-        replay: Function = graph.replay
+            if self.keeper is None:
+                self.pool = torch.cuda.graph_pool_handle()
+                self.keeper = self._capture(lambda: torch.zeros(1, device=device))
+            replay: Function = self._capture(function).replay
         return replay
+
+    def _capture(self, function: Callable[[], Any]) -> Any:
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may allocate meanwhile: only what this one does must be fit for a graph.
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+            function()
+        return graph
 
 
 class Arena:
@@ -79,6 +95,11 @@ class Arena:
         self.memory = weight.new_zeros(config.decoder_layers, 2, rows, heads, source, width)
         self.source_mask = weight.new_zeros(rows, 1, 1, source, dtype=torch.bool)
         self.passes: dict[Any, RecordedPass] = {}
+
+    @property
+    def bytes(self) -> int:
+        """Of cache and memory, which are nearly all there is."""
+        return sum(tensor.nbytes for tensor in (self.cache, self.memory, self.source_mask))
 
     def clear(self) -> None:
         """Make all rows padding of one source token, or a softmax would divide by 0; nothing of a session is left."""
@@ -189,7 +210,11 @@ class RecordedPass:
         self.attention_mask.copy_(torch.from_numpy(mask))
         self.times += 1
         if self.replay is None and self.times > 1:
-            self.replay = record(self.compute, self.inputs.device)
+            try:
+                self.replay = record(self.compute, self.inputs.device)
+            except RuntimeError as error:  # the pass itself is fine: go on without a recording
+                warnings.warn(f"a pass could not be recorded as a CUDA graph, so it is slower: {error}", stacklevel=2)
+                self.replay = self.compute
         (self.replay or self.compute)()
 
 
@@ -198,14 +223,20 @@ class GraphBackend(TorchBackend):
 
     Args:
         record: turns a function into one that does the same again; default: CUDA graphs.
+        idle_bytes: most bytes of arenas that wait for later sessions; default: a share of the GPU's memory.
     """
 
-    def __init__(self, model: Transformer, *, record: Recorder | None = None) -> None:
+    def __init__(self, model: Transformer, *, record: Recorder | None = None, idle_bytes: int = 0) -> None:
         super().__init__(model)
         self.record = record or CudaGraphs()
         self.computing = Lock()
+        if not idle_bytes:
+            on_gpu = self.device.type == "cuda"
+            total = torch.cuda.get_device_properties(self.device).total_memory if on_gpu else 1 << 30
+            idle_bytes = int(IDLE_SHARE * total)
+        self.idle_bytes = idle_bytes
         # No lock: sessions give back when they are collected, which may happen anywhere, also in `lend`.
-        self._idle: deque[Arena] = deque(maxlen=IDLE)
+        self._idle: deque[Arena] = deque()  # the one used last at the end
 
     @property
     def runner(self) -> type[TorchRunner]:
@@ -219,19 +250,22 @@ class GraphBackend(TorchBackend):
         return arena
 
     def _find(self, shape: tuple[int, int, int]) -> Arena | None:
-        for _ in range(len(self._idle)):
-            try:
-                arena = self._idle.popleft()
-            except IndexError:  # another thread was quicker
-                return None
+        for arena in reversed(tuple(self._idle)):
             if arena.shape == shape:
-                return arena
-            self._idle.append(arena)
+                with suppress(ValueError, IndexError):  # another thread was quicker
+                    self._idle.remove(arena)
+                    return arena
         return None
 
     def take_back(self, arenas: list[Arena]) -> None:
-        """Keep arenas for later sessions."""
+        """Keep arenas for later sessions, and drop those not used for longest where they are too many."""
         self._idle.extend(arenas)
+        kept = sum(arena.bytes for arena in list(self._idle))
+        while kept > self.idle_bytes:
+            try:
+                kept -= self._idle.popleft().bytes
+            except IndexError:  # another thread was quicker
+                return
 
 
 class GraphRunner(TorchRunner):
@@ -249,7 +283,7 @@ class GraphRunner(TorchRunner):
         """Move into an arena; the arguments are those of `TorchRunner`."""
         super().__init__(backend, memory, source_mask, top_k, heads, states)
         self.graphs, self.count, self.source = backend, memory.shape[2], memory.shape[4]
-        arena = backend.lend(padded(self.count, ROWS), multiple(self.source, SOURCE), FIRST_SLOTS)
+        arena = backend.lend(rows_for(self.count), multiple(self.source, SOURCE), FIRST_SLOTS)
         arena.memory[:, :, : self.count, :, : self.source] = memory
         arena.source_mask[: self.count, :, :, : self.source] = source_mask
         self._held = [arena]
@@ -264,7 +298,7 @@ class GraphRunner(TorchRunner):
     def _move(self, rows: Ints, slots: int) -> None:
         """Go on in another arena with these rows and room for so many slots."""
         old, have = self._held[0], self._held[0].shape[2]
-        new = self.graphs.lend(padded(len(rows), ROWS), old.shape[1], max(slots, have))
+        new = self.graphs.lend(rows_for(len(rows)), old.shape[1], max(slots, have))
         index = self.to_device(rows)
         new.cache[:, :, : len(rows), :, :have] = old.cache.index_select(2, index)
         new.memory[:, :, : len(rows)] = old.memory.index_select(2, index)

@@ -1,0 +1,111 @@
+"""What a runtime settles on a GPU; there may be none here, so torch is told that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from chemspec.model import cost, runtime
+from chemspec.model.checkpoint import Checkpoint
+from chemspec.model.cost import BATCHES, SIZES, CostCurve
+from chemspec.model.runtime import RuntimeConfig
+from chemspec.model.session import Backend
+from chemspec.system import gpu
+from chemspec.testing import tiny_model
+from chemspec.tokenizer import SPECIALS, Tokenizer
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"NVIDIA H{100 if device == 'cuda' else 200}")
+    yield
+    torch.backends.cuda.enable_cudnn_sdp(True)
+
+
+def find(**changes: Any) -> RuntimeConfig:
+    return RuntimeConfig.find(**{"device": "cuda", "dtype": "fp32", "runtime": "auto", "threads": 1, **changes})
+
+
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("device", ["auto", "cuda", "cuda:1"])
+def test_attention_on_a_gpu_is_none_of_cudnns(device: str) -> None:
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    find(device="cpu")
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    find(device=device)
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@pytest.mark.usefixtures("cuda")
+def test_a_gpu_gets_recorded_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model(0, 12)
+    monkeypatch.setattr(type(model), "to", lambda self, **_: self)
+    loaded = Checkpoint("tiny", "retro", model, Tokenizer((*SPECIALS, *"CNOSFPIB")), tmp_path, "0")
+    for dtype in ("fp32", "bf16"):
+        assert find(dtype=dtype).backend(loaded)[1] == "graphs"
+    assert find(runtime="torch").backend(loaded)[1] == "torch"
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "expected"),
+    [
+        ("native", "fp32", "to the last bit"),
+        ("torch", "fp32", "up to ties"),
+        ("onnx", "fp32", "up to ties"),
+        ("graphs", "fp32", "up to ties"),
+        ("graphs", "bf16", "up to rounding"),
+        ("torch", "fp16", "up to rounding"),
+        ("torch", "fp64", "up to ties"),
+    ],
+)
+def test_exact_means_what_the_arithmetic_allows(name: str, dtype: str, expected: str) -> None:
+    assert RuntimeConfig("cuda", dtype, name, 1).exactness == expected
+
+
+@pytest.mark.usefixtures("cuda")
+def test_each_gpu_has_a_cost_curve_of_its_own_that_knows_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[str] = []
+    shapes: list[Any] = []
+
+    def measure(*_: Any, batches: Any = ()) -> CostCurve:
+        shapes.append(batches)
+        return CostCurve((1, 2), (1.0, 2.0))
+
+    def cached(key: str, make: Any) -> Any:
+        keys.append(key)
+        return make()
+
+    monkeypatch.setattr(runtime, "measure", measure)
+    monkeypatch.setattr(runtime, "cached", cached)
+    backend: Backend = None  # type: ignore[assignment]
+    for device in ("cuda", "cuda:1", "cpu"):
+        RuntimeConfig(device, "fp32", "graphs", 2).curve("abc", backend, tiny_model(0, 12).config)
+    assert keys == ["abc-graphs-cuda-NVIDIAH100-fp32-2", "abc-graphs-cuda1-NVIDIAH200-fp32-2", "abc-graphs-cpu-fp32-2"]
+    assert shapes == [BATCHES, BATCHES, ()]
+    assert gpu.name_of("cpu") == ""
+
+
+def test_a_curve_with_batches_goes_on_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its sizes is run twice before it is timed, because a GPU records it then."""
+    opened: list[tuple[int, int]] = []
+
+    class Counted:
+        def __init__(self, _: Any, sources: list[Any], *, top_k: int) -> None:
+            self.queries, self.passes = len(sources), 0
+
+        def score(self, requested: list[list[tuple[int, ...]]]) -> None:
+            self.passes += 1
+            if self.passes == 2:
+                opened.append((self.queries, len(requested[0][0]) - 1 - cost.WRITTEN))
+
+    monkeypatch.setattr(cost, "Session", Counted)
+    time = iter(range(10**6))
+    curve = cost.measure(None, 40, 1024, lambda: next(time), batches=((4, 64), (8, 64)))  # type: ignore[arg-type]
+    assert curve.nodes == (*SIZES, 256, 512)
+    shapes = [(1, size) for size in SIZES] + [(4, 64), (8, 64)]
+    assert opened[: 2 * len(shapes)] == [shape for shape in shapes for _ in range(2)]
