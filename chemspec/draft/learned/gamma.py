@@ -6,8 +6,6 @@ tokens makes decoding (1 - a^(g+1)) / ((1 - a) (g c + 1)) times as fast.
 
 from __future__ import annotations
 
-from math import log
-
 LONGEST = 32  # tokens of a draft
 PROBE = 8  # where no draft pays, one token is drafted every so many passes, to see whether that has changed
 
@@ -18,42 +16,10 @@ def improvement(a: float, g: float, c: float) -> float:
     return tokens / (g * c + 1)
 
 
-def slope(a: float, g: float, c: float) -> float:
-    """Return the derivative of log `improvement` by `g`, for 0 < a < 1."""
-    power: float = a ** (g + 1)
-    return -power * log(a) / (1 - power) - c / (g * c + 1)
-
-
-def ascend(a: float, c: float, start: float = 4.0, *, longest: int = LONGEST) -> float:
-    """Find the `g` that makes `improvement` largest, by gradient ascent on its logarithm.
-
-    The improvement rises and then falls (a concave function over a linear one), so that there is one top. Steps double
-    until the slope turns, and are halved from then on.
-
-    Args:
-        a: acceptance, 0 to 1.
-        c: cost ratio.
-        start: where to begin.
-        longest: upper end of the range, which begins at 0.
-    """
+def best(a: float, c: float, *, longest: int = LONGEST) -> int:
+    """Return the number of tokens, 0 to `longest`, that makes `improvement` largest: of equals the smallest."""
     a = min(max(a, 1e-6), 1 - 1e-6)
-    g = min(max(start, 0.0), float(longest))
-    up, step, turned = slope(a, g, c) > 0, 1.0, False
-    while step > 1e-4:
-        moved = min(max(g + (step if up else -step), 0.0), float(longest))
-        at_edge, g = moved == g, moved
-        now = slope(a, g, c) > 0
-        if at_edge and now == up:
-            break  # uphill is outside
-        turned = turned or now != up
-        step, up = (step / 2 if turned else step * 2), now
-    return g
-
-
-def best(a: float, c: float, start: float = 4.0, *, longest: int = LONGEST) -> int:
-    """Return the whole number of tokens that pays best: the better neighbour of what `ascend` finds."""
-    low = int(ascend(a, c, start, longest=longest))
-    return max((low, min(low + 1, longest)), key=lambda g: improvement(min(a, 1 - 1e-6), g, c))
+    return max(range(longest + 1), key=lambda g: improvement(a, g, c))
 
 
 class FixedGamma:
@@ -90,7 +56,6 @@ class AdaptiveGamma:
         self.ratio, self.longest = ratio, longest
         self.hits, self.tries = rate * self.WEIGHT, self.WEIGHT
         self._passes = 0
-        self._top = 4.0
 
     @property
     def alpha(self) -> float:
@@ -100,8 +65,7 @@ class AdaptiveGamma:
     def length(self) -> int:
         """Return the tokens to draft in the next pass."""
         self._passes += 1
-        self._top = ascend(self.alpha, self.ratio, self._top, longest=self.longest)
-        chosen = best(self.alpha, self.ratio, self._top, longest=self.longest)
+        chosen = best(self.alpha, self.ratio, longest=self.longest)
         return chosen if chosen or self._passes % PROBE else 1
 
     def learn(self, accepted: int, refused: int) -> None:
