@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from chemspec.decode.protocol import START, Decoder, finished
-from chemspec.decode.relaxed.acceptance import Rule
+from chemspec.decode.relaxed.acceptance import TopBeta
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
 
 Drafts = Callable[[Prefix], Sequence[tuple[int, ...]]]
 
 
-def relaxed_greedy(*, max_len: int, rule: Rule, drafts: Drafts) -> Decoder:
+def relaxed_greedy(*, max_len: int, rule: TopBeta, drafts: Drafts) -> Decoder:
     """Return one answer of at most `max_len` tokens, eos included.
 
     Args:
