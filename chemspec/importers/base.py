@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,15 @@ class LoadOptions:
     task: Task | None = None
     template: str = ""
     name: str = ""
+
+
+def config_names(folder: Path, key: str) -> bool:
+    """Return whether a folder has a `config.json` with this key; never raises."""
+    try:
+        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(values, dict) and key in values
 
 
 def _nowhere(_: str) -> Path | None:

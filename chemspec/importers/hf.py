@@ -11,13 +11,14 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
-from chemspec.importers.base import Importer, LoadedModel, LoadOptions
+from chemspec.importers.base import Importer, LoadedModel, config_names
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runners.hf_runner import FAMILIES, HfBackend, HfModel, IdMap
 from chemspec.model.runtime import RuntimeConfig
@@ -50,34 +51,25 @@ UNUSED: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class HfCheckpoint:
-    """A model as read, in fp32 on the CPU; what `checkpoint.Checkpoint` is for our own folders.
+class HfCheckpoint(LoadedModel):
+    """A model as read, in fp32 on the CPU; its digest is of weights, config, tokenizer and template."""
 
-    Attributes:
-        digest: of weights, config, tokenizer and template.
-        notes: what to tell with every answer.
-    """
-
-    name: str
-    task: Task
-    model: HfModel
     tokenizer: HfTokenizer
-    folder: Path
-    digest: str
-    notes: tuple[str, ...]
+    model: HfModel = field(kw_only=True)
 
-    def backend(self, runtime: RuntimeConfig) -> tuple[Backend, str]:
-        """Return what computes the model, and its runtime: torch.
 
-        Raises:
-            ValueError: for another runtime, or a precision that the model cannot be computed in.
-        """
-        if runtime.runtime not in ("auto", "torch"):
-            raise ValueError(f"a Hugging Face model runs in torch, not in the {runtime.runtime} runtime")
-        if runtime.dtype == "fp16" and self.model.family == "t5":
-            raise ValueError("T5 overflows in fp16; use bf16 or fp32")
-        self.model.to(runtime.device, runtime.precision)
-        return HfBackend(self.model), "torch"
+def _backend(model: HfModel, runtime: RuntimeConfig) -> tuple[Backend, str]:
+    """Return what computes the model, and its runtime: torch.
+
+    Raises:
+        ValueError: for another runtime, or a precision that the model cannot be computed in.
+    """
+    if runtime.runtime not in ("auto", "torch"):
+        raise ValueError(f"a Hugging Face model runs in torch, not in the {runtime.runtime} runtime")
+    if runtime.dtype == "fp16" and model.family == "t5":
+        raise ValueError("T5 overflows in fp16; use bf16 or fp32")
+    model.to(runtime.device, runtime.precision)
+    return HfBackend(model), "torch"
 
 
 class HfTokenizer:
@@ -181,12 +173,8 @@ def _until_eos(ids: Sequence[int]) -> Iterator[int]:
 
 
 def recognises(folder: Path) -> bool:
-    """Return whether a folder holds a model of transformers: its config names a `model_type`."""
-    try:
-        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(values, dict) and "model_type" in values
+    """Return whether a folder holds a model of transformers."""
+    return config_names(folder, "model_type")
 
 
 def cached(name: str) -> Path | None:
@@ -260,11 +248,13 @@ def load(folder: Path, *, task: Task | None = None, template: str = "", name: st
     return HfCheckpoint(
         name=name or folder.name,
         task=task,
-        model=model,
         tokenizer=tokenizer,
+        config=model.config,
         folder=folder,
         digest=_digest(folder, template),
+        backend=partial(_backend, model),
         notes=_notes(network.generation_config),
+        model=model,
     )
 
 
@@ -422,13 +412,7 @@ def _check_agreement(model: HfModel, folder: Path) -> None:
         wanted = model.model(input_ids=read, decoder_input_ids=text, use_cache=False).logits
         keys = model.memory_cache(memory)
         found, _ = model.step(
-            text,
-            depths,
-            depths[:, :, None] >= depths[:, None, :],
-            depths[:, :, None] - depths[:, None, :],
-            keys[:, :, :, :, :0],
-            keys,
-            source_mask,
+            text, depths, (depths[:, :, None] >= depths[:, None, :])[:, None], keys[:, :, :, :, :0], keys, source_mask
         )
     worst = float((found - wanted).abs().max())
     if not worst <= 1e-3 * (1 + float(wanted.abs().max())):
@@ -456,11 +440,4 @@ def _digest(folder: Path, template: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def _load(folder: Path, options: LoadOptions) -> LoadedModel:
-    read = load(folder, task=options.task, template=options.template, name=options.name)
-    return LoadedModel(
-        read.name, read.task, read.tokenizer, read.model.config, folder, read.digest, read.backend, read.notes
-    )
-
-
-IMPORTER = Importer("huggingface", recognises, _load, find)
+IMPORTER = Importer("huggingface", recognises, lambda folder, options: load(folder, **vars(options)), find)

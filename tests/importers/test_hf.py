@@ -222,8 +222,7 @@ def test_trees_have_the_logits_of_transformers(kind: str) -> None:
     assert worst_difference(loaded(kind)) < 1e-5
 
 
-@pytest.mark.parametrize("kind", ["t5 v1.0", "bart"])
-def test_positions_by_slot_would_be_noticed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_positions_by_slot_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     run = HfRunner.run_padded
 
     def counted(self: HfRunner, tokens: Any, depths: Any, mask: Any, offsets: Any) -> Any:
@@ -231,15 +230,13 @@ def test_positions_by_slot_would_be_noticed(kind: str, monkeypatch: pytest.Monke
         return run(self, tokens, places.clip(0, 40), mask, offsets)
 
     monkeypatch.setattr(HfRunner, "run_padded", counted)
-    assert worst_difference(loaded(kind)) > 1e-3
+    assert worst_difference(loaded("bart")) > 1e-3
 
 
-def test_forgotten_depths_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After slots have moved, their depths must have moved as well."""
-    from chemspec.model.runners.torch_runner import TorchRunner
-
-    monkeypatch.setattr(HfRunner, "gather_slots", TorchRunner.gather_slots)
-    assert worst_difference(loaded("t5 v1.1")) > 1e-3
+def test_bias_by_slot_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    bias = hf.HfModel._position_bias
+    monkeypatch.setattr(hf.HfModel, "_position_bias", lambda self, mask: bias(self, torch.ones_like(mask)))
+    assert worst_difference(loaded("t5 v1.0")) > 1e-3
 
 
 def generate(found: hf.HfCheckpoint, text: str, **options: Any) -> list[tuple[list[int], float]]:

@@ -1,9 +1,9 @@
 """The pass for encoder-decoders of Hugging Face transformers: their weights and layers, our tree and our cache.
 
 `transformers` loads the model and runs its encoder. Its decoders, however, derive positions from the length of the
-cache, which is wrong for a tree: here a node's position is its depth, and the relative position of two nodes is the
-difference of their depths. So the decoder's projections, norms and feed-forward blocks are called one by one, with a
-mask and a bias made for the tree.
+cache, which is wrong for a tree: here a node's position is its depth, and relative positions are counted along its
+ancestors. So the decoder's projections, norms and feed-forward blocks are called one by one, with a mask and a bias
+made for the tree.
 
 Ids: a checkpoint numbers its special tokens as it likes, while chemspec's pad, bos, eos and unk are 0 to 3. `IdMap`
 translates at the border: nothing outside this module sees a checkpoint's own ids. Equal log-probs are ordered by
@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad as widen
 from torch.nn.functional import scaled_dot_product_attention
 
 from chemspec.model.runners.padded import Mask
@@ -203,22 +202,14 @@ class HfModel:
         return torch.stack([block.cross.project_kv(memory, self.heads) for block in self.blocks])
 
     def step(
-        self,
-        tokens: Tensor,
-        depths: Tensor,
-        attention_mask: Tensor,
-        relative_position: Tensor,
-        cache: Tensor,
-        memory: Tensor,
-        source_mask: Tensor,
+        self, tokens: Tensor, depths: Tensor, attention_mask: Tensor, cache: Tensor, memory: Tensor, source_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Run new nodes through the decoder.
 
         Args:
             tokens: (B, N), in the checkpoint's numbering.
             depths: (B, N) positions.
-            attention_mask: (B, N, C + N); which slots and new nodes each node attends to.
-            relative_position: (B, N, C + N); by how much it is deeper than each of them.
+            attention_mask: (B, 1, N, C + N); which slots and new nodes each node attends to, parents before children.
             cache: keys and values of the slots, (L, 2, B, H, C, d).
             memory: from `memory_cache`.
             source_mask: from `encode`.
@@ -228,9 +219,9 @@ class HfModel:
         """
         x = self._embed(tokens, depths)
         bias = torch.zeros(attention_mask.shape, dtype=x.dtype, device=x.device)
-        bias = bias.masked_fill_(~attention_mask, -torch.inf)[:, None]
+        bias = bias.masked_fill_(~attention_mask, -torch.inf)
         if self.biases is not None:
-            bias = bias + self._position_bias(relative_position).to(x.dtype)
+            bias = bias + self._position_bias(attention_mask[:, 0]).to(x.dtype)
         new_kv = []
         for layer, block in enumerate(self.blocks):
 
@@ -257,9 +248,11 @@ class HfModel:
             x = decoder.layernorm_embedding(x + table.weight[depths + table.offset])
         return x
 
-    def _position_bias(self, relative_position: Tensor) -> Tensor:
-        """Return T5's bias of every node to what it may attend to, (B, H, N, C + N)."""
-        distance = torch.arange(LONGEST + 1, device=relative_position.device)
+    def _position_bias(self, attended: Tensor) -> Tensor:
+        """Return T5's bias of every node to what it attends to by `attended` (B, N, C + N), (B, H, N, C + N)."""
+        # A node attends to its ancestors and itself, the root first: by so many that follow it is deeper than one.
+        relative_position = attended.flip(-1).cumsum(-1).flip(-1) - 1
+        distance = torch.arange(LONGEST + 1, device=attended.device)
         attention: Any = self.biases
         buckets = attention._relative_position_bucket(
             -distance,
@@ -294,7 +287,8 @@ class HfBackend:
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> HfRunner:
         """Encode the sources; see `session.Backend.open`."""
         memory, source_mask = self.model.encode(sources)
-        return HfRunner(self, self.model.memory_cache(memory), source_mask, min(top_k, len(self._written)))
+        top_k = min(top_k, len(self._written))
+        return HfRunner(self, self.model.memory_cache(memory), source_mask, top_k)  # type: ignore[arg-type]
 
     def step(self, tokens: Tensor, depths: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
         """Run `HfModel.step` in chemspec's numbering: logits (B, N, W) of the ids that can be written."""
@@ -313,51 +307,25 @@ class HfBackend:
 
 
 class HfRunner(TorchRunner):
-    """Keys and values of one session, and the depth of every slot."""
+    """Keys and values of one session."""
 
     backend: HfBackend  # type: ignore[assignment]
-
-    def __init__(self, backend: HfBackend, memory: Tensor, source_mask: Tensor, top_k: int) -> None:
-        """Start an empty cache, as `TorchRunner` does."""
-        super().__init__(backend, memory, source_mask, top_k)  # type: ignore[arg-type]
-        self.depths = torch.zeros(memory.shape[2], self.cache.shape[4], dtype=torch.long, device=backend.device)
-
-    def reserve(self, slots: int) -> None:
-        """Make room for at least so many slots."""
-        super().reserve(slots)
-        self.depths = widen(self.depths, (0, self.cache.shape[4] - self.depths.shape[1]))
 
     @torch.inference_mode()
     def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
         """Compute new nodes; see `PaddedRunner.run_padded`."""
         used = attention_mask.shape[2] - tokens.shape[1]
-        new_depths = self.to_device(depths)
-        all_depths = torch.cat([self.depths[:, :used], new_depths], dim=1)
         logits, new_kv = self.backend.step(
             self.to_device(tokens),
-            new_depths,
-            self.to_device(attention_mask),
-            new_depths[:, :, None] - all_depths[:, None, :],
+            self.to_device(depths),
+            self.to_device(attention_mask)[:, None],
             self.cache[:, :, :, :, :used],
             self.memory,
             self.source_mask,
         )
-        self.depths[self.write(new_kv, slot_offsets)] = new_depths
+        self.write(new_kv, slot_offsets)
         indices, log_probs = best(logits, self.top_k)
         return self.backend.to_ids(indices), log_probs
-
-    @torch.inference_mode()
-    def gather_rows(self, rows: Sequence[int]) -> None:
-        """Keep these rows of the batch, in this order."""
-        super().gather_rows(rows)
-        self.depths = self.depths[torch.tensor(rows, device=self.depths.device)]
-
-    @torch.inference_mode()
-    def gather_slots(self, row: int, slots: Ints) -> None:
-        """Move these slots of a row to the front, in this order."""
-        super().gather_slots(row, slots)
-        index = self.to_device(slots)
-        self.depths[row, : len(slots)] = self.depths[row, index]
 
 
 def _split(x: Tensor, heads: int) -> Tensor:

@@ -122,13 +122,11 @@ class TorchRunner(PaddedRunner):
         """Copy an array to the model's device."""
         return torch.from_numpy(array).to(self.backend.device)
 
-    def write(self, new_kv: Tensor, slot_offsets: Ints) -> tuple[Tensor, Tensor]:
-        """Keep keys and values of new nodes (L, 2, B, H, N, d); returns their rows (B, 1) and slots (B, N)."""
+    def write(self, new_kv: Tensor, slot_offsets: Ints) -> None:
+        """Keep keys and values of new nodes (L, 2, B, H, N, d)."""
         columns = torch.arange(new_kv.shape[4], device=self.backend.device)
         rows = torch.arange(len(slot_offsets), device=self.backend.device)[:, None]
-        slots = self.to_device(slot_offsets)[:, None] + columns
-        write_kv(self.cache, new_kv, rows, slots)
-        return rows, slots
+        write_kv(self.cache, new_kv, rows, self.to_device(slot_offsets)[:, None] + columns)
 
     @torch.inference_mode()
     def gather_rows(self, rows: Sequence[int]) -> None:
