@@ -14,7 +14,11 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pkgutil import resolve_name
 from threading import RLock
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from chemspec.decode.registry import DecoderSpec
+    from chemspec.draft.registry import DrafterSpec
 
 Guarantee = Literal["exact", "exact in distribution", "relaxed"]  # of a decoder, whatever is drafted for it
 
@@ -25,38 +29,6 @@ class Named(Protocol):
     @property
     def name(self) -> str:
         """What options and menus call it."""
-
-
-class NamedDecoder(Named, Protocol):
-    """What settings and menus ask of a `chemspec.decode.registry.DecoderSpec`, which has the meanings."""
-
-    @property
-    def label(self) -> str: ...  # noqa: D102
-    @property
-    def about(self) -> str: ...  # noqa: D102
-    @property
-    def guarantee(self) -> Guarantee: ...  # noqa: D102
-    @property
-    def default_drafter(self) -> str: ...  # noqa: D102
-    @property
-    def random(self) -> bool: ...  # noqa: D102
-    @property
-    def relaxed(self) -> object: ...  # noqa: D102
-    @property
-    def drafts(self) -> str: ...  # noqa: D102
-
-
-class NamedDrafter(Named, Protocol):
-    """What settings and menus ask of a `chemspec.draft.registry.DrafterSpec`, which has the meanings."""
-
-    @property
-    def label(self) -> str: ...  # noqa: D102
-    @property
-    def title(self) -> str: ...  # noqa: D102
-    @property
-    def build_sampled(self) -> object: ...  # noqa: D102
-    @property
-    def companions(self) -> tuple[str, ...]: ...  # noqa: D102
 
 
 S = TypeVar("S", bound=Named)
@@ -148,5 +120,5 @@ def lazily(path: str) -> Callable[..., Any]:
     return lambda *given: resolve_name(path)(*given)
 
 
-DRAFTERS: Registry[NamedDrafter] = Registry("drafter", "chemspec.draft.registry")
-DECODERS: Registry[NamedDecoder] = Registry("decoder", "chemspec.decode.registry")
+DRAFTERS: Registry[DrafterSpec] = Registry("drafter", "chemspec.draft.registry")
+DECODERS: Registry[DecoderSpec] = Registry("decoder", "chemspec.decode.registry")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Literal, cast
+from typing import Literal
 
 from chemspec import plugins
 from chemspec.decode.beam import beam_search
@@ -20,7 +20,7 @@ from chemspec.decode.relaxed.sbs import speculative_beam_search
 from chemspec.decode.relaxed.spec_verification import Drafts, relaxed_greedy
 from chemspec.draft.base import BatchedDrafter, Drafter
 from chemspec.draft.none import NoDrafts
-from chemspec.plugins import Guarantee, Registry
+from chemspec.plugins import Guarantee
 from chemspec.settings import DecodeSettings
 from chemspec.types import Prefix
 
@@ -77,7 +77,7 @@ class DecoderSpec:
         return self.build.drafts if isinstance(self.build, DraftAwareDecoder) else "loop"
 
 
-DECODERS = cast("Registry[DecoderSpec]", plugins.DECODERS)
+DECODERS = plugins.DECODERS
 
 
 def build(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:

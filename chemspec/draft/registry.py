@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from chemspec import plugins
 from chemspec.draft.attention import Attention
@@ -18,7 +18,7 @@ from chemspec.draft.none import NoDrafts
 from chemspec.draft.smart import Smart
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.draft.windows import Windows
-from chemspec.plugins import DECODERS, Registry, lazily
+from chemspec.plugins import DECODERS, lazily
 from chemspec.settings import DecodeSettings
 
 Cost = Callable[[float], float]  # seconds of a pass by its nodes
@@ -88,7 +88,7 @@ class DrafterSpec:
         return f"{self.name}: {self.label}"
 
 
-DRAFTERS = cast("Registry[DrafterSpec]", plugins.DRAFTERS)
+DRAFTERS = plugins.DRAFTERS
 
 
 def _chosen(**options: int) -> dict[str, Any]:
