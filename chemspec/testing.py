@@ -18,7 +18,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from random import Random
 from typing import Any
@@ -180,15 +180,9 @@ Target = Transformer | Table
 # Naive decoders ----------------------------------------------------------------------------------
 
 
-@torch.inference_mode()
 def naive_log_probs(model: Target, source: Sequence[int], prefix: Sequence[int]) -> Tensor:
     """Log-probs (V,) of each token after `prefix`: a full forward pass in the model's precision."""
-    if isinstance(model, Table):
-        return torch.tensor(model.log_probs(tuple(source), tuple(prefix)), dtype=torch.float64)
-    read = [BOS, *source, EOS] if model.config.source_specials else list(source)
-    device = model.embedding.weight.device
-    logits = model(torch.tensor([read], device=device), torch.tensor([list(prefix)], device=device))
-    return torch.log_softmax(logits[0, -1], dim=-1).cpu()
+    return naive_reader(model, source)([tuple(prefix)])[0]
 
 
 Reading = Callable[[Sequence[Prefix]], Tensor]
@@ -201,7 +195,8 @@ def naive_reader(model: Target, source: Sequence[int]) -> Reading:
     encoder, which sees no prefix, runs once.
     """
     if isinstance(model, Table):
-        return lambda prefixes: torch.stack([naive_log_probs(model, source, one) for one in prefixes])
+        find = partial(model.log_probs, tuple(source))
+        return lambda prefixes: torch.tensor([find(prefix) for prefix in prefixes], dtype=torch.float64)
     read = [BOS, *source, EOS] if model.config.source_specials else list(source)
     device = model.embedding.weight.device
     with torch.inference_mode():

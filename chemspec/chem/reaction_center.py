@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chemspec import chem
 from chemspec.chem.atom_maps import map_atoms
 
 
@@ -44,8 +43,3 @@ def changes(reactants: str, product: str, *, seconds: float = 0.2) -> Changes | 
         if match.given[molecule] and (atom in origins or match.target[atom] < 0)
     ]
     return Changes(tuple(before), tuple(changed), sum(match.given))
-
-
-def missing(reactants: str, product: str) -> dict[str, int] | None:
-    """Return the heavy atoms of the product that the reactants cannot supply, by element; None if unreadable."""
-    return chem.formula_balance(reactants, product)

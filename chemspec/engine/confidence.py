@@ -14,6 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from chemspec.types import Hypothesis
 
 FILE = "confidence.json"
@@ -125,39 +128,32 @@ def fit(scored: Scored, *, offset: bool) -> tuple[float, float]:
     """
     if not scored:
         raise ValueError("there is no answer to measure the confidence on")
-    a, b = 1.0, 0.0
-    rows = [(log_odds(probability), float(right)) for probability, right in scored]
+    x = np.array([log_odds(probability) for probability, _ in scored])
+    right = np.array([float(outcome) for _, outcome in scored])
+    inputs = np.stack((x, np.full_like(x, offset)))  # without an offset its row is 0, and it stays so
+    begin = np.array([1.0, 0.0])
+
+    def loss(weights: NDArray[np.float64]) -> float:
+        """Return the outcomes' negative log-likelihood and a little for being far from 1 and 0.
+
+        Outcomes that a slope can tell apart altogether would be the likelier the steeper it is, without end.
+        """
+        odds = weights @ inputs
+        likelihood = np.logaddexp(0.0, odds) - right * odds
+        return float(likelihood.sum() + RIDGE / 2 * ((weights - begin) ** 2).sum())
+
+    weights = begin
     for _ in range(STEPS):
-        ga, gb, haa, hab, hbb = RIDGE * (a - 1), RIDGE * b, RIDGE, 0.0, RIDGE
-        for x, right in rows:
-            p = squash(a * x + b)
-            error, weight = p - right, p * (1 - p)
-            ga, gb = ga + error * x, gb + error
-            haa, hab, hbb = haa + weight * x * x, hab + weight * x, hbb + weight
-        if offset:
-            det = haa * hbb - hab * hab
-            da, db = (hbb * ga - hab * gb) / det, (haa * gb - hab * ga) / det
-        else:
-            da, db = ga / haa, 0.0
-        loss, share = _loss(rows, a, b), 1.0
-        while share > 1e-9 and _loss(rows, a - share * da, b - share * db) > loss:
+        p = np.exp(-np.logaddexp(0.0, -(weights @ inputs)))
+        gradient = inputs @ (p - right) + RIDGE * (weights - begin)
+        move = np.linalg.solve((inputs * (p * (1 - p))) @ inputs.T + RIDGE * np.eye(2), gradient)
+        share = 1.0
+        while share > 1e-9 and loss(weights - share * move) > loss(weights):
             share /= 2  # far from the optimum Newton overshoots
-        a, b = a - share * da, b - share * db
-        if max(abs(da), abs(db)) < 1e-9:
+        weights = weights - share * move
+        if np.abs(move).max() < 1e-9:
             break
-    return max(a, 1e-3), b  # a model whose probability misleads tells next to nothing
-
-
-def _loss(rows: Sequence[tuple[float, float]], a: float, b: float) -> float:
-    """What `fit` makes smallest: the outcomes' negative log-likelihood and a little for being far from 1 and 0.
-
-    Outcomes that a slope can tell apart altogether would be the likelier the steeper it is, without end.
-    """
-    total = RIDGE / 2 * ((a - 1) ** 2 + b**2)
-    for x, right in rows:
-        odds = a * x + b
-        total += max(odds, 0.0) + math.log1p(math.exp(-abs(odds))) - right * odds
-    return total
+    return max(float(weights[0]), 1e-3), float(weights[1])  # a model whose probability misleads tells next to nothing
 
 
 def apply(scored: Scored, slope: float, offset: float) -> list[tuple[float, bool]]:

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from chemspec.model.transformer import Attention, Layer, Stack, Transformer
+from chemspec.model.transformer import Attention, Stack, Transformer
 from chemspec.system import extras
 from chemspec.tokenizer import BOS, EOS, SPECIALS, UNK, Tokenizer
 
@@ -47,8 +47,11 @@ def convert(model: Transformer, tokenizer: Tokenizer, folder: Path, *, quantizat
     tokens = list(tokenizer.tokens)
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
-    _fill_encoder(spec.encoder, model)
-    _fill_decoder(spec.decoder, model)
+    spec.encoder.embeddings[0].weight = _array(model.embedding.weight)
+    spec.decoder.embeddings.weight = _array(model.target_table.weight)
+    _fill_stack(spec.encoder, model.encoder)
+    _fill_stack(spec.decoder, model.decoder)
+    _fill_linear(spec.decoder.projection, model.output.weight, model.output.bias)
     spec.validate()
     spec.optimize(quantization=quantization)
     folder.mkdir(parents=True, exist_ok=True)
@@ -170,24 +173,18 @@ def _empty_spec(model: Transformer) -> Any:
     return spec
 
 
-def _fill_encoder(spec: Any, model: Transformer) -> None:
-    spec.embeddings[0].weight = _array(model.embedding.weight)
-    layers: Any = model.encoder.layers
-    for slot, layer in zip(spec.layer, layers, strict=True):
+def _fill_stack(spec: Any, stack: Stack) -> None:
+    for slot, layer in zip(spec.layer, stack, strict=True):
         _fill_self_attention(slot.self_attention, layer.self_attn, layer.norm1)
-        _fill_feed_forward(slot.ffn, layer, layer.norm2)
-    _fill_final_norm(spec, model.encoder)
-
-
-def _fill_decoder(spec: Any, model: Transformer) -> None:
-    spec.embeddings.weight = _array(model.target_table.weight)
-    layers: Any = model.decoder.layers
-    for slot, layer in zip(spec.layer, layers, strict=True):
-        _fill_self_attention(slot.self_attention, layer.self_attn, layer.norm1)
-        _fill_cross_attention(slot.attention, layer.multihead_attn, layer.norm2)
-        _fill_feed_forward(slot.ffn, layer, layer.norm3)
-    _fill_final_norm(spec, model.decoder)
-    _fill_linear(spec.projection, model.output.weight, model.output.bias)
+        last = layer.norm2
+        if hasattr(layer, "multihead_attn"):
+            _fill_cross_attention(slot.attention, layer.multihead_attn, layer.norm2)
+            last = layer.norm3
+        _fill_linear(slot.ffn.linear_0, layer.linear1.weight, layer.linear1.bias)
+        _fill_linear(slot.ffn.linear_1, layer.linear2.weight, layer.linear2.bias)
+        _fill_norm(slot.ffn.layer_norm, last)
+    if isinstance(stack.norm, nn.LayerNorm):
+        _fill_norm(spec.layer_norm, stack.norm)
 
 
 def _fill_self_attention(spec: Any, attention: Attention, norm: nn.LayerNorm) -> None:
@@ -205,17 +202,6 @@ def _fill_cross_attention(spec: Any, attention: Attention, norm: nn.LayerNorm) -
     _fill_linear(spec.linear[1], weight[width:], bias[width:])
     _fill_linear(spec.linear[2], attention.out_proj.weight, attention.out_proj.bias)
     _fill_norm(spec.layer_norm, norm)
-
-
-def _fill_feed_forward(spec: Any, layer: Layer, norm: nn.LayerNorm) -> None:
-    _fill_linear(spec.linear_0, layer.linear1.weight, layer.linear1.bias)
-    _fill_linear(spec.linear_1, layer.linear2.weight, layer.linear2.bias)
-    _fill_norm(spec.layer_norm, norm)
-
-
-def _fill_final_norm(spec: Any, stack: Stack) -> None:
-    if isinstance(stack.norm, nn.LayerNorm):
-        _fill_norm(spec.layer_norm, stack.norm)
 
 
 def _fill_norm(spec: Any, norm: nn.LayerNorm) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import torch
 from safetensors import SafetensorError
@@ -52,6 +52,22 @@ def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, 
     """
     if len(tokenizer) != model.config.vocab_size:
         raise CheckpointError(f"{folder}: {len(tokenizer)} tokens, but vocab_size {model.config.vocab_size}")
+    write(folder, model, {"task": task, **model.config.to_json()}, half=half)
+    tokenizer.save(folder / "vocab.json")
+
+
+def write(folder: Path, model: nn.Module, config: Mapping[str, Any], *, half: bool = True) -> None:
+    """Write `config.json` and `model.safetensors`; the old weights stay until the new ones are whole.
+
+    Args:
+        folder: made if it is missing.
+        model: its weights.
+        config: as it will be read.
+        half: see `save`.
+
+    Raises:
+        CheckpointError: for weights that are not finite; nothing is written then.
+    """
     state = {
         name: tensor.detach().to("cpu", torch.bfloat16 if half and tensor.ndim > 1 else torch.float32).contiguous()
         for name, tensor in own_tensors(model).items()
@@ -60,14 +76,7 @@ def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, 
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"{folder}: {name} holds infinite or undefined numbers")
     folder.mkdir(parents=True, exist_ok=True)
-    config = {"task": task, **model.config.to_json()}
     (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    tokenizer.save(folder / "vocab.json")
-    write_weights(state, folder)
-
-
-def write_weights(state: dict[str, Tensor], folder: Path) -> None:
-    """Write `model.safetensors` beside a written `config.json`; the old weights stay until the new ones are whole."""
     partial = folder / "model.safetensors.partial"
     try:
         save_file(state, partial)
@@ -102,30 +111,14 @@ def load(folder: Path) -> Checkpoint:
         state = load_file(weights_file)
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{weights_file} cannot be read: {error}") from error
-    # Before the network is made: a config of the wrong model may ask for more memory than there is.
-    check_tensors(_shapes(config), state, where=str(weights_file))
-    model = Transformer(config)
-    fill(model, state, where=str(weights_file))
-    ready = model.eval().requires_grad_(False)
-    return Checkpoint(folder.name, task, ready, tokenizer, folder, digest_of(folder))
+    model = build_filled(lambda: Transformer(config), state, where=str(weights_file))
+    return Checkpoint(folder.name, task, model, tokenizer, folder, digest_of(folder))
 
 
 def digest_of(folder: Path) -> str:
     """The digest of a model folder's weights and config, as `Checkpoint.digest`."""
     parts = _weights(folder).read_bytes() + (folder / "config.json").read_bytes()
     return hashlib.sha256(parts).hexdigest()[:16]
-
-
-def fill(model: Transformer, state: Mapping[str, Tensor], *, where: str) -> None:
-    """Copy tensors into a model; every one must be there, fit, and be finite.
-
-    Raises:
-        CheckpointError: naming the tensors at fault.
-    """
-    own = own_tensors(model)
-    check_tensors({name: tuple(tensor.shape) for name, tensor in own.items()}, state, where=where)
-    values: dict[str, Any] = {name: tensor.to(own[name].dtype) for name, tensor in state.items()}
-    model.load_state_dict(values, strict=False)
 
 
 def own_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -136,9 +129,22 @@ def own_tensors(model: nn.Module) -> dict[str, Tensor]:
     return state
 
 
-def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+M = TypeVar("M", bound=nn.Module)
+
+
+def build_filled(build: Callable[[], M], state: Mapping[str, Tensor], *, where: str) -> M:
+    """Return a network in fp32 with these weights, ready to compute; every one must be there, fit, and be finite.
+
+    Raises:
+        CheckpointError: naming the tensors at fault.
+    """
+    # Before the network is made: a config of the wrong model may ask for more memory than there is.
     with torch.device("meta"):
-        return {name: tuple(tensor.shape) for name, tensor in own_tensors(Transformer(config)).items()}
+        shapes = {name: tuple(tensor.shape) for name, tensor in own_tensors(build()).items()}
+    check_tensors(shapes, state, where=where)
+    model = build()
+    model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=False)
+    return model.eval().requires_grad_(False)
 
 
 def check_tensors(shapes: Mapping[str, tuple[int, ...]], state: Mapping[str, Tensor], *, where: str) -> None:

@@ -18,12 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor, nn
 
-from chemspec.model.checkpoint import CheckpointError, check_tensors, own_tensors, read_config, write_weights
+from chemspec.model.checkpoint import CheckpointError, build_filled, digest_of, read_config, write
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.session import Backend
 from chemspec.model.spec_drafter import MaskFiller
@@ -128,13 +126,6 @@ def save(
     Raises:
         CheckpointError: for weights that are not finite.
     """
-    state = {
-        name: tensor.detach().to("cpu", torch.bfloat16 if tensor.ndim > 1 else torch.float32).contiguous()
-        for name, tensor in own_tensors(model).items()
-    }
-    for name, tensor in state.items():
-        if not torch.isfinite(tensor).all():
-            raise CheckpointError(f"{folder}: {name} would hold infinite or undefined numbers")
     config = {
         "kind": kind,
         "length": length,
@@ -142,9 +133,7 @@ def save(
         "target": target,
         "model": model.config.to_json(),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    write_weights(state, folder)
+    write(folder, model, config)
 
 
 def load(folder: Path, *, tokenizer: Vocabulary, target: str = "") -> DrafterCheckpoint:
@@ -182,22 +171,12 @@ def load(folder: Path, *, tokenizer: Vocabulary, target: str = "") -> DrafterChe
                 f"{folder}: the drafter reads the hidden state of other weights than the target's; "
                 f"train it again with `{command}`"
             )
-        with torch.device("meta"):
-            shapes = _shapes(build(kind, config["model"]))
         state = load_file(weights_file)
-        check_tensors(shapes, state, where=str(weights_file))
-        model = build(kind, config["model"])
+        model = build_filled(lambda: build(kind, config["model"]), state, where=str(weights_file))
     except CheckpointError:
         raise
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{config_file}: no drafter's config: {error}") from error
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{weights_file} cannot be read: {error}") from error
-    model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=False)
-    digest = hashlib.sha256(weights_file.read_bytes() + config_file.read_bytes()).hexdigest()[:16]
-    return DrafterCheckpoint(kind, length, model.eval().requires_grad_(False), folder, bound, digest)
-
-
-def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
-    state: dict[str, Tensor] = own_tensors(model)
-    return {name: tuple(tensor.shape) for name, tensor in state.items()}
+    return DrafterCheckpoint(kind, length, model, folder, bound, digest_of(folder))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from paths import DATA
 from rdkit import Chem
 
-from chemspec.chem.reaction_center import Changes, changes, missing
+from chemspec.chem.reaction_center import Changes, changes
 
 # Reactants, product, atoms that change in both. Counted by hand.
 TEXTBOOK = {
@@ -63,12 +63,6 @@ def test_equal_chains_are_not_crossed() -> None:
 @pytest.mark.parametrize(("left", "right"), [("", "C"), ("C", ""), ("C1", "C"), ("C", "x"), ("C C", "C")])
 def test_unreadable_is_none(left: str, right: str) -> None:
     assert changes(left, right) is None
-    assert missing(left, right) is None
-
-
-def test_missing_names_elements() -> None:
-    assert missing("CC", "CCBr") == {"Br": 1}
-    assert missing("CC(=O)O.NCC", "CC(=O)NCC") == {}
 
 
 def test_time_is_limited() -> None:

@@ -28,7 +28,7 @@ from chemspec.decode.protocol import Decoder, decode_alone
 from chemspec.draft.none import NoDrafts
 from chemspec.importers import ctranslate2 as importer
 from chemspec.importers.ctranslate2 import Answer, Opponent, convert
-from chemspec.model.checkpoint import fill
+from chemspec.model.checkpoint import build_filled
 from chemspec.model.runners.torch_runner import TorchBackend, best, source_batch
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
@@ -240,9 +240,9 @@ def real_model() -> tuple[Transformer, Tokenizer]:
     folder = SHARED / "models" / "retro-start"
     tokenizer = Tokenizer.load(folder / "vocab.json")
     values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    model = Transformer(ModelConfig(vocab_size=len(tokenizer), **{key: values[key] for key in CONFIG_KEYS}))
-    fill(model, load_file(folder / "model.safetensors"), where=str(folder))
-    return model.eval().requires_grad_(False), tokenizer
+    config = ModelConfig(vocab_size=len(tokenizer), **{key: values[key] for key in CONFIG_KEYS})
+    weights = load_file(folder / "model.safetensors")
+    return build_filled(lambda: Transformer(config), weights, where=str(folder)), tokenizer
 
 
 def real_sources(tokenizer: Tokenizer, count: int) -> list[tuple[int, ...]]:

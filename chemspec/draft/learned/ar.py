@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp
+from typing import Self
 
 from chemspec.draft.base import Speculation
 from chemspec.draft.learned.gamma import AdaptiveGamma, Gamma
-from chemspec.draft.learned.small import BatchedDraftModel, SourcePrefix
+from chemspec.draft.learned.small import BatchedDraftModel, DraftGenerator, SourcePrefix
 from chemspec.model.session import Source
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix, Scores
@@ -32,24 +33,14 @@ class _Text:
     chance: float = 1.0
 
 
-class GreedyDraftGenerator:
-    """Greedy text of a small model after many prefixes at once.
-
-    Attributes:
-        model: the scores that it goes by.
-        helper: a generator with a smaller model that drafts for this one, `stride` tokens at a time.
-        floor: a text ends where the model's chance of all of it falls below.
-    """
+class GreedyDraftGenerator(DraftGenerator):
+    """Greedy text of a small model; it ends where the model's chance of all of it falls below `floor`."""
 
     def __init__(
-        self,
-        model: BatchedDraftModel,
-        *,
-        helper: GreedyDraftGenerator | None = None,
-        stride: int = 4,
-        floor: float = 0.0,
+        self, model: BatchedDraftModel, *, helper: Self | None = None, stride: int = 4, floor: float = 0.0
     ) -> None:
-        self.model, self.helper, self.stride, self.floor = model, helper, stride, floor
+        super().__init__(model, helper=helper, stride=stride)
+        self.floor = floor
         self._rounds, self._written = 1, 1 if helper is None else 3
 
     def write(self, texts: Sequence[tuple[Source, Prefix, int]]) -> None:
@@ -91,17 +82,6 @@ class GreedyDraftGenerator:
             if token == EOS:
                 break
         return tokens, probs
-
-    def keep(self, prefixes: Sequence[SourcePrefix]) -> None:
-        """Forget what these prefixes do not need."""
-        self.model.keep(prefixes)
-        if self.helper is not None:
-            self.helper.keep(prefixes)
-
-    @property
-    def calls(self) -> int:
-        """Runs of the models so far, of both where there are two."""
-        return self.model.calls + (self.helper.calls if self.helper else 0)
 
     def cost(self, prefixes: int) -> float:
         """Return the seconds for one more token after each of so many prefixes."""

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from chemspec.draft.learned.gamma import Gamma
-from chemspec.draft.learned.small import BatchedDraftModel, SourcePrefix
+from chemspec.draft.learned.small import BatchedDraftModel, DraftGenerator
 from chemspec.draft.rejection import Guess, Nucleus, SamplerRng, accept_or_resample
 from chemspec.model.session import Source
 from chemspec.tokenizer import BOS, EOS, PAD
@@ -75,28 +76,18 @@ class DraftRequest:
         self.left = 0 if guess.token == EOS else self.left - 1
 
 
-class SamplingDraftGenerator:
-    """Sample from a small model's distribution, after many prefixes at once.
-
-    Attributes:
-        model: whose distribution; it must score the whole vocabulary.
-        nucleus: temperature and top-p.
-        helper: a generator with a smaller model that drafts for this one, `stride` tokens at a time.
-    """
+class SamplingDraftGenerator(DraftGenerator):
+    """Samples from a small model's distribution, for which it must score the whole vocabulary; cut by `nucleus`."""
 
     def __init__(
-        self,
-        model: BatchedDraftModel,
-        nucleus: Nucleus,
-        *,
-        helper: SamplingDraftGenerator | None = None,
-        stride: int = 4,
+        self, model: BatchedDraftModel, nucleus: Nucleus, *, helper: Self | None = None, stride: int = 4
     ) -> None:
-        self.model, self.nucleus, self.helper, self.stride = model, nucleus, helper, stride
+        super().__init__(model, helper=helper, stride=stride)
+        self.nucleus = nucleus
 
     def sample(self, texts: Sequence[DraftRequest]) -> None:
         """Sample every draft to its end."""
-        while unfinished := [text for text in texts if text.left > 0 and self._reads(text)]:
+        while unfinished := [text for text in texts if text.left > 0 and self.model.reads(text.source, text.prefix)]:
             drafts = [
                 DraftRequest(text.source, text.prefix, min(self.stride, text.left - 1), text.rng) for text in unfinished
             ]
@@ -122,20 +113,6 @@ class SamplingDraftGenerator:
             text.add(Guess(step.token, probs))
             if not step.drafted:
                 return
-
-    def keep(self, prefixes: Sequence[SourcePrefix]) -> None:
-        """Forget what these prefixes do not need."""
-        self.model.keep(prefixes)
-        if self.helper is not None:
-            self.helper.keep(prefixes)
-
-    @property
-    def calls(self) -> int:
-        """Runs of the models so far, of both where there are two."""
-        return self.model.calls + (self.helper.calls if self.helper else 0)
-
-    def _reads(self, text: DraftRequest) -> bool:
-        return self.model.reads(text.source, text.prefix)
 
 
 def _along(prefix: Prefix, guesses: Sequence[Guess]) -> list[Prefix]:

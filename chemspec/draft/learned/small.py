@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from chemspec.model.session import Backend, Session, Source
 from chemspec.types import Prefix, Scores
@@ -141,3 +142,28 @@ class BatchedDraftModel:
             if len(rooted) == len(opened.live):
                 opened.session.compact(rooted)
         self._open = [opened for opened in self._open if opened.live]
+
+
+class DraftGenerator:
+    """What writes drafts after many prefixes at once: with a small model, perhaps helped by a smaller one.
+
+    Attributes:
+        model: the scores that it goes by.
+        helper: a generator of the same kind with a smaller model that drafts for this one, `stride` tokens at a time.
+    """
+
+    helper: Self | None
+
+    def __init__(self, model: BatchedDraftModel, *, helper: Self | None = None, stride: int = 4) -> None:
+        self.model, self.helper, self.stride = model, helper, stride
+
+    def keep(self, prefixes: Sequence[SourcePrefix]) -> None:
+        """Forget what these prefixes do not need."""
+        self.model.keep(prefixes)
+        if self.helper is not None:
+            self.helper.keep(prefixes)
+
+    @property
+    def calls(self) -> int:
+        """Runs of the models so far, of both where there are two."""
+        return self.model.calls + (self.helper.calls if self.helper else 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chemspec import chem
-from chemspec.chem.reaction_center import missing
+from chemspec.chem import formula_balance
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
 
@@ -46,7 +46,7 @@ def badges(task: Task, query: str, card: AnswerCard) -> list[Badge]:
     else:
         found.append(Badge("good", "✓ valid"))
         left, right = (query, best.canonical) if task == "forward" else (best.canonical, query)
-        lacking = missing(left, right)
+        lacking = formula_balance(left, right)
         if lacking:
             atoms = ", ".join(f"{element} {count}" for element, count in lacking.items())
             found.append(Badge("bad", f"⚠ atoms the reactants cannot supply: {atoms}"))
