@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral
 from typing import Any, Literal
@@ -10,6 +11,12 @@ from chemspec.plugins import DECODERS, DRAFTERS, Guarantee
 
 Task = Literal["forward", "retro"]
 NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # those with weights of their own
+
+
+def check_keys(config: type[Any], values: Mapping[str, Any]) -> None:
+    """Refuse keys that are no fields of a config, with ValueError: guessing would compute something else."""
+    if unknown := sorted(set(values) - {field.name for field in fields(config)}):
+        raise ValueError(f"the model config has keys this version does not know: {', '.join(unknown)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +55,8 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> ModelConfig:
-        """Read what `to_json` wrote.
-
-        Raises:
-            ValueError: for a key that this version does not know; guessing would compute something else.
-        """
-        known = {field.name for field in fields(cls)}
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise ValueError(f"the model config has keys this version does not know: {', '.join(unknown)}")
+        """Read what `to_json` wrote; a key that this version does not know raises ValueError."""
+        check_keys(cls, values)
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:

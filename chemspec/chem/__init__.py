@@ -1,35 +1,16 @@
 """Chemistry as plain values: queries and molecules, reactions, file formats."""
 
-from chemspec.chem.query import (
-    LONGEST,
-    Fault,
-    Query,
-    atom_tokens,
-    canonical,
-    canonical_parts,
-    drop_stereo,
-    explain,
-    formula_balance,
-    is_valid,
-    main_product,
-    pointer,
-    read_query,
-    same_molecules,
-)
-
-__all__ = [
-    "LONGEST",
-    "Fault",
-    "Query",
-    "atom_tokens",
-    "canonical",
-    "canonical_parts",
-    "drop_stereo",
-    "explain",
-    "formula_balance",
-    "is_valid",
-    "main_product",
-    "pointer",
-    "read_query",
-    "same_molecules",
-]
+from chemspec.chem.query import LONGEST as LONGEST
+from chemspec.chem.query import Fault as Fault
+from chemspec.chem.query import Query as Query
+from chemspec.chem.query import atom_tokens as atom_tokens
+from chemspec.chem.query import canonical as canonical
+from chemspec.chem.query import canonical_parts as canonical_parts
+from chemspec.chem.query import drop_stereo as drop_stereo
+from chemspec.chem.query import explain as explain
+from chemspec.chem.query import formula_balance as formula_balance
+from chemspec.chem.query import is_valid as is_valid
+from chemspec.chem.query import main_product as main_product
+from chemspec.chem.query import pointer as pointer
+from chemspec.chem.query import read_query as read_query
+from chemspec.chem.query import same_molecules as same_molecules

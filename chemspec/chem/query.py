@@ -213,10 +213,14 @@ def _bad_atom(smiles: str, atom: Any, problem: Any, spans: Sequence[tuple[int, i
         message = f"{written} is written as aromatic (lower case) but is in no aromatic ring"
         return Fault(message, start, end, "aromaticity")
     if problem.GetType() == "AtomValenceException":
-        count = re.search(r", (\d+), is greater", problem.Message())
-        bonds = f"{count[1]} bonds" if count else "more bonds"
-        return Fault(f"{written} has {bonds}, more than it can form", start, end, "valence")
+        return Fault(f"{written} has {bonds_of(problem)}, more than it can form", start, end, "valence")
     return Fault(f"RDKit rejects {written}: {problem.Message()}", start, end, "other")
+
+
+def bonds_of(problem: Any) -> str:
+    """Return how many bonds an atom of too many has, by RDKit's words about it."""
+    count = re.search(r", (\d+), is greater", problem.Message())
+    return f"{count[1]} bonds" if count else "more bonds"
 
 
 _LABELS = re.compile(r"(?:%\(\d+\)|%\d\d|\d)*")

@@ -27,10 +27,6 @@ ReadAttention = Callable[[tuple[int, ...], Prefix], Sequence[Sequence[float]] | 
 FLOOR = 1e-3  # smaller attentions are not told apart
 
 
-def no_attention(source: tuple[int, ...], prefix: Prefix) -> None:
-    """Return None: what is read before there is a session."""
-
-
 class Attention:
     """The best `count` positions, ranked by match, nearness and attention; without attention, as `copy` ranks them.
 
@@ -58,7 +54,7 @@ class Attention:
         """
         check_size(length, count)
         self.attention_weights = attention_weights
-        self.read_attention: ReadAttention = no_attention
+        self.read_attention: ReadAttention = lambda *_: None  # before there is a session
         self.copy = Copy(length=length, count=count, token_classes=token_classes)
         self._trackers: dict[tuple[int, ...], CopyTracker] = {}
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -87,17 +88,10 @@ def load(folder: Path, digest: str) -> Confidence | None:
     file = folder / FILE
     remedy = "measure it again with `chemspec dev calibration`, or remove the file"
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-        measured = Confidence(
-            str(values["digest"]),
-            float(values["slope"]),
-            float(values["offset"]),
-            str(values["made"]),
-            {str(name): float(value) for name, value in values["measured"].items()},
-        )
+        measured = msgspec.convert(json.loads(file.read_text(encoding="utf-8")), Confidence)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfidenceError(f"{file} cannot be read ({error}); {remedy}") from error
     if not (math.isfinite(measured.slope) and math.isfinite(measured.offset) and measured.slope > 0):
         raise ConfidenceError(f"{file} holds a slope or an offset that is none; {remedy}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -239,7 +239,8 @@ def load(folder: Path, *, task: Task | None = None, template: str = "", name: st
     template = template or own.get("template") or HOLE
     _check_files(folder)
     network = _network(library, folder)
-    inner = _tokenizer(library, folder)
+    with _reading(folder, "the tokenizer"):
+        inner = library.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     try:
         model, tokenizer = _assemble(network, inner, template)
     except ValueError as error:
@@ -333,23 +334,21 @@ def _quiet(library: Any) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _safely(folder: Path, what: str, read: Callable[[], Any]) -> Any:
-    """Call a reader of transformers; whatever it raises becomes a message."""
+@contextmanager
+def _reading(folder: Path, what: str) -> Iterator[None]:
+    """Let transformers read something; whatever it raises becomes a message."""
     try:
-        return read()
+        yield
     except Exception as error:  # there is no telling which
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CheckpointError(f"{folder}: {what} cannot be read: {first}") from error
 
 
 def _network(library: Any, folder: Path) -> Any:
-    def read() -> Any:
-        with _quiet(library):
-            return library.AutoModelForSeq2SeqLM.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, output_loading_info=True
-            )
-
-    network, info = _safely(folder, "the model", read)
+    with _reading(folder, "the model"), _quiet(library):
+        network, info = library.AutoModelForSeq2SeqLM.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+        )
     if missing := sorted(info["missing_keys"]):
         raise CheckpointError(f"{folder}: {missing[0]} is missing from its weights")
     network = network.float().eval().requires_grad_(False)
@@ -357,13 +356,6 @@ def _network(library: Any, folder: Path) -> Any:
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"{folder}: {name} holds infinite or undefined numbers")
     return network
-
-
-def _tokenizer(library: Any, folder: Path) -> Any:
-    def read() -> Any:
-        return library.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-
-    return _safely(folder, "the tokenizer", read)
 
 
 def _assemble(network: Any, inner: Any, template: str) -> tuple[HfModel, HfTokenizer]:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -31,14 +31,6 @@ from chemspec.tokenizer import Tokenizer
 
 KINDS: tuple[NetworkKind, ...] = get_args(NetworkKind)
 FOLDER = "drafters"
-
-
-class Vocabulary(Protocol):
-    """What a tokenizer has: its tokens by id."""
-
-    @property
-    def alphabet(self) -> tuple[str, ...]:
-        """Empty, where a token is more or less than a symbol of SMILES."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +64,7 @@ class DrafterCheckpoint:
         return MaskFiller(self.model, self.length, self.backend).fill
 
 
-def vocabulary(tokenizer: Vocabulary) -> str:
+def vocabulary(tokenizer: Tokenizer) -> str:
     """Return a digest of a vocabulary: the same tokens in the same order."""
     return hashlib.sha256("\n".join(tokenizer.alphabet).encode()).hexdigest()[:16]
 
@@ -97,15 +89,12 @@ def build(kind: str, shape: Mapping[str, Any]) -> Transformer | Heads:
     Raises:
         ValueError: for a shape that this kind cannot have.
     """
-    makers: dict[str, Callable[[dict[str, Any]], Transformer | Heads]] = {
-        "spec_drafter": lambda values: Transformer(ModelConfig.from_json(values)),
-        "blockwise": lambda values: Heads(HeadsConfig.from_json(values)),
-        "medusa": lambda values: Heads(HeadsConfig.from_json(values)),
-    }
-    if kind not in makers:
-        raise ValueError(f"kind {kind!r} is not one of {', '.join(makers)}")
+    if kind not in KINDS:
+        raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
     try:
-        return makers[kind](dict(shape))
+        if kind == "spec_drafter":
+            return Transformer(ModelConfig.from_json(dict(shape)))
+        return Heads(HeadsConfig.from_json(dict(shape)))
     except (TypeError, AttributeError) as error:
         raise ValueError(f"the architecture is not one of a {kind} drafter: {error}") from error
 
@@ -136,7 +125,7 @@ def save(
     write(folder, model, config)
 
 
-def load(folder: Path, *, tokenizer: Vocabulary, target: str = "") -> DrafterCheckpoint:
+def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterCheckpoint:
     """Read a drafter's folder.
 
     Args:

@@ -13,7 +13,7 @@ Shapes: N states, K heads, D width, F inner width of a head, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -21,6 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
+
+from chemspec.settings import check_keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +51,8 @@ class HeadsConfig:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> HeadsConfig:
-        """Read what `to_json` wrote.
-
-        Raises:
-            ValueError: for a key that this version does not know.
-        """
-        unknown = sorted(set(values) - {field.name for field in fields(cls)})
-        if unknown:
-            raise ValueError(f"keys this version does not know: {', '.join(unknown)}")
+        """Read what `to_json` wrote; a key that this version does not know raises ValueError."""
+        check_keys(cls, values)
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:

@@ -141,12 +141,10 @@ def to_rxn(reactants: str, product: str) -> str:
 def _shift(mol: Any, left: float) -> float:
     """Move a molecule to begin at `left`; where the next may begin."""
     conformer = mol.GetConformer()
-    places = [conformer.GetAtomPosition(k) for k in range(mol.GetNumAtoms())]
-    move = left - min(place.x for place in places)
-    for k, place in enumerate(places):
-        place.x += move
-        conformer.SetAtomPosition(k, place)
-    return float(max(place.x for place in places)) + 1.5
+    places = conformer.GetPositions()  # (atoms, 3)
+    places[:, 0] += left - places[:, 0].min()
+    conformer.SetPositions(places)
+    return float(places[:, 0].max()) + 1.5
 
 
 def to_cdxml(smiles: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions
 
-from chemspec.chem import LONGEST
+from chemspec.chem.query import LONGEST, bonds_of
 from chemspec.chem.smiles_syntax import Fault, show
 
 # What C++ throws, as Python sees it: broken invariants, bad values, std::out_of_range, std::bad_alloc and so on.
@@ -157,11 +157,8 @@ def _bonds_v2000(rest: Sequence[NumberedLine], atoms: int, bonds: int) -> Fault 
             return None
         if fault := _property(line):
             return fault
-    return blame(rest[-1], f"there is no line M  END; {_WHOLE}") if rest else _no_end()
-
-
-def _no_end() -> Fault:
-    return Fault(f"there is no line M  END; {_WHOLE}", 0, 0, "syntax")
+    message = f"there is no line M  END; {_WHOLE}"
+    return blame(rest[-1], message) if rest else Fault(message, 0, 0, "syntax")
 
 
 def _property(line: NumberedLine) -> Fault | None:
@@ -293,13 +290,10 @@ def _chemistry(raw: Any, lines: Sequence[NumberedLine]) -> Fault | None:
         if hasattr(problem, "GetAtomIdx"):
             index = problem.GetAtomIdx()
             atom = raw.GetAtomWithIdx(index)
-            count = re.search(r", (\d+), is greater", problem.Message())
-            bonds = f"{count[1]} bonds" if count else "more bonds"
-            message = f"{atom.GetSymbol()} (atom {index + 1}) has {bonds}, more than it can form"
+            message = f"{atom.GetSymbol()} (atom {index + 1}) has {bonds_of(problem)}, more than it can form"
             if problem.GetType() != "AtomValenceException":
                 message = f"{atom.GetSymbol()} (atom {index + 1}): {problem.Message()}"
-            kind = "valence"
-            return blame(lines[index], message, kind) if index < len(lines) else None
+            return blame(lines[index], message, "valence") if index < len(lines) else None
         if problem.GetType() == "KekulizeException":
             indices = [index + 1 for index in problem.GetAtomIndices()]
             message = f"no pattern of single and double bonds fits the aromatic atoms {indices}"

@@ -24,10 +24,6 @@ Predict = Callable[[Sequence[Any], int], tuple[Sequence[Sequence[Sequence[int]]]
 NEVER = (PAD, BOS, UNK)
 
 
-def no_state(source: tuple[int, ...], prefix: Prefix) -> None:
-    """Return None: what is read before there is a session."""
-
-
 class HeadDrafts:
     """What both have in common; one object serves one run.
 
@@ -55,7 +51,7 @@ class HeadDrafts:
         check_size(self.length, 1)
         if self.length > heads:
             raise ValueError(f"draft length {length}; this drafter has {heads} heads, one a token")
-        self.read_state: ReadState = no_state
+        self.read_state: ReadState = lambda *_: None  # before there is a session
         self.calls = 0
         self._predicted: dict[tuple[tuple[int, ...], Prefix], list[list[tuple[int, float]]]] = {}
 

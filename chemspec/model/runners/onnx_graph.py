@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from chemspec.model.transformer import Attention, Layer, Stack, Transformer
@@ -183,12 +184,9 @@ def encoder(model: Transformer) -> bytes:
 
     memory = graph.stack(x, model.encoder, "encoder", parts)
     width = config.d_model
-    weights, biases = [], []
-    for layer in model.decoder:
-        weights.append(layer.multihead_attn.in_proj_weight[width:].detach().float().cpu().numpy())
-        biases.append(layer.multihead_attn.in_proj_bias[width:].detach().float().cpu().numpy())
-    matrix = graph.constant("memory.weight", np.concatenate(weights).T)
-    joined = graph.op("Gemm", memory, matrix, graph.constant("memory.bias", np.concatenate(biases)))
+    weight = torch.cat([layer.multihead_attn.in_proj_weight[width:] for layer in model.decoder])
+    bias = torch.cat([layer.multihead_attn.in_proj_bias[width:] for layer in model.decoder])
+    joined = graph.linear(memory, "memory", weight, bias)
     parted = graph.constant("memory.parts", [2 * config.decoder_layers, config.heads, width // config.heads], np.int64)
     target = graph.op("Concat", shape, parted, axis=0)
     spread = graph.op("Reshape", joined, target)  # (B, S, 2L, H, d)
