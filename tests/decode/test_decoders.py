@@ -9,6 +9,7 @@ from functools import cache
 from random import Random
 
 import pytest
+from adversaries import RandomDrafts, enumerate_samples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ from chemspec.model.runners.onnx_runner import OnnxBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
 from chemspec.model.transformer import Transformer
-from chemspec.testing import RandomDrafts, Table, enumerate_samples, naive_beam, naive_greedy, run, tiny_model
+from chemspec.testing import Table, naive_beam, naive_greedy, run, tiny_model
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import FinishedSequence, Prefix, Scores
 

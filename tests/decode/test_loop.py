@@ -9,6 +9,7 @@ from functools import cache
 from random import Random
 
 import pytest
+from adversaries import AlwaysWrong, EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,21 +26,7 @@ from chemspec.model.runners.padded import PaddedRunner
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import DENSE, Backend, CompactionThreshold, Session
 from chemspec.model.transformer import Transformer
-from chemspec.testing import (
-    AlwaysWrong,
-    EmptyDrafts,
-    EosInside,
-    Oracle,
-    RandomDrafts,
-    Table,
-    TableRunner,
-    Target,
-    TooLong,
-    naive_beam,
-    naive_greedy,
-    run,
-    tiny_model,
-)
+from chemspec.testing import Table, TableRunner, Target, naive_beam, naive_greedy, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, FinishedSequence, Pass, Prefix, Scores
 

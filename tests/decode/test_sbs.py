@@ -10,6 +10,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
+from adversaries import EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
 from hypothesis import given
 from hypothesis import strategies as st
 from small import BAD, QUERIES, tiny_folder
@@ -22,19 +23,7 @@ from chemspec.engine.engine import Engine
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import (
-    EmptyDrafts,
-    EosInside,
-    Oracle,
-    RandomDrafts,
-    Table,
-    Target,
-    TooLong,
-    naive_beam,
-    naive_log_probs,
-    run,
-    tiny_model,
-)
+from chemspec.testing import Table, Target, naive_beam, naive_log_probs, run, tiny_model
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import FinishedSequence, Pass, Prefix, Scores
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adversaries import RandomDrafts
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
@@ -21,7 +22,7 @@ from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
-from chemspec.testing import RandomDrafts, Table, naive_greedy, naive_log_probs, run, tiny_model
+from chemspec.testing import Table, naive_greedy, naive_log_probs, run, tiny_model
 from chemspec.tokenizer import BOS
 from chemspec.types import FinishedSequence, Prefix, Scores
 

@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from adversaries import enumerate_samples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ from chemspec.draft.rejection import (
     overlap,
     residual,
 )
-from chemspec.testing import Table, enumerate_samples, run
+from chemspec.testing import Table, run
 from chemspec.types import FinishedSequence, Scores
 
 VOCAB = 5  # pad and bos are impossible in a table, which leaves three

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from adversaries import Oracle
 from hypothesis import given
 from hypothesis import strategies as st
 from small import TOKENIZER
@@ -41,7 +42,7 @@ from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Oracle, Table, naive_beam, naive_greedy, run, tiny_model
+from chemspec.testing import Table, naive_beam, naive_greedy, run, tiny_model
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, FinishedSequence, Pass, Prefix
 

@@ -8,7 +8,8 @@ are only confirmed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import filterfalse, starmap
 from math import exp
 from typing import Self
 
@@ -25,12 +26,14 @@ WIDER = 8  # nodes over which the cost of one more in a pass is averaged
 
 @dataclass
 class _Text:
-    """A text under way: its prefix so far, the tokens it may still get, and the model's chance of those written."""
+    """A text under way: its prefix so far, how many tokens it may still get, those written and the chance of each."""
 
     source: Source
     prefix: Prefix
     left: int
-    chance: float = 1.0
+    tokens: list[int] = field(default_factory=list)
+    chances: list[float] = field(default_factory=list)
+    chance: float = 1.0  # of all of them
 
 
 class GreedyDraftGenerator(DraftGenerator):
@@ -45,7 +48,7 @@ class GreedyDraftGenerator(DraftGenerator):
 
     def write(self, texts: Sequence[tuple[Source, Prefix, int]]) -> None:
         """Write on after every prefix, up to so many tokens each; `text` then returns them."""
-        open_ = self._advance([_Text(*text) for text in texts])
+        open_ = list(filterfalse(self._ends, starmap(_Text, texts)))
         while open_:
             wanted: list[SourcePrefix] = [(text.source, text.prefix) for text in open_]
             if self.helper is not None:
@@ -59,29 +62,15 @@ class GreedyDraftGenerator(DraftGenerator):
             self.model.score(wanted)
             before = sum(text.left for text in open_)
             self._rounds += len(open_)
-            moved = self._advance(open_)
+            moved = list(filterfalse(self._ends, open_))
             self._written += before - sum(text.left for text in open_)
             open_ = moved
 
     def text(self, source: Source, prefix: Prefix, length: int) -> tuple[list[int], list[float]]:
         """Return what has been written after a prefix, at most `length` tokens, and the model's chance of each."""
-        tokens: list[int] = []
-        probs: list[float] = []
-        chance = 1.0
-        while len(tokens) < length:
-            scores = self.model.known(source, prefix)
-            if scores is None:
-                break
-            token, token_chance = _best(scores)
-            chance *= token_chance
-            if token in (PAD, BOS) or chance < self.floor:
-                break
-            tokens.append(token)
-            probs.append(token_chance)
-            prefix = (*prefix, token)
-            if token == EOS:
-                break
-        return tokens, probs
+        text = _Text(source, prefix, length)
+        self._ends(text)
+        return text.tokens, text.chances
 
     def cost(self, prefixes: int) -> float:
         """Return the seconds for one more token after each of so many prefixes."""
@@ -91,11 +80,8 @@ class GreedyDraftGenerator(DraftGenerator):
         round_ = self.stride * self.helper.cost(prefixes) + own_pass(prefixes * (self.stride + 1))
         return round_ * self._rounds / self._written
 
-    def _advance(self, texts: Sequence[_Text]) -> list[_Text]:
-        """Extend every text by what is known; returns those that are not at their end."""
-        return [text for text in texts if not self._ends(text)]
-
     def _ends(self, text: _Text) -> bool:
+        """Extend a text by what is known; returns whether it is at its end."""
         while text.left > 0 and self.model.reads(text.source, text.prefix):
             scores = self.model.known(text.source, text.prefix)
             if scores is None:
@@ -104,6 +90,8 @@ class GreedyDraftGenerator(DraftGenerator):
             text.chance *= chance
             if token in (PAD, BOS) or text.chance < self.floor:
                 break
+            text.tokens.append(token)
+            text.chances.append(chance)
             text.prefix, text.left = (*text.prefix, token), text.left - 1
             if token == EOS:
                 break
