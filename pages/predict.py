@@ -6,9 +6,10 @@ from chemspec.engine.engine import Engine, models_dir
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import examples, history, nav, placeholder, progress, question, queued_engine, scheme
+from chemspec.ui.common import history, nav, placeholder, progress, queued_engine, scheme
 from chemspec.ui.common.safe import plain
-from chemspec.ui.predict import answers, ask, speed_summary
+from chemspec.ui.predict import answers, ask
+from chemspec.ui.predict.gallery import gallery
 
 NO_MODEL = (
     "No model for this question is installed. Put a model folder into `{home}`, or train one with "
@@ -18,7 +19,7 @@ NO_MODEL = (
 
 def body() -> None:
     """Draw the page."""
-    st.html(f"<style>{question.CSS}{scheme.CSS}{speed_summary.CSS}{answers.CSS}{examples.CSS}</style>")
+    st.html(f"<style>{scheme.CSS}{answers.CSS}</style>")
     st.title("Predict a reaction")
     asked, row = ask.ask()
     task = st.session_state.predict_task
@@ -31,15 +32,15 @@ def body() -> None:
             history.remember(asked.model, asked.smiles, result)
         with row:
             ask.history_menu()
-        if asked and model and result:
-            show(asked, model, result)
+        if asked and result:
+            show(asked, result)
 
 
 def welcome(task: Task) -> None:
     """Show what one sees before the first question."""
     if queued_engine.models(task):
         st.subheader("Examples")
-        examples.gallery(task)
+        gallery(task)
     else:
         st.info(NO_MODEL.format(home=models_dir()))
 
@@ -53,25 +54,24 @@ def load(name: str) -> Engine | None:
         return None
 
 
-def show(asked: ask.Asked, model: Engine, result: DecodeResult) -> None:
+def show(asked: ask.Asked, result: DecodeResult) -> None:
     """First the answers; then, in their places, what takes longer to find out."""
     if result.status != "ok":
         st.error(f"The model cannot answer this: {plain(result.message)}.")
         return
     left, right = st.columns([3, 1.4], vertical_alignment="center")
     with left:
-        summary = speed_summary.SpeedSummary(model, asked.smiles, asked.settings, result)
+        answers.summary(asked, result)
     with right:
         answers.toolbar(asked, result)
     slots = answers.show(asked, result)
     with st.expander("Examples"):
-        examples.gallery(asked.task)
+        gallery(asked.task)
     answers.highlight(slots)
     if asked.task == "retro" and (names := queued_engine.models("forward")):
         forward = load(names[0])
         if forward:
             answers.check(slots, forward)
-    summary.measure()
 
 
 nav.page(body)

@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from chemspec.ui.common import nav, queued_engine
-from chemspec.ui.speed import measurements, question, tables
+from chemspec.ui.common import nav, queued_engine, widgets
+from chemspec.ui.speed import measurements, question
 
 
 def body() -> None:
@@ -11,24 +11,16 @@ def body() -> None:
     st.title("Speed")
     st.caption("What drafts gain, measured on this server while you wait.")
     with st.container(horizontal=True, horizontal_alignment="distribute"):
-        part = st.segmented_control(
-            "What to measure",
-            list(measurements.PARTS),
-            default=next(iter(measurements.PARTS)),
-            key="speed_part",
-            required=True,
-            label_visibility="collapsed",
-            persist_state="session",
-        )
+        parts = measurements.PARTS
+        part = widgets.choice("What to measure", parts, key="speed_part", hidden=True, persist_state="session")
         name = question.model_name()
     if not name:
         st.info("No model is installed yet. The page Models says how to add one.")
         return
     model = queued_engine.engine(name)
-    st.html(f"<style>{tables.CSS}</style>")
     query = question.query(model) if part in measurements.ON_A_QUERY else ""
     if query or part not in measurements.ON_A_QUERY:
-        measurements.PARTS[part](model, query)
+        parts[part](model, query)
 
 
 nav.page(body)

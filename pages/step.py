@@ -3,7 +3,6 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from chemspec import chem
 from chemspec.engine.engine import Engine
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.types import DecodeResult, to_json
@@ -46,11 +45,8 @@ def answer(asked: question_form.Question, saving: DeltaGenerator) -> None:
     line.empty()
     if result.status == "ok":
         tell(result, saving, engine, asked)
-        return
-    st.error("This query cannot be answered; see below what is wrong with it.")
-    fault = chem.read_query(asked.query, engine.task)
-    where = "\n\n" + chem.pointer(asked.query, fault) if isinstance(fault, chem.Fault) else ""
-    st.code(result.message + where, language=None)
+    else:
+        st.error(f"This query cannot be answered: {safe.plain(result.message)}.")
 
 
 def tell(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,13 +18,13 @@ pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
 from chemspec.engine.engine import installed, model_folder, usable
-from chemspec.metrics import Spread
+from chemspec.metrics import Spread, numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.turns import Turns
-from chemspec.ui.speed import tables, timing, trials
+from chemspec.ui.speed import measurements, race_settings, timing, trials
 
 pytestmark = pytest.mark.ui
 PAGE = ROOT / "pages" / "speed.py"
@@ -46,6 +47,10 @@ def html(app: AppTest) -> str:
     return " ".join(item.proto.body for item in app.get("html"))
 
 
+def figures(app: AppTest) -> dict[str, str]:
+    return {metric.label: metric.value for metric in app.metric}
+
+
 def words(app: AppTest) -> str:
     kinds = (app.caption, app.markdown, app.warning, app.error, app.info)
     return " ".join(str(item.value) for kind in kinds for item in kind)
@@ -59,7 +64,8 @@ def test_the_page_opens_with_a_query_and_races() -> None:
     assert trial.settings == (GREEDY, AUTO) and trial.done == trial.wanted == 6
     base, lane = timing.rows(trial.settings, trial.good)
     assert lane.same and lane.passes < base.passes
-    assert "tokens per pass" in html(app) and "<td>yes</td>" in html(app)
+    assert "tokens per pass" in figures(app) and figures(app)["same answer"] == "yes"
+    assert list(app.dataframe[0].value["same answer"]) == ["reference", "yes"]
     assert app.subheader[0].value == "Every pass on the clock"
     assert "Wall clock on the server" in words(app)
     assert app.button(key="speed_race_start").label == "Start the race"
@@ -74,7 +80,8 @@ def test_a_lane_can_be_added_and_its_standard_comes_along() -> None:
     trial = app.session_state["speed_race"]
     assert trial.asked == 3 and len(trial.settings) == 4
     assert timing.is_standard(trial.settings[3]) and trial.settings[3].n == 2
-    assert "for comparison" in html(app)
+    table = app.dataframe[0].value
+    assert ["for comparison" in name for name in table["setting"]] == [False, False, False, True]
     press(app, "speed_lane2_remove")
     assert "earlier query or choice" in words(app)
 
@@ -114,7 +121,7 @@ def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None
     app.number_input(key="speed_lane0_length").set_value(3)
     press(app, "speed_race_start")
     assert not app.error
-    assert "tokens per pass" in html(app)
+    assert "tokens per pass" in figures(app)
 
 
 def test_draft_sizes_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +140,7 @@ def test_a_benchmark_runs_and_can_be_downloaded() -> None:
     press(app, "speed_bench_start")
     kept = app.session_state["speed_bench"]
     assert len(kept.cases) == 10 and all(case.same for case in kept.cases)
-    assert "10 of 10" in html(app)
+    assert figures(app)["same answers"] == "10 of 10"
     assert len(app.get("download_button")) == 1
 
 
@@ -143,7 +150,7 @@ def test_what_was_measured_before_a_stop_is_shown() -> None:
     kept = app.session_state["speed_bench"]
     kept.cases = kept.cases[:3]
     app.run()
-    assert "Stopped: 3 of 10" in words(app) and "3 of 3" in html(app)
+    assert "Stopped: 3 of 10" in words(app) and figures(app)["same answers"] == "3 of 3"
 
 
 # --- trials
@@ -252,25 +259,40 @@ def test_runs_without_an_answer_are_told_not_drawn(line: Turns) -> None:
     assert timing.rows(trial.settings, trial.good) == []
 
 
-# --- HTML
+# --- what is shown of lanes
 
 
-def test_answers_are_escaped_and_marked_from_where_they_part() -> None:
-    text = tables.side_by_side([timing.AnswerPair(1, "CC<b>", "CC&O", 2), timing.AnswerPair(2, "N", None, 0)])
-    assert "<code>CC<mark>&lt;b&gt;</mark></code>" in text
-    assert "<code>CC<mark>&amp;O</mark></code>" in text
-    assert "<b>" not in text and ">–</td>" in text
+def test_answers_stand_side_by_side_also_where_a_list_has_ended() -> None:
+    one, other = fake(GREEDY), replace(fake(AUTO, "CCN"), hypotheses=fake(AUTO, "CCN").hypotheses * 2)
+    first, second = measurements.side_by_side(one, other)
+    assert first == {"rank": 1, "standard": "CCO", "this lane": "CCN", "same": "no"}
+    assert second["standard"] is None and second["same"] == "no"
 
 
 def test_the_headline_is_about_the_fastest_exact_lane() -> None:
-    def row(
-        name: str, median: float, *, exact: bool = True, standard: bool = False, speedup: float = 2.0
-    ) -> timing.LaneFigures:
-        spread = Spread(median, median, median, 3)
-        return timing.LaneFigures(name, exact, standard, spread, speedup, 8, 5.0, 0.8, 9, True)
+    counts = numbers([fake(GREEDY).trace])
 
-    base = row("Greedy · standard", 20, standard=True, speedup=1.0)
-    found = [base, row("Greedy · auto", 10), row("SBS 5 (relaxed) · copy", 5, exact=False)]
-    told = tables.headline(found)
-    assert "2.00 times faster" in told and "Greedy · auto" in told and "instead of 20.0 ms" in told
-    assert tables.headline([base]) == ""
+    def row(settings: DecodeSettings, median: float, speedup: float = 2.0) -> timing.LaneFigures:
+        return timing.LaneFigures(settings, Spread(median, median, median, 3), counts, speedup, True)
+
+    sbs = DecodeSettings(decoder="sbs", n=5, drafter="copy")
+    base = row(GREEDY, 20, 1.0)
+    lanes = [base, row(AUTO, 10), row(sbs, 5), row(timing.standard(sbs), 40, 1.0)]
+    told = measurements.headline(lanes)
+    assert told[0] == ("2.00 times faster", "Greedy · auto, against standard")
+    assert told[1] == ("10.0 ms", "instead of 20.0 ms")
+    assert measurements.headline([base]) == []
+    assert "tokens per pass" not in [small for _, small in measurements.headline(lanes[2:])]
+
+
+def test_a_question_of_another_page_is_raced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    state: dict[str, Any] = {}
+    with monkeypatch.context() as patch:
+        patch.setattr(race_settings, "st", SimpleNamespace(session_state=state))
+        race_settings.race_against_standard(DecodeSettings(decoder="beam", n=20, drafter="auto"))
+    trial = opened(**state).session_state["speed_race"]
+    assert [(lane.decoder, lane.n, lane.drafter) for lane in trial.settings] == [
+        ("beam", 10, "none"),
+        ("beam", 10, "auto"),
+    ]
+    assert trial.done == trial.wanted

@@ -1,4 +1,8 @@
-"""Ask for a query: the box of a page, its text in the session, what is wrong with it, and the link that holds it."""
+"""Ask for a query: the box of a page, its text in the session, what is wrong with it, and the link that holds it.
+
+The box tells of pauses in typing and of Enter, and marks the characters at fault. Streamlit's own text boxes drop the
+line ends of a pasted molfile and cannot tell "typed so far" from "asked".
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,12 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.settings import Task
 from chemspec.ui.common import queued_engine
-from chemspec.ui.common.querybox import MOST_CHARS, Shown, querybox
 from chemspec.ui.common.web_files import web_file
 
 QUESTION = {"forward": "What forms?", "retro": "What is it made from?"}
 LABEL = {"forward": "Everything in the flask: reactants, reagents, solvents", "retro": "The molecule to make"}
 PLACEHOLDER = {"forward": "e.g. CC(=O)Cl.Nc1ccccc1", "retro": "e.g. CC(=O)Nc1ccc(O)cc1"}
-CSS = web_file(__file__, "css")
+MOST_CHARS = 100_000  # of a paste; the longest files that read_any takes are shorter
 
 Read = formats.Input | chem.Fault | None  # what a text is; None for a blank one
 
@@ -52,15 +55,41 @@ class QueryText:
             task: of the model that will answer.
             typed: gets the text after a pause in typing.
             asked: gets the text when Enter is pressed.
-            moved: called when the visitor has gone back or forward.
+            moved: called when the visitor has gone back or forward. The query parameters alone do not tell: a click may
+                be on its way with the old ones while the script sets new ones.
         """
         text = str(st.session_state.setdefault(f"{self.page}_text", ""))
         read = formats.read_any(text, task=task) if text.strip() else None
         span = (read.start, read.end) if isinstance(read, chem.Fault) else None
-        revision = st.session_state.setdefault(f"{self.page}_revision", 0)
-        shown = Shown(LABEL[task], PLACEHOLDER[task], text, revision, span)
-        querybox(shown, key=f"{self.page}_box", typed=typed, asked=asked, moved=moved)
+        data = {
+            "label": LABEL[task],
+            "placeholder": PLACEHOLDER[task],
+            "text": text,
+            # Goes up when the program, not the visitor, changes the text; only then the box takes it over.
+            "revision": st.session_state.setdefault(f"{self.page}_revision", 0),
+            "span": span,
+            "longest": MOST_CHARS,
+        }
+        key = f"{self.page}_box"
+
+        def sent(name: str) -> str:
+            return str((st.session_state.get(key) or {}).get(name) or "")[:MOST_CHARS]
+
+        _box()(
+            key=key,
+            data=data,
+            on_text_change=lambda: typed(sent("text")),
+            on_ask_change=lambda: asked(sent("ask")),
+            on_moved_change=moved,
+        )
         return text, read
+
+
+@st.cache_resource(show_spinner=False)
+def _box():  # type: ignore[no-untyped-def]
+    """Return the component, registered once a server."""
+    html, css, js = (web_file(__file__, kind) for kind in ("html", "css", "js"))
+    return st.components.v2.component("chemspec_querybox", html=html, css=css, js=js)
 
 
 def link() -> tuple[str, str]:

@@ -8,9 +8,10 @@ passes on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import streamlit as st
 
@@ -26,6 +27,7 @@ MOST_ANSWERS = 50
 EVERY = 0.1  # seconds between two reports of progress
 
 Report = Callable[[str], None]  # shows one line
+T = TypeVar("T")
 
 
 @st.cache_resource(show_spinner=False)
@@ -62,7 +64,7 @@ def _engine(folder: Path) -> Engine:
 
 def models(task: Task | None = None) -> list[str]:
     """Return names of the installed models that do a task (any, without one), the one named like the task first."""
-    names = [folder.name for folder in installed() if task in (None, _task(folder))]
+    names = [folder.name for folder in installed() if task in (None, task_of_model(folder.name))]
     return sorted(names, key=lambda name: (name != task, name))
 
 
@@ -77,9 +79,10 @@ def drafters(model: str) -> tuple[tuple[str, ...], str]:
     return can, f"{what} small models trained for it, which this model does not have."
 
 
-def _task(folder: Path) -> Task | None:
+def task_of_model(name: str) -> Task | None:
+    """Return what an installed model predicts; None where its folder cannot be read."""
     try:
-        return task_of(folder)
+        return task_of(model_folder(name))
     except CheckpointError:
         return None  # the page Models says what is wrong with it
 
@@ -121,11 +124,16 @@ def decode(
 
 def answer(model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None) -> DecodeResult:
     """Answer as `decode` does, remembered for this visitor: a page is run again at every click."""
-    kept: dict[tuple[str, str, DecodeSettings], DecodeResult] = st.session_state.setdefault("_answers", {})
     key = (model.digest, query, settings)
+    return remembered("_answers", key, lambda: decode(model, query, settings, report=report))
+
+
+def remembered(name: str, key: Hashable, make: Callable[[], T], *, most: int = 100) -> T:
+    """Return what this visitor's session remembers under a name and a key, made at first; the oldest entries go."""
+    kept: dict[Hashable, T] = st.session_state.setdefault(name, {})
     if key not in kept:
-        kept[key] = decode(model, query, settings, report=report)
-        while len(kept) > 100:
+        kept[key] = make()
+        while len(kept) > most:
             kept.pop(next(iter(kept)))
     return kept[key]
 
@@ -158,12 +166,12 @@ def compare(
     """
     rounds: list[list[DecodeResult]] = [[] for _ in settings] if into is None else into
     for number in range(repeats + 1):
-        for own, item in zip(rounds, settings, strict=True):
+        for results, way in zip(rounds, settings, strict=True):
             label = "warming up" if number == 0 else f"round {number} of {repeats}"
-            say = partial(report or (lambda _: None), f"{item.decoder}, {item.drafts_by}: {label}")
+            say = partial(report or (lambda _: None), f"{way.decoder}, {way.drafts_by}: {label}")
             say()
-            result = decode(model, query, item, waiting=report, patient=patient)
+            result = decode(model, query, way, waiting=report, patient=patient)
             say()  # a stop takes effect here: the page is drawn anew during the run in which it came
             if number:
-                own.append(result)
+                results.append(result)
     return rounds

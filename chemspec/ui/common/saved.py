@@ -1,24 +1,36 @@
-"""Saved results: written as they are, and read with suspicion, for a file may come from anywhere."""
+"""Saved results: written as they are, and read with suspicion, for a file may come from anywhere.
+
+What passes here can neither be huge nor fail when it is drawn.
+"""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Sequence
-
 import msgspec
 
-from chemspec.types import DecodeResult, Trace, result_from_json
+from chemspec.types import DecodeResult, result_from_json
 
 MOST_BYTES = 5_000_000
-MOST_PASSES = 1000
-MOST_TOKENS = 3000  # of the query, and of an answer
-MOST_ANSWERS = 100
+LONGEST_TEXT = 4000  # characters
 MOST_DRAFTED = 200_000  # tokens of all drafts together
-MOST_NODES = 20_000  # of the tree, and the beams together
-LONGEST = 60  # characters of a token
-LONGEST_TEXT = 4000  # characters of any other text
+MOST_NODES = 20_000  # of the tree
 MOST_NUMBER = 10**9
+PLACES = 6000  # of a query
+
+# By the name of a field: the most entries, and the most characters of each, where they are few.
+SIZES = {"passes": 1000, "query": 3000, "tokens": 3000, "vocabulary": 10_000, "hypotheses": 100, "spellings": 100}
+SHORT = {"query": 60, "tokens": 60, "vocabulary": 60, "drafter": 60}
+# By the name of a field: the least and the largest number.
+COUNT, PLACE = (0, MOST_NUMBER), (0, PLACES)
+RANGES = {
+    "probability": (0, 1.001),
+    "width": (1, MOST_NUMBER),
+    "start": PLACE,
+    "length": PLACE,
+    "span": PLACE,
+    "places": (-1, PLACES),
+    **dict.fromkeys(("asked", "computed", "drafted", "emitted", "accepted"), COUNT),
+    **dict.fromkeys(("seconds", "draft_seconds", "model_seconds"), COUNT),
+}
 
 
 class SavedError(ValueError):
@@ -33,23 +45,27 @@ def read(raw: bytes) -> DecodeResult:
     """
     check_size(len(raw))
     try:
-        text = raw.decode("utf-8")
-        json.loads(text, parse_constant=_refuse)
-        result = result_from_json(text)
-    except RecursionError:
-        raise SavedError("The file is nested too deeply to be a trace.") from None
-    except ValueError:
+        result = result_from_json(raw.decode("utf-8"))
+    except (ValueError, RecursionError):
         raise SavedError(
-            "This is not a trace saved by chemspec. Open a .json file that this page, or "
-            "“Download JSON” on the page Predict, has written."
+            "This is not a trace saved by chemspec. Open a .json file that this page, or “Download JSON” on the page "
+            "Predict, has written."
         ) from None
     try:  # a dataclass takes any value; what was read must be of the types that its fields say
-        result = msgspec.convert(msgspec.to_builtins(result), DecodeResult)
+        values = msgspec.to_builtins(result)
+        result = msgspec.convert(values, DecodeResult)
     except (msgspec.ValidationError, TypeError, RecursionError):
         raise SavedError("The file looks like a trace, but holds values of a wrong kind.") from None
-    if not all(isinstance(value, str | int | float | bool | None) for value in result.trace.settings.values()):
-        raise SavedError("The file holds settings of a wrong kind.")
-    _check(result)
+    for trace in (result.trace, *(spelling.trace for spelling in result.spellings)):
+        drafted = sum(len(draft.tokens) + 1 for step in trace.passes for draft in step.drafts)
+        grown = sum(len(step.grown.parents) + len(step.grown.beam) / 5 for step in trace.passes if step.grown)
+        if drafted > MOST_DRAFTED or grown > MOST_NODES:
+            raise SavedError(f"The file has more than {MOST_DRAFTED:,} drafted tokens or {MOST_NODES:,} nodes.")
+        if not all(isinstance(value, str | int | float | None) for value in trace.settings.values()):
+            raise SavedError("The file holds settings of a wrong kind.")
+    if any(spelling.spellings for spelling in result.spellings):
+        raise SavedError("The file holds spellings of spellings.")
+    _check(values, "")
     return result
 
 
@@ -63,67 +79,25 @@ def check_size(number: int) -> None:
         raise SavedError(f"The file has {number / 1e6:.1f} MB; a saved trace may have {MOST_BYTES // 1_000_000}.")
 
 
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _check(result: DecodeResult) -> None:
-    """Sizes and ranges; what is drawn from a trace that passes here can neither be huge nor fail.
+def _check(value: object, name: str, *, entry: bool = False) -> None:
+    """Check sizes and ranges of a value and all that it holds, by the names of the fields.
 
     Raises:
-        SavedError: naming what is out of bounds.
+        SavedError: saying what is out of bounds, but for texts of the file.
     """
-    trace = result.trace
-    _most(len(trace.passes), MOST_PASSES, "passes")
-    _most(len(trace.query), MOST_TOKENS, "tokens in the query")
-    _most(len(trace.vocabulary), 10_000, "words in the vocabulary")
-    _most(len(trace.settings), 100, "settings")
-    _most(len(result.hypotheses), MOST_ANSWERS, "answers")
-    for item in result.hypotheses:
-        _most(len(item.tokens), MOST_TOKENS, "tokens in an answer")
-        _texts(item.tokens, LONGEST)
-        _texts((item.smiles, item.canonical), LONGEST_TEXT)
-        if not 0 <= item.probability <= 1.001:
-            raise SavedError("The file holds a probability that is none.")
-    _most(len(result.spellings), MOST_ANSWERS, "spellings")
-    for spelling in result.spellings:
-        if spelling.spellings:
-            raise SavedError("The file holds spellings of spellings.")
-        _check(spelling)
-    _texts((*trace.query, *trace.vocabulary), LONGEST)
-    settings = [str(part) for pair in trace.settings.items() for part in pair]
-    _texts((result.query, result.message, *result.notes, *settings), LONGEST_TEXT)
-    drafts = [draft for item in trace.passes for draft in item.drafts]
-    grown = [item.grown for item in trace.passes if item.grown]
-    _most(sum(len(draft.tokens) + 1 for draft in drafts), MOST_DRAFTED, "drafted tokens")
-    _most(sum(len(item.parents) for item in grown), MOST_NODES, "nodes in the tree")
-    _most(sum(len(item.beam) for item in grown), 5 * MOST_NODES, "hypotheses in the beams")
-    _passes(trace)
-
-
-def _passes(trace: Trace) -> None:
-    times = [trace.seconds]
-    for item in trace.passes:
-        counts = (item.asked, item.computed, item.drafted, item.emitted, item.accepted, item.width)
-        if not all(0 <= number <= MOST_NUMBER for number in counts) or item.width < 1:
-            raise SavedError("A pass of the file counts what cannot be counted.")
-        times += [item.draft_seconds, item.model_seconds]
-        _texts([draft.drafter for draft in item.drafts], LONGEST)
-        spans = [one.span for one in item.spans if one.span]
-        spans += [one.span for one in item.drafts if one.span]
-        spans += [(one.start, one.start + one.length) for one in item.spans]
-        spans += [(max(place, 0),) * 2 for one in item.drafts for place in one.places]
-        if not all(0 <= start <= end <= 2 * MOST_TOKENS for start, end in spans):
-            raise SavedError("A span of the file lies outside of its query.")
-    if not all(math.isfinite(time) and 0 <= time < MOST_NUMBER for time in times):
-        raise SavedError("The file holds a time that is none.")
-
-
-def _most(number: int, most: int, what: str) -> None:
-    if number > most:
-        raise SavedError(f"The file has {number:,} {what}; {most:,} can be shown.")
-
-
-def _texts(texts: Sequence[str], longest: int) -> None:
-    if any(len(text) > longest for text in texts):
-        raise SavedError(f"The file holds a text of more than {longest} characters where none is.")
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _check(key, "", entry=True)
+            _check(part, key)
+    elif isinstance(value, list | tuple):
+        if len(value) > SIZES.get(name, MOST_DRAFTED):
+            raise SavedError(f"The file has {len(value):,} {name}; {SIZES.get(name, MOST_DRAFTED):,} can be shown.")
+        for part in value:
+            _check(part, name, entry=True)
+    elif isinstance(value, str):
+        if len(value) > (SHORT.get(name, LONGEST_TEXT) if entry or name == "drafter" else LONGEST_TEXT):
+            raise SavedError("The file holds a text of more characters than can be shown.")
+    elif isinstance(value, int | float):
+        least, most = RANGES.get(name, (-MOST_NUMBER, MOST_NUMBER))
+        if not least <= value <= most:  # which NaN is not
+            raise SavedError("The file has a number that is out of its range.")

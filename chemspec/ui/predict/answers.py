@@ -14,19 +14,21 @@ import streamlit as st
 from chemspec.chem import formats
 from chemspec.chem.reaction_center import Changes, changes
 from chemspec.engine.engine import Engine
+from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.common import draw, nav, queued_engine, scheme, theme, view3d
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import ask
 from chemspec.ui.predict.verdicts import AnswerCard, Badge, badges, cards, chance, round_trip_badge
+from chemspec.ui.speed import timing
+from chemspec.ui.speed.race_settings import race_against_standard
 
 CSS = web_file(__file__, "css")
 FOOTNOTE = (
     "Shaded: atoms that change, found by comparing structures (a heuristic). Probabilities are the model's own and not "
     "calibrated; a chance to be right, where one is told, is how often answers of such a probability were right on "
-    "validation "
-    "reactions. Hydrogen is left out of the count of atoms."
+    "validation reactions. Hydrogen is left out of the count of atoms."
 )
 ROUND_TRIP = (
     " Round trip: the forward model is asked what forms from the proposed reactants alone, without reagents; a failure "
@@ -60,8 +62,13 @@ class Slot:
     @property
     def reaction(self) -> tuple[str, str]:
         """Reactants and product."""
-        sides = self.asked.smiles, self.card.best.canonical
-        return sides if self.asked.task == "forward" else sides[::-1]
+        return sides(self.asked, self.card)
+
+
+def sides(asked: ask.Asked, card: AnswerCard) -> tuple[str, str]:
+    """Return reactants and product of a question and its answer."""
+    query, answer = asked.smiles, card.best.canonical
+    return (query, answer) if asked.task == "forward" else (answer, query)
 
 
 # --- drawing ----------------------------------------------------------------------------------------
@@ -69,15 +76,11 @@ class Slot:
 
 def show(asked: ask.Asked, result: DecodeResult) -> list[Slot]:
     """Draw the cards; what takes time is left to `highlight` and `check`."""
-    slots = []
-    rest = []
-    for card in cards(result):
-        if asked.task == "retro" or card.rank == 1:
-            slots.append(_card(asked, card, wide=True))
-        else:
-            rest.append(card)
-    for first in range(0, len(rest), 2):
-        for place, card in zip(st.columns(2), rest[first : first + 2], strict=False):
+    drawn = cards(result)
+    wide = len(drawn) if asked.task == "retro" else 1
+    slots = [_card(asked, card, wide=True) for card in drawn[:wide]]
+    for first in range(wide, len(drawn), 2):
+        for place, card in zip(st.columns(2), drawn[first : first + 2], strict=False):
             with place:
                 slots.append(_card(asked, card, wide=False))
     st.caption(FOOTNOTE + (ROUND_TRIP if asked.task == "retro" else ""))
@@ -204,7 +207,7 @@ def _three_d(smiles: str) -> None:
 
 def _save(asked: ask.Asked, card: AnswerCard) -> None:
     smiles, name = card.best.canonical, f"answer-{card.rank}"
-    left, right = (asked.smiles, smiles) if asked.task == "forward" else (smiles, asked.smiles)
+    left, right = sides(asked, card)
     _file("SVG", draw.molecule(smiles, width=-1, height=-1), f"{name}.svg", "image/svg+xml")
     _file("PNG", formats.to_png(smiles), f"{name}.png", "image/png")
     _file("SDF", formats.to_sdf([row(card)]), f"{name}.sdf", "chemical/x-mdl-sdfile")
@@ -237,6 +240,17 @@ def row(card: AnswerCard) -> dict[str, object]:
         "log_prob": f"{card.best.log_prob:.6f}",
         **({} if sure is None else {"confidence": f"{sure:.6g}"}),
     }
+
+
+def summary(asked: ask.Asked, result: DecodeResult) -> None:
+    """Say what speculation did for the answers, and offer to race it against the standard way."""
+    counts = numbers([result.trace])
+    told = f"{counts.emitted} tokens in {timing.passes(counts.passes)} ({counts.tokens_per_pass:.1f} per pass)"
+    st.html(f'<div class="cs-strip" role="status">{told}, {timing.ms(1000 * counts.seconds)}</div>')
+    about = "Race this question, with drafts and without, on the page Speed"
+    if st.button("Measure the saving", key="predict_measure", type="tertiary", help=about):
+        race_against_standard(asked.settings)
+        nav.go("speed", task=asked.model, smi=asked.smiles)
 
 
 def toolbar(asked: ask.Asked, result: DecodeResult) -> None:

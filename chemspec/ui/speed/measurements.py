@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import zip_longest
+from typing import Any, TypeVar
 
+import pandas as pd
 import streamlit as st
 
 from chemspec.engine.engine import Engine
-from chemspec.metrics import Spread
+from chemspec.metrics import SpeedNumbers, Spread
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
-from chemspec.ui.common import draw, queued_engine, safe, theme
-from chemspec.ui.speed import charts, race, race_settings, tables, timing, trials
+from chemspec.types import DecodeResult
+from chemspec.ui.common import draw, queued_engine, safe, theme, widgets
+from chemspec.ui.speed import charts, race, race_settings, timing, trials
+from chemspec.ui.speed.timing import LaneFigures
 
 # For `copy` more than a few places, and for `windows` fewer than a few, make no sense. Learned drafters write one
 # draft.
@@ -27,25 +31,51 @@ SIZES = {
 BENCHED = ("auto", "mixed", "copy", "smart", "windows", "ar", "spec_drafter", "blockwise", "medusa")
 RUNS = 3  # of each draft size
 BUSY = 1.5  # programs at work for each core, above which times are doubted
+R = TypeVar("R", trials.Trial, trials.BenchRun)
 
 
-def go(slot: Any, key: str, label: str) -> bool:
-    """Draw a start button in `slot`; return True in the run of the script that has to do the work, while it says Stop.
+def measure(
+    name: str,
+    label: str,
+    *,
+    start: Callable[[], R],
+    run: Callable[[R, trials.Say], None],
+    intro: str,
+    show: Callable[[R], None],
+) -> None:
+    """Draw a start button, measure when it is pressed, and show what was measured last.
 
-    Any click ends that run, the one on Stop too: the next run finds what was kept.
+    Any click ends a run, the one on Stop too: the next run of the script finds what was kept.
+
+    Args:
+        name: of the measurement, under which the session keeps it.
+        label: of the button.
+        start: makes an empty measurement.
+        run: fills it, reporting progress.
+        intro: what to read before the first one.
+        show: draws one.
     """
-    running = bool(st.session_state.pop(f"{key}_go", False))
+    state, flag = st.session_state, f"{name}_start_go"
+    running = bool(state.pop(flag, False))
     # One button with two labels: of two buttons, the one not drawn would stay on the page, greyed, until the run ends.
-    slot.button(
+    st.button(
         "Stop" if running else label,
-        key=key,
+        key=f"{name}_start",
         type="secondary" if running else "primary",
-        on_click=_flag,
-        args=(f"{key}_go", not running),
+        on_click=lambda: state.update({flag: not running}),
         shortcut="Ctrl+Enter",
         width=240,
     )
-    return running
+    place = st.empty()
+    if running:
+        state[name] = start()
+        run(state[name], place.progress(0.0).progress)
+        st.rerun()
+    with place.container():
+        if name in state:
+            show(state[name])
+        else:
+            st.caption(intro)
 
 
 def offered(model: Engine, names: Iterable[str]) -> tuple[str, ...]:
@@ -54,8 +84,11 @@ def offered(model: Engine, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in can)
 
 
-def _flag(name: str, value: bool) -> None:
-    st.session_state[name] = value
+def figures(shown: Sequence[tuple[str, str]]) -> None:
+    """Show big figures, each with a few words above."""
+    with st.container(horizontal=True, gap="large"):
+        for big, small in shown:
+            st.metric(small, big, width="content")
 
 
 # --- race ----------------------------------------------------------------------------------------
@@ -64,66 +97,110 @@ def _flag(name: str, value: bool) -> None:
 def race_part(model: Engine, query: str) -> None:
     """Choose lanes, run them, and show what was run."""
     chosen = race_settings.choose(queued_engine.drafters(model.name)[0])
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        slot = st.empty()
-        repeats = st.segmented_control(
-            "Repeats",
-            (3, 5, 11),
-            default=5,
-            key="speed_repeats",
-            persist_state="session",
-            help="Runs of each lane after a warm-up; the median counts.",
-        )
-    pressed, spot = go(slot, "speed_race_start", "Start the race"), st.empty()
-    if pressed:
-        settings = timing.with_standards(chosen)
-        trial = trials.start(model, query, settings, asked=len(chosen), repeats=repeats or 5)
-        st.session_state.speed_race = trial
-        trials.run(trial, model, spot.progress(0.0).progress)
-        st.rerun()
-    last: trials.Trial | None = st.session_state.get("speed_race")
-    with spot.container():
-        if last is None:
-            st.caption(
-                "Press the button: the query is answered the standard way, one token a pass, and with drafts. "
-                "Then both runs are replayed side by side, slow enough to watch."
-            )
-        else:
-            show_race(last, now=(model.name, query, chosen))
+    about = "Runs of each lane after a warm-up; the median counts."
+    keeping: Any = {"default": 5, "persist_state": "session", "help": about}
+    repeats = widgets.choice("Repeats", (3, 5, 11), key="speed_repeats", **keeping)
+    measure(
+        "speed_race",
+        "Start the race",
+        start=lambda: trials.start(model, query, timing.with_standards(chosen), asked=len(chosen), repeats=repeats),
+        run=lambda trial, say: trials.run(trial, model, say),
+        intro="Press the button: the query is answered the standard way, one token a pass, and with drafts. "
+        "Then both runs are replayed side by side, slow enough to watch.",
+        show=lambda trial: show_race(trial, now=(model.name, query, chosen)),
+    )
 
 
 def show_race(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings, ...]]) -> None:
     """Show everything about one race."""
-    found = timing.rows(trial.settings, trial.good)
+    lanes = timing.rows(trial.settings, trial.good)
     about(trial, stale=now != (trial.model, trial.query, trial.settings[: trial.asked]))
-    if not found:
+    if not lanes:
         return
-    answer = next(own for own in trial.good if own)[0].hypotheses[0]
-    figures, drawing = st.columns([3, 1], vertical_alignment="center")
-    figures.html(tables.headline(found))
-    with drawing:
+    answer = next(results for results in trial.good if results)[0].hypotheses[0]
+    left, right = st.columns([3, 1], vertical_alignment="center")
+    with left:
+        figures(headline(lanes))
+    with right:
         svg = draw.molecule(answer.canonical, width=260, height=120, dark=theme.dark())
         draw.show(svg, f"The answer: {answer.smiles}")
-    asked = list(zip(trial.settings, trial.good, strict=True))[: trial.asked]
-    race.replay(
-        [item for item, _ in asked], [own for _, own in asked], number=f"{id(trial)}-{trial.done}-{trial.where}"
-    )
-    told = f"Medians over {found[0].time.runs} runs each, quartiles below them. {tables.HINT}"
-    extra = {timing.name(item) for item in trial.settings[trial.asked :]}
-    st.html(tables.table(found, told, added=extra))
+    asked, rounds = trial.settings[: trial.asked], trial.good[: trial.asked]
+    race.replay(asked, rounds, number=f"{id(trial)}-{trial.done}-{trial.where}")
+    table(lanes, added=trial.settings[trial.asked :])
     for number in range(trial.asked):
         show_difference(trial, number)
     st.subheader("Every pass on the clock")
-    charts.gantt([(timing.name(item), timing.typical(own)) for item, own in asked if own])
-    rest = max(timing.untimed(timing.typical(own).trace) for _, own in asked if own)
+    charts.gantt([(timing.name(lane), timing.typical(own)) for lane, own in zip(asked, rounds, strict=True) if own])
     st.caption(
         "One bar is one pass: drafting and the model's run; a number in it is how many tokens it wrote. The gaps are "
-        "the rest "
-        f"of the time (encoder, Python; at most {timing.ms(rest)} in a run), which is measured as a whole and drawn "
-        f"here in equal "
-        "parts before the passes."
+        "the rest of the time (encoder, Python), which is measured as a whole and drawn here in equal parts before the "
+        "passes."
     )
     st.caption(trial.where)
+
+
+def headline(lanes: Sequence[LaneFigures]) -> list[tuple[str, str]]:
+    """Return the figures of the fastest lane with drafts, an exact one if there is one, against its standard."""
+    drafted = [lane for lane in lanes if lane.speedup is not None and not timing.is_standard(lane.settings)]
+    if not drafted:
+        return []
+    best = min(drafted, key=lambda lane: (not lane.settings.exact, lane.time.median))
+    base = next(lane for lane in lanes if lane.settings == timing.standard(best.settings))
+    shown = [
+        (timing.times(best.speedup or 1.0), f"{timing.name(best.settings)}, against standard"),
+        (timing.ms(best.time.median), f"instead of {timing.ms(base.time.median)}"),
+        (timing.passes(best.passes), f"instead of {timing.count(base.passes)}"),
+    ]
+    if best.settings.exact:
+        shown.append((f"{best.counts.tokens_per_pass:.1f}", "tokens per pass"))
+    return [*shown, ("yes" if best.same else "no", "same answer")]
+
+
+COLUMNS = {
+    "setting": st.column_config.TextColumn("setting", width="medium"),
+    "time": st.column_config.NumberColumn(
+        "time, ms",
+        format="%.2f",
+        help="Wall clock from the start of decoding to the last pass, everything included; the median of the runs",
+    ),
+    "quartiles": st.column_config.TextColumn("quartiles"),
+    "speed-up": st.column_config.NumberColumn(
+        format="%.2f ×",
+        help="Median time of the cached standard decoder of the same search, over the median time of this setting, in "
+        "the same run",
+    ),
+    "passes": st.column_config.NumberColumn(format="%.4g", help="Runs of the model's decoder for one answer"),
+    "tokens per pass": st.column_config.NumberColumn(format="%.2f", help=SpeedNumbers.tokens_per_pass.__doc__),
+    "acceptance rate": st.column_config.NumberColumn(format="percent", help=SpeedNumbers.acceptance_rate.__doc__),
+    "nodes per pass": st.column_config.NumberColumn(format="%.1f", help=SpeedNumbers.nodes_per_pass.__doc__),
+    "same answer": st.column_config.TextColumn(
+        help="Whether all answers are those of the standard decoder, token by token and in order"
+    ),
+}
+
+
+def table(lanes: Sequence[LaneFigures], *, added: Collection[DecodeSettings]) -> None:
+    """Show the measured settings as a table; those that the visitor did not choose are marked."""
+    st.caption(f"Medians over {lanes[0].time.runs} runs each. Point at a heading for its definition.")
+    rows = [
+        {
+            "setting": timing.name(lane.settings) + " (for comparison)" * (lane.settings in added),
+            "time": lane.time.median,
+            "quartiles": f"{timing.ms(lane.time.low)} to {timing.ms(lane.time.high)}",
+            "speed-up": lane.speedup,
+            "passes": lane.passes,
+            "tokens per pass": lane.counts.tokens_per_pass if lane.settings.exact else None,
+            "acceptance rate": lane.counts.acceptance_rate if lane.settings.exact else None,
+            "nodes per pass": lane.counts.nodes_per_pass,
+            "same answer": "reference" if timing.is_standard(lane.settings) else _yes(lane.same),
+        }
+        for lane in lanes
+    ]
+    st.dataframe(rows, hide_index=True, column_config=COLUMNS, placeholder="–", alt="Results")
+
+
+def _yes(same: bool | None) -> str:
+    return "" if same is None else "yes" if same else "no, see below"
 
 
 def about(trial: trials.Trial, *, stale: bool) -> None:
@@ -136,24 +213,23 @@ def about(trial: trials.Trial, *, stale: bool) -> None:
     if trial.done < trial.wanted:
         done = f"{trial.done} of {trial.wanted} runs were made"
         st.warning(f"Stopped: {done}. " + ("The figures are of those." if trial.done else "Start again."))
-    doubts(trial.others, trial.load)
-    if stale:
-        st.info("These results are of an earlier query or choice; start again for the present one.")
+    doubts(trial, stale=stale)
 
 
-def doubts(others: bool, load: float) -> None:
-    """Show why the times of a run may be off."""
-    if others:
+def doubts(trial: trials.Trial | trials.BenchRun, *, stale: bool) -> None:
+    """Show why the times of a run may be off, and whether they are of another choice than the present one."""
+    if trial.others:
         st.warning(
             "Other visitors or a batch job were using this server during the run, so these times may be off. Run it "
-            "again for "
-            "better ones."
+            "again for better ones."
         )
-    elif load > BUSY * (os.cpu_count() or 1):
+    elif trial.load > BUSY * (os.cpu_count() or 1):
         st.warning(
-            f"The server was busy when the run began ({load:.0f} programs for {os.cpu_count()} cores), so these "
-            f"times may be off."
+            f"The server was busy when the run began ({trial.load:.0f} programs for {os.cpu_count()} cores), so these "
+            "times may be off."
         )
+    if stale:
+        st.info("These results are of an earlier query or choice; start again for the present one.")
 
 
 def show_difference(trial: trials.Trial, number: int) -> None:
@@ -164,21 +240,23 @@ def show_difference(trial: trials.Trial, number: int) -> None:
     lane = trial.settings[number]
     with st.expander(f"{timing.name(lane)} gave other answers than the standard decoder"):
         gap = timing.closest(*pair)
+        close = f"the closest choice in these runs was decided by {gap:.1e} in log-probability"
         if not lane.exact:
             st.write("SBS is relaxed: its drafts can change which answers it finds.")
         elif gap < timing.TIE:
-            st.write(
-                f"A tie: the closest choice in these runs was decided by {gap:.1e} in log-probability, within "
-                f"rounding of the "
-                "arithmetic. Exact decoders can differ by ties only."
-            )
+            st.write(f"A tie: {close}, within rounding of the arithmetic. Exact decoders can differ by ties only.")
         else:
-            st.write(
-                f"The closest choice in these runs was decided by {gap:.1e} in log-probability. That is too much for "
-                f"rounding: please "
-                "report this query as a bug."
-            )
-        st.html(tables.side_by_side(timing.side_by_side(*pair)))
+            st.write(f"No tie: {close}. That is too much for rounding: please report this query as a bug.")
+        st.dataframe(side_by_side(*pair), hide_index=True, placeholder="–")
+
+
+def side_by_side(standard: DecodeResult, other: DecodeResult) -> list[dict[str, Any]]:
+    """Return two lists of answers, place by place."""
+    lists = ([answer.smiles for answer in result.hypotheses] for result in (standard, other))
+    return [
+        {"rank": rank, "standard": left, "this lane": right, "same": "yes" if left == right else "no"}
+        for rank, (left, right) in enumerate(zip_longest(*lists), 1)
+    ]
 
 
 # --- what if -------------------------------------------------------------------------------------
@@ -187,61 +265,43 @@ def show_difference(trial: trials.Trial, number: int) -> None:
 def sizes_part(model: Engine, query: str) -> None:
     """Measure a grid of draft sizes on the query."""
     chosen = race_settings.drafted("speed_sizes", offered(model, SIZES))
-    slot, spot = st.empty(), st.empty()
     grid = timing.grid(chosen, chosen.drafter, *SIZES[chosen.drafter])
-    if go(slot, "speed_sizes_start", f"Try {len(grid) - 1} draft sizes"):
-        trial = trials.start(model, query, grid, asked=len(grid), repeats=RUNS)
-        st.session_state.speed_sizes = trial
-        trials.run(trial, model, spot.progress(0.0).progress, patient=True)
-        st.rerun()
-    last: trials.Trial | None = st.session_state.get("speed_sizes")
-    with spot.container():
-        if last is None:
-            st.caption(
-                "What if drafts were longer, or more of them were tried at once? Every combination is measured on "
-                "the query above, "
-                f"{RUNS} times after a warm-up."
-            )
-        else:
-            show_sizes(last, now=(model.name, query, grid))
+    measure(
+        "speed_sizes",
+        f"Try {len(grid) - 1} draft sizes",
+        start=lambda: trials.start(model, query, grid, asked=len(grid), repeats=RUNS),
+        run=lambda trial, say: trials.run(trial, model, say, patient=True),
+        intro="What if drafts were longer, or more of them were tried at once? Every combination is measured on the "
+        f"query above, {RUNS} times after a warm-up.",
+        show=lambda trial: show_sizes(trial, now=(model.name, query, grid)),
+    )
 
 
 def show_sizes(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings, ...]]) -> None:
-    """Time, passes and nodes of every draft size, and what a pass costs."""
-    found = timing.cells(trial.settings, trial.good)
+    """Time, passes and nodes of every draft size."""
+    cells = timing.cells(trial.settings, trial.good)
     about(trial, stale=now != (trial.model, trial.query, trial.settings))
-    if not found:
+    if not cells:
         return
     base = timing.rows(trial.settings[:1], trial.good[:1])[0]
-    st.write(f"Standard: {timing.ms(base.time.median)} in {timing.passes(base.passes)}. {timing.lesson(found)}")
-    fastest = min(found, key=lambda cell: cell.time.median)
-    fewest = min(found, key=lambda cell: cell.passes)
-    most = max(found, key=lambda cell: cell.nodes_per_pass)
+    st.write(f"Standard: {timing.ms(base.time.median)} in {timing.passes(base.passes)}. {timing.lesson(cells)}")
     time, passes, nodes = st.columns(3)
     with time:
-        charts.heat(found, lambda cell: cell.time.median, "ms an answer", form=".1f", mark=fastest, told="the fastest")
+        charts.heat(cells, lambda cell: cell.time.median, "ms an answer", form=".1f", best=min, told="the fastest")
     with passes:
-        charts.heat(found, lambda cell: cell.passes, "passes", form=".0f", mark=fewest, told="the fewest")
+        charts.heat(cells, lambda cell: cell.passes, "passes", form=".0f", best=min, told="the fewest")
     with nodes:
-        charts.heat(
-            found,
-            lambda cell: cell.nodes_per_pass,
-            "nodes per pass",
-            form=".0f",
-            mark=most,
-            told="the most work in a pass",
-        )
-    st.subheader("Why more is not better")
-    charts.costs(timing.pass_costs(trial.good))
+        width, told = (lambda cell: cell.counts.nodes_per_pass), "the most work in a pass"
+        charts.heat(cells, width, "nodes per pass", form=".0f", best=max, told=told)
+    same = (
+        "All draft sizes gave the standard answer."
+        if all(cell.same for cell in cells)
+        else "Some draft sizes gave other answers than the standard decoder: a tie in the arithmetic."
+    )
     st.caption(
         "Every drafted token is a node that the model has to compute, right or wrong. Longer and more drafts save "
-        "passes, but the "
-        "passes get dearer; past some size they cost more than they save. "
-        + (
-            "All draft sizes gave the standard answer."
-            if all(cell.same for cell in found)
-            else "Some draft sizes gave other answers than the standard decoder: a tie in the arithmetic."
-        )
+        "passes, but the passes get dearer (the page Models has the curve); past some size they cost more than they "
+        f"save. {same}"
     )
     st.caption(trial.where)
 
@@ -249,33 +309,21 @@ def show_sizes(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings
 # --- benchmark -----------------------------------------------------------------------------------
 
 
-def bench_part(model: Engine) -> None:
+def bench_part(model: Engine, _: str) -> None:
     """Answer many built-in queries with and without drafts."""
     chosen = race_settings.drafted("speed_bench", offered(model, BENCHED))
-    wanted = st.segmented_control(
-        "Queries",
-        (10, 25, 50, 100),
-        default=25,
-        key="speed_bench_count",
-        persist_state="session",
-        help=f"The first so many of the 200 built-in test queries for {model.task}.",
+    about = f"The first so many of the 200 built-in test queries for {model.task}."
+    keeping: Any = {"default": 25, "persist_state": "session", "help": about}
+    wanted = widgets.choice("Queries", (10, 25, 50, 100), key="speed_bench_count", **keeping)
+    measure(
+        "speed_bench",
+        "Start the benchmark",
+        start=lambda: trials.BenchRun(model.name, chosen, wanted, trials.where(model), host.load()),
+        run=lambda kept, say: trials.bench(kept, model, say),
+        intro="One query may be lucky. The benchmark answers many, each the standard way and with drafts, one after "
+        "the other, and shows how the speed-ups spread.",
+        show=lambda kept: show_bench(kept, stale=(kept.model, kept.settings) != (model.name, chosen)),
     )
-    slot, spot = st.empty(), st.empty()
-    if go(slot, "speed_bench_start", "Start the benchmark"):
-        kept = trials.BenchRun(model.name, chosen, wanted or 25, trials.where(model), host.load())
-        st.session_state.speed_bench = kept
-        trials.bench(kept, model, spot.progress(0.0).progress)
-        st.rerun()
-    last: trials.BenchRun | None = st.session_state.get("speed_bench")
-    with spot.container():
-        if last is None:
-            st.caption(
-                "One query may be lucky. The benchmark answers many, each the standard way and with drafts, one "
-                "after the other, "
-                "and shows how the speed-ups spread."
-            )
-        else:
-            show_bench(last, stale=(last.model, last.settings) != (model.name, chosen))
 
 
 def show_bench(kept: trials.BenchRun, *, stale: bool) -> None:
@@ -283,50 +331,40 @@ def show_bench(kept: trials.BenchRun, *, stale: bool) -> None:
     if kept.refusal:
         st.error(f"It cannot be run so: {safe.plain(kept.refusal)}")
         return
+    cases = kept.cases
     if kept.wanted == 0:
         st.info("This model can read none of the built-in queries.")
-    if len(kept.cases) < kept.wanted:
-        st.warning(
-            f"Stopped: {len(kept.cases)} of {kept.wanted} queries were measured."
-            + (" The figures are of those." if kept.cases else " Start again.")
-        )
-    doubts(kept.others, kept.load)
-    if stale:
-        st.info("These results are of an earlier choice; start again for the present one.")
-    if not kept.cases:
+    if len(cases) < kept.wanted:
+        end = "The figures are of those." if cases else "Start again."
+        st.warning(f"Stopped: {len(cases)} of {kept.wanted} queries were measured. {end}")
+    doubts(kept, stale=stale)
+    if not cases:
         return
-    ups = [case.speedup for case in kept.cases]
-    rates = [case.tokens_per_pass for case in kept.cases]
-    agreed, found = sum(case.same for case in kept.cases), Spread.of(ups)
-    figures = [
-        (timing.times(found.median), f"median; quartiles {found.low:.2f} and {found.high:.2f}"),
-        (f"{Spread.of(rates).median:.2f}", "tokens per pass, median"),
-        (f"{sum(up > 1 for up in ups)} of {len(ups)}", "queries faster than standard"),
-        (f"{agreed} of {len(ups)}", "same answers"),
-    ]
-    st.html(tables.figures(figures))
+    gains, rates = [case.speedup for case in cases], [case.tokens_per_pass for case in cases]
+    spread = Spread.of(gains)
+    figures(
+        [
+            (timing.times(spread.median), f"median; quartiles {spread.low:.2f} and {spread.high:.2f}"),
+            (f"{Spread.of(rates).median:.2f}", "tokens per pass, median"),
+            (f"{sum(gain > 1 for gain in gains)} of {len(cases)}", "queries faster than standard"),
+            (f"{sum(case.same for case in cases)} of {len(cases)}", "same answers"),
+        ]
+    )
     left, right = st.columns(2)
     with left:
-        charts.histogram(ups, "speed-up against standard", start=0.0, rule="no gain")
+        charts.histogram(gains, "speed-up against standard", start=0.0, rule="no gain")
     with right:
         charts.histogram(rates, "tokens per pass", start=1.0)
-    st.caption(
-        f"{timing.name(kept.settings)} on the first built-in test queries for {kept.model}, each run once."
-        + f" {kept.unread} of them hold tokens that this model does not know and were left out." * bool(kept.unread)
-    )
+    unread = f" {kept.unread} of them hold tokens that this model does not know and were left out." * bool(kept.unread)
+    st.caption(f"{timing.name(kept.settings)} on the first built-in test queries for {kept.model}, once each.{unread}")
     st.caption(kept.where)
-    st.download_button(
-        "Download as CSV",
-        timing.table_csv(kept.cases),
-        f"chemspec-speed-{kept.model}.csv",
-        "text/csv",
-        on_click="ignore",
-    )
+    text, name = pd.DataFrame(cases).round(4).to_csv(index=False), f"chemspec-speed-{kept.model}.csv"
+    st.download_button("Download as CSV", text, name, "text/csv", on_click="ignore")
 
 
 PARTS: dict[str, Callable[[Engine, str], None]] = {
     "Race": race_part,
     "Draft sizes": sizes_part,
-    "Benchmark": lambda model, _: bench_part(model),
+    "Benchmark": bench_part,
 }
 ON_A_QUERY = ("Race", "Draft sizes")  # the benchmark brings its own

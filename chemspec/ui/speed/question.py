@@ -7,8 +7,8 @@ import streamlit as st
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.engine.engine import Engine
-from chemspec.ui.common import examples, queued_engine
-from chemspec.ui.common.question import CSS, QUESTION, QueryText, fault_html, link, warn_of_unknown
+from chemspec.ui.common import examples, queued_engine, widgets
+from chemspec.ui.common.question import QUESTION, QueryText, fault_html, link, warn_of_unknown
 
 BOX = QueryText("speed")
 
@@ -22,33 +22,30 @@ def model_name() -> str:
     state = st.session_state
     if state.get("speed_model") not in names:
         state.speed_model = names[0]
-    chosen = st.segmented_control(
+    return widgets.choice(
         "Question",
         names,
         format_func=lambda name: QUESTION.get(name, name),
         key="speed_model",
-        required=True,
-        label_visibility="collapsed",
+        hidden=True,
         persist_state="session",
         on_change=_switched,
     )
-    return str(chosen)
 
 
 def query(model: Engine) -> str:
     """Draw the query box and return the query as one SMILES; empty, and said so, if the model cannot answer it."""
     state = st.session_state
     if "speed_text" not in state:
-        state.speed_text = _examples(model.task)[0].smiles
+        state.speed_text = examples.load(model.task)[0].smiles
     text, read = BOX.draw(model.task, typed=BOX.typed, asked=_entered)
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="speed_examples"):
         st.caption("Examples", width="content")
-        for item in _examples(model.task):
-            st.button(
-                item.name, key=f"speed_example_{item.name}", help=item.line, on_click=BOX.put, args=(item.smiles,)
-            )
+        for example in examples.load(model.task):
+            key, name = f"speed_example_{example.name}", example.name
+            st.button(name, key=key, help=example.line, on_click=BOX.put, args=(example.smiles,))
     if isinstance(read, chem.Fault):
-        st.html(f"<style>{CSS}</style>" + fault_html(text, read))
+        st.html(fault_html(text, read))
         return ""
     if not isinstance(read, formats.Input):
         st.info("Type or paste a molecule above, or choose an example.")
@@ -61,10 +58,6 @@ def query(model: Engine) -> str:
     if dict(st.query_params) != {"task": model.name, "smi": read.smiles}:
         st.query_params.from_dict({"task": model.name, "smi": read.smiles})
     return read.smiles
-
-
-def _examples(task: str) -> list[examples.Example]:
-    return [item for item in examples.load() if item.task == task]
 
 
 def _follow_link(names: list[str]) -> None:
@@ -87,6 +80,6 @@ def _entered(text: str) -> None:
 
 def _switched() -> None:
     """Another model: an example of the old task makes no sense for it, a visitor's own text may."""
-    if st.session_state.get("speed_text") in {item.smiles for item in examples.load()}:
+    if st.session_state.get("speed_text") in {example.smiles for example in examples.load()}:
         BOX.put("")
         del st.session_state["speed_text"]

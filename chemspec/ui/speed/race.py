@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import streamlit as st
 
 from chemspec.settings import DecodeSettings
+from chemspec.ui.common.web_files import web_file
 from chemspec.ui.speed import timing
 
 CAPTION = (
     "These are recorded runs, made one after the other on the server, never together, and replayed side by side: "
     "of each setting the run with the median time."
 )
-HERE = Path(__file__)
-
 _replay = st.components.v2.component(
-    "chemspec_race",
-    html='<div class="race"></div>',
-    css=HERE.with_suffix(".css").read_text(encoding="utf-8"),
-    js=HERE.with_suffix(".js").read_text(encoding="utf-8"),
+    "chemspec_race", html='<div class="race"></div>', css=web_file(__file__, "css"), js=web_file(__file__, "js")
 )
 
 

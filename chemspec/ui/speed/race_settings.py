@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import streamlit as st
 
@@ -14,18 +13,11 @@ from chemspec.ui.speed import timing
 MOST = 4
 MOST_ANSWERS = 10  # of a timed search: wider ones take seconds a run, during which nobody else gets an answer
 START = ("none", "auto", "copy", "windows")  # the drafter of a lane when it is added
-SIZE = "0 leaves it to the drafter."
 DECODER_HELP = (
     "Greedy writes the best token at every step. Beam search keeps the n best texts. Both are exact: drafts never "
-    "change the "
-    "answer. SBS (Andronov et al. 2024) is relaxed: its drafts can change the answers."
+    "change the answer. SBS (Andronov et al. 2024) is relaxed: its drafts can change the answers."
 )
-DRAFTER_HELP = (
-    "Who guesses ahead. copy: the query's text after the best match. windows and smart: pieces of the query. "
-    "mixed: copies and learned phrases in one tree. auto: as much of that as pays on this machine. "
-    "ar, hierarchy, spec_drafter, blockwise, medusa: networks trained for this model; the page Learn compares them. "
-    "none: the standard way, one token a pass."
-)
+DRAFTER_HELP = "Who guesses ahead. The page Learn compares them; none is the standard way, one token a pass."
 
 
 def choose(offered: Sequence[str]) -> tuple[DecodeSettings, ...]:
@@ -42,13 +34,23 @@ def choose(offered: Sequence[str]) -> tuple[DecodeSettings, ...]:
     return chosen
 
 
+def race_against_standard(settings: DecodeSettings) -> None:
+    """Let the page Speed, when it opens next, race these settings against the standard way at once."""
+    decoder = settings.decoder if settings.decoder in decoders() else "greedy"
+    drafter = "auto" if settings.drafter == "none" else settings.drafter
+    for number, name in enumerate(("none", drafter)):
+        lane = {"decoder": decoder, "n": min(settings.n, MOST_ANSWERS), "drafter": name, "length": 0, "count": 0}
+        st.session_state.update({f"speed_lane{number}_{what}": value for what, value in lane.items()})
+    st.session_state.update(speed_lanes=[0, 1], speed_part="Race", speed_race_start_go=True)
+
+
 def decoders(*, exact: bool = False) -> list[str]:
     """Return the decoders whose answers depend on nothing but the query, greedy first: others cannot be compared."""
     specs = sorted(DECODERS.values(), key=lambda spec: spec.name != "greedy")
     return [spec.name for spec in specs if not spec.random and (spec.guarantee == "exact" or not exact)]
 
 
-def _made(decoder: str, n: int, drafter: str, length: int, count: int) -> DecodeSettings:
+def _made(decoder: str, n: int, drafter: str, length: int = 0, count: int = 0) -> DecodeSettings:
     """Settings of which nothing stands that has no effect, so that equal ways are equal values."""
     if drafter == "none" or (drafter == "auto" and DECODERS[decoder].default_drafter != "auto"):
         length = count = 0
@@ -59,50 +61,70 @@ def _made(decoder: str, n: int, drafter: str, length: int, count: int) -> Decode
 
 def _lane(number: int, place: int, offered: Sequence[str], *, removable: bool) -> DecodeSettings:
     """Draw one row of widgets and return its settings."""
-    if st.session_state.get(_key(number, "drafter"), "none") not in offered:
-        st.session_state[_key(number, "drafter")] = "auto"  # chosen for another model
+    key = f"speed_lane{number}"
+    st.session_state.setdefault(f"{key}_drafter", START[number % len(START)])
     parts = st.columns([1.3, 0.8, 1.3, 1, 1, 0.9], vertical_alignment="bottom")
-    decoder = parts[0].selectbox(
-        f"Lane {place}: decoder",
-        decoders(),
+    with parts[0]:
+        decoder = _decoder(f"Lane {place}: decoder", decoders(), key)
+    with parts[1]:
+        n = _width(decoder, key)
+    with parts[2]:
+        drafter = _drafter(offered, "auto", key)
+    with parts[3]:
+        length = _size("Draft length", "tokens of a draft", drafter, f"{key}_length")
+    with parts[4]:
+        count = _size("Drafts", "drafts of a pass", drafter, f"{key}_count")
+    if removable:
+        about = f"Remove lane {place}"
+        parts[5].button("Remove", key=f"{key}_remove", on_click=_remove, args=(number,), help=about)
+    return _made(decoder, n, drafter, length, count)
+
+
+def drafted(key: str, offered: tuple[str, ...]) -> DecodeSettings:
+    """Draw one decoder and one drafter and return their settings, for what is compared with the standard way."""
+    parts = st.columns([1.4, 0.8, 1.2], vertical_alignment="bottom")
+    with parts[0]:
+        decoder = _decoder("Decoder", decoders(exact=True), key)
+    with parts[1]:
+        n = _width(decoder, key)
+    with parts[2]:
+        return _made(decoder, n, _drafter(offered, offered[0], key))
+
+
+def _decoder(label: str, names: list[str], key: str) -> str:
+    return st.selectbox(
+        label,
+        names,
         format_func=lambda name: DECODERS[name].label,
         help=DECODER_HELP,
-        **_kept(number, "decoder"),
+        key=f"{key}_decoder",
+        persist_state="session",
     )
-    n = parts[1].number_input(
-        "Answers", 1, MOST_ANSWERS, disabled=decoder == "greedy", help="The width of the beam.", **_kept(number, "n", 5)
-    )
-    drafter = parts[2].selectbox(
+
+
+def _width(decoder: str, key: str) -> int:
+    key, idle = f"{key}_n", decoder == "greedy"
+    st.session_state.setdefault(key, 5)
+    return int(st.number_input("Answers", 1, MOST_ANSWERS, key=key, disabled=idle, persist_state="session"))
+
+
+def _drafter(offered: Sequence[str], start: str, key: str) -> str:
+    key = f"{key}_drafter"
+    if st.session_state.get(key) not in offered:
+        st.session_state[key] = start  # nothing was chosen yet, or for another model
+    return st.selectbox(
         "Drafter",
-        [name for name in DRAFTERS if name in offered],
+        offered,
         format_func=lambda name: DRAFTERS[name].title,
         help=DRAFTER_HELP,
-        **_kept(number, "drafter", START[number % len(START)]),
+        key=key,
+        persist_state="session",
     )
-    idle = drafter == "none"
-    length = parts[3].number_input(
-        "Draft length", 0, 100, disabled=idle, help=f"Most tokens of a draft. {SIZE}", **_kept(number, "length", 0)
-    )
-    count = parts[4].number_input(
-        "Drafts", 0, 100, disabled=idle, help=f"Most drafts of a pass. {SIZE}", **_kept(number, "count", 0)
-    )
-    if removable:
-        parts[5].button(
-            "Remove", key=_key(number, "remove"), on_click=_remove, args=(number,), help=f"Remove lane {place}"
-        )
-    return _made(decoder, int(n), drafter, int(length), int(count))
 
 
-def _kept(number: int, what: str, default: Any = None) -> dict[str, Any]:
-    """Options of a widget that keeps its value while other parts of the app are open."""
-    key = _key(number, what)
-    if default is not None:
-        st.session_state.setdefault(key, default)
-    return {"key": key, "persist_state": "session"}
-
-
-def _key(number: int, what: str) -> str:
-    return f"speed_lane{number}_{what}"
+def _size(label: str, what: str, drafter: str, key: str) -> int:
+    about, idle = f"Most {what}. 0 leaves it to the drafter.", drafter == "none"
+    return int(st.number_input(label, 0, 100, key=key, disabled=idle, help=about, persist_state="session"))
 
 
 def _add() -> None:
@@ -112,24 +134,4 @@ def _add() -> None:
 
 
 def _remove(number: int) -> None:
-    numbers = st.session_state.speed_lanes
-    st.session_state.speed_lanes = [item for item in numbers if item != number]
-
-
-def drafted(key: str, drafters: tuple[str, ...]) -> DecodeSettings:
-    """Draw one decoder and one drafter and return their settings, for what is compared with the standard way."""
-    parts = st.columns([1.4, 0.8, 1.2], vertical_alignment="bottom")
-    decoder = parts[0].selectbox(
-        "Decoder",
-        decoders(exact=True),
-        format_func=lambda name: DECODERS[name].label,
-        key=f"{key}_decoder",
-        persist_state="session",
-    )
-    n = parts[1].number_input(
-        "Answers", 1, 10, 5, disabled=decoder == "greedy", key=f"{key}_n", persist_state="session"
-    )
-    if st.session_state.get(f"{key}_drafter", drafters[0]) not in drafters:
-        st.session_state[f"{key}_drafter"] = drafters[0]
-    drafter = parts[2].selectbox("Drafter", drafters, help=DRAFTER_HELP, key=f"{key}_drafter", persist_state="session")
-    return _made(decoder, int(n), drafter, 0, 0)
+    st.session_state.speed_lanes = [lane for lane in st.session_state.speed_lanes if lane != number]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from chemspec.metrics import Spread, numbers
+from chemspec.metrics import SpeedNumbers, Spread, numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
 
 TIE = 1e-3  # log-prob gaps below this are within reach of rounding in fp32
 END = "end"  # shown in place of the end-of-sequence token
+FIRST_OF_BEAM = "first answer of the search"
+SPREAD_EVENLY = f"{FIRST_OF_BEAM}, spread evenly over its passes: the record does not tell which wrote which token"
 
 Rounds = Sequence[Sequence[DecodeResult]]  # of each setting its results, in order of the rounds
 
@@ -35,29 +34,25 @@ class PassBar(NamedTuple):
 
 
 class LaneFigures(NamedTuple):
-    """One setting of a race or a draft size. Rates are None where the trace does not count tokens (SBS)."""
+    """One measured setting of a race or of the draft sizes.
 
-    name: str
-    exact: bool
-    standard: bool
+    Attributes:
+        time: of its runs, in ms.
+        counts: of all its runs; tokens mean nothing for SBS, whose trace does not count them.
+        speedup: against its standard; None where that was not measured.
+        same: whether every run gave the standard's answers.
+    """
+
+    settings: DecodeSettings
     time: Spread
+    counts: SpeedNumbers
     speedup: float | None
-    passes: float
-    tokens_per_pass: float | None
-    acceptance: float | None
-    nodes_per_pass: float
     same: bool | None
-    length: int = 0
-    drafts: int = 0
 
-
-class AnswerPair(NamedTuple):
-    """The same place in two lists of answers; None where a list has ended. `fork` is where the texts part."""
-
-    rank: int
-    standard: str | None
-    other: str | None
-    fork: int
+    @property
+    def passes(self) -> float:
+        """Passes of one run, on average."""
+        return self.counts.passes_per_query
 
 
 class QueryFigures(NamedTuple):
@@ -82,8 +77,8 @@ class QueryFigures(NamedTuple):
 def name(settings: DecodeSettings) -> str:
     """Return a setting in a few words."""
     way = {"greedy": "Greedy", "beam": f"Beam {settings.n}", "sbs": f"SBS {settings.n} (relaxed)"}
-    parts = ["standard" if is_standard(settings) else drafts(settings)]
-    return " · ".join([way.get(settings.decoder, settings.decoder), *parts])
+    drafted = "standard" if is_standard(settings) else drafts(settings)
+    return f"{way.get(settings.decoder, settings.decoder)} · {drafted}"
 
 
 def drafts(settings: DecodeSettings) -> str:
@@ -109,11 +104,7 @@ def standard(settings: DecodeSettings) -> DecodeSettings:
 
 def with_standards(lanes: Sequence[DecodeSettings]) -> tuple[DecodeSettings, ...]:
     """Return the lanes, and after them every standard decoder that is missing for a speed-up."""
-    return (*lanes, *dict.fromkeys(_missing(lanes)))
-
-
-def _missing(lanes: Sequence[DecodeSettings]) -> list[DecodeSettings]:
-    return [standard(lane) for lane in lanes if standard(lane) not in lanes]
+    return (*lanes, *dict.fromkeys(base for base in map(standard, lanes) if base not in lanes))
 
 
 # --- one result ----------------------------------------------------------------------------------
@@ -135,34 +126,17 @@ def timeline(trace: Trace) -> list[PassBar]:
     The trace times drafting and the model pass by pass; the rest of the time (encoder, Python) is only known as a
     whole, and stands here as equal gaps before the passes, so that the last one ends when the run did.
     """
-    timed = sum(one.draft_seconds + one.model_seconds for one in trace.passes)
-    gap = max(0.0, trace.seconds - timed) / max(1, len(trace.passes))
+    timed = sum(step.draft_seconds + step.model_seconds for step in trace.passes)
+    gap = 1e3 * max(0.0, trace.seconds - timed) / max(1, len(trace.passes))
     bars: list[PassBar] = []
     end, written = 0.0, 0
-    for number, one in enumerate(trace.passes, 1):
+    for number, step in enumerate(trace.passes, 1):
+        drafting, model = 1e3 * step.draft_seconds, 1e3 * step.model_seconds
         start = end + gap
-        end = start + one.draft_seconds + one.model_seconds
-        written += one.emitted
-        bars.append(
-            PassBar(
-                number,
-                1e3 * start,
-                1e3 * end,
-                1e3 * one.draft_seconds,
-                1e3 * one.model_seconds,
-                one.emitted,
-                one.accepted,
-                one.computed,
-                written,
-            )
-        )
+        end = start + drafting + model
+        written += step.emitted
+        bars.append(PassBar(number, start, end, drafting, model, step.emitted, step.accepted, step.computed, written))
     return bars
-
-
-def untimed(trace: Trace) -> float:
-    """Milliseconds of a run that belong to no pass: encoder and Python."""
-    bars = timeline(trace)
-    return 1e3 * trace.seconds - sum(bar.drafting + bar.model for bar in bars)
 
 
 def delivery(result: DecodeResult) -> list[int]:
@@ -178,7 +152,7 @@ def delivery(result: DecodeResult) -> list[int]:
     total = len(result.hypotheses[0].token_log_probs)
     if not result.trace.settings.get("exact", True):
         return [place * len(passes) // total for place in range(total)]
-    writers = [number for number, one in enumerate(passes) for _ in range(one.emitted)]
+    writers = [number for number, step in enumerate(passes) for _ in range(step.emitted)]
     return (writers + [len(passes) - 1] * total)[:total]
 
 
@@ -186,7 +160,7 @@ def copied(result: DecodeResult) -> set[int]:
     """Places in the answer that had been drafted. Known for greedy only: a beam's leader changes under way."""
     if result.trace.settings.get("decoder") != "greedy":
         return set()
-    spans = [span for one in result.trace.passes for span in one.spans]
+    spans = [span for step in result.trace.passes for span in step.spans]
     return {span.start + place for span in spans for place in range(span.length)}
 
 
@@ -195,28 +169,20 @@ def copied(result: DecodeResult) -> set[int]:
 
 def rows(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[LaneFigures]:
     """Return the table of a race; settings without a result are left out, and so are speed-ups without a standard."""
-    return [
-        _row(item, own, _standard_of(item, settings, rounds)) for item, own in zip(settings, rounds, strict=True) if own
-    ]
-
-
-def _row(settings: DecodeSettings, own: Sequence[DecodeResult], base: Sequence[DecodeResult]) -> LaneFigures:
-    counted, time = numbers([result.trace for result in own]), Spread.of(milliseconds(own))
-    tokens = settings.exact
-    return LaneFigures(
-        name=name(settings),
-        exact=settings.exact,
-        standard=is_standard(settings),
-        time=time,
-        speedup=Spread.of(milliseconds(base)).median / time.median if base else None,
-        passes=counted.passes_per_query,
-        tokens_per_pass=counted.tokens_per_pass if tokens else None,
-        acceptance=counted.acceptance_rate if tokens else None,
-        nodes_per_pass=counted.nodes_per_pass,
-        same=all(same(result, base[0]) for result in own) if base else None,
-        length=settings.draft_length,
-        drafts=settings.draft_count,
-    )
+    measured = []
+    for lane, results in zip(settings, rounds, strict=True):
+        if results:
+            base, time = _standard_of(lane, settings, rounds), Spread.of(milliseconds(results))
+            measured.append(
+                LaneFigures(
+                    settings=lane,
+                    time=time,
+                    counts=numbers([result.trace for result in results]),
+                    speedup=Spread.of(milliseconds(base)).median / time.median if base else None,
+                    same=all(same(result, base[0]) for result in results) if base else None,
+                )
+            )
+    return measured
 
 
 def _standard_of(item: DecodeSettings, settings: Sequence[DecodeSettings], rounds: Rounds) -> Sequence[DecodeResult]:
@@ -226,11 +192,8 @@ def _standard_of(item: DecodeSettings, settings: Sequence[DecodeSettings], round
 
 def same(one: DecodeResult, other: DecodeResult) -> bool:
     """Return whether two lists of answers are equal, token by token and in order."""
-    return _answers(one) == _answers(other)
-
-
-def _answers(result: DecodeResult) -> list[tuple[tuple[str, ...], str]]:
-    return [(item.tokens, item.ended) for item in result.hypotheses]
+    answers, others = ([(answer.tokens, answer.ended) for answer in result.hypotheses] for result in (one, other))
+    return answers == others
 
 
 def differing(
@@ -240,23 +203,6 @@ def differing(
     base = _standard_of(settings[number], settings, rounds)
     other = next((item for item in rounds[number] if base and not same(item, base[0])), None)
     return (base[0], other) if other else None
-
-
-def side_by_side(standard: DecodeResult, other: DecodeResult) -> list[AnswerPair]:
-    """Return two lists of answers, place by place."""
-    left, right = ([item.smiles for item in result.hypotheses] for result in (standard, other))
-    pairs = []
-    for place in range(max(len(left), len(right))):
-        one = left[place] if place < len(left) else None
-        two = right[place] if place < len(right) else None
-        pairs.append(AnswerPair(place + 1, one, two, _fork(one or "", two or "")))
-    return pairs
-
-
-def _fork(one: str, other: str) -> int:
-    """Return how many characters two texts have in common at their beginnings."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def closest(one: DecodeResult, other: DecodeResult) -> float:
@@ -275,29 +221,23 @@ def lanes(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[dict[str, 
     kind ("copied", "own", "end"), with `by`, the index of the pass that wrote each.
     """
     shown = []
-    for item, own in zip(settings, rounds, strict=True):
-        if own:
-            result = typical(own)
-            first, drafted = result.hypotheses[0], copied(result)
-            tokens = [(text, "copied" if place in drafted else "own") for place, text in enumerate(first.tokens)]
-            shown.append(
-                {
-                    "name": name(item),
-                    "note": _note(item),
-                    "ms": 1e3 * result.trace.seconds,
-                    "ends": [bar.end for bar in timeline(result.trace)],
-                    "tokens": tokens + [(END, "end")] * (first.ended == "eos"),
-                    "by": delivery(result),
-                }
-            )
+    for lane, results in zip(settings, rounds, strict=True):
+        if not results:
+            continue
+        result = typical(results)
+        first, drafted = result.hypotheses[0], copied(result)
+        tokens = [(text, "copied" if place in drafted else "own") for place, text in enumerate(first.tokens)]
+        shown.append(
+            {
+                "name": name(lane),
+                "note": SPREAD_EVENLY if not lane.exact else FIRST_OF_BEAM if lane.decoder == "beam" else "",
+                "ms": 1e3 * result.trace.seconds,
+                "ends": [bar.end for bar in timeline(result.trace)],
+                "tokens": tokens + [(END, "end")] * (first.ended == "eos"),
+                "by": delivery(result),
+            }
+        )
     return shown
-
-
-def _note(settings: DecodeSettings) -> str:
-    if not settings.exact:
-        unknown = "the record does not tell which pass wrote which token"
-        return f"first answer of the search, spread evenly over its passes: {unknown}"
-    return "first answer of the search" if settings.decoder == "beam" else ""
 
 
 # --- draft sizes ---------------------------------------------------------------------------------
@@ -319,34 +259,25 @@ def cells(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[LaneFigure
     return rows(settings, rounds)[1:] if rounds and rounds[0] else []
 
 
-def pass_costs(rounds: Rounds) -> list[tuple[int, float, int]]:
-    """Return what a pass cost by its size: (nodes, median ms in the model, how many passes), smallest first."""
-    costs: dict[int, list[float]] = {}
-    for own in rounds:
-        for result in own:
-            for one in result.trace.passes:
-                costs.setdefault(one.computed, []).append(1e3 * one.model_seconds)
-    return [(nodes, statistics.median(own), len(own)) for nodes, own in sorted(costs.items())]
-
-
-def lesson(found: Sequence[LaneFigures]) -> str:
+def lesson(cells: Sequence[LaneFigures]) -> str:
     """Return what a grid says in plain words; empty without one."""
-    if not found:
+    if not cells:
         return ""
-    fastest = min(found, key=lambda cell: cell.time.median)
-    fewest = min(found, key=lambda cell: (cell.passes, cell.time.median))
+    fastest = min(cells, key=lambda cell: cell.time.median)
+    fewest = min(cells, key=lambda cell: (cell.passes, cell.time.median))
     best = f"Fastest here: {_size(fastest)}, {ms(fastest.time.median)} in {passes(fastest.passes)}"
     if fewest.passes >= fastest.passes:
         return best + ", which are also the fewest passes."
     return (
         f"{best}. Fewest passes: {_size(fewest)}, {passes(fewest.passes)}, yet {ms(fewest.time.median)}: "
-        f"each of its passes runs {fewest.nodes_per_pass:.0f} nodes through the model instead of "
-        f"{fastest.nodes_per_pass:.0f}."
+        f"each of its passes runs {fewest.counts.nodes_per_pass:.0f} nodes through the model instead of "
+        f"{fastest.counts.nodes_per_pass:.0f}."
     )
 
 
 def _size(cell: LaneFigures) -> str:
-    return f"{cell.drafts} draft{'s' * (cell.drafts > 1)} of {cell.length} tokens"
+    count = cell.settings.draft_count
+    return f"{count} draft{'s' * (count > 1)} of {cell.settings.draft_length} tokens"
 
 
 # --- many queries --------------------------------------------------------------------------------
@@ -369,16 +300,6 @@ def case(query: str, plain: DecodeResult, drafted: DecodeResult) -> QueryFigures
         nodes_per_pass=counted.nodes_per_pass,
         same=same(plain, drafted),
     )
-
-
-def table_csv(cases: Sequence[QueryFigures]) -> str:
-    """Return the benchmark as CSV with a header; figures rounded to what a clock can tell."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(QueryFigures._fields)
-    for item in cases:
-        writer.writerow([round(v, 4) if isinstance(v, float) else v for v in item])
-    return out.getvalue()
 
 
 # --- figures for people --------------------------------------------------------------------------

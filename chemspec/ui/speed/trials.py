@@ -50,12 +50,12 @@ class Trial:
     @property
     def good(self) -> list[list[DecodeResult]]:
         """The results that hold an answer."""
-        return [[item for item in own if item.status == "ok"] for own in self.rounds]
+        return [[result for result in results if result.status == "ok"] for results in self.rounds]
 
     @property
     def problem(self) -> str:
         """Why there are runs without an answer, if there are."""
-        failed = (item.message for own in self.rounds for item in own if item.status != "ok")
+        failed = (result.message for results in self.rounds for result in results if result.status != "ok")
         return self.refusal or next(failed, "")
 
     @property
@@ -86,8 +86,8 @@ class BenchRun:
 
 def start(model: Engine, query: str, settings: Sequence[DecodeSettings], *, asked: int, repeats: int) -> Trial:
     """Return a trial before its first run."""
-    empty: list[list[DecodeResult]] = [[] for _ in settings]
-    return Trial(model.name, query, tuple(settings), asked, repeats, where(model), host.load(), empty)
+    rounds: list[list[DecodeResult]] = [[] for _ in settings]
+    return Trial(model.name, query, tuple(settings), asked, repeats, where(model), host.load(), rounds)
 
 
 def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None:
@@ -122,53 +122,42 @@ def _disturbed() -> bool:
 
 
 def bench(kept: BenchRun, model: Engine, say: Say) -> None:
-    """Fill a benchmark with the first built-in queries that the model can read."""
-    try:
-        _bench(kept, model, say)
-    except ValueError as error:
-        kept.refusal = str(error)
-
-
-def _bench(kept: BenchRun, model: Engine, say: Say) -> None:
+    """Fill a benchmark with the first built-in queries that the model can read, after a warm-up."""
     queries = reference.bench_queries(model.task)
     usable = [query for query in queries if not model.prepare(query).refusal]
     kept.unread = len(queries) - len(usable)
     pair = (timing.standard(kept.settings), kept.settings)
 
-    def answer(query: str, settings: DecodeSettings, line: str) -> DecodeResult:
-        share = len(kept.cases) / max(1, kept.wanted)
-
+    def answer(query: str, settings: DecodeSettings, line: str, *, counts: bool = True) -> DecodeResult:
         def report(text: str) -> None:
-            kept.others = kept.others or ("Warming" not in line and _disturbed())
-            say(share, text)
+            kept.others = kept.others or (counts and _disturbed())
+            say(len(kept.cases) / max(1, kept.wanted), text)
 
         report(line)
         result = queued_engine.decode(model, query, settings, waiting=report, patient=True)
-        report(line)  # a stop takes effect here, as in `serve.compare`
+        report(line)  # a stop takes effect here, as in `queued_engine.compare`
         return result
 
-    for query in usable[:WARM_UP]:
-        for settings in pair:
-            answer(query, settings, "Warming up, not counted")
-    kept.wanted = min(kept.wanted, len(usable))
-    chosen = usable[: kept.wanted]
-    for number, query in enumerate(chosen):
-        line = f"Query {number + 1} of {len(chosen)}{so_far(kept.cases)}"
-        # Each goes first every other time, so that neither profits from what the other left in the caches.
-        order = pair if number % 2 else pair[::-1]
-        results = {settings: answer(query, settings, line) for settings in order}
-        plain, drafted = (results[settings] for settings in pair)
-        if plain.status == drafted.status == "ok":
-            kept.cases.append(timing.case(query, plain, drafted))
-        else:
-            kept.wanted -= 1
-
-
-def so_far(cases: Sequence[timing.QueryFigures]) -> str:
-    """Return the median speed-up of a benchmark under way, as the end of a line."""
-    if not cases:
-        return ""
-    return f" · median speed-up so far {Spread.of(case.speedup for case in cases).median:.2f}"
+    try:
+        for query in usable[:WARM_UP]:
+            for settings in pair:
+                answer(query, settings, "Warming up, not counted", counts=False)
+        kept.wanted = min(kept.wanted, len(usable))
+        chosen = usable[: kept.wanted]
+        for number, query in enumerate(chosen):
+            line = f"Query {number + 1} of {len(chosen)}"
+            if kept.cases:
+                line += f" · median speed-up so far {Spread.of(case.speedup for case in kept.cases).median:.2f}"
+            # Each goes first every other time, so that neither profits from what the other left in the caches.
+            order = pair if number % 2 else pair[::-1]
+            results = {settings: answer(query, settings, line) for settings in order}
+            plain, drafted = (results[settings] for settings in pair)
+            if plain.status == drafted.status == "ok":
+                kept.cases.append(timing.case(query, plain, drafted))
+            else:
+                kept.wanted -= 1
+    except ValueError as error:
+        kept.refusal = str(error)
 
 
 def where(model: Engine) -> str:

@@ -9,6 +9,7 @@ Coordinates: column = depth of the node in tokens, row = line of the drawing. Br
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -151,22 +152,20 @@ def _fates(
 
 
 @dataclass(frozen=True)
-class Segment:
-    """A run of single children with one fate, as one edge.
+class DrawnNode:
+    """A node of the drawing, with the edge from its parent.
 
     Attributes:
-        start, end: columns; the edge begins at the parent's column.
-        row, parent_row: lines; the parent's is -1 for the first segment.
-        texts: of every token its column and (shortened) text.
+        column, row: of the node; its parent is in the column before.
+        text: shortened.
         ahead: computed before it was asked for.
         answers: ranks, from 1, of the answers that go through it.
     """
 
-    start: int
-    end: int
+    column: int
     row: int
     parent_row: int
-    texts: tuple[tuple[int, str], ...]
+    text: str
     ahead: bool
     born: int
     kept: int
@@ -191,16 +190,16 @@ class TreeLayout:
     Attributes:
         widths: characters of every column's widest text.
         rows: lines in all.
+        nodes: those drawn, the start left out.
         beams: for every step from 0 on, column and row of the live hypotheses after it.
-        nodes, left_out: nodes drawn, and nodes that are not.
+        left_out: how many nodes are not drawn.
     """
 
     widths: tuple[int, ...]
     rows: int
-    segments: tuple[Segment, ...]
+    nodes: tuple[DrawnNode, ...]
     beams: tuple[tuple[tuple[int, int], ...], ...]
     leaves: tuple[Leaf, ...]
-    nodes: int
     left_out: int
 
 
@@ -212,132 +211,24 @@ def lay_out(tree: PrefixTree, *, spare: bool = False, most: int = MOST_DRAWN) ->
         most: nodes to draw; those that the search went through come first.
         spare: with the nodes that were computed ahead and never needed.
     """
-    shown = _chosen(tree, spare, most)
-    children = [[child for child in siblings if shown[child]] for siblings in tree.children]
+    chosen = _chosen(tree, spare, most)
     ranks: list[list[int]] = [[] for _ in tree.parents]
     for rank, path in enumerate(tree.answers, 1):
         for node in path:
             ranks[node].append(rank)
-    rows = _rows(tree, children, ranks, shown)
-    widths = [1] * (max((d for d, on in zip(tree.depths, shown, strict=True) if on), default=0) + 1)
-    for node, depth in enumerate(tree.depths):
-        if shown[node] and node:
-            widths[depth] = max(widths[depth], min(len(tree.texts[node]), WIDEST))
-    beams = tuple(tuple((tree.depths[node], rows[node]) for node in beam if shown[node]) for beam in tree.beams)
-    leaves = tuple(
-        Leaf(tree.depths[path[-1]], rows[path[-1]], rank, tree.reached[tree.depths[path[-1]] + 1])
-        for rank, path in enumerate(tree.answers, 1)
-        if path and shown[path[-1]]
-    )
-    return TreeLayout(
-        tuple(widths),
-        max((row for row, on in zip(rows, shown, strict=True) if on), default=0) + 1,
-        tuple(_segments(tree, children, ranks, rows, shown)),
-        beams,
-        leaves,
-        sum(shown),
-        len(shown) - sum(shown),
-    )
-
-
-def _chosen(tree: PrefixTree, spare: bool, most: int) -> list[bool]:
-    """Return which nodes to draw: those that the beam went through first; always a node's parent with it."""
-    shown = [False] * len(tree.parents)
-    left = most
-    for needed in (True, False) if spare else (True,):
-        for node, parent in enumerate(tree.parents):
-            fits = not shown[node] and (parent < 0 or shown[parent])
-            if left and fits and (tree.kept[node] < NEVER or not needed):
-                shown[node] = True
-                left -= 1
-    return shown
-
-
-def _rows(
-    tree: PrefixTree, children: Sequence[Sequence[int]], ranks: Sequence[Sequence[int]], shown: Sequence[bool]
-) -> list[int]:
-    """Return the rows of all nodes.
-
-    The chief child goes on in its parent's row; the other branches, the latest first, take the nearest row below in
-    which they meet nobody.
-    """
-    deepest = list(tree.depths)
-    for node in range(len(tree.parents) - 1, 0, -1):
-        if shown[node]:
-            parent = tree.parents[node]
-            deepest[parent] = max(deepest[parent], deepest[node])
-
-    def merit(node: int) -> tuple[int, int, int, int]:
-        first = ranks[node][0] if ranks[node] else NEVER
-        return first, -min(tree.dies[node], NEVER - 1), -deepest[node], node
-
-    ordered = [sorted(siblings, key=merit) for siblings in children]
-    heads = [0] if tree.parents else []
-    heads += [node for siblings in ordered for node in siblings[1:]]
-    offsets: dict[int, int] = {}
-    blocks: dict[int, list[list[tuple[int, int]]]] = {}  # head -> occupied columns by row
-    for head in sorted(heads, reverse=True):  # what hangs on a branch has higher numbers
-        path = [head]
-        while ordered[path[-1]]:
-            path.append(ordered[path[-1]][0])
-        rows: list[list[tuple[int, int]]] = [[(tree.depths[head] - 1, tree.depths[path[-1]])]]
-        for node in reversed(path):
-            for branch in ordered[node][1:]:
-                offsets[branch] = _place(rows, blocks.pop(branch))
-        blocks[head] = rows
-    result = [0] * len(tree.parents)
-    for node, parent in enumerate(tree.parents):
-        if parent >= 0:
-            result[node] = result[parent] + offsets.get(node, 0)
-    return result
-
-
-def _place(rows: list[list[tuple[int, int]]], block: list[list[tuple[int, int]]]) -> int:
-    """Put a block into the first rows, from 1 on, where it overlaps nothing; returns the row."""
-    offset = 1
-    while any(
-        a <= d and c <= b
-        for own, others in zip(block, rows[offset : offset + len(block)], strict=False)
-        for a, b in own
-        for c, d in others
-    ):
-        offset += 1
-    rows.extend([] for _ in range(offset + len(block) - len(rows)))
-    for number, own in enumerate(block):
-        rows[offset + number].extend(own)
-    return offset
-
-
-def _segments(
-    tree: PrefixTree,
-    children: Sequence[Sequence[int]],
-    ranks: Sequence[Sequence[int]],
-    rows: Sequence[int],
-    shown: Sequence[bool],
-) -> list[Segment]:
-    """Return runs of single children with one fate."""
-
-    def fate(node: int) -> tuple[object, ...]:
-        ahead = tree.sources[node] != ASKED
-        return tree.born[node], tree.kept[node], tree.dies[node], ahead, tuple(ranks[node])
-
-    segments = []
-    for node, parent in enumerate(tree.parents):
-        if not shown[node] or parent < 0:
-            continue
-        goes_on = parent > 0 and len(children[parent]) == 1 and fate(parent) == fate(node)
-        if goes_on:
-            continue
-        run = [node]
-        while len(children[run[-1]]) == 1 and fate(children[run[-1]][0]) == fate(node):
-            run.append(children[run[-1]][0])
-        segments.append(
-            Segment(
-                start=tree.depths[parent],
-                end=tree.depths[run[-1]],
+    rows = _rows(tree, chosen, ranks)
+    widths = [1] * (max((tree.depths[node] for node in chosen), default=0) + 1)
+    nodes = []
+    for node in sorted(chosen - {0}):
+        depth, text = tree.depths[node], tree.texts[node]
+        text = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+        widths[depth] = max(widths[depth], len(text))
+        nodes.append(
+            DrawnNode(
+                column=depth,
                 row=rows[node],
-                parent_row=rows[parent],
-                texts=tuple((tree.depths[one], _short(tree.texts[one])) for one in run),
+                parent_row=rows[tree.parents[node]],
+                text=text,
                 ahead=tree.sources[node] != ASKED,
                 born=tree.born[node],
                 kept=tree.kept[node],
@@ -345,8 +236,50 @@ def _segments(
                 answers=tuple(ranks[node]),
             )
         )
-    return segments
+    ends = [(rank, path[-1]) for rank, path in enumerate(tree.answers, 1) if path and path[-1] in chosen]
+    return TreeLayout(
+        widths=tuple(widths),
+        rows=max(rows.values(), default=0) + 1,
+        nodes=tuple(nodes),
+        beams=tuple(tuple((tree.depths[node], rows[node]) for node in beam if node in chosen) for beam in tree.beams),
+        leaves=tuple(Leaf(tree.depths[end], rows[end], rank, tree.reached[tree.depths[end] + 1]) for rank, end in ends),
+        left_out=len(tree.parents) - len(chosen),
+    )
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+def _chosen(tree: PrefixTree, spare: bool, most: int) -> set[int]:
+    """Return which nodes to draw: those that the beam went through first; always a node's parent with it."""
+    chosen: set[int] = set()
+    for needed in (True, False) if spare else (True,):
+        for node, parent in enumerate(tree.parents):
+            fits = len(chosen) < most and (parent < 0 or parent in chosen)
+            if fits and (tree.kept[node] < NEVER or not needed):
+                chosen.add(node)
+    return chosen
+
+
+def _rows(tree: PrefixTree, chosen: set[int], ranks: Sequence[Sequence[int]]) -> dict[int, int]:
+    """Return the rows of the chosen nodes.
+
+    The chief child goes on in its parent's row; the other branches, the latest first, take the nearest row below that
+    is free for as far as they go.
+    """
+
+    def merit(node: int) -> tuple[int, int, int]:
+        return ranks[node][0] if ranks[node] else NEVER, -tree.dies[node], node
+
+    rows: dict[int, int] = {}
+    taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # by row: from and to which column
+    heads = [0] if chosen else []
+    while heads:
+        path = [heads.pop()]
+        while children := sorted((child for child in tree.children[path[-1]] if child in chosen), key=merit):
+            path.append(children[0])
+            heads += children[1:]
+        start, end = tree.depths[path[0]] - 1, tree.depths[path[-1]]
+        row = rows[tree.parents[path[0]]] + 1 if rows else 0
+        while any(first <= end and start <= last for first, last in taken[row]):
+            row += 1
+        taken[row].append((start, end))
+        rows |= dict.fromkeys(path, row)
+    return rows

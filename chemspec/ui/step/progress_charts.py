@@ -25,14 +25,12 @@ def measured(
 ) -> tuple[DecodeResult, DecodeResult]:
     """Return the run under these settings and the standard one, medians of three by time, both not recorded."""
     plain = replace(settings, record=False)
-    kept = st.session_state.setdefault("step_measured", {})
-    key = (model.digest, query, plain)
-    if key not in kept:
-        rounds = queued_engine.compare(model, query, [standard(plain), plain], repeats=3, report=report)
-        kept[key] = tuple(typical(results) for results in rounds)
-        while len(kept) > 50:
-            kept.pop(next(iter(kept)))
-    slow, fast = kept[key]
+
+    def compare() -> list[DecodeResult]:
+        rounds = queued_engine.compare(model, query, [plain, standard(plain)], repeats=3, report=report)
+        return [typical(results) for results in rounds]
+
+    fast, slow = queued_engine.remembered("step_measured", (model.digest, query, plain), compare)
     return fast, slow
 
 
@@ -95,11 +93,11 @@ def _steps(rows: Sequence[tuple[str, float, int]], x: str, y: str) -> alt.Chart:
 
 def by_place(view: TraceView) -> None:
     """Draw how often the k-th token of a draft was accepted."""
-    found = by_offset(view)
-    if not found:
+    offsets = by_offset(view)
+    if not offsets:
         st.caption("Nothing was drafted, so there is nothing to accept.")
         return
-    frame = pd.DataFrame(found, columns=["offset", "passes", "accepted"])
+    frame = pd.DataFrame(offsets, columns=["offset", "passes", "accepted"])
     frame["share"] = frame["accepted"] / frame["passes"]
     base = alt.Chart(frame).encode(
         x=alt.X("offset:O", title="token of the draft", axis=alt.Axis(labelAngle=0, labelOverlap=True)),

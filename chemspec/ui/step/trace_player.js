@@ -401,22 +401,19 @@ function drawFrame(root, scene, frame, state, colors) {
     plan.widths.slice(1).forEach((chars) => columns.push(columns[columns.length - 1] + chars * CHAR + GAP));
     const width = columns[columns.length - 1] + 40, height = y(plan.rows - 1) + 18;
     const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
-    edges = plan.segments.map((one) => {
-      const group = svg("g");
-      const from = columns[one.start], to = columns[one.end], at = y(one.row);
-      group.append(svg("path", { class: "edge", d: `M${from} ${y(one.parent_row)}V${at}H${to}` }));
-      for (const [column, text] of one.texts) group.append(svg("text", { x: (columns[column - 1] + columns[column]) / 2, y: at - 4 }, text));
-      const tip = svg("g");
-      group.append(tip);
+    edges = plan.nodes.map((node) => {
+      const group = svg("g"), tip = svg("g");
+      const from = columns[node.column - 1], to = columns[node.column], at = y(node.row);
+      group.append(svg("path", { class: "edge", d: `M${from} ${y(node.parent_row)}V${at}H${to}` }), svg("text", { x: (from + to) / 2, y: at - 4 }, node.text), tip);
       picture.append(group);
-      return { ...one, group, tip, at, to };
+      return { ...node, group, tip, at, to };
     });
-    for (const one of edges) one.onward = edges.filter((other) => other.start === one.end && other.parent_row === one.row);
+    for (const one of edges) one.onward = edges.filter((other) => other.column === one.column + 1 && other.parent_row === one.row);
     stars = svg("g");
     picture.append(mark("kept", columns[0], y(0), "start"), stars);
     treeBox.replaceChildren(picture);
-    treeBox.setAttribute("aria-label", `Tree of ${plan.nodes} prefixes; ${answers.length} of them became answers.`);
-    treeNote.textContent = state.spare && plan.left_out ? `The tree is too large to draw: ${plan.nodes.toLocaleString("en")} prefixes are shown, ${plan.left_out.toLocaleString("en")} are left out.` : !state.spare && tree.cut ? `The tree is too large to draw: ${tree.cut.toLocaleString("en")} prefixes that the search went through are left out.` : "";
+    treeBox.setAttribute("aria-label", `Tree of ${plan.nodes.length} prefixes; ${answers.length} of them became answers.`);
+    treeNote.textContent = state.spare && plan.left_out ? `The tree is too large to draw: ${plan.nodes.length.toLocaleString("en")} prefixes are shown, ${plan.left_out.toLocaleString("en")} are left out.` : !state.spare && tree.cut ? `The tree is too large to draw: ${tree.cut.toLocaleString("en")} prefixes that the search went through are left out.` : "";
   };
   const leafTitle = (rank) => `answer ${rank}` + (answers[rank - 1] ? `, ${(100 * answers[rank - 1].probability).toFixed(1)} %` : "");
   const front = (k) => {

@@ -1,0 +1,29 @@
+"""Streamlit's widgets with what all pages of the app want of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import streamlit as st
+
+T = TypeVar("T")
+
+
+def choice(label: str, options: Iterable[T], *, key: str, hidden: bool = False, **more: Any) -> T:
+    """Draw a segmented control that always has a value, at first that of its first option.
+
+    Args:
+        label: says what is chosen.
+        options: to choose from.
+        key: of the widget.
+        hidden: show the label to screen readers only.
+        more: as for `st.segmented_control`.
+    """
+    offered = list(options)
+    if key not in st.session_state:
+        more.setdefault("default", offered[0])
+    visibility = "collapsed" if hidden else "visible"
+    draw: Any = st.segmented_control  # whose overloads do not know options that are passed on
+    chosen: T = draw(label, offered, key=key, required=True, label_visibility=visibility, **more)
+    return chosen
