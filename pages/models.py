@@ -4,7 +4,7 @@ import streamlit as st
 
 from chemspec.engine.engine import models_dir
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.ui.common import machine, nav, queued_engine, safe
+from chemspec.ui.common import nav, queued_engine, safe
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.learn import curves
 from chemspec.ui.models import cards, model_figures
@@ -13,16 +13,14 @@ from chemspec.ui.models import cards, model_figures
 def body() -> None:
     """Draw the page."""
     st.title("Models")
-    st.html(f"<style>{web_file(model_figures.__file__, 'css')}</style>")
-    found, here = cards.cards(), machine.machine()
-    usables = sum(not card.problem for card in found)
-    st.html(model_figures.summary(here, usables, sum(card.folder in queued_engine.in_memory() for card in found)))
-    if not found:
+    folders, loaded = cards.cards(), queued_engine.in_memory()
+    model_figures.summary(sum(not card.problem for card in folders), sum(card.folder in loaded for card in folders))
+    if not folders:
         st.info("No model is installed. Train one with `chemspec train`, or add a folder as told below.")
-    for card in found:
+    for card in folders:
         with st.container(border=True):
             broken(card) if card.problem else usable(card)
-    with st.expander("Add a model", expanded=not found):
+    with st.expander("Add a model", expanded=not folders):
         st.markdown(web_file(model_figures.__file__, "md"))
         st.caption("Models are looked for in this folder:")
         st.code(str(models_dir()), language=None)
@@ -30,7 +28,7 @@ def body() -> None:
 
 def broken(card: cards.ModelCard) -> None:
     """Say what is wrong with a model folder."""
-    st.html(model_figures.heading(card, "cannot be used"))
+    model_figures.heading(card, "cannot be used")
     st.markdown("This folder is no usable model; nothing else is affected. What is wrong with it:")
     st.code(card.problem, language=None, wrap_lines=True)
     st.caption("Put the right files there, or take the folder away; the page looks again at every visit.")
@@ -40,13 +38,12 @@ def usable(card: cards.ModelCard) -> None:
     """Draw the card of a model: facts, accuracy, text, speed."""
     engine = queued_engine.in_memory().get(card.folder)
     engine = engine if engine and engine.digest == card.digest else None
-    st.html(model_figures.heading(card, "in memory" if engine else "not loaded"))
+    model_figures.heading(card, "in memory" if engine else "not loaded")
     facts, chart = st.columns([6, 5], gap="large")
-    facts.html(model_figures.facts(card, engine))
-    if engine is None:
-        with facts:
-            if st.button("Load now", key=f"models_load_{card.name}"):
-                load(card.name)
+    with facts:
+        st.markdown(model_figures.facts(card, engine))
+        if engine is None and st.button("Load now", key=f"models_load_{card.name}"):
+            load(card.name)
     if card.accuracy:
         alt = "Accuracy: " + ", ".join(f"{name} {share}%" for name, share, _, _ in card.accuracy)
         chart.altair_chart(curves.accuracy(card.accuracy), alt=alt)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -23,31 +22,24 @@ def test_the_newest_of_each_query_counts() -> None:
 
 
 def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "history.sqlite"
-    for number in range(5):
-        history.write(path, Entry("forward", f"C{'C' * number}", "'; DROP TABLE history; --", number))
-    history.write(path, Entry("forward", "C", "newer", 10.0))
-    found = history.read(path, 3)
-    assert [entry.at for entry in found] == [10.0, 4.0, 3.0]
-    assert found[0] == Entry("forward", "C", "newer", 10.0)
-    history.empty(path)
+    path = tmp_path / "history.jsonl"
     assert history.read(path) == []
+    for number in range(5):
+        history.append(path, Entry("forward", f"C{'C' * number}", "line\nend", number))
+    history.append(path, Entry("forward", "C", "newer", 10.0))
+    entries = history.read(path)
+    assert [entry.at for entry in entries] == [10.0, 4.0, 3.0, 2.0, 1.0]
+    assert entries[0] == Entry("forward", "C", "newer", 10.0)
 
 
 def test_a_file_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MOST_ON_DISK", 10)
-    path = tmp_path / "history.sqlite"
-    for number in range(15):
-        history.write(path, Entry("forward", str(number), "", number))
-    found = history.read(path, 100)
-    assert [entry.smiles for entry in found] == [str(number) for number in range(14, 4, -1)]
-
-
-def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "history.sqlite"
-    path.write_text("this is a poem " * 100)
-    with pytest.raises(sqlite3.Error):
-        history.read(path)
+    monkeypatch.setattr(history, "MOST_BYTES", 1000)
+    path = tmp_path / "history.jsonl"
+    for number in range(100):
+        history.append(path, Entry("forward", str(number), "", number))
+        assert path.stat().st_size < 1100
+    assert [entry.smiles for entry in history.read(path)] == [str(number) for number in range(99, 89, -1)]
 
 
 def script() -> None:
@@ -91,11 +83,11 @@ def test_on_disk_the_list_outlives_the_visit(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.ui
 def test_a_broken_file_costs_only_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "history.sqlite").write_text("this is a poem " * 100)
+    (tmp_path / "history.jsonl").write_text("this is a poem")
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     monkeypatch.setenv("CHEMSPEC_HISTORY", "1")
     app = AppTest.from_function(script, default_timeout=240).run()
     app.text_input[0].set_value("CC").run()
     assert not app.exception
     assert app.json[0].value == '["CC"]'
-    assert "not a database" in app.markdown[-1].value
+    assert "JSON" in app.markdown[-1].value

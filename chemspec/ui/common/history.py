@@ -1,20 +1,20 @@
 """Queries asked before: of this visit, and on disk where whoever runs the app wants it.
 
 A server may have many visitors who should not read each other's queries, so nothing goes to disk unless the environment
-variable CHEMSPEC_HISTORY is set for the server; then the list is shared by all who use it.
+variable CHEMSPEC_HISTORY is set for the server; then the list is shared by all who use it: a JSON a line, newest last.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import streamlit as st
 
 from chemspec.types import DecodeResult
@@ -22,6 +22,7 @@ from chemspec.ui.common.app_dir import AppDirError, app_dir
 
 MOST = 20  # entries shown
 MOST_ON_DISK = 500
+MOST_BYTES = 1_000_000  # of the file; then the oldest entries go
 _KEY = "history_entries"
 T = TypeVar("T")
 
@@ -43,34 +44,32 @@ def on_disk() -> bool:
 
 def remember(model: str, smiles: str, result: DecodeResult) -> None:
     """Put an answered query on top of the list; an older entry of the same goes."""
-    if not result.hypotheses:
-        return
-    answer = result.hypotheses[0].canonical or result.hypotheses[0].smiles
-    last = _visit()[:1]
-    if last and (last[0].model, last[0].smiles) == (model, smiles):
-        return  # a page is run again at every click
-    entry = Entry(model, smiles, answer, time.time())
-    st.session_state[_KEY] = newest([entry, *_visit()])[:MOST]
-    _shared(lambda file: write(file, entry))
+    visit: list[Entry] = st.session_state.get(_KEY, [])
+    again = visit and (visit[0].model, visit[0].smiles) == (model, smiles)  # a page is run again at every click
+    if result.hypotheses and not again:
+        best = result.hypotheses[0]
+        entry = Entry(model, smiles, best.canonical or best.smiles, time.time())
+        st.session_state[_KEY] = newest([entry, *visit])[:MOST]
+        _shared(lambda file: append(file, entry))
 
 
 def recent() -> list[Entry]:
     """Return the list, newest first."""
-    return newest([*_visit(), *(_shared(read) or ())])[:MOST]
+    return newest([*st.session_state.get(_KEY, []), *(_shared(read) or ())])[:MOST]
 
 
 def clear() -> None:
     """Forget everything, on disk too."""
     st.session_state[_KEY] = []
-    _shared(empty)
+    _shared(lambda file: file.unlink(missing_ok=True))
 
 
 def _shared(action: Callable[[Path], T]) -> T | None:
     """Do something to the file on disk, if there is to be one; `fault` tells if it fails."""
     if on_disk():
         try:
-            return action(app_dir() / "history.sqlite")
-        except (AppDirError, sqlite3.Error) as error:
+            return action(app_dir() / "history.jsonl")
+        except (AppDirError, OSError, ValueError) as error:
             st.session_state["history_fault"] = str(error)
     return None
 
@@ -80,62 +79,29 @@ def fault() -> str:
     return str(st.session_state.pop("history_fault", ""))
 
 
-def newest(entries: Sequence[Entry]) -> list[Entry]:
+def newest(entries: Iterable[Entry]) -> list[Entry]:
     """Return entries newest first, the newest of each query only."""
-    kept: dict[tuple[str, str], Entry] = {}
+    by_query: dict[tuple[str, str], Entry] = {}
     for entry in sorted(entries, key=lambda entry: -entry.at):
-        kept.setdefault((entry.model, entry.smiles), entry)
-    return list(kept.values())
+        by_query.setdefault((entry.model, entry.smiles), entry)
+    return list(by_query.values())
 
 
-def _visit() -> list[Entry]:
-    entries: list[Entry] = st.session_state.get(_KEY, [])
-    return entries
+def append(path: Path, entry: Entry) -> None:
+    """Put an entry at the end of a file, which is made if need be."""
+    if path.exists() and path.stat().st_size > MOST_BYTES:
+        path.write_bytes(b"".join(msgspec.json.encode(kept) + b"\n" for kept in reversed(read(path))))
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(entry) + b"\n")
 
 
-# --- on disk --------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(path, timeout=5)) as base, base:
-        base.execute(
-            "CREATE TABLE IF NOT EXISTS history (model TEXT, smiles TEXT, answer TEXT, at REAL,"
-            " PRIMARY KEY (model, smiles))"
-        )
-        yield base
-
-
-def write(path: Path, entry: Entry) -> None:
-    """Put an entry into a file, which is made if need be.
-
-    Raises:
-        sqlite3.Error: if it cannot be written or is no such file.
-    """
-    with _open(path) as base:
-        base.execute(
-            "INSERT OR REPLACE INTO history VALUES (?, ?, ?, ?)", (entry.model, entry.smiles, entry.answer, entry.at)
-        )
-        base.execute(
-            "DELETE FROM history WHERE at < (SELECT at FROM history ORDER BY at DESC LIMIT 1 OFFSET ?)",
-            (MOST_ON_DISK - 1,),
-        )
-
-
-def read(path: Path, most: int = MOST) -> list[Entry]:
+def read(path: Path) -> list[Entry]:
     """Return the newest entries of a file, newest first.
 
     Raises:
-        sqlite3.Error: if it cannot be read.
+        ValueError: if it holds anything else.
     """
-    with _open(path) as base:
-        rows = base.execute(
-            "SELECT model, smiles, answer, at FROM history ORDER BY at DESC LIMIT ?", (most,)
-        ).fetchall()
-    return [Entry(str(model), str(smiles), str(answer), float(at)) for model, smiles, answer, at in rows]
-
-
-def empty(path: Path) -> None:
-    """Delete all entries of a file."""
-    with _open(path) as base:
-        base.execute("DELETE FROM history")
+    if not path.exists():
+        return []
+    with path.open("rb") as lines:
+        return newest(msgspec.json.decode(line, type=Entry) for line in deque(lines, MOST_ON_DISK))

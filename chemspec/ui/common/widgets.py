@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -27,3 +27,10 @@ def choice(label: str, options: Iterable[T], *, key: str, hidden: bool = False, 
     draw: Any = st.segmented_control  # whose overloads do not know options that are passed on
     chosen: T = draw(label, offered, key=key, required=True, label_visibility=visibility, **more)
     return chosen
+
+
+def figures(shown: Sequence[tuple[str, str]]) -> None:
+    """Show big figures, each with a few words above."""
+    with st.container(horizontal=True, gap="large"):
+        for big, small in shown:
+            st.metric(small, big, width="content")

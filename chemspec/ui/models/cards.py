@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ def cards() -> list[ModelCard]:
         folders = sorted(item for item in home.iterdir() if item.is_dir() and not item.name.startswith((".", "_")))
     except OSError:
         return []
-    return sorted((card(folder) for folder in folders), key=lambda one: bool(one.problem))
+    return sorted(map(card, folders), key=lambda model: bool(model.problem))
 
 
 def card(folder: Path) -> ModelCard:
@@ -85,17 +84,17 @@ def _card(folder: Path, stamps: tuple[tuple[int, int], ...]) -> ModelCard:
     text = _text(folder / "card.md")
     title, sections = split(text)
     total = sum(max(0, size) for size in sizes.values())
-    found = {"title": title, "sections": sections, "accuracy": accuracy(folder), "bytes": total}
+    known = {"title": title, "sections": sections, "accuracy": accuracy(folder), "bytes": total}
     missing = [name for name in FILES[:3] if sizes[name] < 0]
     if missing:
-        return ModelCard(folder.name, folder, problem=f"missing: {', '.join(missing)}", **found)  # type: ignore[arg-type]
+        return ModelCard(folder.name, folder, problem=f"missing: {', '.join(missing)}", **known)  # type: ignore[arg-type]
     try:
-        return _read(folder, sizes, found)
+        return _read(folder, sizes, known)
     except (ValueError, OSError, SafetensorError, RuntimeError, MemoryError, RecursionError) as error:
-        return ModelCard(folder.name, folder, problem=str(error) or type(error).__name__, **found)  # type: ignore[arg-type]
+        return ModelCard(folder.name, folder, problem=str(error) or type(error).__name__, **known)  # type: ignore[arg-type]
 
 
-def _read(folder: Path, sizes: dict[str, int], found: dict[str, object]) -> ModelCard:
+def _read(folder: Path, sizes: dict[str, int], known: dict[str, object]) -> ModelCard:
     for name in FILES[:2]:
         if sizes[name] > SMALL:
             raise ValueError(f"{name} has {sizes[name]:,} bytes, which cannot be right")
@@ -110,8 +109,8 @@ def _read(folder: Path, sizes: dict[str, int], found: dict[str, object]) -> Mode
         # A config must not ask for more layers than there are tensors: building them would take for ever.
         if config.encoder_layers + config.decoder_layers > len(slices):
             raise ValueError(f"config.json asks for more layers than {weights.name} holds")
-        parameters = sum(math.prod(one.get_shape()) for one in slices)
-        kinds = sorted({str(one.get_dtype()) for one in slices})
+        parameters = sum(math.prod(tensor.get_shape()) for tensor in slices)
+        kinds = sorted({str(tensor.get_dtype()) for tensor in slices})
     vocabulary = len(Tokenizer.load(folder / "vocab.json"))
     if sizes["model.safetensors"] <= CHECKED:
         checkpoint.load(folder)
@@ -123,18 +122,9 @@ def _read(folder: Path, sizes: dict[str, int], found: dict[str, object]) -> Mode
         parameters=parameters,
         stored=", ".join(kinds),
         vocabulary=vocabulary,
-        digest=_digest(weights, folder / "config.json"),
-        **found,  # type: ignore[arg-type]
+        digest=checkpoint.digest_of(folder),
+        **known,  # type: ignore[arg-type]
     )
-
-
-def _digest(*files: Path) -> str:
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()[:16]
 
 
 def _text(file: Path) -> str:
@@ -152,7 +142,7 @@ def split(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     body = text[heading.end() :] if heading else text
     first, *rest = re.split(r"^## +(.+)$", body, flags=re.MULTILINE)
     parts = [("", first.strip())] if first.strip() else []
-    parts += [(name.strip(), one.strip()) for name, one in zip(rest[::2], rest[1::2], strict=True)]
+    parts += [(name.strip(), section.strip()) for name, section in zip(rest[::2], rest[1::2], strict=True)]
     return (heading[1].strip() if heading else ""), tuple(parts)
 
 
@@ -178,7 +168,7 @@ def accuracy(folder: Path) -> tuple[Share, ...]:
     except (OSError, ValueError, RecursionError):
         return ()
     top = measured.top if measured else {}
-    shares = ((f"top-{rank}", 100 * one.value, 100 * one.low, 100 * one.high) for rank, one in top.items())
+    shares = ((f"top-{rank}", 100 * top_k.value, 100 * top_k.low, 100 * top_k.high) for rank, top_k in top.items())
     return tuple(share for share in shares if all(0 <= number <= 100 for number in share[1:]))
 
 

@@ -1,35 +1,54 @@
-"""The parts of the page Models that are HTML: pure functions of cards, engines and the machine."""
+"""The parts of the page Models: pure functions of cards, engines and the machine, and what draws them."""
 
 from __future__ import annotations
 
-from html import escape
+import os
+import platform
+from pathlib import Path
+
+import streamlit as st
+import torch
 
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
-from chemspec.ui.common.machine import Machine
+from chemspec.ui.common import widgets
+from chemspec.ui.common.safe import plain
 from chemspec.ui.models.cards import ModelCard, architecture, size
 
-
-def heading(card: ModelCard, state: str) -> str:
-    """Return name, task and state of a model."""
-    kind = {"in memory": "on", "cannot be used": "bad"}.get(state, "")
-    sign = {"on": "●", "bad": "✕"}.get(kind, "○")
-    task = {"forward": "reactants → product", "retro": "product → reactants"}.get(card.task or "")
-    parts = [f"<h3>{escape(card.name)}</h3>"]
-    what = task or card.title
-    parts += [f'<span class="what">{escape(what)}</span>'] if what else []
-    parts.append(f'<span class="cm-pill {kind}">{sign} {state}</span>')
-    return f'<div class="cm-head">{"".join(parts)}</div>'
+STATES = {"in memory": ("green", "●"), "not loaded": ("gray", "○"), "cannot be used": ("orange", "✕")}
 
 
-def summary(here: Machine, installed: int, loaded: int) -> str:
-    """Return what the process uses."""
-    now = size(here.memory) if here.memory else "not told"
-    peak = f"memory in use (peak {size(here.peak)})" if here.peak else "memory in use"
-    what = here.gpu or f"{here.cores} CPU cores"
-    parts = ((f"{loaded} of {installed}", "models in memory"), (now, peak), (what, here.versions))
-    cells = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for value, name in parts)
-    return f'<div class="cm-sum">{cells}</div>'
+def heading(card: ModelCard, state: str) -> None:
+    """Show name, task and state of a model."""
+    color, sign = STATES[state]
+    task = {"forward": "reactants → product", "retro": "product → reactants"}.get(card.task or "", card.title)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.subheader(plain(card.name), anchor=False, width="content")
+        st.caption(plain(task), width="content")
+        st.badge(f"{sign} {state}", color=color)  # type: ignore[arg-type]
+
+
+def summary(installed: int, loaded: int) -> None:
+    """Show what the process uses and runs on."""
+    memory, peak = _memory()
+    computing = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} CPU cores"
+    widgets.figures(
+        [
+            (f"{loaded} of {installed}", "models in memory"),
+            (size(memory), f"memory in use (peak {size(peak)})") if peak else ("not told", "memory in use"),
+            (computing, f"Python {platform.python_version()}, torch {torch.__version__}"),
+        ]
+    )
+
+
+def _memory(status: Path = Path("/proc/self/status")) -> tuple[int, int]:
+    """Return bytes of memory in use and at its peak; zeros where the system does not tell."""
+    try:
+        lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+        now, peak = (int(lines[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
+        return now, peak
+    except (OSError, KeyError, ValueError, IndexError):
+        return 0, 0
 
 
 PRECISION = {
@@ -47,7 +66,7 @@ RUNTIME = {
 
 
 def facts(card: ModelCard, engine: Engine | None) -> str:
-    """Return what a model is and where it runs, as a list of terms."""
+    """Return what a model is and where it runs, as a Markdown table."""
     stored = PRECISION.get(card.stored, card.stored)
     rows = {
         "Size": f"{size(card.parameters, '')} parameters, {size(card.bytes)} on disk in {stored}",
@@ -60,8 +79,7 @@ def facts(card: ModelCard, engine: Engine | None) -> str:
         threads = f", {engine.threads} threads" if engine.device == "cpu" else ""
         runtime = RUNTIME.get(engine.runtime, engine.runtime)
         rows["Runs on"] = f"{runtime}, {engine.device.upper()}{threads}, computing in {engine.dtype}"
-    items = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows.items() if text)
-    return f'<dl class="cm-facts">{items}</dl>'
+    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {plain(text)} |" for name, text in rows.items() if text)
 
 
 def cost_words(curve: CostCurve) -> str:

@@ -84,13 +84,6 @@ def offered(model: Engine, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in can)
 
 
-def figures(shown: Sequence[tuple[str, str]]) -> None:
-    """Show big figures, each with a few words above."""
-    with st.container(horizontal=True, gap="large"):
-        for big, small in shown:
-            st.metric(small, big, width="content")
-
-
 # --- race ----------------------------------------------------------------------------------------
 
 
@@ -120,7 +113,7 @@ def show_race(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings,
     answer = next(results for results in trial.good if results)[0].hypotheses[0]
     left, right = st.columns([3, 1], vertical_alignment="center")
     with left:
-        figures(headline(lanes))
+        widgets.figures(headline(lanes))
     with right:
         svg = draw.molecule(answer.canonical, width=260, height=120, dark=theme.dark())
         draw.show(svg, f"The answer: {answer.smiles}")
@@ -342,7 +335,7 @@ def show_bench(kept: trials.BenchRun, *, stale: bool) -> None:
         return
     gains, rates = [case.speedup for case in cases], [case.tokens_per_pass for case in cases]
     spread = Spread.of(gains)
-    figures(
+    widgets.figures(
         [
             (timing.times(spread.median), f"median; quartiles {spread.low:.2f} and {spread.high:.2f}"),
             (f"{Spread.of(rates).median:.2f}", "tokens per pass, median"),
