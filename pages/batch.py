@@ -17,8 +17,7 @@ def body() -> None:
         return
     st.markdown(
         "Predict for a whole file. The job runs on the server and is kept there: close the page, come back by its "
-        "link, "
-        "download the answers. Visitors of the other pages go first."
+        "link, download the answers. Visitors of the other pages go first."
     )
     try:
         app_dir()

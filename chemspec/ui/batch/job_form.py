@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from pathlib import Path
 
 import streamlit as st
+from streamlit import column_config as column
 
 from chemspec import chem
 from chemspec.asset_files import assets
@@ -16,19 +16,14 @@ from chemspec.io.readers import FileError
 from chemspec.model.checkpoint import digest_of
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.batch import job_queue, jobs
-from chemspec.ui.batch.job_view import ROW, TASKS, badge, drawing, lines_of, remember, submit
+from chemspec.ui.batch.job_view import TASKS, badge, drawing, drawn_table, lines_of, remember, submit
 from chemspec.ui.batch.jobs import JobError
-from chemspec.ui.common import queued_engine, safe, uploads
+from chemspec.ui.common import queued_engine, safe, uploads, widgets
 from chemspec.ui.common.uploads import Sheet
 
 MOST_ANSWERS = 20
 PREVIEW = 5
 SAMPLE = "batch_sample.csv"
-
-
-def examples() -> Path:
-    """Return where the example files lie, in an installation or in the source tree."""
-    return assets() / "examples"
 
 
 def upload() -> tuple[str, bytes] | None:
@@ -46,7 +41,7 @@ def upload() -> tuple[str, bytes] | None:
     )
     if given:
         return given.name, given.getvalue()
-    sample = (examples() / SAMPLE).read_bytes()
+    sample = (assets() / "examples" / SAMPLE).read_bytes()
     used = bool(st.session_state.get("batch_sample"))
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"Using the sample file **{safe.plain(SAMPLE)}**" if used else "No file at hand?", width="content")
@@ -77,35 +72,33 @@ def choose_column(name: str, sheet: Sheet) -> int:
     if sheet.columns == ("",):
         return 0
     guess = uploads.guess_column(sheet.columns, sheet.rows[:50])
-    column = st.selectbox(
+    chosen = st.selectbox(
         "Column with the SMILES",
         range(len(sheet.columns)),
         index=guess,
         format_func=lambda place: sheet.columns[place][:60] or f"(column {place + 1})",
         key=f"batch_column_{hash(sheet.columns)}",
     )
-    if ".parquet" in name.lower():
-        return column
-    named = st.toggle("The first line holds the names of the columns", True, key="batch_header")
-    if named and not uploads.has_header(sheet, column):
-        st.warning("The first line looks like a molecule. If it is one, say above that it is no header.")
-    return column
+    if ".parquet" not in name.lower():
+        named = st.toggle("The first line holds the names of the columns", True, key="batch_header")
+        if named and not uploads.has_header(sheet, chosen):
+            st.warning("The first line looks like a molecule. If it is one, say above that it is no header.")
+    return chosen
 
 
-def choose_model(column: str) -> tuple[str, Task, DecodeSettings] | None:
-    """Return which model answers, and how."""
+def choose_model(heading: str) -> tuple[str, Task, DecodeSettings] | None:
+    """Return which model answers, and how; the heading of the queries' column tells what is likely wanted."""
     names = queued_engine.models()
     if not names:
         st.info("No model is installed yet; the page Models says how to add one.")
         return None
     tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.models(task)]
-    word = st.query_params.get("task") or ("retro" if re.search("product|target", column, re.I) else "")
-    task = st.segmented_control(
+    word = st.query_params.get("task") or ("retro" if re.search("product|target", heading, re.I) else "")
+    task = widgets.choice(
         "What to predict",
         tasks,
-        default=next((item for item in tasks if item == word), tasks[0]),
-        format_func=lambda item: TASKS[item],
-        required=True,
+        default=word if word in tasks else tasks[0],
+        format_func=TASKS.__getitem__,
         help="Products: a row holds reactants and reagents. Reactants: a row holds the product to make.",
         key=f"batch_task_{word}",
     )
@@ -113,12 +106,10 @@ def choose_model(column: str) -> tuple[str, Task, DecodeSettings] | None:
     with st.expander("Options"):
         model = st.selectbox("Model", able, key=f"batch_model_{task}")
         n = int(st.number_input("Answers a row", 1, MOST_ANSWERS, 1 if task == "forward" else 5, key=f"batch_n_{task}"))
-        exact = st.segmented_control(
+        exact = widgets.choice(
             "Search",
             [True, False],
-            default=True,
-            format_func=lambda item: "Exact" if item else "Relaxed",
-            required=True,
+            format_func=lambda exact: "Exact" if exact else "Relaxed",
             help="Exact gives the answers of standard beam search, in their order. Relaxed (speculative beam search of "
             "Andronov et al.) can differ from it. For one answer there is only the exact one.",
             key="batch_exact",
@@ -127,39 +118,29 @@ def choose_model(column: str) -> tuple[str, Task, DecodeSettings] | None:
     return model, task, DecodeSettings(decoder=decoder, n=n)
 
 
-def preview(sheet: Sheet, column: int, task: Task) -> None:
-    """Show the first rows, their queries drawn and checked."""
-    found = []
+def preview(sheet: Sheet, place: int, task: Task) -> None:
+    """Show the first rows, the queries in one of their columns drawn and checked."""
+    shown = []
     for number, row in enumerate(sheet.rows[:PREVIEW], 1):
-        query = chem.read_query(row[column], task, max_chars=MAX_CHARS)
-        others = {f"own_{place}": cell[:200] for place, cell in enumerate(row) if place != column}
-        found.append(
+        query = chem.read_query(row[place], task, max_chars=MAX_CHARS)
+        shown.append(
             {
                 "row": number,
                 "check": "✓ readable" if isinstance(query, chem.Query) else f"✗ {query}",
-                "drawing": drawing(task, row[column], 210),
-                "query": row[column][:1000],
-                **others,
+                "drawing": drawing(task, row[place], 210),
+                "query": row[place][:1000],
+                **{f"own_{other}": cell[:200] for other, cell in enumerate(row) if other != place},
             }
         )
-    config = st.column_config
-    st.dataframe(
-        found,
-        hide_index=True,
-        row_height=ROW,
-        height=ROW * len(found) + 38,
-        key="batch_preview",
-        column_config={
-            "row": config.NumberColumn("Row", width=45),
-            "check": config.TextColumn("Check", width=125),
-            "drawing": config.ImageColumn("Query", width=210),
-            "query": config.TextColumn(safe.plain(sheet.columns[column]) or "SMILES", width=230),
-            **{f"own_{place}": config.TextColumn(safe.plain(name)) for place, name in enumerate(sheet.columns)},
-        },
-        placeholder="–",
-        alt=f"The first {len(found)} rows of the file",
-    )
-    st.caption(f"The first {len(found)} of {len(sheet.rows):,} rows.")
+    columns = {
+        "row": column.NumberColumn("Row", width=45),
+        "check": column.TextColumn("Check", width=125),
+        "drawing": column.ImageColumn("Query", width=210),
+        "query": column.TextColumn(safe.plain(sheet.columns[place]) or "SMILES", width=230),
+        **{f"own_{other}": column.TextColumn(safe.plain(name)) for other, name in enumerate(sheet.columns)},
+    }
+    drawn_table(shown, columns, f"The first {len(shown)} rows of the file", key="batch_preview")
+    st.caption(f"The first {len(shown)} of {len(sheet.rows):,} rows.")
 
 
 def start(name: str, sheet: Sheet, column: int, model: str, task: Task, settings: DecodeSettings) -> None:
@@ -184,9 +165,8 @@ def open_job(name: str) -> None:
 
 def own_jobs() -> None:
     """Show the jobs that this visit began or opened."""
-    kept: list[str] = st.session_state.get("batch_jobs", [])
     views = []
-    for name in kept:
+    for name in st.session_state.get("batch_jobs", []):
         with suppress(JobError):
             views.append(job_queue.view(name))
     if not views:

@@ -6,11 +6,13 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import streamlit as st
+from streamlit import column_config as column
 
 from chemspec import chem
 from chemspec.engine.engine import MAX_CHARS
@@ -36,6 +38,10 @@ STATES = {
     "done": ("Done", "green"),
     "failed": ("Failed", "red"),
 }
+FOR_SPREADSHEETS = (
+    "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it begins "
+    "with = + - @ and is no number) gets a leading apostrophe."
+)
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
@@ -94,14 +100,12 @@ def _head(title: str) -> None:
 
 
 def _facts(job: Job) -> str:
-    column = job.columns[job.column]
-    n = job.settings.n
-    how = "exact" if job.settings.exact else "relaxed"
+    column, n = job.columns[job.column], job.settings.n
     facts = [
-        f"{job.total:,} row" + "s" * (job.total != 1),
+        f"{job.total:,} row{'s' * (job.total != 1)}",
         f"column {safe.plain(column)}" if column else "",
         TASKS[job.task] + (f", model {safe.plain(job.model)}" if job.model != job.task else ""),
-        f"{n} answer" + "s" * (n != 1) + f" a row, {how}",
+        f"{n} answer{'s' * (n != 1)} a row, {'exact' if job.settings.exact else 'relaxed'}",
         f"started {time.strftime('%d %b %Y, %H:%M', time.gmtime(job.created))} UTC",
     ]
     return " · ".join(filter(None, facts))
@@ -165,26 +169,24 @@ def duration(seconds: float) -> str:
 def _buttons(view: JobView) -> None:
     job = view.job
     with st.container(horizontal=True, gap="small"):
-        if view.active and st.button(
-            "Cancel", key="batch_cancel", help="Rows that are answered stay; the job can be resumed."
-        ):
+        about = "Rows that are answered stay; the job can be resumed."
+        if view.active and st.button("Cancel", key="batch_cancel", help=about):
             _try(lambda: job_queue.stop(job.id))
         if not view.active and view.state != "done" and st.button("Resume", key="batch_resume", type="primary"):
             _try(lambda: submit(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
-        for label, make, ending, mime in (
-            ("CSV", rows.as_csv, "csv", "text/csv"),
-            ("JSONL", rows.as_jsonl, "jsonl", "application/x-ndjson"),
+        for label, make, ending, about in (
+            ("CSV", rows.as_csv, "csv", FOR_SPREADSHEETS),
+            ("JSONL", rows.as_jsonl, "jsonl", "For programs: one JSON a row, every text exactly as uploaded."),
         ):
             st.download_button(
-                f"{label}{part}",
-                _later(make, job),
+                label + part,
+                partial(make, job),  # only once somebody clicks
                 f"{stem}_answers.{ending}",
-                mime,
                 key=f"batch_{ending}",
                 on_click="ignore",
-                help=_WHAT[label],
+                help=about,
                 icon=":material/download:",
             )
         with st.popover("Link"):
@@ -206,18 +208,6 @@ def link(job: Job) -> str:
     return f"{base}?job={job.id}"
 
 
-_WHAT = {
-    "CSV": "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it "
-    "begins "
-    "with = + - @ and is no number) gets a leading apostrophe.",
-    "JSONL": "For programs: one JSON a row, every text exactly as uploaded.",
-}
-
-
-def _later(make: Callable[[Job], bytes], job: Job) -> Callable[[], bytes]:
-    return lambda: make(job)  # only once somebody clicks
-
-
 def _try(action: Callable[[], None]) -> None:
     try:
         action()
@@ -229,7 +219,7 @@ def _try(action: Callable[[], None]) -> None:
 
 def _delete(name: str) -> None:
     job_queue.delete(name)
-    st.session_state["batch_jobs"] = [item for item in st.session_state.get("batch_jobs", []) if item != name]
+    st.session_state["batch_jobs"] = [other for other in st.session_state.get("batch_jobs", []) if other != name]
     st.query_params.pop("job", None)
 
 
@@ -256,49 +246,41 @@ def _answers(view: JobView, lines: rows.JsonLines) -> None:
         table(view.job, numbers, lines.read(numbers), f"batch_table_{view.job.id}_{only}_{page}")
 
 
-def table(job: Job, numbers: list[int], found: list[Any], key: str) -> None:
+def table(job: Job, numbers: list[int], answers: list[Any], key: str) -> None:
     """Show some rows with their best answers; a tick at one shows all of its answers."""
     given = lines_of(jobs.uploaded(job)).read(numbers)
-    names = {f"own_{place}": job.columns[place] for place in rows.others(job)}
-    shown = [
-        {
-            "row": number + 1,
-            "query": drawing(job.task, row["query"], 185),
-            "best": drawing(job.task, row["hypotheses"][0]["smiles"], 205) if row["hypotheses"] else None,
-            "probability": row["hypotheses"][0]["probability"] if row["hypotheses"] else None,
-            "status": ": ".join(filter(None, [STATUSES.get(row["status"], row["status"]), row["message"][:500]])),
-            **{f"own_{place}": cells[place][:200] for place in rows.others(job)},
-            "smiles": _best(row)[:1000] if row["hypotheses"] else "",
-            "text": row["query"][:1000],
-        }
-        for number, cells, row in zip(numbers, given, found, strict=True)
-    ]
-    column = st.column_config
-    event = st.dataframe(
-        shown,
-        hide_index=True,
-        row_height=ROW,
-        height=ROW * len(shown) + 38,
-        on_select="rerun",
-        selection_mode="single-row",
-        key=key,
-        column_config={
-            "row": column.NumberColumn("Row", width=45),
-            "query": column.ImageColumn("Query", width=185),
-            "best": column.ImageColumn("Best answer", width=205),
-            "probability": column.ProgressColumn("Probability", min_value=0, max_value=1, format="percent", width=110),
-            "status": column.TextColumn("Status", width=190),
-            **{key: column.TextColumn(safe.plain(name)) for key, name in names.items()},
-            "smiles": column.TextColumn("Best answer, SMILES", width=240),
-            "text": column.TextColumn("Query, text", width=240),
-        },
-        placeholder="–",
-        alt=f"Answers of rows {numbers[0] + 1} to {numbers[-1] + 1}" if numbers else "No rows",
-    )
+    others = rows.others(job)
+    shown = []
+    for number, cells, row in zip(numbers, given, answers, strict=True):
+        best = row["hypotheses"][0] if row["hypotheses"] else {}
+        shown.append(
+            {
+                "row": number + 1,
+                "query": drawing(job.task, row["query"], 185),
+                "best": drawing(job.task, best["smiles"], 205) if best else None,
+                "probability": best.get("probability"),
+                "status": ": ".join(filter(None, [STATUSES.get(row["status"], row["status"]), row["message"][:500]])),
+                **{f"own_{place}": cells[place][:200] for place in others},
+                "smiles": (best["canonical"] or best["smiles"])[:1000] if best else "",
+                "text": row["query"][:1000],
+            }
+        )
+    columns = {
+        "row": column.NumberColumn("Row", width=45),
+        "query": column.ImageColumn("Query", width=185),
+        "best": column.ImageColumn("Best answer", width=205),
+        "probability": column.ProgressColumn("Probability", min_value=0, max_value=1, format="percent", width=110),
+        "status": column.TextColumn("Status", width=190),
+        **{f"own_{place}": column.TextColumn(safe.plain(job.columns[place])) for place in others},
+        "smiles": column.TextColumn("Best answer, SMILES", width=240),
+        "text": column.TextColumn("Query, text", width=240),
+    }
+    alt = f"Answers of rows {numbers[0] + 1} to {numbers[-1] + 1}" if numbers else "No rows"
+    event = drawn_table(shown, columns, alt, on_select="rerun", selection_mode="single-row", key=key)
     st.caption("Tick a row to see all of its answers below. Probability: model probability (uncalibrated).")
-    picked: list[int] = event.selection.rows  # type: ignore[union-attr]
-    if picked and picked[0] < len(found):
-        _details(job, numbers[picked[0]] + 1, found[picked[0]])
+    picked: list[int] = event.selection.rows
+    if picked and picked[0] < len(answers):
+        _details(job, numbers[picked[0]] + 1, answers[picked[0]])
 
 
 def _details(job: Job, number: int, row: dict[str, Any]) -> None:
@@ -312,35 +294,34 @@ def _details(job: Job, number: int, row: dict[str, Any]) -> None:
             st.code(row["query"][:2000], language=None)
             st.text(row["message"])
             return
-        st.dataframe(
-            [
-                {
-                    "rank": rank,
-                    "drawing": drawing(job.task, item["smiles"], 260),
-                    "smiles": item["canonical"] or item["smiles"],
-                    "probability": item["probability"],
-                    "confidence": item.get("confidence"),
-                    "valid": "✓ valid" if item["valid"] else "✗ no valid SMILES",
-                }
-                for rank, item in enumerate(row["hypotheses"], 1)
-            ],
-            hide_index=True,
-            row_height=ROW,
-            column_config={
-                "rank": st.column_config.NumberColumn("Rank", width=50),
-                "drawing": st.column_config.ImageColumn("Answer", width=260),
-                "smiles": st.column_config.TextColumn("SMILES", width=320),
-                "probability": st.column_config.NumberColumn("Model probability (uncalibrated)", format="percent"),
-                "confidence": st.column_config.NumberColumn("Chance to be right, as measured", format="percent"),
-                "valid": st.column_config.TextColumn("Validity"),
-            },
-            alt=f"All answers of row {number}",
-        )
+        answers = [
+            {
+                "rank": rank,
+                "drawing": drawing(job.task, answer["smiles"], 260),
+                "smiles": answer["canonical"] or answer["smiles"],
+                "probability": answer["probability"],
+                "confidence": answer.get("confidence"),
+                "valid": "✓ valid" if answer["valid"] else "✗ no valid SMILES",
+            }
+            for rank, answer in enumerate(row["hypotheses"], 1)
+        ]
+        columns = {
+            "rank": column.NumberColumn("Rank", width=50),
+            "drawing": column.ImageColumn("Answer", width=260),
+            "smiles": column.TextColumn("SMILES", width=320),
+            "probability": column.NumberColumn("Model probability (uncalibrated)", format="percent"),
+            "confidence": column.NumberColumn("Chance to be right, as measured", format="percent"),
+            "valid": column.TextColumn("Validity"),
+        }
+        drawn_table(answers, columns, f"All answers of row {number}")
 
 
-def _best(row: dict[str, Any]) -> str:
-    best = row["hypotheses"][0]
-    return str(best["canonical"] or best["smiles"])
+def drawn_table(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:
+    """Show a table whose rows have room for a drawing."""
+    height = ROW * min(len(shown), PAGE) + 38
+    return st.dataframe(
+        shown, hide_index=True, row_height=ROW, height=height, column_config=columns, placeholder="–", alt=alt, **more
+    )
 
 
 def drawing(task: Task, smiles: str, width: int) -> str | None:
