@@ -6,7 +6,7 @@ import time
 
 import streamlit as st
 
-from chemspec.ui.common import sketcher, view3d
+from chemspec.ui.common import sketcher, vendor, view3d
 
 
 def from_canvas(drawn: str) -> None:
@@ -20,11 +20,11 @@ state["runs"] = state.get("runs", 0) + 1
 st.text_input("SMILES", key="smiles")
 if shown := st.query_params.get("model"):
     view3d.show(shown, key="model")
-elif sketcher.available():
+elif vendor.folder("ketcher"):
     new = sketcher.sketcher(state["smiles"], key="sketch", on_change=from_canvas)
     state["drawings"] = state.get("drawings", 0) + (new is not None)
     time.sleep(float(st.query_params.get("slow", 0)))
     st.button("Again")
     st.code(f"{state['runs']}|{state['drawings']}|{new}", language=None)
 else:
-    st.caption(sketcher.why_not())
+    st.caption(vendor.why_not("ketcher"))

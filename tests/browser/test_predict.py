@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from chemspec.ui.common import sketcher
+from chemspec.ui.common import vendor
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 expect = playwright.expect
@@ -220,7 +220,7 @@ def test_a_pasted_molfile_keeps_its_lines(
     expect(page.get_by_role("status").first).to_contain_text("read as")
 
 
-@pytest.mark.skipif(not sketcher.available(), reason=sketcher.why_not())
+@pytest.mark.skipif(bool(vendor.why_not("ketcher")), reason=vendor.why_not("ketcher"))
 def test_a_drawing_is_a_question(server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]) -> None:
     page = open_at(new_page(), server, settled)
     box = page.locator(BOX)

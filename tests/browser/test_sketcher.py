@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from chemspec.ui.common import sketcher, view3d
+from chemspec.ui.common import sketcher, vendor
 
 PAGE = "tests/browser/sketcher_page.py"
-built = pytest.mark.skipif(not sketcher.available(), reason=sketcher.why_not())
+built = pytest.mark.skipif(bool(vendor.why_not("ketcher")), reason=vendor.why_not("ketcher"))
 
 
 class Sketch:
@@ -181,7 +181,7 @@ def test_without_the_files_a_line_says_why(new_server: Any, new_page: Any, settl
     assert re.match(r"No sketcher here, text only: Node.js was not found <b> \(with Node", line)
 
 
-@pytest.mark.skipif(not view3d.available(), reason=view3d.why_not())
+@pytest.mark.skipif(bool(vendor.why_not("3dmol")), reason=vendor.why_not("3dmol"))
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_molecule_stands_in_space(url: str, new_page: Any, scheme: str) -> None:
     page = new_page(color_scheme=scheme, viewport={"width": 390, "height": 844})

@@ -139,7 +139,7 @@ def test_a_benchmark_runs_and_can_be_downloaded() -> None:
     app = opened(speed_part="Benchmark", speed_bench_count=10)
     press(app, "speed_bench_start")
     kept = app.session_state["speed_bench"]
-    assert len(kept.cases) == 10 and all(case.same for case in kept.cases)
+    assert len(kept.cases) == 10 and all(case["same"] for case in kept.cases)
     assert figures(app)["same answers"] == "10 of 10"
     assert len(app.get("download_button")) == 1
 

@@ -122,8 +122,8 @@ def test_a_build_that_fails_is_told_in_one_line_and_hurts_nothing(
     told = hook.build(tree)
     assert told.startswith(why) and "\n" not in told
     monkeypatch.setenv("CHEMSPEC_VENDOR", str(tree / "assets" / "vendor"))
-    assert not sketcher.available() and not view3d.available()
-    assert why in sketcher.why_not() and why in view3d.why_not()
+    assert vendor.folder("ketcher") is None and vendor.folder("3dmol") is None
+    assert why in vendor.why_not("ketcher") and why in vendor.why_not("3dmol")
 
     # What an earlier version built stays; it is better than nothing.
     (tree / "assets" / "vendor" / "stamp.txt").write_text("older")
@@ -174,7 +174,7 @@ def test_the_lock_file_pins_everything_and_names_no_registry() -> None:
     assert set(wanted["overrides"]) <= used
 
 
-@pytest.mark.skipif(not sketcher.available(), reason=sketcher.why_not())
+@pytest.mark.skipif(bool(vendor.why_not("ketcher")), reason=vendor.why_not("ketcher"))
 def test_what_was_built_is_whole_and_carries_its_licences() -> None:
     ketcher, dmol = vendor.folder("ketcher"), vendor.folder("3dmol")
     assert ketcher and dmol
@@ -288,7 +288,7 @@ def sent(app: AppTest) -> dict[str, Any]:
 
 
 @pytest.mark.ui
-@pytest.mark.skipif(not sketcher.available(), reason=sketcher.why_not())
+@pytest.mark.skipif(bool(vendor.why_not("ketcher")), reason=vendor.why_not("ketcher"))
 def test_the_canvas_gets_a_text_only_when_it_means_something_new() -> None:
     app = AppTest.from_file(str(PAGE), default_timeout=240).run()
     assert not app.exception

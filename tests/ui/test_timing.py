@@ -197,9 +197,9 @@ def test_cells_and_their_lesson() -> None:
 
 def test_a_case_of_the_benchmark() -> None:
     found = timing.case("C,C", STANDARD, DRAFTED)
-    assert (found.speedup, found.standard_passes, found.passes) == (2, 4, 2)
-    assert found.same and found.answer == "CCO"
-    assert (found.query, found.ms, found.tokens_per_pass) == ("C,C", 25, 2)
+    assert (found["speedup"], found["standard_passes"], found["passes"]) == (2, 4, 2)
+    assert found["same"] and found["answer"] == "CCO"
+    assert (found["query"], found["ms"], found["tokens_per_pass"]) == ("C,C", 25, 2)
 
 
 @pytest.mark.parametrize(

@@ -47,17 +47,6 @@ class _Canvas:
     drawn: str | None = None
 
 
-def available() -> bool:
-    """Return whether the sketcher was built."""
-    return vendor.folder("ketcher") is not None
-
-
-def why_not() -> str:
-    """Return a line for the page that says why there is no sketcher; empty if there is one."""
-    reason = vendor.why_not("ketcher")
-    return f"No sketcher here, text only: {reason}." if reason else ""
-
-
 def sketcher(smiles: str, *, key: str, height: int = 480, on_change: Callable[[str], None] | None = None) -> str | None:
     """Draw a canvas that shows `smiles` and can be drawn on; one per page (Ketcher allows no more).
 
@@ -71,7 +60,7 @@ def sketcher(smiles: str, *, key: str, height: int = 480, on_change: Callable[[s
         What a person drew since the last run, as (reaction) SMILES, canonical where RDKit can read it, "" for a canvas
         wiped clean; None where nothing was drawn or what was drawn means the same as `smiles`.
     """
-    if not available():
+    if vendor.folder("ketcher") is None:
         return None
     state: _Canvas = st.session_state.setdefault(f"_{key}_canvas", _Canvas())
     state.text = smiles
@@ -80,10 +69,10 @@ def sketcher(smiles: str, *, key: str, height: int = 480, on_change: Callable[[s
         state.holds = smiles if _readable(smiles) else ""
 
     def drawn() -> None:
-        found = _report(st.session_state.get(key))
-        if found is None:
+        report = _report(st.session_state.get(key))
+        if report is None:
             return
-        state.holds = tidy(found[0])
+        state.holds = tidy(report[0])
         if not same(state.holds, state.text):
             state.drawn = state.holds
             if on_change:

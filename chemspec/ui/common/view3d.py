@@ -29,21 +29,10 @@ STYLE = {"stick": {"radius": 0.13}, "sphere": {"scale": 0.24}}
 ON_WHITE = (("H", "#cbd5d3"), ("C", "#66716f"))  # the usual white and light grey would not show
 
 
-def available() -> bool:
-    """Return whether the 3-D viewer was built."""
-    return vendor.folder("3dmol") is not None
-
-
-def why_not() -> str:
-    """Return a line for the page that says why there is no 3-D view; empty if there is one."""
-    reason = vendor.why_not("3dmol")
-    return f"No 3-D view here: {reason}." if reason else ""
-
-
 def show(smiles: str, *, height: int = 320, key: str = "view3d") -> None:
     """Put a molecule on the page that can be turned with the mouse, or a line that says why not."""
-    if not available():
-        st.caption(why_not())
+    if reason := vendor.why_not("3dmol"):
+        st.caption(f"No 3-D view here: {reason}.")
         return
     model = conformer(smiles)
     if isinstance(model, Fault):

@@ -13,7 +13,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.engine.engine import MAX_CHARS
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.common import history, question, queued_engine, safe, sketcher
+from chemspec.ui.common import history, question, queued_engine, safe, sketcher, vendor, widgets
 from chemspec.ui.common.options import options
 from chemspec.ui.common.question import QueryText, Read
 from chemspec.ui.common.short_names import set_apart
@@ -21,6 +21,7 @@ from chemspec.ui.common.short_names import set_apart
 TASKS: tuple[Task, ...] = get_args(Task)
 FORMATS = "SMILES, reaction SMILES, InChI, molfile, SDF, RXN or CDXML; common reagents also by name"
 ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml"]
+LONGEST = 34  # characters of a SMILES on a button
 BOX = QueryText("predict")
 
 
@@ -59,16 +60,9 @@ def ask() -> tuple[Asked | None, Any]:
     """
     _follow_link()
     state = st.session_state
-    chosen = st.segmented_control(
-        "Question",
-        TASKS,
-        key="predict_task",
-        format_func=lambda name: question.QUESTION[name],
-        required=True,
-        label_visibility="collapsed",
-        on_change=_forget,
+    task = widgets.choice(
+        "Question", TASKS, key="predict_task", hidden=True, format_func=question.QUESTION.__getitem__, on_change=_forget
     )
-    task: Task = chosen or TASKS[0]
     text, read = BOX.draw(task, typed=_typed, asked=_enter, moved=_moved)
     hint = st.empty()
     row = st.container(horizontal=True, vertical_alignment="center", gap="small")
@@ -198,13 +192,10 @@ def _hint(place: Any, text: str, read: Read, *, stands: bool) -> None:
     if isinstance(read, chem.Fault):
         place.html(question.fault_html(text, read))
         return
-    if read is None:
-        empty = state.pop("predict_empty", False)
-        line = (
-            "Nothing to predict yet: type or paste a molecule, draw one, or try an example."
-            if empty
-            else f"{FORMATS}. Up to {MAX_CHARS:,} characters."
-        )
+    if read is None and state.pop("predict_empty", False):
+        line = "Nothing to predict yet: type or paste a molecule, draw one, or try an example."
+    elif read is None:
+        line = f"{FORMATS}. Up to {MAX_CHARS:,} characters."
     else:
         count = read.smiles.count(".") + 1
         counted = f"{count} molecules or ions" if count > 1 else "one molecule"
@@ -273,19 +264,14 @@ def history_menu() -> None:
 def _main(smiles: str) -> str:
     """Return a flask without its common reagents, for a button."""
     parts = smiles.split(".")
-    return shorten(".".join(parts[place] for place in set_apart(parts)[0]))
-
-
-def shorten(smiles: str, most: int = 34) -> str:
-    """Return a SMILES for a button, where markdown must not bite."""
-    text = smiles if len(smiles) <= most else smiles[: most - 1] + "…"
-    return "".join("\\" + char if char in "\\`*_{}[]()#+-.!~|<>$:^" else char for char in text)
+    text = ".".join(parts[place] for place in set_apart(parts)[0])
+    return safe.plain(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
 
 
 def _sketch(text: str, read: Read) -> None:
     """Show the sketcher, in step with the box both ways."""
-    if not sketcher.available():
-        st.info(sketcher.why_not())
+    if reason := vendor.why_not("ketcher"):
+        st.info(f"No sketcher here, text only: {reason}.")
         return
     shown = text.strip() if ">" in text else _smiles(read) or text.strip()
     sketcher.sketcher(shown, key="predict_sketcher", on_change=_drawn)

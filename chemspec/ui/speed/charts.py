@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -69,52 +69,30 @@ def _inside(bar: timing.PassBar, longest: float) -> str:
     return str(bar.emitted) if bar.emitted > 1 and (bar.end - bar.start) / longest > 0.018 else ""
 
 
-def heat(
-    cells: Sequence[LaneFigures],
-    value: Callable[[LaneFigures], float],
-    title: str,
-    *,
-    form: str,
-    best: Callable[[Sequence[float]], float],
-    told: str,
-) -> None:
-    """Show one figure for every draft length and number of drafts.
-
-    Args:
-        cells: the measured draft sizes.
-        value: gives the figure.
-        title: says what the figure is.
-        form: its format.
-        best: chooses the figure to outline.
-        told: says why it is outlined.
-    """
-    sizes = [(cell.settings.draft_length, cell.settings.draft_count) for cell in cells]
-    values = [value(cell) for cell in cells]
-    marked = values.index(best(values))
+def sizes(cells: Sequence[LaneFigures]) -> None:
+    """Show time, passes and nodes for every draft length, a line for every number of drafts."""
+    figures = {
+        "ms an answer": [cell.time.median for cell in cells],
+        "passes": [cell.passes for cell in cells],
+        "nodes per pass": [cell.counts.nodes_per_pass for cell in cells],
+    }
+    lengths = [cell.settings.draft_length for cell in cells]
     data = [
-        {"length": length, "count": count, "value": figure, "best": place == marked}
-        for place, ((length, count), figure) in enumerate(zip(sizes, values, strict=True))
+        {"length": cell.settings.draft_length, "drafts": cell.settings.draft_count, "figure": name, "value": value}
+        for name, values in figures.items()
+        for cell, value in zip(cells, values, strict=True)
     ]
-    base = alt.Chart(alt.Data(values=data), title=alt.TitleParams(title, subtitle=f"outlined: {told}")).encode(
-        x=alt.X("length:O", title="draft length", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("count:O", title="number of drafts", sort="descending"),
-        tooltip=[
-            alt.Tooltip("length:O", title="draft length"),
-            alt.Tooltip("count:O", title="drafts"),
-            alt.Tooltip("value:Q", title=title, format=form),
-        ],
-    )
-    color = alt.Color("value:Q", scale=alt.Scale(range=_ramp(), zero=False), legend=None)
-    tiles = base.mark_rect(cornerRadius=3).encode(color=color)
-    outlined = base.transform_filter("datum.best")
-    frame = outlined.mark_rect(filled=False, stroke=theme.ink(), strokeWidth=2, cornerRadius=3)
-    figures = base.mark_text(fontSize=12, color=theme.ink()).encode(text=alt.Text("value:Q", format=form))
-    (low, small), (high, large) = (pick(zip(values, sizes, strict=True)) for pick in (min, max))
-    _show(
-        (tiles + frame + figures).properties(height=88 + 38 * len({count for _, count in sizes})),
-        f"{title} by draft length and number of drafts: from {low:{form}} (length {small[0]}, {small[1]} drafts) "
-        f"to {high:{form}} (length {large[0]}, {large[1]} drafts).",
-    )
+    base = alt.Chart(alt.Data(values=data), height=230).mark_line(point=True)
+    for place, (name, values) in zip(st.columns(3), figures.items(), strict=True):
+        chart = base.transform_filter(alt.datum.figure == name).encode(
+            x=alt.X("length:Q", title="draft length", axis=alt.Axis(values=sorted(set(lengths)))),
+            y=alt.Y("value:Q", title=name, scale=alt.Scale(zero=False)),
+            color=alt.Color("drafts:O", legend=alt.Legend(orient="top"), scale=alt.Scale(range=list(theme.SPANS))),
+            shape=alt.Shape("drafts:O"),
+            tooltip=["length:Q", "drafts:O", alt.Tooltip("value:Q", title=name, format=".1f")],
+        )
+        with place:
+            _show(chart, f"{name} by draft length and number of drafts: from {min(values):.1f} to {max(values):.1f}.")
 
 
 def histogram(values: Sequence[float], title: str, *, start: float, rule: str = "") -> None:
@@ -130,8 +108,7 @@ def histogram(values: Sequence[float], title: str, *, start: float, rule: str = 
         .encode(x=alt.X("value:Q", title=title, bin=alt.Bin(step=step), scale=scale, axis=axis), y=queries)
     )
     lines = [{"value": spread.median, "text": f"median {spread.median:.2f}"}]
-    if rule:
-        lines.append({"value": 1.0, "text": rule})
+    lines += [{"value": 1.0, "text": rule}] * bool(rule)
     marks = alt.Chart(alt.Data(values=lines)).encode(x="value:Q")
     drawn = marks.mark_rule(color=theme.ink(), strokeWidth=1.5)
     words = marks.mark_text(align="left", dx=5, dy=-4, baseline="bottom", fontSize=12, color=theme.ink())

@@ -278,14 +278,7 @@ def show_sizes(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings
         return
     base = timing.rows(trial.settings[:1], trial.good[:1])[0]
     st.write(f"Standard: {timing.ms(base.time.median)} in {timing.passes(base.passes)}. {timing.lesson(cells)}")
-    time, passes, nodes = st.columns(3)
-    with time:
-        charts.heat(cells, lambda cell: cell.time.median, "ms an answer", form=".1f", best=min, told="the fastest")
-    with passes:
-        charts.heat(cells, lambda cell: cell.passes, "passes", form=".0f", best=min, told="the fewest")
-    with nodes:
-        width, told = (lambda cell: cell.counts.nodes_per_pass), "the most work in a pass"
-        charts.heat(cells, width, "nodes per pass", form=".0f", best=max, told=told)
+    charts.sizes(cells)
     same = (
         "All draft sizes gave the standard answer."
         if all(cell.same for cell in cells)
@@ -333,14 +326,14 @@ def show_bench(kept: trials.BenchRun, *, stale: bool) -> None:
     doubts(kept, stale=stale)
     if not cases:
         return
-    gains, rates = [case.speedup for case in cases], [case.tokens_per_pass for case in cases]
+    gains, rates = [case["speedup"] for case in cases], [case["tokens_per_pass"] for case in cases]
     spread = Spread.of(gains)
     widgets.figures(
         [
             (timing.times(spread.median), f"median; quartiles {spread.low:.2f} and {spread.high:.2f}"),
             (f"{Spread.of(rates).median:.2f}", "tokens per pass, median"),
             (f"{sum(gain > 1 for gain in gains)} of {len(cases)}", "queries faster than standard"),
-            (f"{sum(case.same for case in cases)} of {len(cases)}", "same answers"),
+            (f"{sum(case['same'] for case in cases)} of {len(cases)}", "same answers"),
         ]
     )
     left, right = st.columns(2)

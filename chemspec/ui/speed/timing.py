@@ -55,22 +55,6 @@ class LaneFigures(NamedTuple):
         return self.counts.passes_per_query
 
 
-class QueryFigures(NamedTuple):
-    """One query of the benchmark, answered the standard way and with drafts."""
-
-    query: str
-    answer: str
-    standard_ms: float
-    ms: float
-    speedup: float
-    standard_passes: int
-    passes: int
-    tokens_per_pass: float
-    acceptance_rate: float
-    nodes_per_pass: float
-    same: bool
-
-
 # --- settings ------------------------------------------------------------------------------------
 
 
@@ -283,23 +267,23 @@ def _size(cell: LaneFigures) -> str:
 # --- many queries --------------------------------------------------------------------------------
 
 
-def case(query: str, plain: DecodeResult, drafted: DecodeResult) -> QueryFigures:
+def case(query: str, plain: DecodeResult, drafted: DecodeResult) -> dict[str, Any]:
     """Return one line of the benchmark from the two results of a query."""
     (base,), (time,) = milliseconds([plain]), milliseconds([drafted])
     counted = numbers([drafted.trace])
-    return QueryFigures(
-        query=query,
-        answer=drafted.hypotheses[0].smiles,
-        standard_ms=base,
-        ms=time,
-        speedup=base / time,
-        standard_passes=len(plain.trace.passes),
-        passes=counted.passes,
-        tokens_per_pass=counted.tokens_per_pass,
-        acceptance_rate=counted.acceptance_rate,
-        nodes_per_pass=counted.nodes_per_pass,
-        same=same(plain, drafted),
-    )
+    return {
+        "query": query,
+        "answer": drafted.hypotheses[0].smiles,
+        "standard_ms": base,
+        "ms": time,
+        "speedup": base / time,
+        "standard_passes": len(plain.trace.passes),
+        "passes": counted.passes,
+        "tokens_per_pass": counted.tokens_per_pass,
+        "acceptance_rate": counted.acceptance_rate,
+        "nodes_per_pass": counted.nodes_per_pass,
+        "same": same(plain, drafted),
+    }
 
 
 # --- figures for people --------------------------------------------------------------------------
