@@ -3,7 +3,7 @@
 import streamlit as st
 
 from chemspec.metrics import numbers
-from chemspec.ui.common import nav, queued_engine
+from chemspec.ui.common import nav, queued_engine, widgets
 from chemspec.ui.learn import curves, lesson_figures, lessons, walltime
 from chemspec.ui.models import cards
 
@@ -63,16 +63,9 @@ def drafters() -> None:
         st.info("No comparison is stored here; `chemspec dev papers` makes one.")
         return
     with st.container(horizontal=True):
-        task = st.segmented_control("Task", ("retro", "forward"), default="retro", required=True, key="learn_task")
-        kind = st.segmented_control(
-            "Decoding",
-            list(KINDS),
-            default="greedy B=1",
-            required=True,
-            key="learn_kind",
-            format_func=KINDS.__getitem__,
-        )
-    rows = lessons.compared(task or "retro", kind or "greedy B=1")
+        task = widgets.choice("Task", ("retro", "forward"), key="learn_task")
+        kind = widgets.choice("Decoding", KINDS, key="learn_kind", format_func=KINDS.__getitem__)
+    rows = lessons.compared(task, kind)
     st.altair_chart(
         curves.drafters(rows), alt="; ".join(f"{row['drafter']}: {row['median_ms']:.1f} ms" for row in rows)
     )
@@ -120,16 +113,7 @@ def body() -> None:
         "How a model writes molecules, why that is slow, and how drafts speed it up without changing the answer. "
         "Every example is a recorded run of a shipped model."
     )
-    part = st.segmented_control(
-        "Part",
-        list(PARTS),
-        default="Idea",
-        required=True,
-        key="part",
-        bind="query-params",
-        label_visibility="collapsed",
-    )
-    PARTS[part or "Idea"]()
+    PARTS[widgets.choice("Part", PARTS, key="part", bind="query-params", hidden=True)]()
 
 
 PARTS = {"Idea": idea, "Speed-up": faster, "Drafters": drafters, "Figures": figures, "Papers": papers}

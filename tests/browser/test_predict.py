@@ -68,7 +68,7 @@ def test_typing_and_enter_give_drawn_answers(
     page.get_by_role("button", name="Measure the saving").click()
     expect(page.locator(".race .lane")).to_have_count(2)  # raced at once on the page Speed
     expect(page.get_by_text("same answer", exact=True).first).to_be_visible()
-    page.go_back()
+    page.get_by_role("link", name="Predict").click()
     expect(answers(page).first).to_contain_text(ACETANILIDE)
     # The other task, with the mouse.
     page.get_by_text("What is it made from?", exact=True).click()

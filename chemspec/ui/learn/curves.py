@@ -7,7 +7,6 @@ from typing import Any
 
 import altair as alt
 
-from chemspec.metrics import SpeedNumbers
 from chemspec.model.cost import CostCurve
 from chemspec.ui.common import theme
 from chemspec.ui.learn.walltime import MOST, Cost, best_gamma, flat, improvement
@@ -125,23 +124,6 @@ def published() -> Any:
         _dots(_chart(*points)).encode(x=x, y=y, color=color, shape=alt.Shape("authors:N", legend=None)),
         _labels(_chart(*points), dx=9).encode(x=x, y=y),
     ).properties(height=290)
-
-
-def lookahead(standard: SpeedNumbers, drafted: SpeedNumbers) -> Any:
-    """Return passes and their width, with and without looking ahead, as bars."""
-    ways = {"standard": standard, "looking ahead": drafted}
-    rows = [
-        {"what": what, "way": way, "value": getattr(found, name), "text": f"{getattr(found, name):.0f}"}
-        for what, name in (("passes", "passes"), ("places a pass", "nodes_per_pass"))
-        for way, found in ways.items()
-    ]
-    most = {row["what"]: max(other["value"] for other in rows if other["what"] == row["what"]) for row in rows}
-    shares = [row | {"share": row["value"] / most[row["what"]], "name": f"{row['what']}, {row['way']}"} for row in rows]
-    x = alt.X("share:Q", axis=None, scale=alt.Scale(domain=[0, 1.1]))
-    y = alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=200))
-    scale = alt.Scale(domain=list(ways), range=["#8a9391", theme.accent()])
-    bars = _chart(*shares).mark_bar(height=13).encode(x=x, y=y, color=alt.Color("way:N", legend=None, scale=scale))
-    return (bars + _labels(_chart(*shares)).encode(x=x, y=y)).properties(height=110)
 
 
 def drafters(rows: Sequence[dict[str, Any]]) -> Any:

@@ -10,7 +10,7 @@ from chemspec import chem
 from chemspec.metrics import SpeedNumbers, numbers
 from chemspec.types import DecodeResult
 from chemspec.ui.common import safe
-from chemspec.ui.learn import curves, lessons
+from chemspec.ui.learn import lessons
 from chemspec.ui.learn.lessons import example
 from chemspec.ui.step.trace_player import Frame, figure
 from chemspec.ui.step.trace_view import TraceView, view_trace
@@ -76,18 +76,34 @@ def partly_accepted(view: TraceView) -> int:
     )
 
 
+def _tokens(texts: Sequence[str], accepted: int, mark: str) -> list[str]:
+    """Return table cells of tokens: those accepted in bold, those behind them between two marks."""
+    return [
+        f"**{safe.plain(text)}**" if k < accepted else f"{mark}{safe.plain(text)}{mark}" for k, text in enumerate(texts)
+    ]
+
+
 def comparison() -> None:
-    """Draw one pass as the model sees it: draft and own choice side by side, up to the first difference."""
-    result = example("boc-copy")
-    view = view_trace(result)
+    """Write one pass as the model sees it: draft and own choice side by side, up to the first difference."""
+    view = view_trace(example("boc-copy"))
     number = partly_accepted(view)
-    draft = " ".join(view.passes[number - 1].drafts[0].tokens)
-    own = " ".join(token.text for token in view.answers[0].tokens if token.pass_number == number)
-    alt = f"Draft {draft}; the model would write {own}; kept up to the first difference."
-    figure([result], [Frame(("comparison",), step=number, style="wide")], alt=alt, key="learn_comparison")
+    draft = view.passes[number - 1].drafts[0]
+    own = [token.text for token in view.answers[0].tokens if token.pass_number == number]
+    unseen = [""] * (len(draft.tokens) - len(own))
+    equal = ["✓"] * draft.accepted + ["✗", *unseen]
+    st.markdown(
+        table(
+            ("", *[":"] * len(draft.tokens)),
+            [
+                ["the draft", *_tokens(draft.tokens, draft.accepted, "~~")],
+                ["the model's choice", *_tokens(own, draft.accepted, ""), *unseen],
+                ["equal?", *equal],
+            ],
+        )
+    )
     st.caption(
-        f"Pass {number} of the example. Written: **{safe.plain(own)}**. Behind the ✗ nothing counts: the model was "
-        "asked about a text that does not exist."
+        f"Pass {number} of the example. Written: **{safe.plain(' '.join(own))}**. Behind the ✗ nothing counts: the "
+        "model was asked about a text that does not exist."
     )
 
 
@@ -99,13 +115,12 @@ def beams() -> None:
     figure([standard], [Frame(parts, style="wide")], alt=f"Tree of the answers: {answers}", key="learn_beams")
     first, second = numbers([standard.trace]), numbers([ahead.trace])
     same = [answer.smiles for answer in standard.hypotheses] == [answer.smiles for answer in ahead.hypotheses]
-    note = "All answers equal." if same else "The answers differ."
-    st.altair_chart(
-        curves.lookahead(first, second),
-        alt=f"{first.passes} passes of {first.nodes_per_pass:.0f} places become {second.passes} of "
-        f"{second.nodes_per_pass:.0f}. {note}",
-    )
-    st.caption(note)
+    rows = [
+        (way, str(counts.passes), f"{counts.nodes_per_pass:.0f}")
+        for way, counts in (("standard", first), ("looking ahead", second))
+    ]
+    st.markdown(table(("", "passes:", "places a pass:"), rows))
+    st.caption("All answers equal." if same else "The answers differ.")
 
 
 def answer_table(result: DecodeResult, other: DecodeResult) -> str:
@@ -151,14 +166,25 @@ def counted() -> None:
 
 
 def one_pass() -> None:
-    """Draw what is counted in one pass, place by place."""
-    result = example("boc-copy")
-    view = view_trace(result)
+    """Write what is counted in one pass, place by place."""
+    view = view_trace(example("boc-copy"))
     number = partly_accepted(view)
-    step = view.passes[number - 1]
-    alt = f"{step.computed} computed, {step.drafted} drafted, {step.accepted} accepted, {step.emitted} written"
-    title = f"Pass {number} of the worked example"
-    figure([result], [Frame(("counts",), step=number, title=title, style="wide")], alt=alt, key="learn_counts")
+    step, draft = view.passes[number - 1], view.passes[number - 1].drafts[0]
+    tokens = view.answers[0].tokens
+    before = [token.text for token in tokens if token.pass_number < number][-1:] or ["start"]
+    own = [token.text for token in tokens if token.pass_number == number]
+    drafted = _tokens(draft.tokens, draft.accepted, "~~")
+    rows = [
+        (f"{step.computed}", "computed", safe.plain(before[0]), drafted, "the last token written, and the draft"),
+        (f"{step.drafted}", "drafted", "", drafted, "guessed"),
+        (f"{step.accepted}", "accepted", "", drafted[: draft.accepted], "guessed right, up to the first mistake"),
+        (f"{step.emitted}", "written", "", _tokens(own, draft.accepted, ""), "accepted, and one of the model's own"),
+    ]
+    lines = [
+        (count, f"**{name}**", " ".join(filter(None, [first, *rest])), why) for count, name, first, rest, why in rows
+    ]
+    st.caption(f"Pass {number} of the worked example")
+    st.markdown(table(("places:", "", "tokens", "which are"), lines))
 
 
 def definitions(example: SpeedNumbers) -> str:

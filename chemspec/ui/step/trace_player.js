@@ -34,8 +34,6 @@ const mark = (kind, x, at, title) => {
   return made;
 };
 
-const table = (rows) => el("table", {}, ...rows.map(([title, ...cells]) => el("tr", {}, el("th", {}, title), ...cells.map((cell) => el("td", {}, cell)))));
-
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector("#trace");
   const visit = visits.get(root);
@@ -247,8 +245,6 @@ function drawFrame(root, scene, frame, state, colors) {
     certainty: () => certainty(answers[0].tokens),
     lane: () => lane(passes, answers[0].tokens),
     replay: () => button("Play again", "Play again", (event) => event.target.getRootNode().querySelectorAll(".lane .pass").forEach((box) => box.getAnimations().forEach((one) => { one.cancel(); one.play(); })), { class: "replay" }),
-    comparison: () => comparison(passes[state.step - 1], answers[0].tokens.filter((token) => token.pass_number === state.step)),
-    counts: () => counts(passes[state.step - 1], answers[0].tokens, state.step),
   };
   root.append(...(frame.title ? [el("h4", { class: "title" }, frame.title)] : []), ...frame.parts.map((name) => parts[name]()).filter(Boolean));
   if (frame.parts.includes("controls")) for (const [name, value] of [["role", "group"], ["tabindex", -1], ["aria-label", "Trace player. Left and right arrows step, space plays."]]) root.setAttribute(name, value);
@@ -514,30 +510,3 @@ const certainty = (tokens) => el("section", {}, el("h4", {}, "The answer, token 
 // All passes in a row, a box each, one appearing after the other.
 const lane = (passes, tokens) => el("div", { class: "lane" }, el("small", {}, count(passes.length, "pass")), ...passes.map((_, k) =>
   el("span", { class: "pass", style: `animation-delay:${0.3 + 0.32 * k}s` }, ...tokens.filter((token) => token.pass_number === k + 1).map((token) => chip(token.text, token.origin)))));
-
-// A draft and the model's own choices side by side, up to the first difference.
-const comparison = (now, own) => {
-  const draft = now.drafts[0];
-  const rows = [
-    ["the draft", ...draft.tokens.map((text, k) => chip(text, k < draft.accepted ? "copied" : "rejected"))],
-    ["the model’s choice", ...draft.tokens.map((_, k) => (own[k] ? chip(own[k].text, k < draft.accepted ? "copied" : "own") : ""))],
-    ["equal?", ...draft.tokens.map((_, k) => (k < draft.accepted ? "✓" : k === draft.accepted ? "✗" : ""))],
-  ];
-  return el("div", { class: "scroll", tabindex: 0 }, table(rows));
-};
-
-// What is counted in a pass, place by place.
-const counts = (now, tokens, k) => {
-  const draft = now.drafts[0], own = tokens.filter((token) => token.pass_number === k), before = tokens.filter((token) => token.pass_number < k);
-  const drafted = draft.tokens.map((text, j) => chip(text, j < draft.accepted ? "copied" : "rejected"));
-  const accepted = draft.tokens.slice(0, draft.accepted).map((text) => chip(text, "copied"));
-  const rows = [
-    ["computed", now.computed, [before.length ? chip(before[before.length - 1].text, "") : chip("start", "end"), ...drafted], "places the model looks at: the last token written, and the draft"],
-    ["drafted", now.drafted, ["", ...drafted.map((box) => box.cloneNode(true))], "guessed"],
-    ["accepted", now.accepted, ["", ...accepted], "guessed right, up to the first mistake"],
-    ["written", now.emitted, ["", ...own.map((token, j) => chip(token.text, j < draft.accepted ? "copied" : "own"))], "accepted, and one token of the model’s own"],
-  ];
-  const made = table(rows.map(([name, number, cells]) => [`${name} ${number}`, ...cells]));
-  [...made.children].forEach((row, at) => row.after(el("tr", { class: "why" }, el("td"), el("td", { colspan: draft.tokens.length + 1 }, rows[at][3]))));
-  return el("div", { class: "scroll", tabindex: 0 }, made);
-};
