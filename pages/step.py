@@ -66,10 +66,7 @@ def tell(
     if asked is None:
         st.caption("Opened from a file. Its model, settings and times are those of the machine that saved it.")
     trace_player.player(result, view)
-    passes, time, places = st.columns(3)
-    with passes:
-        st.markdown("##### Against passes")
-        progress_charts.against_passes(view)
+    time, places = st.columns(2)
     with places:
         st.markdown("##### How far drafts hold")
         progress_charts.by_place(view)

@@ -136,22 +136,17 @@ def _table(text: str, ending: str, *, header: bool) -> Sheet:
     for line in lines:
         rows.append(tuple(line))
         if len(rows) > MOST_ROWS:
-            raise _too_many()
-    return Sheet(tuple(names), _some(rows))
+            break
+    return _sheet(tuple(names), rows)
 
 
 def _list(text: str) -> Sheet:
-    text = text.rstrip()
-    if max(text.count("\n"), text.count("\r")) >= MOST_ROWS:
-        raise _too_many()
-    return Sheet(("",), _some([(line,) for line in split_lines(text)]))
+    return _sheet(("",), [(line,) for line in split_lines(text.rstrip())])
 
 
-def _some(rows: list[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+def _sheet(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> Sheet:
+    if len(rows) > MOST_ROWS:
+        raise FileError(f"the file has more than {MOST_ROWS:,} rows, the limit; split it")
     if not rows:
         raise FileError("the file holds no rows")
-    return tuple(rows)
-
-
-def _too_many() -> FileError:
-    return FileError(f"the file has more than {MOST_ROWS:,} rows, the limit; split it")
+    return Sheet(names, tuple(rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import streamlit as st
 
@@ -89,18 +90,10 @@ def comparison() -> None:
     number = partly_accepted(view)
     draft = view.passes[number - 1].drafts[0]
     own = [token.text for token in view.answers[0].tokens if token.pass_number == number]
-    unseen = [""] * (len(draft.tokens) - len(own))
-    equal = ["✓"] * draft.accepted + ["✗", *unseen]
-    st.markdown(
-        table(
-            ("", *[":"] * len(draft.tokens)),
-            [
-                ["the draft", *_tokens(draft.tokens, draft.accepted, "~~")],
-                ["the model's choice", *_tokens(own, draft.accepted, ""), *unseen],
-                ["equal?", *equal],
-            ],
-        )
-    )
+    drafted, choices = _tokens(draft.tokens, draft.accepted, "~~"), _tokens(own, draft.accepted, "")
+    equal = ["✓"] * draft.accepted + ["✗"]
+    rows = list(zip_longest(drafted, choices, equal, fillvalue=""))
+    st.markdown(table(("the draft", "the model's choice", "equal?"), rows))
     st.caption(
         f"Pass {number} of the example. Written: **{safe.plain(' '.join(own))}**. Behind the ✗ nothing counts: the "
         "model was asked about a text that does not exist."

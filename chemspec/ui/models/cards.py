@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import msgspec
 from safetensors import SafetensorError, safe_open
 
 from chemspec import evaluation
@@ -146,29 +146,17 @@ def split(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return (heading[1].strip() if heading else ""), tuple(parts)
 
 
-class _Interval(msgspec.Struct):
-    value: float
-    low: float
-    high: float
-
-
-class _Accuracy(msgspec.Struct):
-    top: dict[str, _Interval]
-
-
-class _Evaluation(msgspec.Struct):
-    accuracy: _Accuracy | None = None
-
-
 def accuracy(folder: Path) -> tuple[Share, ...]:
     """Return the shares of right answers that a model folder keeps; none where they are missing or make no sense."""
     try:
         with (folder / evaluation.FILE).open("rb") as file:
-            measured = msgspec.json.decode(file.read(SMALL), type=_Evaluation).accuracy
-    except (OSError, ValueError, RecursionError):
+            top = json.loads(file.read(SMALL))["accuracy"]["top"]
+        shares: list[Share] = [
+            (f"top-{rank}", 100 * float(share["value"]), 100 * float(share["low"]), 100 * float(share["high"]))
+            for rank, share in top.items()
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ()
-    top = measured.top if measured else {}
-    shares = ((f"top-{rank}", 100 * top_k.value, 100 * top_k.low, 100 * top_k.high) for rank, top_k in top.items())
     return tuple(share for share in shares if all(0 <= number <= 100 for number in share[1:]))
 
 

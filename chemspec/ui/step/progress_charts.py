@@ -1,8 +1,7 @@
-"""Charts below the trace player: tokens written against passes and against time, and how far drafts hold."""
+"""Charts below the trace player: tokens written against time, and how far drafts hold."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import altair as alt
@@ -11,7 +10,7 @@ import streamlit as st
 
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult, Trace
+from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, theme
 from chemspec.ui.speed.timing import standard, timeline, typical
 from chemspec.ui.step.trace_view import TraceView, by_offset
@@ -34,29 +33,28 @@ def measured(
     return fast, slow
 
 
-def against_passes(view: TraceView) -> None:
-    """Draw tokens written against passes; the standard way writes one token a pass, by definition."""
-    total = view.passes[-1].written
-    ours = [(FAST, 0, 0), *((FAST, k, one.written) for k, one in enumerate(view.passes, 1))]
-    rows = [(STANDARD, k, k) for k in range(total + 1)] + ours
-    what = _what(view)
-    st.altair_chart(
-        _steps(rows, "passes", what),
-        alt=f"Staircase: {what}, {total} in {len(view.passes)} passes with drafts, in {total} the standard way.",
-    )
-    st.caption(f"{total} {what} in {len(view.passes)} passes. The standard way takes a pass for each.")
-
-
-def _what(view: TraceView) -> str:
-    return "steps of the beam" if view.several else "tokens written"
-
-
 def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | None) -> None:
     """Draw tokens written against milliseconds; each line ends when its run had ended."""
     traces = {FAST: result.trace} | ({STANDARD: slow.trace} if slow else {})
-    rows = [row for name, trace in traces.items() for row in _timed(name, trace)]
+    rows = [(name, 0.0, 0) for name in traces]
+    rows += [(name, bar.end, bar.written) for name, trace in traces.items() for bar in timeline(trace)]
     ends = ", ".join(f"{name} {trace.seconds * 1e3:.0f} ms" for name, trace in traces.items())
-    st.altair_chart(_steps(rows, "milliseconds", _what(view)), alt=f"Staircase over time: {ends}.")
+    kinds, y = [FAST, STANDARD], "steps of the beam" if view.several else "tokens written"
+    chart = alt.Chart(pd.DataFrame(rows, columns=["way", "x", "y"]), height=230).encode(
+        x=alt.X("x:Q", title="milliseconds", axis=alt.Axis(grid=False)),
+        y=alt.Y("y:Q", title=y, axis=alt.Axis(tickCount=5)),
+        color=alt.Color(
+            "way:N",
+            title=None,
+            scale=alt.Scale(domain=kinds, range=[theme.accent(), GREY]),
+            legend=alt.Legend(orient="top"),
+        ),
+        strokeDash=alt.StrokeDash("way:N", title=None, scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])),
+        tooltip=["way:N", alt.Tooltip("x:Q", title="milliseconds", format=".4~r"), alt.Tooltip("y:Q", title=y)],
+    )
+    st.altair_chart(
+        chart.mark_line(interpolate="step-after", strokeWidth=2.2), alt=f"Staircase of {y} over time: {ends}."
+    )
     if slow:
         dear = " Fewer passes, but dearer ones: with this drafter the standard way is faster here."
         slower = len(result.trace.passes) < len(slow.trace.passes)
@@ -64,31 +62,6 @@ def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | Non
         st.caption(f"Measured here, one after the other, median of three runs: {ends}." + dear * slower)
     else:
         st.caption(f"As measured when the trace was recorded: {ends}.")
-
-
-def _timed(name: str, trace: Trace) -> list[tuple[str, float, int]]:
-    return [(name, 0.0, 0), *((name, bar.end, bar.written) for bar in timeline(trace))]
-
-
-def _steps(rows: Sequence[tuple[str, float, int]], x: str, y: str) -> alt.Chart:
-    kinds = [FAST, STANDARD]
-    return (
-        alt.Chart(pd.DataFrame(rows, columns=["way", "x", "y"]))
-        .mark_line(interpolate="step-after", strokeWidth=2.2)
-        .encode(
-            x=alt.X("x:Q", title=x, axis=alt.Axis(grid=False, tickMinStep=1)),
-            y=alt.Y("y:Q", title=y, axis=alt.Axis(tickCount=5)),
-            color=alt.Color(
-                "way:N",
-                title=None,
-                scale=alt.Scale(domain=kinds, range=[theme.accent(), GREY]),
-                legend=alt.Legend(orient="top"),
-            ),
-            strokeDash=alt.StrokeDash("way:N", title=None, scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])),
-            tooltip=["way:N", alt.Tooltip("x:Q", title=x, format=".4~r"), alt.Tooltip("y:Q", title=y)],
-        )
-        .properties(height=230)
-    )
 
 
 def by_place(view: TraceView) -> None:
