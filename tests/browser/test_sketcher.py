@@ -178,7 +178,7 @@ def test_without_the_files_a_line_says_why(new_server: Any, new_page: Any, settl
     page.goto(new_server(PAGE, CHEMSPEC_VENDOR=str(tmp_path)).url)
     settled(page)
     line = page.get_by_test_id("stCaptionContainer").inner_text()
-    assert re.match(r"No sketcher here, text only: Node.js was not found <b> \(with Node", line)
+    assert re.match(r"Node.js was not found <b> \(with Node", line)
 
 
 @pytest.mark.skipif(bool(vendor.why_not("3dmol")), reason=vendor.why_not("3dmol"))
