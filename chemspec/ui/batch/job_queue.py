@@ -144,13 +144,13 @@ def view(name: str) -> JobView:
 
 def _waiting() -> list[Job]:
     """Return the jobs to be worked at, in the order in which they were submitted."""
-    found = []
+    waiting = []
     for folder in jobs.root().glob("*"):
         with suppress(JobError, OSError):
             job = jobs.load(folder.name)
             if job.state == "waiting":
-                found.append(((folder / "job.json").stat().st_mtime_ns, job.id, job))
-    return [job for *_, job in sorted(found, key=lambda entry: entry[:2])]
+                waiting.append(((folder / "job.json").stat().st_mtime_ns, job.id, job))
+    return [job for *_, job in sorted(waiting, key=lambda entry: entry[:2])]
 
 
 def _answered(job: Job) -> int:

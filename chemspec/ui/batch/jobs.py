@@ -209,11 +209,11 @@ def clean(now: float | None = None) -> None:
 
 def _found() -> list[tuple[float, int, Path]]:
     """(last change, bytes, folder) of every job, also of those that never became whole."""
-    found = []
+    folders = []
     for place in root().glob("*"):
         with suppress(OSError):  # somebody deletes it meanwhile
             if _ID.fullmatch(place.name):
                 facts = [file.stat() for file in (place, *place.iterdir())]
                 changed = max(item.st_mtime for item in facts)
-                found.append((changed, sum(item.st_size for item in facts), place))
-    return found
+                folders.append((changed, sum(item.st_size for item in facts), place))
+    return folders

@@ -51,13 +51,13 @@ def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False
 
 def _reacting(what: Side) -> set[str]:
     """Return the parts with atoms to highlight; a lone ion or water stays a reagent even so."""
-    first, found = 0, set()
+    first, reacting = 0, set()
     for part in what.smiles.split("."):
         size = _atoms(part)
         if size > 2 and any(first <= atom < first + size for atom in what.atoms):
-            found.add(part)
+            reacting.add(part)
         first += size
-    return found
+    return reacting
 
 
 def molecules(smiles: str, *, dark: bool = False) -> str:

@@ -54,8 +54,8 @@ def page(name: str) -> str:
 def measured() -> dict[str, Any]:
     """Return the last `chemspec dev papers`, with `learned` rows of all drafters; empty where it was not run."""
     file = folder("docs") / "charts" / "papers.json"
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return found if found.get("learned") else {}
+    report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return report if report.get("learned") else {}
 
 
 def compared(task: str, kind: str) -> list[dict[str, Any]]:
@@ -82,8 +82,8 @@ COLUMNS = {
 
 def table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return what `compared` gave, as a table for readers; the standard decoder is once as fast as itself."""
-    found = pd.DataFrame([{title: row[name] for name, title in COLUMNS.items()} for row in rows])
-    return found.fillna({COLUMNS["speedup"]: 1.0}).round(2)
+    frame = pd.DataFrame([{title: row[name] for name, title in COLUMNS.items()} for row in rows])
+    return frame.fillna({COLUMNS["speedup"]: 1.0}).round(2)
 
 
 @cache
@@ -92,7 +92,7 @@ def facts() -> dict[str, str]:
     drafted, standard = numbers([example("boc-copy").trace]), numbers([example("boc-none").trace])
     ahead, beam = (numbers([example("amide-beam-copy").trace]), numbers([example("amide-beam-none").trace]))
     exact, relaxed = example("amide-beam-none").hypotheses, example("amide-sbs").hypotheses
-    agree = sum(one.smiles == other.smiles for one, other in zip(exact, relaxed, strict=False))
+    agree = sum(answer.smiles == other.smiles for answer, other in zip(exact, relaxed, strict=False))
     return {
         "tokens": str(drafted.emitted),
         "copied": str(drafted.accepted),
@@ -138,8 +138,8 @@ def definitions() -> dict[str, str]:
     _, _, attributes = (inspect.getdoc(SpeedNumbers) or "").partition("Attributes:\n")
     wrapped = re.compile(r"\n +(?! |\w+: )")  # where a description goes on in the next line
     counted = dict(re.findall(r"^ +(\w+): (.+)$", wrapped.sub(" ", attributes), flags=re.MULTILINE))
-    found = {field.name: counted.get(field.name, "") for field in fields(SpeedNumbers)}
+    meanings = {field.name: counted.get(field.name, "") for field in fields(SpeedNumbers)}
     for name, member in vars(SpeedNumbers).items():
         if isinstance(member, property):
-            found[name] = " ".join((inspect.getdoc(member) or "").split())
-    return found
+            meanings[name] = " ".join((inspect.getdoc(member) or "").split())
+    return meanings

@@ -38,30 +38,30 @@ def cards(result: DecodeResult) -> list[AnswerCard]:
 def badges(task: Task, query: str, card: AnswerCard) -> list[Badge]:
     """Return what can be said about an answer at once."""
     best = card.best
-    found = []
+    shown = []
     if best.ended == "length":
-        found.append(Badge("bad", f"✂ cut after {len(best.tokens)} tokens"))
+        shown.append(Badge("bad", f"✂ cut after {len(best.tokens)} tokens"))
     elif not best.valid:
-        found.append(Badge("bad", f"✗ not a valid SMILES: {chem.explain(best.smiles) or ''}"))
+        shown.append(Badge("bad", f"✗ not a valid SMILES: {chem.explain(best.smiles) or ''}"))
     else:
-        found.append(Badge("good", "✓ valid"))
+        shown.append(Badge("good", "✓ valid"))
         left, right = (query, best.canonical) if task == "forward" else (best.canonical, query)
         lacking = formula_balance(left, right)
         if lacking:
             atoms = ", ".join(f"{element} {count}" for element, count in lacking.items())
-            found.append(Badge("bad", f"⚠ atoms the reactants cannot supply: {atoms}"))
+            shown.append(Badge("bad", f"⚠ atoms the reactants cannot supply: {atoms}"))
         elif lacking is not None:
-            found.append(Badge("good", "✓ atoms accounted for"))
+            shown.append(Badge("good", "✓ atoms accounted for"))
         if set(best.canonical.split(".")) & _products(task, query):
             returned = "returns the query" if task == "retro" else "returns a starting material"
-            found.append(Badge("bad", f"↺ {returned}"))
+            shown.append(Badge("bad", f"↺ {returned}"))
     if best.vote is not None:
         times = f"{best.vote.spellings} spelling{'s' * (best.vote.spellings > 1)} of the query"
-        found.append(Badge("note", f"⊕ merged: {times} gave it, at best as answer {best.vote.best_rank}"))
+        shown.append(Badge("note", f"⊕ merged: {times} gave it, at best as answer {best.vote.best_rank}"))
     if card.others:
         odds = ", ".join(chance(answer.probability) for answer in card.others)
-        found.append(Badge("note", f"≡ also found in another spelling ({odds})"))
-    return found
+        shown.append(Badge("note", f"≡ also found in another spelling ({odds})"))
+    return shown
 
 
 def _products(task: Task, query: str) -> set[str]:
