@@ -20,7 +20,7 @@ from chemspec import __version__
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
 from chemspec.model import checkpoint
-from chemspec.model.session import Backend, Runner
+from chemspec.model.session import Backend, NodeBatch, Runner
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import UNK
@@ -124,8 +124,8 @@ def naive(engine: Engine, threads: int) -> list[Program]:
     def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
         sources = [engine.prepare(text).ids for text in queries]
         with torch_threads(threads or os.cpu_count() or 1):
-            found = [reference.recompute(model, source, settings) for source in sources]
-        return [[_bare(item.tokens) for item in answers] for answers in found]
+            decoded = [reference.recompute(model, source, settings) for source in sources]
+        return [[_bare(item.tokens) for item in answers] for answers in decoded]
 
     version = f"torch {torch.__version__}"
     # Slow and steady: a few queries tell its speed.
@@ -151,8 +151,8 @@ def ctranslate2(engine: Engine, cores: int) -> list[Program]:
             def answer(queries: Sequence[str], settings: DecodeSettings, opponent: Opponent = opponent) -> Answers:
                 sources = [engine.prepare(text).ids for text in queries]
                 width = settings.n if settings.decoder == "beam" else 1
-                found = opponent.translate(sources, width=width, count=width, max_len=settings.max_len)
-                return [[_bare(tokens) for tokens, _ in answers] for answers in found]
+                translated = opponent.translate(sources, width=width, count=width, max_len=settings.max_len)
+                return [[_bare(tokens) for tokens, _ in answers] for answers in translated]
 
             runs = f"{opponent.compute_type}, {cores} threads", precision, "cpu"
             programs.append(Program("ctranslate2", opponent.version, *runs, answer, note=EARLY))
@@ -184,11 +184,18 @@ class TimedBackend:
     encoder: float = 0.0
     passes: float = 0.0
 
-    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Any:
-        """Encode the sources, on the clock."""
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
+        """Encode the sources, on the clock, and time the passes of what comes back."""
         with self._counts("encoder"):
             runner = self.backend.open(sources, top_k=top_k)
-        return _Timed(runner, self)
+        run = runner.run
+
+        def timed(nodes: NodeBatch) -> Any:
+            with self._counts("passes"):
+                return run(nodes)
+
+        runner.run = timed  # type: ignore[method-assign]
+        return runner
 
     @contextmanager
     def _counts(self, what: str) -> Iterator[None]:
@@ -201,21 +208,3 @@ def _timed(engine: Engine) -> tuple[Engine, TimedBackend]:
     """The same engine, with its model on a stopwatch."""
     watch = TimedBackend(engine.backend)
     return replace(engine, backend=watch), watch
-
-
-class _Timed:
-    """A runner whose passes are timed."""
-
-    def __init__(self, runner: Runner, watch: TimedBackend) -> None:
-        self._runner, self._watch = runner, watch
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._runner, name)
-        if name != "run":
-            return found
-
-        def timed(*given: Any) -> Any:
-            with self._watch._counts("passes"):
-                return found(*given)
-
-        return timed

@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 def charts(report: Mapping[str, Any]) -> dict[str, tuple[alt.TopLevelMixin, str]]:
     """Return the charts of a report of `papers.run`, by file name, each with what it shows in words."""
-    found = {"latency": (latency(report["curve"]), "Throughput against latency for batches of growing size")}
+    drawn = {"latency": (latency(report["curve"]), "Throughput against latency for batches of growing size")}
     for what, place in (("time", 0), ("passes", 1)):
         speedups = {
             name: [pair[place] for pair in pairs]
@@ -25,11 +25,11 @@ def charts(report: Mapping[str, Any]) -> dict[str, tuple[alt.TopLevelMixin, str]
             if name.split(", ")[1] == "auto" or ", greedy, auto" in name
         }
         words = f"Distribution of single queries' speed-ups in {what}"
-        found[f"speedups-{what}"] = (distribution(speedups, what), words)
+        drawn[f"speedups-{what}"] = (distribution(speedups, what), words)
     for table, title in (("forward", "Forward, greedy"), ("retro", "Retro"), ("learned", "Learned drafters")):
         words = f"{title}: milliseconds a query, median and quartiles"
-        found[f"{table}-times"] = (times([grouped(row, table) for row in report[table]], words), words)
-    return {name: (_themed(chart), words) for name, (chart, words) in found.items()}
+        drawn[f"{table}-times"] = (times([grouped(row, table) for row in report[table]], words), words)
+    return {name: (_themed(chart), words) for name, (chart, words) in drawn.items()}
 
 
 def svg(chart: alt.TopLevelMixin) -> str:

@@ -11,9 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from chemspec import evaluation
+from chemspec.evaluation.calibration import table_rows
 from chemspec.io import tables
 
 TESTS = {"forward_test.csv.gz": "USPTO-MIT mixed test set", "retro_test.csv.gz": "USPTO-50K test part"}
+SHARES = {
+    "invalid": "answers that are no valid SMILES",
+    "invalid_first": "first answers that are no valid SMILES",
+    "repeated": "valid answers that repeat a molecule",
+}
+PLAIN = {"refused": "queries refused", "passes_per_query": "decoder passes a query"}
 Section = Mapping[str, Any]
 
 
@@ -30,17 +37,17 @@ def fill(folder: Path, digest: str) -> list[str]:
         raise ValueError(
             f"{file} is missing; write one, with <!-- accuracy --> and <!-- end accuracy --> where tables go"
         )
-    text, found = file.read_text(encoding="utf-8"), evaluation.read(folder)
+    text, measurements = file.read_text(encoding="utf-8"), evaluation.read(folder)
     problems = []
     for name, draw in SECTIONS.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         if f"<!-- {name} -->" not in text:
-            if name in found:
+            if name in measurements:
                 problems.append(f"the card has no place for {name}: <!-- {name} --> ... <!-- end {name} -->")
             continue
         if not pattern.search(text):
             raise ValueError(f"{file}: the section {name} has no <!-- end {name} -->")
-        section = found.get(name)
+        section = measurements.get(name)
         if section is None:
             problems.append(f"{name} has not been measured")
             body = "Not measured yet.\n"
@@ -62,9 +69,9 @@ def fill(folder: Path, digest: str) -> list[str]:
 # --- sections ------------------------------------------------------------------------------------
 
 
-def percent(one: Mapping[str, float]) -> str:
+def percent(share: Mapping[str, float]) -> str:
     """Return a share with its interval."""
-    return f"{one['value']:.1%} ({one['low']:.1%} to {one['high']:.1%})"
+    return f"{share['value']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
 
 
 def _measured(section: Section) -> str:
@@ -81,25 +88,11 @@ def accuracy(section: Section) -> str:
     augment = settings.get("augment", 1)
     prefix = f"{augment} spellings, " if augment > 1 else ""
     slow = section.get("standard")
+    columns = [section, slow] if slow else [section]
     head = ("", "speculative", "standard") if slow else ("", "")
-    rows = [
-        (f"{prefix}top-{k}", percent(one), *([percent(slow["top"][k])] if slow else []))
-        for k, one in section["top"].items()
-    ]
-    names = {
-        "invalid": "answers that are no valid SMILES",
-        "invalid_first": "first answers that are no valid SMILES",
-        "repeated": "valid answers that repeat a molecule",
-    }
-    rows += [
-        (text, percent(section[name]), *([percent(slow[name])] if slow else []))
-        for name, text in names.items()
-        if name in section
-    ]
-    plain = {"refused": "queries refused", "passes_per_query": "decoder passes a query"}
-    for name, text in plain.items():
-        values = [section[name], *([slow[name]] if slow else [])]
-        rows.append((text, *(f"{value:.4g}" for value in values)))
+    rows = [(f"{prefix}top-{k}", *(percent(column["top"][k]) for column in columns)) for k in section["top"]]
+    rows += [(text, *(percent(column[name]) for column in columns)) for name, text in SHARES.items() if name in section]
+    rows += [(text, *(f"{column[name]:.4g}" for column in columns)) for name, text in PLAIN.items()]
     lines = [
         f"On {section['reactions']} reactions of the {test} (`{section['file']}`), "
         "exact match after RDKit canonicalisation",
@@ -119,13 +112,13 @@ def accuracy(section: Section) -> str:
 
 def classes(section: Section) -> str:
     """Return top-1 by reaction class."""
-    rows = [(kind, percent(one)) for kind, one in section["top1_by_class"].items()]
+    rows = [(kind, percent(share)) for kind, share in section["top1_by_class"].items()]
     return f"{_measured(section)}:\n\n{_table(('class', 'top-1'), rows)}"
 
 
 def roundtrip(section: Section) -> str:
     """Return the share of answers from which the forward model makes the target."""
-    rows = [(f"first {k}", percent(section["kept"][k]), percent(one)) for k, one in section["found"].items()]
+    rows = [(f"first {k}", percent(section["kept"][k]), percent(share)) for k, share in section["found"].items()]
     return (
         f"On {section['reactions']} reactions; the forward model `{section['forward']['model']}` "
         f"({section['forward']['digest']}) reads the proposed reactants alone and answers greedily. "
@@ -136,11 +129,7 @@ def roundtrip(section: Section) -> str:
 
 def reliability(section: Section) -> str:
     """Return calibration errors before and after, held out."""
-    rows = [
-        (kind, way, *(f"{found[name]:.3f}" for name in section["numbers"]))
-        for kind, ways in section["table"].items()
-        for way, found in ways.items()
-    ]
+    rows = table_rows(section["table"], section["numbers"])
     return (
         f"On {section['queries']} validation queries with {section['answers']} different valid answers; "
         f"fits made on one half and measured on the other, both ways. Stored: slope {section['slope']:.3f}, "
@@ -152,11 +141,11 @@ def reliability(section: Section) -> str:
 def failures(section: Section) -> str:
     """Return wrong first answers by kind, each with the one that the model was surest of."""
     rows = []
-    for kind, one in section["faults"].items():
-        example = one["example"] or {"query": "", "truth": "", "answer": "", "probability": 0.0}
+    for kind, fault in section["faults"].items():
+        example = fault["example"] or {"query": "", "truth": "", "answer": "", "probability": 0.0}
         texts = (example["query"], example["answer"], example["truth"])
         shown = (f"`{text}`" if text else "" for text in texts)
-        rows.append((kind, str(one["count"]), *shown, f"{example['probability']:.2f}"))
+        rows.append((kind, str(fault["count"]), *shown, f"{example['probability']:.2f}"))
     head = ("first answer", "count", "query", "answer", "truth", "probability")
     measured = f"Of {section['reactions']} reactions; the surest example of each kind. {_measured(section)}"
     return f"{measured}:\n\n{_table(head, rows)}"

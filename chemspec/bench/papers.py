@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from chemspec.bench.charts import charts, svg
-from chemspec.bench.speed import BenchSettings, asked, machine, peak_mb, reset_peak
+from chemspec.bench.speed import asked, machine, peak_mb, reset_peak
 from chemspec.bench.sweep import Progress, Row, Setting, sweep
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable
@@ -201,11 +201,7 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: M
             }
         if not truth and notes[-1:] != [NO_TRUTH]:
             notes.append(NO_TRUTH)
-    facts = {
-        name: value for name, value in machine(BenchSettings(**options)).items() if name not in ("plan", "warm_up")
-    }
-    suited = {**asdict(suite), "source": str(suite.source) if suite.source else None}
-    return {"machine": facts, "suite": suited, "notes": notes, **report}
+    return {"machine": machine(suite.threads), "suite": asdict(suite), "notes": notes, **report}
 
 
 def _facts(row: Row) -> dict[str, Any]:
@@ -287,7 +283,7 @@ def write(report: Mapping[str, Any], command: str, out: Path) -> list[Path]:
         files.append(folder / f"{name}.svg")
         files[-1].write_text(svg(chart), encoding="utf-8")
     files.append(folder / "papers.json")
-    files[-1].write_text(json.dumps(report) + "\n", encoding="utf-8")
+    files[-1].write_text(json.dumps(report, default=str) + "\n", encoding="utf-8")
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     alts = {name: words for name, (_, words) in drawn.items()}
     page.write_text(_put(text, section(report, command, alts), page), encoding="utf-8")

@@ -33,7 +33,7 @@ from chemspec.metrics import Spread, numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, Task, preset
-from chemspec.system import extras
+from chemspec.system import extras, host
 from chemspec.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def run(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[st
             )
             rows += [_facts(row, task) for row in measured]
             done += len(settings)
-    return {"machine": machine(plan), "notes": list(dict.fromkeys(notes)), "rows": rows}
+    facts = {**machine(plan.threads), "warm_up": WARM_UP, "plan": asdict(plan)}
+    return {"machine": facts, "notes": list(dict.fromkeys(notes)), "rows": rows}
 
 
 def _programs(engine: Engine, plan: BenchSettings, notes: list[str]) -> list[Program]:
@@ -201,10 +202,10 @@ def measure(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -
         for turn in range(rounds * len(heat)):
             which = (number + turn) % len(heat)
             began = time.perf_counter()
-            found = heat[which].answer(part, replace(plain, drafter=heat[which].drafter))
+            answered = heat[which].answer(part, replace(plain, drafter=heat[which].drafter))
             spent[which].append(time.perf_counter() - began)
             if len(spent[which]) == 1:
-                answers[which].extend(found)
+                answers[which].extend(answered)
         for every, times in zip(seconds, spent, strict=True):
             every.append(sum(times) / rounds)
     sizes = tuple(map(len, parts))
@@ -216,16 +217,13 @@ def measure(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -
 
 def _shares(program: Program, seconds: float) -> dict[str, Any]:
     """Return counts from the traces, and the shares of time in the encoder, in decoder passes, and in Python."""
+    names = ("passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate")
     if not program.watch:
-        names = ("passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate")
         return dict.fromkeys((*names, "encoder_share", "model_share", "host_share"))
     counted = numbers(program.traces)
     encoder, passes = program.watch.encoder / seconds, program.watch.passes / seconds
     return {
-        "passes_per_query": counted.passes_per_query,
-        "nodes_per_pass": counted.nodes_per_pass,
-        "tokens_per_pass": counted.tokens_per_pass,
-        "acceptance_rate": counted.acceptance_rate,
+        **{name: getattr(counted, name) for name in names},
         "encoder_share": encoder,
         "model_share": passes,
         "host_share": 1 - encoder - passes,
@@ -265,12 +263,7 @@ def _agreement(row: Row) -> dict[str, Any]:
 @contextmanager
 def _engine(task: Task, plan: BenchSettings) -> Iterator[Engine]:
     """Load the task's model, or random weights of the preset architecture."""
-    options: dict[str, Any] = {
-        "device": plan.device,
-        "dtype": plan.dtype,
-        "threads": plan.threads,
-        "runtime": plan.runtime,
-    }
+    options: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "dtype", "threads", "runtime")}
     if not plan.preset:
         yield Engine.load(task, **options)
         return
@@ -326,28 +319,19 @@ def peak_mb() -> float:
     return peak / 1e6 if platform.system() == "Darwin" else peak * 1024 / 1e6
 
 
-def machine(plan: BenchSettings) -> dict[str, Any]:
-    """Return what the numbers depend on."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = info.read_text().splitlines()
-        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-        cpu = names[0] if names else cpu
-    gpu = torch.cuda.is_available()
+def machine(threads: int) -> dict[str, Any]:
+    """Return what the numbers depend on; 0 threads are those of all cores."""
     return {
-        "cpu": cpu,
+        "cpu": host.processor(),
         "cores": os.cpu_count(),
-        "threads": plan.threads or os.cpu_count(),
-        "load": round(os.getloadavg()[0], 2),
-        "gpu": torch.cuda.get_device_name() if gpu else None,
+        "threads": threads or os.cpu_count(),
+        "load": round(host.load(), 2),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "onnxruntime": version("onnxruntime") if extras.installed("onnxruntime") else None,
         "chemspec": __version__,
         "date": time.strftime("%Y-%m-%d"),
-        "warm_up": WARM_UP,
-        "plan": {**asdict(plan), "source": str(plan.source) if plan.source else None},
     }
 
 

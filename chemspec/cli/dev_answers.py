@@ -62,7 +62,7 @@ def lossless(
                 chunks += [chunk]  # one by one: what is done stays done
         except KeyboardInterrupt:
             interrupted = True
-    found = {
+    compared = {
         "task": engine.task,
         "model": engine.name,
         "digest": engine.digest,
@@ -74,10 +74,10 @@ def lossless(
     if markdown is not None and chunks:
         head = not markdown.exists()
         with markdown.open("a", encoding="utf-8") as text:
-            text.write(compare.markdown(found, head=head) + "\n")
-    show.table(compare.table(found))
-    show.document(found)
-    raise typer.Exit(130 if interrupted else 0 if found["fine"] else 1)
+            text.write(compare.markdown(compared, head=head) + "\n")
+    show.table(compare.table(compared))
+    show.document(compared)
+    raise typer.Exit(130 if interrupted else 0 if compared["fine"] else 1)
 
 
 @command()
@@ -103,11 +103,11 @@ def calibration(
     what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}"
     target = out or Path("runs") / f"calibration-{what}.jsonl"
     with show.progress("asking") as report:
-        found, told = judging.measure(
+        confidence, told = judging.measure(
             engine, asked, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
         )
     if store:
-        found.save(engine.folder)
+        confidence.save(engine.folder)
         show.note(f"{engine.folder / 'confidence.json'} written")
     document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(told)}
     if kept:
@@ -115,7 +115,7 @@ def calibration(
     if as_json:
         show.document(document)
     else:
-        show.reliability(told.rows(), judging.NUMBERS)
+        show.reliability(judging.table_rows(told.table, judging.NUMBERS), judging.NUMBERS)
 
 
 @command()
@@ -144,14 +144,14 @@ def roundtrip(
     engine = opt.load("forward", forward, threads=threads)
     target = out or Path("runs") / f"roundtrip-{engine.digest[:6]}-{predictions.stem}.jsonl"
     with show.progress("asking") as report:
-        found = back.round_trip(engine, asked, results, target, most=most, progress=report)
+        measured = back.round_trip(engine, asked, results, target, most=most, progress=report)
     if kept:
         folder = model_folder(model)
-        opt.keep(folder, ["roundtrip"], digest_of(folder), found)
+        opt.keep(folder, ["roundtrip"], digest_of(folder), measured)
     if as_json:
-        show.document(found)
+        show.document(measured)
     else:
-        show.shares(back.rows(found))
+        show.shares(back.rows(measured))
 
 
 @command()

@@ -37,17 +37,17 @@ def leaks(
     with show.progress("training reactions") as report:
         told = partial(report, total=0)
         if data_dir is not None:
-            found = search.check_arrays(data_dir, tests, chosen.task, progress=told)
+            compared = search.check_arrays(data_dir, tests, chosen.task, progress=told)
         else:
             files = [folder / file for file in chosen.train_files]
-            found = search.check_rows(
+            compared = search.check_rows(
                 files, tests, chosen.task, leave_out=chosen.data.leave_out, every=every, progress=told
             )
-    text = f"{found.reactions} test reactions and {found.products} with a test product"
-    show.line(f"{text} among {found.checked} training reactions, against {found.tests} test reactions")
+    text = f"{compared.reactions} test reactions and {compared.products} with a test product"
+    show.line(f"{text} among {compared.checked} training reactions, against {compared.tests} test reactions")
     if as_json:
-        show.document(asdict(found))
-    raise typer.Exit(1 if found.reactions or found.products else 0)
+        show.document(asdict(compared))
+    raise typer.Exit(1 if compared.reactions or compared.products else 0)
 
 
 @command()

@@ -168,7 +168,7 @@ def papers(
         source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype, runtime=runtime
     )
     with show.progress("measuring") as report:
-        found = measure.run(suite, progress=report, meter=Meter.find())
-    for file in measure.write(found, opt.command_line(), out):
+        measured = measure.run(suite, progress=report, meter=Meter.find())
+    for file in measure.write(measured, opt.command_line(), out):
         show.note(str(file))
-    show.document(found)
+    show.document(measured)

@@ -56,18 +56,18 @@ def evaluate(
     target = out or Path("runs") / f"evaluate-{what}-{how}.jsonl"
     slow = target.with_name(f"{target.stem}-standard.jsonl") if standard else None
     with show.progress("evaluating") as report:
-        found = measure.evaluate(engine, asked, target, settings, standard=slow, progress=report)
+        measured = measure.evaluate(engine, asked, target, settings, standard=slow, progress=report)
     head = {"model": engine.name, "digest": engine.digest, "file": tests.name}
-    found = {**head, "settings": asdict(settings), "predictions": str(target), **found}
+    measured = {**head, "settings": asdict(settings), "predictions": str(target), **measured}
     if kept:
         names = ["augmented"] if augment > 1 else ["accuracy", "failures"]
-        names += ["classes"] if found["top1_by_class"] and augment == 1 else []
-        opt.keep(engine.folder, names, engine.digest, found)
+        names += ["classes"] if measured["top1_by_class"] and augment == 1 else []
+        opt.keep(engine.folder, names, engine.digest, measured)
     show.note(f"predictions: {target}")
     if as_json:
-        show.document(found)
+        show.document(measured)
     else:
-        show.accuracy(found)
+        show.accuracy(measured)
 
 
 @command(name="bench")
@@ -113,10 +113,10 @@ def bench_(
         runtime=runtime,
     )
     with show.progress("measuring") as report:
-        found = speed.run(plan, progress=report)
+        measured = speed.run(plan, progress=report)
     if markdown is not None:
         with markdown.open("a", encoding="utf-8") as file:
-            file.write("\n" + speed.markdown(found, opt.command_line()))
+            file.write("\n" + speed.markdown(measured, opt.command_line()))
     if not as_json:
-        show.table(speed.table(found))
-    show.document(found)
+        show.table(speed.table(measured))
+    show.document(measured)

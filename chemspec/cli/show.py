@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from chemspec.io import tables
 from chemspec.types import DecodeResult
 
 notes = Console(stderr=True)
@@ -36,9 +37,9 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[ProgressReport]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def document(found: Any) -> None:
+def document(content: Any) -> None:
     """A JSON document for scripts, on one line."""
-    print(json.dumps(found))
+    print(json.dumps(content, default=str))
 
 
 def note(text: str) -> None:
@@ -64,41 +65,38 @@ def result(item: DecodeResult) -> None:
     if item.status != "ok":
         line(f"  {item.status}: {item.message}", "red")
         return
-    found = Table(box=None, pad_edge=True, header_style="dim")
-    found.add_column("#", justify="right")
-    found.add_column("answer", overflow="fold")
-    found.add_column("prob.", justify="right")
-    found.add_column("log-prob", justify="right")
-    sure = any(one.confidence is not None for one in item.hypotheses)
+    answers_table = Table(box=None, pad_edge=True, header_style="dim")
+    answers_table.add_column("#", justify="right")
+    answers_table.add_column("answer", overflow="fold")
+    answers_table.add_column("prob.", justify="right")
+    answers_table.add_column("log-prob", justify="right")
+    sure = any(answer.confidence is not None for answer in item.hypotheses)
     if sure:
-        found.add_column("confid.", justify="right")
+        answers_table.add_column("confid.", justify="right")
     if item.merged:
-        found.add_column("votes", justify="right")
+        answers_table.add_column("votes", justify="right")
     first: dict[str, int] = {}
-    for rank, one in enumerate(item.hypotheses, 1):
-        why = "cut at the length limit" if one.ended == "length" else "not valid"
-        text = escape(one.canonical or one.smiles) + ("" if one.valid else f" [red]({why})[/]")
+    for rank, answer in enumerate(item.hypotheses, 1):
+        why = "cut at the length limit" if answer.ended == "length" else "not valid"
+        text = escape(answer.canonical or answer.smiles) + ("" if answer.valid else f" [red]({why})[/]")
         # Two ways to write one molecule are two answers of the model, but one to a chemist.
-        if one.valid and first.setdefault(one.canonical, rank) != rank:
-            text += f" [dim](as {first[one.canonical]}, written differently)[/]"
-        cells = [str(rank), text, f"{one.probability:.3f}", f"{one.log_prob:.3f}"]
+        if answer.valid and first.setdefault(answer.canonical, rank) != rank:
+            text += f" [dim](as {first[answer.canonical]}, written differently)[/]"
+        cells = [str(rank), text, f"{answer.probability:.3f}", f"{answer.log_prob:.3f}"]
         if sure:
-            cells.append("" if one.confidence is None else f"{one.confidence:.3f}")
+            cells.append("" if answer.confidence is None else f"{answer.confidence:.3f}")
         if item.merged:
-            cells.append(f"{one.vote.spellings}/{item.merged.spellings}" if one.vote else "")
-        found.add_row(*cells)
-    table(found)
+            cells.append(f"{answer.vote.spellings}/{item.merged.spellings}" if answer.vote else "")
+        answers_table.add_row(*cells)
+    table(answers_table)
     passes = item.trace.passes
-    tokens = sum(one.emitted for one in passes)
+    tokens = sum(step.emitted for step in passes)
     line(f"  {tokens} tokens in {len(passes)} passes, {item.trace.seconds * 1e3:.0f} ms", "dim")
 
 
 def models(rows: Sequence[Mapping[str, Any]]) -> None:
     """The installed models."""
-    content = Table("name", "task", "MB", "folder", box=None)
-    for row in rows:
-        content.add_row(*(escape(str(row[name])) for name in ("name", "task", "mb", "folder")))
-    table(content)
+    table(tables.terminal({"name": "{name}", "task": "{task}", "MB": "{mb}", "folder": "{folder}"}, rows))
 
 
 def accuracy(report: Mapping[str, Any]) -> None:
@@ -114,10 +112,8 @@ def accuracy(report: Mapping[str, Any]) -> None:
 
 def shares(named: Mapping[str, Mapping[str, float]], title: str = "") -> None:
     """Proportions with their intervals."""
-    content = Table("", "share", "95 % interval", box=None, title=title or None)
-    for name, one in named.items():
-        content.add_row(name, f"{one['value']:.1%}", f"{one['low']:.1%} to {one['high']:.1%}")
-    table(content)
+    columns = {"": "{name}", "share": "{value:.1%}", "95 % interval": "{low:.1%} to {high:.1%}"}
+    table(tables.terminal(columns, [{"name": name, **share} for name, share in named.items()], title=title))
 
 
 def reliability(rows: Sequence[Sequence[str]], names: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -18,8 +19,6 @@ from chemspec.data.reactions import Pair
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import check_columns, read_rows, write_shard
 from chemspec.tokenizer import UNK, Tokenizer
-
-__all__ = ["DataSettings", "prepare", "read_rows"]
 
 SHARD = 5_000  # rows of a shard: some twenty seconds of work, so little is lost by an interruption
 
@@ -71,12 +70,13 @@ def prepare(
     jobs = [
         (file, start, min(SHARD, rows - start), shards / f"{file.name}-{start:08d}.tsv")
         for file in files
-        for rows in (min(_count_rows(file), settings.limit or 10**12),)
+        for rows in (sum(1 for _ in islice(read_rows(file), settings.limit or None)),)
         for start in range(0, rows, SHARD)
     ]
     _run(jobs, settings, workers, progress)
     targets = [target for *_, target in jobs]
-    tokenizer = given or _vocabulary(targets, settings)
+    texts = (text for pair in _pairs(targets) for text in pair)
+    tokenizer = given or Tokenizer.build(texts, min_count=settings.min_count)
     packed, rare = _encode(targets, tokenizer)
     if not len(packed):
         raise ValueError(_nothing(files, settings, rare, sum(rows for _, _, rows, _ in jobs)))
@@ -111,10 +111,6 @@ def _claim(shards: Path, hashes: dict[str, str], settings: DataSettings) -> None
         left.unlink()
     shards.mkdir(parents=True, exist_ok=True)
     stamp.write_text(wanted, encoding="utf-8")
-
-
-def _count_rows(path: Path) -> int:
-    return sum(1 for _ in read_rows(path))
 
 
 def _run(jobs: Sequence[Job], settings: DataSettings, workers: int, progress: Callable[[int, int], None]) -> None:
@@ -165,11 +161,6 @@ def _pairs(shards: Sequence[Path]) -> Iterator[Pair]:
             for line in lines:
                 source, answer = line.rstrip("\n").split("\t")
                 yield source, answer
-
-
-def _vocabulary(shards: Sequence[Path], settings: DataSettings) -> Tokenizer:
-    texts = (text for pair in _pairs(shards) for text in pair)
-    return Tokenizer.build(texts, min_count=settings.min_count)
 
 
 def _keep_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:

@@ -31,10 +31,10 @@ def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random
     Returns:
         Distinct pairs; none where the atom maps cannot be used.
     """
-    found = _mapped(row, task) or (_guessed(row, task) if guess else None)
-    if found is None:
+    reaction = _mapped(row, task) or (_guessed(row, task) if guess else None)
+    if reaction is None:
         return []
-    mapped, others = found
+    mapped, others = reaction
     pairs: dict[Pair, None] = {}
     for index in range(count):
         stereo, start = rng.random() >= flat_share, None if index == 0 else rng
@@ -64,8 +64,8 @@ def _mapped(row: Row, task: Task) -> tuple[str, list[str]] | None:
 
 
 def _guessed(row: Row, task: Task) -> tuple[str, list[str]] | None:
-    one, other = canonical_pair(row, task)
-    precursors, product = (one, other) if task == "forward" else (other, one)
+    source, target = canonical_pair(row, task)
+    precursors, product = (source, target) if task == "forward" else (target, source)
     return guess_maps(precursors, product)
 
 

@@ -45,8 +45,8 @@ def check_columns(path: Path, settings: DataSettings) -> None:
     needed = (*columns, *flags, *settings.only)
     missing = [name for name in needed if name not in first]
     if missing:
-        found = ", ".join(str(name) for name in first)
-        raise ValueError(f"{path} lacks column {', '.join(missing)}, needed for {settings.task} data; it has {found}")
+        names = ", ".join(str(name) for name in first)
+        raise ValueError(f"{path} lacks column {', '.join(missing)}, needed for {settings.task} data; it has {names}")
 
 
 def write_shard(file: Path, start: int, length: int, target: Path, settings: DataSettings) -> None:

@@ -40,8 +40,8 @@ def keep(folder: Path, name: str, measured: Mapping[str, Any], *, digest: str, c
         command: that gave the numbers.
         today: the date to note.
     """
-    found = read(folder)
-    found[name] = {"command": command, "date": today.isoformat(), "digest": digest, **measured}
+    measurements = read(folder)
+    measurements[name] = {"command": command, "date": today.isoformat(), "digest": digest, **measured}
     partial = folder / (FILE + ".partial")
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1))
+    partial.write_bytes(msgspec.json.format(msgspec.json.encode(measurements), indent=1))
     partial.replace(folder / FILE)

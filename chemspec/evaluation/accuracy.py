@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from chemspec import chem
-from chemspec.data.prepare import read_rows
 from chemspec.data.reactions import canonical_pair
+from chemspec.data.shards import read_rows
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.error_analysis import count_errors
 from chemspec.io.writers import predict_file
@@ -88,13 +88,13 @@ def evaluate(
         molecules given twice, top-1 by class, and what is wrong with wrong first answers.
     """
     results = answer_all(engine, asked, out, settings, progress=progress)
-    found = score(asked, results)
-    found["faults"] = count_errors([(item.query, item.answer) for item in asked], results, engine.task)
+    scores = score(asked, results)
+    scores["faults"] = count_errors([(item.query, item.answer) for item in asked], results, engine.task)
     if standard is not None:
         how = replace(settings, drafter="none")
         slow = answer_all(engine, asked, standard, how, progress=progress)
-        found["standard"] = {**score(asked, slow), **differences(results, slow)}
-    return found
+        scores["standard"] = {**score(asked, slow), **differences(results, slow)}
+    return scores
 
 
 def answer_all(
@@ -132,15 +132,15 @@ def read_answers(file: Path, asked: Sequence[KnownReaction]) -> list[dict[str, A
     """
     try:
         with file.open(encoding="utf-8") as lines:
-            found = [json.loads(line) for line in islice(lines, len(asked))]
-        same = [one["query"] for one in found] == [item.query for item in asked]
+            answers = [json.loads(line) for line in islice(lines, len(asked))]
+        same = [answer["query"] for answer in answers] == [item.query for item in asked]
     except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"{file} holds no predictions: {error}") from error
     if not same:
         raise ValueError(
             f"{file} does not answer these {len(asked)} questions; give limit and seed as evaluate had them"
         )
-    return found
+    return answers
 
 
 def score(asked: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -183,13 +183,13 @@ def _valid(result: Mapping[str, Any]) -> int:
 
 def _repeated(result: Mapping[str, Any]) -> int:
     """Count valid answers that are a molecule again which stands further up."""
-    return _valid(result) - len({one["canonical"] for one in result["hypotheses"] if one["valid"]})
+    return _valid(result) - len({answer["canonical"] for answer in result["hypotheses"] if answer["valid"]})
 
 
-def differences(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def differences(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Count places where two runs over the same questions have another text; `gap` is that of the other log-probs."""
     differing, answers, gap = 0, 0, 0.0
-    for own, theirs in zip(one, other, strict=True):
+    for own, theirs in zip(first, second, strict=True):
         for a, b in zip_longest(own["hypotheses"], theirs["hypotheses"]):
             answers += 1
             if a is None or b is None or a["smiles"] != b["smiles"]:

@@ -42,14 +42,6 @@ class CalibrationReport:
     slope: float
     offset: float
 
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return the table as text: kind, way, and the numbers by `NUMBERS`."""
-        return [
-            (kind, way, *(f"{found[name]:.3f}" for name in NUMBERS))
-            for kind, ways in self.table.items()
-            for way, found in ways.items()
-        ]
-
 
 NUMBERS = (
     "first: loss",
@@ -59,6 +51,17 @@ NUMBERS = (
     "all: ece by width",
     "all: ece by mass",
 )
+
+
+def table_rows(table: Mapping[str, Mapping[str, Mapping[str, float]]], names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return a report's table as text: kind, way, and the numbers of these names."""
+    return [
+        (kind, way, *(f"{measured[name]:.3f}" for name in names))
+        for kind, ways in table.items()
+        for way, measured in ways.items()
+    ]
+
+
 RAW, TEMPERATURE, PLATT = "as it is", "temperature", "slope and offset"
 
 
@@ -100,15 +103,15 @@ def _way(report: CalibrationReport) -> str:
 
 def outcomes(asked: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> Answered:
     """Return of every query its different valid answers, best first; results are in the form of `writers.brief`."""
-    found = []
+    answered = []
     for question, result in zip(asked, results, strict=True):
         odds: dict[str, float] = {}
-        for one in result["hypotheses"]:
-            if one["valid"]:
-                odds[one["canonical"]] = min(1.0, odds.get(one["canonical"], 0.0) + one["probability"])
+        for answer in result["hypotheses"]:
+            if answer["valid"]:
+                odds[answer["canonical"]] = min(1.0, odds.get(answer["canonical"], 0.0) + answer["probability"])
         total = sum(odds.values())
-        found.append([(p, p / total, text == question.answer) for text, p in odds.items() if total > 0])
-    return found
+        answered.append([(p, p / total, text == question.answer) for text, p in odds.items() if total > 0])
+    return answered
 
 
 def examine(answered: Answered) -> CalibrationReport:
@@ -121,9 +124,9 @@ def examine(answered: Answered) -> CalibrationReport:
     if len(answered) < 2:
         raise ValueError("fewer than two of the queries have a valid answer; nothing can be measured")
     table = {kind: _ways(answered, place) for place, kind in enumerate(("sequence", "share"))}
-    found = table["sequence"]
-    gain = found[TEMPERATURE]["all: loss"] - found[PLATT]["all: loss"]
-    offset = gain > WORTH * found[TEMPERATURE]["all: loss"]
+    measured = table["sequence"]
+    gain = measured[TEMPERATURE]["all: loss"] - measured[PLATT]["all: loss"]
+    offset = gain > WORTH * measured[TEMPERATURE]["all: loss"]
     slope, shift = fit(_scored(answered, 0), offset=offset)
     return CalibrationReport(
         len(answered), sum(map(len, answered)), sum(own[0][2] for own in answered) / len(answered), table, slope, shift
@@ -131,7 +134,7 @@ def examine(answered: Answered) -> CalibrationReport:
 
 
 def _scored(answered: Answered, place: int) -> list[tuple[float, bool]]:
-    return [(one[place], one[2]) for own in answered for one in own]
+    return [(answer[place], answer[2]) for own in answered for answer in own]
 
 
 def _ways(answered: Answered, place: int) -> dict[str, dict[str, float]]:

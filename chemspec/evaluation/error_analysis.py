@@ -22,27 +22,27 @@ class WrongAnswer:
     answer: str
 
 
-def _returned(one: WrongAnswer) -> bool:
-    if one.task == "forward":
-        return one.answer in one.query.split(".")
-    return chem.main_product(one.query) in one.answer.split(".")
+def _returned(wrong: WrongAnswer) -> bool:
+    if wrong.task == "forward":
+        return wrong.answer in wrong.query.split(".")
+    return chem.main_product(wrong.query) in wrong.answer.split(".")
 
 
-def _stereo(one: WrongAnswer) -> bool:
-    return chem.drop_stereo(one.answer) == chem.drop_stereo(one.truth)
+def _stereo(wrong: WrongAnswer) -> bool:
+    return chem.drop_stereo(wrong.answer) == chem.drop_stereo(wrong.truth)
 
 
-def _partner(one: WrongAnswer) -> bool:
-    return one.task == "retro" and chem.main_product(one.answer) == chem.main_product(one.truth)
+def _partner(wrong: WrongAnswer) -> bool:
+    return wrong.task == "retro" and chem.main_product(wrong.answer) == chem.main_product(wrong.truth)
 
 
-def _isomer(one: WrongAnswer) -> bool:
-    sides = one.answer, one.truth
+def _isomer(wrong: WrongAnswer) -> bool:
+    sides = wrong.answer, wrong.truth
     return not any(chem.formula_balance(*pair) for pair in (sides, sides[::-1]))
 
 
-def _unbalanced(one: WrongAnswer) -> bool:
-    sides = (one.query, one.answer) if one.task == "forward" else (one.answer, one.query)
+def _unbalanced(wrong: WrongAnswer) -> bool:
+    sides = (wrong.query, wrong.answer) if wrong.task == "forward" else (wrong.answer, wrong.query)
     return bool(chem.formula_balance(*sides))
 
 
@@ -86,22 +86,22 @@ def count_errors(asked: Sequence[tuple[str, str]], results: Sequence[Answer], ta
         results: of `writers.brief`.
         task: forward or retro.
     """
-    found: dict[str, dict[str, Any]] = {}
+    faults: dict[str, dict[str, Any]] = {}
     for (query, truth), result in zip(asked, results, strict=True):
         hypotheses = result["hypotheses"]
         kind = error_kind(query, truth, hypotheses, task)
         if not kind:
             continue
-        own = found.setdefault(kind, {"count": 0, "example": None})
-        own["count"] += 1
+        fault = faults.setdefault(kind, {"count": 0, "example": None})
+        fault["count"] += 1
         if not hypotheses:
             continue
         first = hypotheses[0]
-        if own["example"] is None or first["probability"] > own["example"]["probability"]:
-            own["example"] = {
+        if fault["example"] is None or first["probability"] > fault["example"]["probability"]:
+            fault["example"] = {
                 "query": query,
                 "truth": truth,
                 "answer": first["canonical"] or first["smiles"],
                 "probability": first["probability"],
             }
-    return dict(sorted(found.items(), key=lambda item: -item[1]["count"]))
+    return dict(sorted(faults.items(), key=lambda item: -item[1]["count"]))

@@ -9,9 +9,9 @@ import torch
 
 from chemspec.asset_files import assets
 from chemspec.data.arrays import pad
-from chemspec.decode.beam import beam_search
-from chemspec.decode.greedy import greedy
-from chemspec.decode.protocol import Decoder, decode_alone
+from chemspec.decode.protocol import decode_alone
+from chemspec.decode.registry import build
+from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.torch_runner import best, source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, Task
@@ -35,6 +35,8 @@ def recompute(model: Transformer, source: Sequence[int], settings: DecodeSetting
     Raises:
         ValueError: for a decoder other than greedy and beam.
     """
+    if settings.decoder not in ("greedy", "beam"):
+        raise ValueError(f"nothing to compare decoder {settings.decoder!r} with")
     memory, real = model.encode(source_batch(model, [source]))
 
     def score(prefixes: Sequence[Prefix]) -> list[Scores]:
@@ -45,13 +47,4 @@ def recompute(model: Transformer, source: Sequence[int], settings: DecodeSetting
         ids, log_probs = best(logits[torch.arange(rows), lengths], max(2, settings.n + 1))
         return [Scores(*row) for row in zip(ids, log_probs, strict=True)]
 
-    return decode_alone(_decoder(settings), score)
-
-
-def _decoder(settings: DecodeSettings) -> Decoder:
-    if settings.decoder == "greedy":
-        return greedy(max_len=settings.max_len)
-    if settings.decoder == "beam":
-        penalty = settings.length_penalty
-        return beam_search(width=settings.n, max_len=settings.max_len, length_penalty=penalty)
-    raise ValueError(f"nothing to compare decoder {settings.decoder!r} with")
+    return decode_alone(build(tuple(source), settings, NoDrafts()), score)

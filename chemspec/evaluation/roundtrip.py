@@ -49,7 +49,7 @@ def round_trip(
     if forward.task != "forward":
         raise ValueError(f"model {forward.name!r} is a {forward.task} model; a round trip needs a forward model")
     lists = [
-        list(dict.fromkeys(one["canonical"] for one in result["hypotheses"] if one["valid"]))[:most]
+        list(dict.fromkeys(answer["canonical"] for answer in result["hypotheses"] if answer["valid"]))[:most]
         for result in results
     ]
     sets = list(dict.fromkeys(text for item, own in zip(asked, lists, strict=True) for text in (item.answer, *own)))
@@ -66,16 +66,16 @@ def round_trip(
     }
 
 
-def rows(found: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
+def rows(report: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
     """Return the shares by name, for a table."""
-    named = {f"answers that lead back, first {k}": one for k, one in found["kept"].items()}
-    named |= {f"targets with such an answer, first {k}": one for k, one in found["found"].items()}
-    return {**named, "true reactants that lead back": found["truth"]}
+    named = {f"answers that lead back, first {k}": value for k, value in report["kept"].items()}
+    named |= {f"targets with such an answer, first {k}": value for k, value in report["found"].items()}
+    return {**named, "true reactants that lead back": report["truth"]}
 
 
 def _first(result: Mapping[str, Any]) -> str:
     """Return the first answer, empty where there is no valid one."""
-    return next((str(one["canonical"]) for one in result["hypotheses"][:1] if one["valid"]), "")
+    return next((str(answer["canonical"]) for answer in result["hypotheses"][:1] if answer["valid"]), "")
 
 
 def leads_back(target: str, made: str) -> bool:

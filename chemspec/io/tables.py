@@ -37,11 +37,13 @@ def lines(rows: Sequence[Sequence[str]], *, head: bool = True) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in ([rows[0], rule, *rows[1:]] if head else rows[1:]))
 
 
-def terminal(columns: Columns, rows: Iterable[Row], *, remarks: Sequence[str] = ()) -> Table:
-    """Return rows as a table for a terminal, with remarks below it."""
+def terminal(columns: Columns, rows: Iterable[Row], *, title: str = "", remarks: Sequence[str] = ()) -> Table:
+    """Return rows as a table for a terminal, with a title above and remarks below it."""
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(*columns, box=None, caption="\n".join(remarks) or None, caption_justify="left")
+    caption = escape("\n".join(remarks)) or None
+    table = Table(*columns, box=None, title=escape(title) or None, caption=caption, caption_justify="left")
     for row in rows:
-        table.add_row(*cells(columns, row))
+        table.add_row(*map(escape, cells(columns, row)))
     return table

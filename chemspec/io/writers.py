@@ -184,10 +184,10 @@ def _line(result: DecodeResult, settings: DecodeSettings, suffix: str) -> str:
         return json.dumps(brief(result)) + "\n"  # ASCII: no odd line ends, no encoding to get wrong
     cells: list[Any] = [flat(result.query), result.status, flat(_message(result))]
     for place in range(settings.n):
-        found = result.hypotheses[place] if place < len(result.hypotheses) else None
-        cells += [found.canonical or found.smiles, f"{found.log_prob:.6f}"] if found else ["", ""]
+        answer = result.hypotheses[place] if place < len(result.hypotheses) else None
+        cells += [answer.canonical or answer.smiles, f"{answer.log_prob:.6f}"] if answer else ["", ""]
         if settings.augment > 1:
-            cells.append(found.vote.spellings if found and found.vote else "")
+            cells.append(answer.vote.spellings if answer and answer.vote else "")
     passes = result.trace.passes
     cells += [len(passes), sum(item.emitted for item in passes), f"{result.trace.seconds:.4f}"]
     return csv_row(cells)
@@ -278,30 +278,18 @@ def _parquet(journal: Path, out: Path) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    text = pyarrow.string()
-    number = pyarrow.float64()
-    answer = {
-        "smiles": text,
-        "canonical": text,
-        "valid": pyarrow.bool_(),
-        "log_prob": number,
-        "probability": number,
-        "confidence": number,
-        "votes": pyarrow.int64(),
-        "best_rank": pyarrow.int64(),
-        "score": number,
-    }
-    whole = pyarrow.int64()
-    merged = {"asked": whole, "spellings": whole, "answers": whole, "invalid": whole}
+    text, number, whole = pyarrow.string(), pyarrow.float64(), pyarrow.int64()
+    answer = dict.fromkeys(("smiles", "canonical"), text) | {"valid": pyarrow.bool_()}
+    answer |= dict.fromkeys(("log_prob", "probability", "confidence"), number)
+    answer |= {"votes": whole, "best_rank": whole, "score": number}
+    merged = dict.fromkeys(("asked", "spellings", "answers", "invalid"), whole)
     schema = pyarrow.schema(
         {
-            "query": text,
-            "status": text,
-            "message": text,
+            **dict.fromkeys(("query", "status", "message"), text),
             "hypotheses": pyarrow.list_(pyarrow.struct(answer)),
             "merged": pyarrow.struct(merged),
-            "passes": pyarrow.int64(),
-            "tokens": pyarrow.int64(),
+            "passes": whole,
+            "tokens": whole,
             "seconds": number,
         }
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -230,9 +229,8 @@ def train_drafter(
     torch.manual_seed(settings.seed)
     module = _module(recipe, settings, loaded.model)
     config = module.model.config.to_json()
-    describe(
-        out, settings, task=recipe.task, kind=recipe.kind, target=loaded.digest, model=config, recipe=_as_json(recipe)
-    )
+    told = {name: value for name, value in asdict(recipe).items() if name != "train"}
+    describe(out, settings, task=recipe.task, kind=recipe.kind, target=loaded.digest, model=config, recipe=told)
     pairs, held = split(data, settings.holdout)
     specials = loaded.model.config.source_specials
     batches = loaders(pairs, held, settings, done=done, specials=specials)
@@ -281,9 +279,3 @@ def _module(recipe: DrafterRecipe, settings: TrainSettings, target: Transformer)
     )
     heads.begin(target.output)
     return HeadTraining(heads, settings, target)
-
-
-def _as_json(recipe: DrafterRecipe) -> dict[str, Any]:
-    values = asdict(recipe)
-    del values["train"]
-    return values

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -113,12 +114,12 @@ def _answers(engine: Engine, sources: Sequence[Sequence[int]]) -> Answers:
     texts = [engine.tokenizer.decode(source) for source in sources]
     how = DecodeSettings(decoder="greedy", n=1, drafter="copy", draft_length=16, draft_count=2)
     numbers = {token: index for index, token in enumerate(engine.tokenizer.tokens)}
-    found: Answers = []
+    answers: Answers = []
     for text, result in zip(texts, engine.predict(texts, how), strict=True):
         if result.status == "ok" and result.hypotheses[0].ended == "eos":
             written = tuple(numbers[token] for token in result.hypotheses[0].tokens)
-            found.append((engine.prepare(text).ids, (*written, EOS)))
-    return found
+            answers.append((engine.prepare(text).ids, (*written, EOS)))
+    return answers
 
 
 def _chances(
@@ -190,11 +191,11 @@ def fit_reading(
         shares.append(right)
     count = REACH + 1
     last, here = weights[count + 1 : count + 1 + len(chosen)], weights[count + 1 + len(chosen) :]
-    found = sorted(
+    followed = sorted(
         (Head(*all_heads[head], last[i], here[i]) for i, head in enumerate(chosen)),
-        key=lambda one: (one.layer, one.head),
+        key=lambda entry: (entry.layer, entry.head),
     )
-    attention_weights = AttentionWeights(tuple(found), tuple(weights[:count]), weights[count])
+    attention_weights = AttentionWeights(tuple(followed), tuple(weights[:count]), weights[count])
     return attention_weights, tuple(all_heads[head] for head in chosen), tuple(shares)
 
 
@@ -246,10 +247,8 @@ def _steps(
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    count = 0
-    while count < min(len(one), len(other)) and one[count] == other[count]:
-        count += 1
-    return count
+    """Return how many tokens two texts begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _fit(steps: _FailedDrafts, heads: Sequence[int]) -> tuple[float, list[float], float]:

@@ -30,23 +30,8 @@ from chemspec.system.gpu import avoid_cudnn_attention
 from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
-from chemspec.train.average import average, export, read_checkpoint
+from chemspec.train.average import export, read_checkpoint
 from chemspec.train.watch import AtomicCheckpointIO, ExactMatch, StopOnSignal, StopOnTime, StoppedError, TrainingLog
-
-__all__ = [
-    "ExactMatch",
-    "StopOnTime",
-    "Training",
-    "average",
-    "describe",
-    "export",
-    "fit",
-    "loaders",
-    "rate",
-    "split",
-    "steps_done",
-    "train",
-]
 
 
 def rate(step: int, progress: float, settings: TrainSettings) -> float:

@@ -156,8 +156,8 @@ def _check_keys(file: Path, values: dict[str, Any], kind: type, table: str = "")
 @cache
 def shipped() -> dict[str, Recipe | DrafterRecipe]:
     """Return the recipes that come with the program by name, those of models first."""
-    found = [load_recipe(file) for file in sorted(FOLDER.glob("*.toml"))]
-    return {one.name: one for one in sorted(found, key=lambda one: isinstance(one, DrafterRecipe))}
+    recipes = [load_recipe(file) for file in sorted(FOLDER.glob("*.toml"))]
+    return {recipe.name: recipe for recipe in sorted(recipes, key=lambda recipe: isinstance(recipe, DrafterRecipe))}
 
 
 def find_recipe(name: str) -> Recipe | DrafterRecipe:
@@ -180,7 +180,7 @@ def model_recipe(name: str) -> Recipe:
     Raises:
         ValueError: for the recipe of a drafter too.
     """
-    found = find_recipe(name)
-    if not isinstance(found, Recipe):
+    recipe = find_recipe(name)
+    if not isinstance(recipe, Recipe):
         raise ValueError(f"{name} is the recipe of a drafter, which learns from what `chemspec dev distil` writes")
-    return found
+    return recipe

@@ -31,15 +31,15 @@ def exact_match(model: Transformer, pairs: Pairs) -> float:
     model.eval()
     try:
         backend = TorchBackend(model)
-        found = 0
+        right = 0
         for start in range(0, len(order), BATCH):
             chosen = order[start : start + BATCH]
             wanted = [(*targets[index].tolist(), EOS) for index in chosen]
             answers = _decode(backend, [sources[index].tolist() for index in chosen], list(map(len, wanted)))
-            found += sum(one.tokens == other for one, other in zip(answers, wanted, strict=True))
+            right += sum(answer.tokens == target for answer, target in zip(answers, wanted, strict=True))
     finally:
         model.train(was_training)
-    return found / len(pairs)
+    return right / len(pairs)
 
 
 def _decode(backend: TorchBackend, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[FinishedSequence]:

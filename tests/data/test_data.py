@@ -22,8 +22,10 @@ from hypothesis import strategies as st
 from chemspec.chem import canonical
 from chemspec.data import prepare as module
 from chemspec.data.arrays import Pairs, RaggedArray, TokenBatches, pad
-from chemspec.data.prepare import DataSettings, prepare, read_rows
+from chemspec.data.prepare import prepare
 from chemspec.data.reactions import PLAIN_COLUMNS, canonical_pair, variants
+from chemspec.data.settings import DataSettings
+from chemspec.data.shards import read_rows
 from chemspec.tokenizer import BOS, EOS, PAD, Tokenizer
 
 RETRO = DataSettings(task="retro", variants=3, min_count=1)

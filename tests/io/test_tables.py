@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from rich.console import Console
 
@@ -36,3 +38,10 @@ def test_remarks_stand_below_a_table_for_a_terminal() -> None:
     lines = [line.strip() for line in shown.get().splitlines()]
     assert lines[0].split() == ["name", "speed-up", "share"]
     assert lines[-2:] == ["one", "two"]
+
+
+def test_a_smiles_is_no_markup_on_a_terminal() -> None:
+    out = io.StringIO()
+    content = tables.terminal({"answer": "{smiles}"}, [{"smiles": "c1cc[nH]c1"}], remarks=["differs for C[nH]"])
+    Console(file=out, width=80).print(content)
+    assert "c1cc[nH]c1" in out.getvalue() and "C[nH]" in out.getvalue()

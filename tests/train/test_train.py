@@ -27,7 +27,8 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, TrainSettings, preset
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 from chemspec.train import module, watch
-from chemspec.train.module import _begin_with, average, export, rate, split, train
+from chemspec.train.average import average, export
+from chemspec.train.module import _begin_with, rate, split, train
 from chemspec.train.muon import Muon, orthogonal
 from chemspec.train.recipe import model_recipe, shipped
 from chemspec.train.run import run_recipe
