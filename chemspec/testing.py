@@ -294,6 +294,7 @@ def run(
     max_len: int,
     budget: int = 64,
     top_k: int = 1_000_000,
+    compiled: bool = False,
 ) -> tuple[list[list[FinishedSequence]], list[list[Pass]]]:
     """Decode queries together, with a clock that ticks once a look.
 
@@ -305,6 +306,7 @@ def run(
         max_len: most tokens of an answer.
         budget: most drafted nodes of a query in a pass.
         top_k: tokens that the scores of a prefix hold; all of them by default.
+        compiled: run the compiled loop, instead of the one in Python.
 
     Returns:
         Of each query its answers, and its passes.
@@ -324,5 +326,6 @@ def run(
         budget=budget,
         clock=lambda: float(next(ticks)),
         vocab_size=backend.vocab_size if isinstance(backend, Table) else sys.maxsize,
+        compiled=compiled,
     )
     return run.run_to_end(), run.passes

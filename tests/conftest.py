@@ -95,6 +95,7 @@ def pytest_sessionfinish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Graphs and measurements go to a folder that is thrown away; compiled code, keyed by its source, stays."""
+    from chemspec.decode.compiled import build as loop
     from chemspec.draft.tree import native
     from chemspec.model.runners.native import build
     from chemspec.system import cache, compiled
@@ -108,6 +109,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         with suppress(compiled.NoKernelError):
             build.kernel()
             native.library()
+            loop.library()
             lasting.mkdir(parents=True, exist_ok=True)
             for library in folder.glob("*.so"):
                 if not (lasting / library.name).exists():

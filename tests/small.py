@@ -84,3 +84,4 @@ def accept_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
         return honest(self)
 
     monkeypatch.setattr(QueryState, "resume", resume)
+    monkeypatch.setattr("chemspec.decode.compiled.loop.library", lambda: None)

@@ -38,6 +38,10 @@ FAULTS = {
     "a beam stops as soon as enough are finished": Fault(
         "decode/beam.py", "if rules.best_attainable_score(hyp) >= threshold", "if False", "decode/test_decoders.py"
     ),
+    "the compiled beam keeps one hypothesis too many": Fault(
+        "decode/compiled/search.h", "next_.size() == width)", "next_.size() == width + 1)",
+        "decode/test_compiled_loop.py",
+    ),
     "a node does not see its ancestors": Fault(
         "model/runners/padded.py", "mask[parent] if parent >= 0 else False", "False", "model/test_session.py"
     ),

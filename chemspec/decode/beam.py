@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heapreplace
 from math import inf
 from typing import NamedTuple
 
-from chemspec.decode.protocol import START, Decoder, Guess, ScoreRequest, finished
+from chemspec.decode.protocol import START, Decoder, Guess, RuledDecoder, ScoreRequest, finished
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Scores
 
@@ -65,12 +65,16 @@ class Rules(NamedTuple):
 
 def beam_search(*, width: int, max_len: int, length_penalty: float = 0.0) -> Decoder:
     """Return the `width` best answers that beam search finds, best first; unfinished ones, if any are needed, last."""
-    rules = Rules(width, max_len, length_penalty)
+    rules = Rules(width, max_len, float(length_penalty))
+    return RuledDecoder(_search(rules), rules)
+
+
+def _search(rules: Rules) -> Decoder:
     beam = Beam((Hyp(START, (), 0.0),))
-    while beam.live and len(beam.live[0].log_probs) < max_len:
+    while beam.live and len(beam.live[0].log_probs) < rules.max_len:
         scores = yield ScoreRequest.of([hyp.tokens for hyp in beam.live], partial(look_ahead, beam, rules))
         beam = advance(beam, scores, rules)
-    best = [*beam.finished, *beam.live][:width]
+    best = [*beam.finished, *beam.live][: rules.width]
     return [finished(hyp.tokens, hyp.log_probs) for hyp in best]
 
 

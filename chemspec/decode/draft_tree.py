@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NoReturn
 
 from chemspec.draft.base import Drafter
 from chemspec.tokenizer import EOS
@@ -88,12 +89,20 @@ class DraftTree:
             drafts = self.drafter.propose(self.source, prefix, room) if room > 0 else ()
             self.drafts[prefix] = [draft for draft in drafts if draft.tokens]
             for draft in self.drafts[prefix]:
-                if min(draft.tokens) < 0 or max(draft.tokens) >= self.vocab_size:
-                    self._refuse(draft)
+                check_tokens(draft, self.vocab_size)
         return self.drafts[prefix]
 
-    def _refuse(self, draft: Draft) -> None:
-        wrong = next(token for token in draft.tokens if not 0 <= token < self.vocab_size)
-        raise ValueError(
-            f"the drafter {draft.drafter!r} proposed the token id {wrong}; the vocabulary has {self.vocab_size} tokens"
-        )
+
+def check_tokens(draft: Draft, vocab_size: int) -> None:
+    """Refuse a draft with a token that no model can read.
+
+    Raises:
+        ValueError: naming the drafter and the token.
+    """
+    if min(draft.tokens) < 0 or max(draft.tokens) >= vocab_size:
+        refuse(draft.drafter, next(token for token in draft.tokens if not 0 <= token < vocab_size), vocab_size)
+
+
+def refuse(drafter: str, token: int, vocab_size: int) -> NoReturn:
+    """Raise the ValueError of `check_tokens`."""
+    raise ValueError(f"the drafter {drafter!r} proposed the token id {token}; the vocabulary has {vocab_size} tokens")

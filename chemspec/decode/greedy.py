@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from chemspec.decode.protocol import START, Decoder, finished
+from typing import NamedTuple
+
+from chemspec.decode.protocol import START, Decoder, RuledDecoder, finished
 from chemspec.tokenizer import EOS
+
+
+class GreedyRules(NamedTuple):
+    """What greedy decoding is told: most tokens of an answer, eos included."""
+
+    max_len: int
 
 
 def greedy(*, max_len: int) -> Decoder:
     """Return one answer of at most `max_len` tokens, eos included."""
+    return RuledDecoder(_greedy(max_len), GreedyRules(max_len))
+
+
+def _greedy(max_len: int) -> Decoder:
     prefix = START
     log_probs: list[float] = []
     while len(log_probs) < max_len and prefix[-1] != EOS:

@@ -13,26 +13,37 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from typing import Protocol
 
-from chemspec.decode.draft_tree import DraftTree
-from chemspec.decode.protocol import Decoder, ScoreRequest
-from chemspec.decode.query_state import QueryState
-from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, Speculation
+from chemspec.decode.compiled.loop import compiled_loop
+from chemspec.decode.protocol import Decoder, Limits
+from chemspec.decode.python_loop import PythonLoop
+from chemspec.draft.base import Drafter
 from chemspec.model.session import Session
-from chemspec.types import FinishedSequence, Pass, Prefix
+from chemspec.types import FinishedSequence, Pass
 
 Clock = Callable[[], float]
 Event = tuple[int, Pass]  # which query, and what one model call did for it
 
 
-class Decoding:
-    """Queries being decoded: iterate over it, one item a model call, then call `run_to_end` for the answers.
+class Loop(Protocol):
+    """What runs the passes of a batch: `PythonLoop`, or `CompiledLoop` with the same passes and answers."""
 
-    Attributes:
-        passes: of every query, what each model call so far did for it.
-        seconds: of every query, the clock's reading after its last pass.
-    """
+    def run_pass(self) -> None:
+        """Draft, score, and let the decoders go on."""
+
+    def answers(self) -> list[list[FinishedSequence]]:
+        """Return what every decoder returned, answers best first; of one that is not done nothing."""
+
+    def passes(self) -> list[list[Pass]]:
+        """Return of every query what each model call so far did for it."""
+
+    def seconds(self) -> list[float]:
+        """Return of every query the clock's reading after its last pass."""
+
+
+class Decoding:
+    """Queries being decoded: iterate over it, one item a model call, then call `run_to_end` for the answers."""
 
     def __init__(
         self,
@@ -46,6 +57,8 @@ class Decoding:
         clock: Clock,
         record: bool = False,
         vocab_size: int = sys.maxsize,
+        threads: int = 1,
+        compiled: bool | None = None,
     ) -> None:
         """Start the decoders.
 
@@ -58,121 +71,43 @@ class Decoding:
             budget: most nodes that drafts may add to a pass for one query.
             clock: seconds, from any origin.
             record: keep every prefix computed in the passes, which takes time and memory.
-            vocab_size: of the model; iterating raises ValueError if a draft holds an id beyond it.
+            vocab_size: of the model; running raises ValueError if a draft holds an id beyond it.
+            threads: of the compiled loop, which divides large batches among them.
+            compiled: whether the compiled loop runs; by default wherever it can.
+
+        Raises:
+            ValueError: if the compiled loop was asked for and cannot run.
         """
-        self.passes: list[list[Pass]] = [[] for _ in sources]
-        self.seconds = [0.0] * len(sources)
-        self._queries = [QueryState(source, decoder) for source, decoder in zip(sources, decoders, strict=True)]
-        self._session, self._drafter = session, drafter
-        self._max_len, self._budget, self._clock, self._record = max_len, budget, clock, record
-        self._vocab_size = vocab_size
-        self._adaptive = drafter if isinstance(drafter, AdaptiveDrafter) and budget else None
-        self._batched = drafter if isinstance(drafter, BatchedDrafter) and budget else None
-        self._counting = drafter if isinstance(drafter, CountingDrafter) else None
-        for query in self._queries:
-            query.start()
-        self._forget_finished()
+        self._session = session
+        limits = Limits(max_len, budget, vocab_size)
+        loop: Loop | None = None
+        if compiled is not False:
+            loop = compiled_loop(
+                sources, decoders, session, drafter, limits, clock=clock, record=record, threads=threads
+            )
+        if compiled and loop is None:
+            raise ValueError("the compiled loop cannot run: there is no compiler, or it does not know what is asked")
+        self._loop: Loop = loop or PythonLoop(sources, decoders, session, drafter, limits, clock=clock, record=record)
+
+    @property
+    def passes(self) -> list[list[Pass]]:
+        """Of every query, what each model call so far did for it."""
+        return self._loop.passes()
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of every query, the clock's reading after its last pass."""
+        return self._loop.seconds()
 
     def __iter__(self) -> Iterator[list[Event]]:
         """Run pass after pass; yields after each what it did for every query that took part."""
-        while self._session.queries:
-            yield self._pass()
+        while numbers := self._session.queries:
+            self._loop.run_pass()
+            passes = self._loop.passes()
+            yield [(number, passes[number][-1]) for number in numbers]
 
     def run_to_end(self) -> list[list[FinishedSequence]]:
         """Run the passes that are left, and return what every decoder returned, answers best first."""
-        for _ in self:
-            pass
-        return [query.results or [] for query in self._queries]
-
-    def _pass(self) -> list[Event]:
-        """Draft, score, resume the decoders, and take down what came of it."""
-        began, calls = self._clock(), self._draft_calls()
-        numbers = self._session.queries
-        active = [self._queries[number] for number in numbers]
-        missing = [query.missing() for query in active]
-        trees = self._draft(active, missing)
-        drafted = self._clock()
-        scored = self._session.score([[*asked, *tree.added] for asked, tree in zip(missing, trees, strict=True)])
-        done = self._clock()
-        events = []
-        for number, query, asked, scores, tree in zip(numbers, active, missing, scored, trees, strict=True):
-            before = query.leading()
-            query.scores.update(scores)
-            grown = query.record(scores, set(asked)) if self._record else None
-            emitted, margin = query.resume()
-            spans = query.accepted(before, emitted)
-            if self._adaptive is not None:
-                _observe(self._adaptive, tree, before, query.leading())
-            event = Pass(
-                asked=len(asked),
-                computed=len(scores),
-                drafted=len(scores) - len(asked),
-                emitted=emitted,
-                accepted=sum(span.length for span in spans),
-                margin=margin,
-                width=len(active),
-                draft_seconds=drafted - began,
-                model_seconds=done - drafted,
-                spans=spans,
-                drafts=tuple(tree.drafts.get(before, ())),
-                grown=grown,
-                draft_calls=self._draft_calls() - calls,
-            )
-            events.append((number, event))
-        self._forget_finished()
-        now = self._clock()
-        for number, event in events:
-            self.passes[number].append(event)
-            self.seconds[number] = now
-        return events
-
-    def _draft(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
-        """Return for every query the prefixes to score ahead in this pass, as far as they pay."""
-        pays = Speculation.LOOKAHEAD if self._budget else Speculation.OFF
-        if self._adaptive is not None:
-            waiting = sum(len(query.requested) for query in active)
-            pays = self._adaptive.plan_pass(sum(map(len, missing)), len(active), waiting=waiting)
-        if self._batched is not None:
-            self._batched.prepare(
-                [
-                    (query.source, prefix, self._max_len - len(prefix))
-                    for query, prefixes in zip(active, missing, strict=True)
-                    for prefix in prefixes
-                    if len(prefix) < self._max_len
-                ]
-            )
-        trees = []
-        for query, prefixes in zip(active, missing, strict=True):
-            tree = DraftTree(query.source, query.scores, self._drafter, self._max_len, self._budget, self._vocab_size)
-            lookahead = query.requested.lookahead if isinstance(query.requested, ScoreRequest) else None
-            if pays is Speculation.LOOKAHEAD and lookahead is not None:
-                tree.follow(lookahead(query.scores, tree.guess), prefixes)
-            elif pays is not Speculation.OFF:
-                tree.extend(prefixes)
-            query.draft_of.update(tree.draft_of)
-            trees.append(tree)
-        return trees
-
-    def _forget_finished(self) -> None:
-        session = self._session
-        session.release(number for number in list(session.queries) if self._queries[number].results is not None)
-        session.compact({number: self._queries[number].requested for number in session.queries})
-
-    def _draft_calls(self) -> int:
-        return self._counting.calls if self._counting else 0
-
-
-def _observe(drafter: AdaptiveDrafter, tree: DraftTree, before: Prefix, text: Prefix) -> None:
-    """Tell the drafter how its drafts after the leading prefix fared."""
-    if text[: len(before)] != before:
-        return  # another hypothesis has taken the lead
-    emitted = text[len(before) :]
-    for draft in tree.drafts.get(before, ()):
-        seen = draft.tokens[: len(emitted)]
-        matched = 0
-        while matched < len(seen) and emitted[matched] == seen[matched]:
-            matched += 1
-        if matched == len(seen) < len(draft.tokens):  # of the next, nothing is known
-            draft = replace(draft, tokens=seen)
-        if seen:
-            drafter.observe(draft, matched)
+        while self._session.queries:
+            self._loop.run_pass()
+        return self._loop.answers()

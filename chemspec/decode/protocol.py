@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import FinishedSequence, Prefix, Scores
@@ -15,6 +16,41 @@ LookAhead = Callable[[Mapping[Prefix, Scores], Guess], Iterator[Prefix]]
 Decoder = Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]
 
 START: Prefix = (BOS,)
+
+
+class Limits(NamedTuple):
+    """What bounds the drafts of a run.
+
+    Attributes:
+        max_len: most tokens of an answer: no draft goes further.
+        budget: most nodes that drafts may add to a pass for one query.
+        vocab_size: a drafted token id must be below it.
+    """
+
+    max_len: int
+    budget: int
+    vocab_size: int
+
+
+class RuledDecoder(Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]):
+    """A decoder that says by which rules it plays, so that compiled code may play in its place; a generator will do.
+
+    Attributes:
+        rules: all that its answers depend on beside the scores.
+        started: whether it has been asked for its first request.
+    """
+
+    def __init__(self, decoder: Decoder, rules: Any) -> None:
+        self._decoder, self.rules, self.started = decoder, rules, False
+
+    def send(self, scores: Any) -> tuple[Prefix, ...]:
+        """Go on, as a generator does."""
+        self.started = True
+        return self._decoder.send(scores)
+
+    def throw(self, *error: Any) -> tuple[Prefix, ...]:
+        """Raise an error where the decoder waits."""
+        return self._decoder.throw(*error)
 
 
 class ScoreRequest(tuple[Prefix, ...]):

@@ -85,7 +85,7 @@ class Auto:
         self.asked, self.queries, self.beams = 1, 1, False
         self._observed: set[tuple[int, ...]] = set()
         self._loads: dict[tuple[int, int, int], tuple[Speculation, TreeLimits]] = {}
-        self.speculation, self._limits = Speculation.DRAFT, self._tree_limits()
+        self.speculation, self.limits = Speculation.DRAFT, self._tree_limits()
 
     def plan_pass(self, asked: int, queries: int, *, waiting: int) -> Speculation:
         """Choose what pays in the next pass; see `AdaptiveDrafter`."""
@@ -94,7 +94,7 @@ class Auto:
         load = asked, queries, waiting
         if load not in self._loads:
             self._loads[load] = self._what_pays(asked, waiting), self._tree_limits()
-        self.speculation, self._limits = self._loads[load]
+        self.speculation, self.limits = self._loads[load]
         return self.speculation
 
     def _what_pays(self, asked: int, waiting: int) -> Speculation:
@@ -127,7 +127,7 @@ class Auto:
             if self.beams:
                 return self.copy.propose(source, prefix, max_new_tokens)[:1]
             return self._copies(source, prefix, max_new_tokens)
-        limits = self._limits._replace(accept_rates=self.by_chance.chances)
+        limits = self.limits._replace(accept_rates=self.by_chance.chances)
         drafts = self.mixed.drafts(source, prefix, max_new_tokens, limits)
         return drafts[:1] if self.beams else drafts
 

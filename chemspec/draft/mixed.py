@@ -74,7 +74,9 @@ class Mixed:
             while (parent := tree.parents[path[-1]]) >= 0:
                 path.append(parent)
             path.reverse()
-            promised = sum([tree.path_chances[node] for node in path])
+            promised = 0.0
+            for node in path:  # not `sum`, which rounds otherwise in Python 3.12 than compiled code does
+                promised += tree.path_chances[node]
             promising.append((-promised, _draft(tree, path, len(source))))
         promising.sort(key=lambda pair: pair[0])
         return [draft for _, draft in promising]

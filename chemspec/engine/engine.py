@@ -375,6 +375,7 @@ class Engine:
             clock=lambda: time.perf_counter() - began,
             record=settings.record,
             vocab_size=self.config.vocab_size,
+            threads=self.threads,
         )
 
     def _results(

@@ -211,6 +211,12 @@ class Session:
         self._hidden_states: dict[tuple[Source, Prefix], Any] | None = {} if states else None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is new and has no views: then others may keep the trees, and drive the runner."""
+        views = self._attention is not None or self._hidden_states is not None
+        return type(self) is Session and not views and not any(tree.slots for tree in self.trees.values())
+
+    @property
     def queries(self) -> list[int]:
         """The numbers of the queries that are not finished, rising."""
         return list(self.trees)

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -67,8 +68,15 @@ def build(command: list[str], path: Path) -> None:
 def _key(source: Path, command: list[str]) -> str:
     """Return a digest of all that compiled code depends on: it must not run on another kind of processor."""
     version = subprocess.run([command[0], "--version"], capture_output=True, timeout=20).stdout
-    parts = (source.read_bytes(), " ".join(command[1:-1]).encode(), version, _processor().encode())
+    parts = (*_texts(source), " ".join(command[1:-1]).encode(), version, _processor().encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
+
+
+def _texts(source: Path) -> list[bytes]:
+    """Return the text of a source and of the files beside it that it includes."""
+    text = source.read_bytes()
+    included = [source.parent / name.decode() for name in re.findall(rb'^#include "(.+)"', text, re.MULTILINE)]
+    return [text, *(part for one in included for part in _texts(one))]
 
 
 def _processor() -> str:

@@ -34,8 +34,16 @@ CONSTANTS = {
 FLAGS = ("-ffp-contract=off", *(f"-D{name}={value}" for name, value in CONSTANTS.items()))
 
 
-class _Table(ctypes.Structure):
+class Table(ctypes.Structure):
+    """An `EditNgramTable` as the compiled code reads it; `packed` must outlive it."""
+
     _fields_ = (("slots", c_void_p), ("starts", c_void_p), ("steps", c_char_p), ("bits", c_int32))
+
+    @classmethod
+    def of(cls, edit_table: EditNgramTable) -> Table:
+        """Return the structure; it is good for as long as the table lives."""
+        packed = edit_table.packed
+        return cls(_at(packed.slots), _at(packed.starts), packed.steps, packed.bits)
 
 
 class _Query(ctypes.Structure):
@@ -45,12 +53,27 @@ class _Query(ctypes.Structure):
     )
 
 
-class _Limits(ctypes.Structure):
+class Limits(ctypes.Structure):
+    """`TreeLimits` as the compiled code reads them."""
+
     _fields_ = (
         ("min_chance", c_double),
         *((name, c_void_p) for name in ("accept_rates", "pass_seconds")),
         *((name, c_int32) for name in ("max_nodes", "max_length", "max_paths")),
     )
+
+    @classmethod
+    def of(cls, limits: TreeLimits) -> Limits:
+        """Return the structure, which keeps its arrays alive."""
+        rates, seconds = array("d", limits.accept_rates), array("d", limits.pass_seconds)
+        given = cls(
+            limits.min_chance,
+            _at(rates) if rates else None,
+            _at(seconds) if seconds else None,
+            *(limits.max_nodes, limits.max_length, limits.max_paths),
+        )
+        given.kept = rates, seconds  # the structure holds no more than addresses
+        return given
 
 
 class _Tree(ctypes.Structure):
@@ -81,23 +104,17 @@ class NativeTreeBuilder:
             token_classes: what is known of the vocabulary.
         """
         self._run = library.chemspec_build_tree
-        packed, start = edit_table.packed, initial_state(source, token_classes)
+        start = initial_state(source, token_classes)
         text, rings = array("i", (*source, EOS)), array("i", token_classes.rings)
-        self._table = _Table(_at(packed.slots), _at(packed.starts), packed.steps, packed.bits)
+        self._table = Table.of(edit_table)
         self._query = _Query(_at(text), _at(rings), len(text), len(rings), start.position, start.pointer)
-        self._kept = (packed, text, rings)  # the structures hold no more than addresses
+        self._kept = (edit_table.packed, text, rings)  # the structures hold no more than addresses
 
     def __call__(self, prefix: Prefix, limits: TreeLimits) -> Tree:
         """Build the tree of the likeliest nodes after a prefix."""
         integers, reals = c_int32 * limits.max_nodes, c_double * limits.max_nodes
         columns = integers(), integers(), integers(), reals(), reals()  # as `Tree` has them
-        rates, seconds = array("d", limits.accept_rates), array("d", limits.pass_seconds)
-        given = _Limits(
-            limits.min_chance,
-            _at(rates) if rates else None,
-            _at(seconds) if seconds else None,
-            *(limits.max_nodes, limits.max_length, limits.max_paths),
-        )
+        given = Limits.of(limits)
         into = _Tree(*[ctypes.addressof(column) for column in columns])
         text, byref = array("i", prefix), ctypes.byref
         count = self._run(

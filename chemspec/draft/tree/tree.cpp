@@ -196,61 +196,71 @@ struct ThroughputStop {
 
 }  // namespace
 
-// Build the tree of the likeliest nodes after a prefix; returns how many, or -1 if there is not enough memory.
+namespace {
+
+// Build the tree of the likeliest nodes after a prefix, whose copy state is `first`; returns how many.
+[[maybe_unused]] int grow(const Table& table, const CopyTracker& tracker, const CopyState& first, const Limits& limits, const int32_t* prefix,
+                          int written, const Tree& tree) {
+  std::vector<CopyState> states;  // of each node
+  std::vector<int> depths;
+  std::vector<char> leaf;
+  std::vector<int32_t> pushed;
+  std::priority_queue<Candidate> heap;
+  int serial = 0, paths = 0, nodes = 0;
+  // Put the next tokens after a node on the heap.
+  const auto push_children = [&](int parent, const CopyState& state) {
+    // The token written i-th from the end, at the node.
+    const auto last = [&](int i) -> int32_t {
+      int node = parent;
+      for (; i > 1 && node >= 0; i--) node = tree.parents[node];
+      if (node >= 0) return tree.tokens[node];
+      return i <= written ? prefix[written - i] : PAD;
+    };
+    const double path_chance = parent < 0 ? 1.0 : tree.path_chances[parent];
+    const int32_t context = context_node(table, tracker, state, last);
+    pushed.clear();
+    for (int at = table.starts[context]; at < table.starts[context + 1]; at++) {
+      const Step& step = table.steps[at];
+      const double chance = path_chance * (limits.accept_rates ? limits.accept_rates[step.chance_class] : step.chance);
+      if (chance < limits.min_chance) continue;
+      const bool copies = step.token == COPY;
+      const int32_t token = copies ? tracker.copied_token(state) : step.token;
+      if (std::find(pushed.begin(), pushed.end(), token) != pushed.end()) continue;
+      pushed.push_back(token);
+      heap.push({chance, step.chance, ++serial, parent, token, copies ? state.position : -1});
+    }
+  };
+  ThroughputStop stop(limits.pass_seconds);
+  push_children(-1, first);
+  while (!heap.empty() && nodes < limits.max_nodes) {
+    const Candidate next = heap.top();
+    heap.pop();
+    const bool new_path = next.parent < 0 || !leaf[next.parent];
+    if (new_path && paths == limits.max_paths) continue;
+    if (limits.pass_seconds && !stop.more(nodes, next.path_chance)) break;
+    paths += new_path;
+    if (next.parent >= 0) leaf[next.parent] = false;
+    tree.parents[nodes] = next.parent, tree.tokens[nodes] = next.token, tree.positions[nodes] = next.position;
+    tree.step_chances[nodes] = next.step_chance, tree.path_chances[nodes] = next.path_chance;
+    depths.push_back(next.parent < 0 ? 1 : depths[next.parent] + 1);
+    leaf.push_back(true);
+    states.push_back(tracker.advance(next.parent < 0 ? first : states[next.parent], next.token));
+    if (next.token != EOS && depths.back() < limits.max_length) push_children(nodes, states.back());
+    nodes++;
+  }
+  return limits.pass_seconds ? stop.best : nodes;
+}
+
+}  // namespace
+
+// The same from a prefix alone; -1 if there is not enough memory.
 extern "C" int chemspec_build_tree(const Table* table, const Query* query, const Limits* limits, const int32_t* prefix, int written,
                                    const Tree* tree) {
   try {
     const CopyTracker tracker(*query);
-    std::vector<CopyState> states;  // of each node
-    std::vector<int> depths;
-    std::vector<char> leaf;
-    std::vector<int32_t> pushed;
-    std::priority_queue<Candidate> heap;
-    int serial = 0, paths = 0, nodes = 0;
     CopyState first = tracker.start();
     for (int i = 1; i < written; i++) first = tracker.advance(first, prefix[i]);
-    // Put the next tokens after a node on the heap.
-    const auto push_children = [&](int parent, const CopyState& state) {
-      // The token written i-th from the end, at the node.
-      const auto last = [&](int i) -> int32_t {
-        int node = parent;
-        for (; i > 1 && node >= 0; i--) node = tree->parents[node];
-        if (node >= 0) return tree->tokens[node];
-        return i <= written ? prefix[written - i] : PAD;
-      };
-      const double path_chance = parent < 0 ? 1.0 : tree->path_chances[parent];
-      const int32_t context = context_node(*table, tracker, state, last);
-      pushed.clear();
-      for (int at = table->starts[context]; at < table->starts[context + 1]; at++) {
-        const Step& step = table->steps[at];
-        const double chance = path_chance * (limits->accept_rates ? limits->accept_rates[step.chance_class] : step.chance);
-        if (chance < limits->min_chance) continue;
-        const bool copies = step.token == COPY;
-        const int32_t token = copies ? tracker.copied_token(state) : step.token;
-        if (std::find(pushed.begin(), pushed.end(), token) != pushed.end()) continue;
-        pushed.push_back(token);
-        heap.push({chance, step.chance, ++serial, parent, token, copies ? state.position : -1});
-      }
-    };
-    ThroughputStop stop(limits->pass_seconds);
-    push_children(-1, first);
-    while (!heap.empty() && nodes < limits->max_nodes) {
-      const Candidate next = heap.top();
-      heap.pop();
-      const bool new_path = next.parent < 0 || !leaf[next.parent];
-      if (new_path && paths == limits->max_paths) continue;
-      if (limits->pass_seconds && !stop.more(nodes, next.path_chance)) break;
-      paths += new_path;
-      if (next.parent >= 0) leaf[next.parent] = false;
-      tree->parents[nodes] = next.parent, tree->tokens[nodes] = next.token, tree->positions[nodes] = next.position;
-      tree->step_chances[nodes] = next.step_chance, tree->path_chances[nodes] = next.path_chance;
-      depths.push_back(next.parent < 0 ? 1 : depths[next.parent] + 1);
-      leaf.push_back(true);
-      states.push_back(tracker.advance(next.parent < 0 ? first : states[next.parent], next.token));
-      if (next.token != EOS && depths.back() < limits->max_length) push_children(nodes, states.back());
-      nodes++;
-    }
-    return limits->pass_seconds ? stop.best : nodes;
+    return grow(*table, tracker, first, *limits, prefix, written, *tree);
   } catch (...) {
     return -1;
   }

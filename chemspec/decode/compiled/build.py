@@ -1,0 +1,41 @@
+"""The compiled loop, built for this machine at first use."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_void_p
+from functools import lru_cache
+from pathlib import Path
+
+from chemspec.decode.beam import GUESS_COST
+from chemspec.draft.auto import Auto
+from chemspec.draft.tree import native
+from chemspec.draft.tree.builder import MIN_CHANCE
+from chemspec.draft.tree.edit_ngrams import EDGES
+from chemspec.system import compiled
+from chemspec.tokenizer import BOS
+from chemspec.types import AHEAD, ASKED
+
+SOURCE = Path(__file__).with_name("loop.cpp")
+CONSTANTS = {
+    "BOS": BOS,
+    "ASKED": ASKED,
+    "DRAFTED_AHEAD": AHEAD,
+    "GUESS_COST": GUESS_COST,
+    "MIN_CHANCE": MIN_CHANCE,
+    "SECOND": Auto.SECOND,
+    "STRIDE": Auto.STRIDE,
+    "EDGES": ",".join(map(repr, EDGES)),
+}
+FLAGS = (*native.FLAGS, "-pthread", *(f"-D{name}={value}" for name, value in CONSTANTS.items()))
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """Return the compiled code, or None where it cannot be had."""
+    try:
+        loaded = compiled.load(SOURCE, *FLAGS)
+    except compiled.NoKernelError:
+        return None
+    loaded.chemspec_loop.restype = loaded.chemspec_loop_state.restype = loaded.chemspec_loop_kept.restype = c_void_p
+    return loaded

@@ -1,0 +1,435 @@
+// The drafters `copy`, `windows`, `mixed` and `auto` on numbered nodes, whose names and orders of operations these have; any other
+// one is called back.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <set>
+
+#include "../../draft/tree/tree.cpp"
+#include "prefix_tree.h"
+
+enum DrafterKind { NONE, COPYING, WINDOWS, MIXED, AUTO, OTHER };
+enum Speculation { OFF, DRAFT, LOOK_AHEAD };
+
+extern "C" {
+
+struct Draft {  // a `types.Draft`; its lists lie in `DraftList`
+  int32_t name, start, length;
+  int32_t spanned, from, to;  // `span`, if there is one
+  int32_t match;
+  int32_t places, places_count, chances, chances_count;
+};
+}
+
+namespace {
+
+// The drafts of one query.
+struct DraftList {
+  std::vector<Draft> drafts;
+  std::vector<int32_t> tokens, places;
+  std::vector<double> chances;
+
+  Draft& add(int32_t name, const int32_t* given, int count) {
+    drafts.push_back({name, int32_t(tokens.size()), count, 0, 0, 0, 0, int32_t(places.size()), 0, int32_t(chances.size()), 0});
+    tokens.insert(tokens.end(), given, given + count);
+    return drafts.back();
+  }
+  int32_t token(int draft, int at) const { return tokens[drafts[draft].start + at]; }
+  // `Draft.source`: the place in the query from which a token was copied, or -1.
+  int32_t source(int which, int at) const {
+    const Draft& draft = drafts[which];
+    if (draft.places_count) return at < draft.places_count ? std::max(places[draft.places + at], -1) : -1;
+    return draft.spanned ? draft.from + at : -1;
+  }
+};
+
+}  // namespace
+
+extern "C" {
+
+// Calls back for the drafts after a prefix, to be handed to `chemspec_loop_add_draft`; returns 0 if that failed.
+typedef int (*ProposeBack)(void* loop, int query, const int32_t* prefix, int written, int room);
+
+struct DrafterSpec {
+  int32_t kind;
+  int32_t name, copy_name;  // of the drafts
+  int32_t length, count, context;  // of `Copy`; `length` of `Windows`
+  int32_t dot, prompt_length, labels;
+  const int32_t* rings;  // as `TokenClasses.rings`
+  const Table* table;  // of `mixed`, or null
+  const Limits* limits;  // of `Mixed` alone
+  int32_t matches, classes;  // entries of the two acceptance records
+  const double *match_hits, *match_tries, *chance_hits, *chance_tries;
+  ProposeBack propose;
+};
+
+// What holds for one pass.
+struct PassPlan {
+  int32_t pays, beams;  // `Speculation`; whether some decoder waits for several prefixes
+  const Limits* limits;  // of `auto`
+};
+}
+
+namespace {
+
+struct AcceptanceRecord {
+  std::vector<double> hits, tries;
+
+  double chance(int kind) const {
+    const size_t at = std::min(size_t(kind), hits.size() - 1);
+    return hits[at] / tries[at];
+  }
+  void add(int kind, bool hit) {
+    const size_t at = std::min(size_t(kind), hits.size() - 1);
+    hits[at] += hit, tries[at] += 1;
+  }
+  void chances(std::vector<double>& into) const {
+    into.resize(hits.size());
+    for (size_t at = 0; at < hits.size(); at++) into[at] = hits[at] / tries[at];
+  }
+};
+
+// What all queries share.
+struct Drafter {
+  DrafterSpec spec;
+  std::vector<int32_t> rings;
+  AcceptanceRecord by_match, by_chance;
+  std::vector<double> accept_rates;  // of this pass
+  PassPlan plan = {OFF, 0, nullptr};
+  std::set<std::vector<int32_t>> observed;
+
+  explicit Drafter(const DrafterSpec& given) : spec(given), rings(given.rings, given.rings + given.labels) {
+    by_match = {{given.match_hits, given.match_hits + given.matches}, {given.match_tries, given.match_tries + given.matches}};
+    by_chance = {{given.chance_hits, given.chance_hits + given.classes}, {given.chance_tries, given.chance_tries + given.classes}};
+  }
+  bool is_ring(int32_t token) const { return std::find(rings.begin(), rings.end(), token) != rings.end(); }
+  void begin(const PassPlan& given) {
+    plan = given;
+    observed.clear();
+    if (spec.kind == AUTO) by_chance.chances(accept_rates);
+  }
+
+  // `Auto.observe`: the first `accepted` of `seen` tokens of a draft were right.
+  void observe(const DraftList& list, const Draft& draft, int seen, int accepted) {
+    const int32_t* tokens = &list.tokens[draft.start];
+    for (int place = 0; place < std::min(accepted + 1, seen); place++) {
+      if (!draft.chances_count) {
+        by_match.add(draft.match + place, place < accepted);
+      } else if (observed.emplace(tokens, tokens + place + 1).second) {
+        by_chance.add(chance_class(list.chances[draft.chances + place]), place < accepted);
+      }
+    }
+  }
+
+ private:
+  static int chance_class(double chance) {
+    static constexpr double edges[] = {EDGES};
+    return int(std::upper_bound(std::begin(edges), std::end(edges), chance) - std::begin(edges));
+  }
+};
+
+// The drafter of one query.
+class QueryDrafter {
+ public:
+  QueryDrafter(Drafter& shared, PrefixTree& tree, DraftList& list, std::vector<int32_t> text)
+      : shared_(shared), spec_(shared.spec), tree_(tree), list_(list), text_(std::move(text)), length_(int(text_.size()) - 1) {
+    start_ = std::min(spec_.prompt_length, length_);
+    for (int position = start_, from = start_; position <= length_; position++)
+      if (position == length_ || text_[position] == spec_.dot) starts_.push_back(from), from = position + 1;
+    const auto size = [&](int from) {
+      int to = from;
+      while (to < length_ && text_[to] != spec_.dot) to++;
+      return to - from;
+    };
+    std::stable_sort(starts_.begin(), starts_.end(), [&](int one, int other) { return size(one) > size(other); });
+    tree_[0].pointer = start_;
+    if (spec_.table && (spec_.kind == MIXED || spec_.kind == AUTO)) {
+      query_ = {text_.data(), shared.rings.data(), int32_t(text_.size()), spec_.labels, starts_[0], start_};
+      tracker_ = std::make_unique<CopyTracker>(query_);
+    }
+  }
+
+  // Appends the drafts after a node to the list, best first, or points to earlier ones; returns the first and their number.
+  std::pair<int, int> propose(int node, int room) {
+    int first = int(list_.drafts.size());
+    switch (spec_.kind) {
+      case COPYING: copies(node, std::min(spec_.length, room), spec_.count); break;
+      case WINDOWS: if (!windows(room)) return {0, windows_}; break;
+      case MIXED: grown(node, room, *spec_.limits, nullptr); break;
+      case AUTO: propose_what_pays(node, room); break;
+      default: break;
+    }
+    return {first, int(list_.drafts.size()) - first};
+  }
+
+  // What `Windows` proposes: what is in the list now.
+  void keep_windows() { windows_ = int(list_.drafts.size()); }
+
+ private:
+  void propose_what_pays(int node, int room) {
+    const PassPlan& plan = shared_.plan;
+    if (plan.pays == OFF) return;
+    const size_t before = list_.drafts.size();
+    if (plan.beams) room = std::min(room, STRIDE);
+    if (spec_.table) grown(node, room, *plan.limits, shared_.accept_rates.data());
+    else if (plan.beams) copies(node, std::min(spec_.length, room), spec_.count);
+    else copy_what_pays(node, room);
+    if (plan.beams && list_.drafts.size() > before + 1) list_.drafts.resize(before + 1);
+  }
+
+  // Copy ------------------------------------------------------------------------------------------
+
+  struct Place {
+    int position, match;
+  };
+
+  // `Copy.ranked`, of which the first `count` are wanted, into `ranked_`.
+  void rank(int node, size_t count) {
+    ranked_.clear();
+    tree_.text(node, written_);
+    const int written = int(written_.size());
+    if (written == 1) {
+      for (const int position : starts_) ranked_.push_back({position, 0});
+    } else {
+      const int32_t last = written_.back();
+      const bool ring = shared_.is_ring(last);
+      for (int end = 1; end <= length_; end++)
+        if (text_[end - 1] == last || (ring && shared_.is_ring(text_[end - 1])))
+          if (const int match = match_at(end)) ranked_.push_back({end, match});
+      const int aligned = pointer(node);
+      std::sort(ranked_.begin(), ranked_.end(), [&](const Place& one, const Place& other) {
+        if (one.match != other.match) return one.match > other.match;
+        const int here = std::abs(one.position - aligned), there = std::abs(other.position - aligned);
+        return here != there ? here < there : one.position < other.position;
+      });
+      if (ranked_.empty()) ranked_.push_back({aligned, 0});
+    }
+    if (ranked_.size() > count) ranked_.resize(count);
+  }
+
+  int match_at(int end) {
+    const int most = std::min({spec_.context, end, int(written_.size()) - 1});
+    renamed_.clear();
+    int length = 0;
+    for (; length < most; length++) {
+      const int32_t theirs = text_[end - 1 - length], ours = written_[written_.size() - 1 - length];
+      if (shared_.is_ring(theirs) && shared_.is_ring(ours)) {
+        bool fits = true, known = false;
+        for (const auto& [their, our] : renamed_) {
+          fits = fits && (their == theirs) == (our == ours);
+          known = known || their == theirs;
+        }
+        if (!fits) break;
+        if (!known) renamed_.emplace_back(theirs, ours);
+      } else if (theirs != ours) {
+        break;
+      }
+    }
+    return length;
+  }
+
+  // `align_pointer`, remembered at the nodes.
+  int pointer(int node) {
+    climbed_.clear();
+    for (; tree_[node].pointer < 0; node = tree_[node].parent) climbed_.push_back(node);
+    int pointer = tree_[node].pointer;
+    for (; !climbed_.empty(); climbed_.pop_back()) {
+      pointer = advance_pointer(tree_[climbed_.back()].token, pointer);
+      tree_[climbed_.back()].pointer = pointer;
+    }
+    return pointer;
+  }
+  int advance_pointer(int32_t token, int pointer) const {
+    if (pointer < length_ && text_[pointer] == token) return pointer + 1;
+    for (int ahead = pointer + 1; ahead < std::min(pointer + 1 + MAX_SKIP, length_); ahead++)
+      if (text_[ahead] == token) return ahead + 1;
+    return pointer;
+  }
+
+  void toggle(std::vector<int32_t>& open, int32_t token) const {
+    if (!shared_.is_ring(token)) return;
+    const auto found = std::find(open.begin(), open.end(), token);
+    if (found == open.end()) open.push_back(token);
+    else open.erase(found);
+  }
+
+  // `Copy.draft`; `written_` is the prefix.
+  void copy(const Place& place, int length) {
+    const int from = place.position, count = std::min(length, length_ + 1 - from);
+    if (count <= 0) return;
+    drafted_.assign(text_.begin() + from, text_.begin() + from + count);
+    if (!shared_.rings.empty()) relabel(from);
+    Draft& draft = list_.add(spec_.copy_name, drafted_.data(), count);
+    draft.spanned = 1, draft.from = from, draft.to = std::min(from + count, length_), draft.match = place.match;
+  }
+
+  // `TokenClasses.relabel` of `drafted_`, which is the query's text from a place on.
+  void relabel(int from) {
+    theirs_.clear(), taken_.clear(), renamed_.clear();
+    for (int at = 0; at < from; at++) toggle(theirs_, text_[at]);
+    for (const int32_t token : written_) toggle(taken_, token);
+    for (size_t back = 1; back <= std::min(theirs_.size(), taken_.size()); back++)
+      renamed_.emplace_back(theirs_[theirs_.size() - back], taken_[taken_.size() - back]);
+    for (int32_t& token : drafted_) {
+      if (!shared_.is_ring(token)) continue;
+      const auto found = std::find_if(renamed_.begin(), renamed_.end(), [&](const auto& pair) { return pair.first == token; });
+      if (found != renamed_.end()) {
+        token = found->second;
+        renamed_.erase(found);
+        taken_.erase(std::find(taken_.begin(), taken_.end(), token));
+      } else {
+        const int32_t theirs = token;
+        for (const int32_t free : shared_.rings)
+          if (std::find(taken_.begin(), taken_.end(), free) == taken_.end()) {
+            token = free;
+            break;
+          }
+        renamed_.emplace_back(theirs, token);
+        taken_.push_back(token);
+      }
+    }
+  }
+
+  void copies(int node, int length, int count) {
+    rank(node, size_t(count));
+    for (const Place& place : ranked_) copy(place, length);
+  }
+
+  // `Auto._copies`.
+  void copy_what_pays(int node, int room) {
+    struct Guess {
+      double chance;
+      int which, depth;
+    };
+    rank(node, size_t(spec_.count));
+    std::vector<Guess> guesses;
+    double left = 1.0;
+    for (int which = 0; which < int(ranked_.size()); which++) {
+      const auto [position, match] = ranked_[which];
+      double chance = left;
+      for (int depth = 0; depth < std::min({spec_.length, room, length_ + 1 - position}); depth++) {
+        chance *= shared_.by_match.chance(match + depth);
+        if (chance < MIN_CHANCE) break;
+        guesses.push_back({chance, which, depth});
+      }
+      left *= SECOND * (1 - shared_.by_match.chance(match));
+    }
+    std::sort(guesses.begin(), guesses.end(), [](const Guess& one, const Guess& other) {
+      if (one.chance != other.chance) return one.chance > other.chance;
+      return one.which != other.which ? one.which > other.which : one.depth > other.depth;
+    });
+    ThroughputStop stop(shared_.plan.limits->pass_seconds);
+    const int most = std::min(int(guesses.size()), shared_.plan.limits->max_nodes);
+    for (int count = 0; count < most && stop.more(count, guesses[count].chance); count++) {}
+    std::vector<int> lengths(ranked_.size(), 0);
+    for (int at = 0; at < stop.best; at++) lengths[guesses[at].which] = std::max(lengths[guesses[at].which], guesses[at].depth + 1);
+    for (size_t which = 0; which < ranked_.size(); which++)
+      if (lengths[which]) copy(ranked_[which], lengths[which]);
+  }
+
+  // Windows ---------------------------------------------------------------------------------------
+
+  // Appends the windows cut to a length; none if they fit as they are.
+  bool windows(int room) {
+    for (int which = 0; which < windows_ && room < spec_.length; which++) {
+      Draft cut = list_.drafts[which];
+      cut.length = std::min(cut.length, room);
+      cut.to = std::min(cut.from + cut.length, cut.to);
+      list_.drafts.push_back(cut);
+    }
+    return room < spec_.length;
+  }
+
+  // Mixed -----------------------------------------------------------------------------------------
+
+  const CopyState& state_of(int node) {
+    climbed_.clear();
+    if (states_.empty()) states_.push_back(tracker_->start()), state_at_.push_back(0);
+    const auto known = [&](int which) { return which < int(state_at_.size()) ? state_at_[which] : -1; };
+    for (; known(node) < 0; node = tree_[node].parent) climbed_.push_back(node);
+    int state = state_at_[node];
+    for (; !climbed_.empty(); climbed_.pop_back()) {
+      const int child = climbed_.back();
+      if (child >= int(state_at_.size())) state_at_.resize(child + 1, -1);
+      states_.push_back(tracker_->advance(states_[state], tree_[child].token));
+      state = state_at_[child] = int(states_.size()) - 1;
+    }
+    return states_[state];
+  }
+
+  // `Mixed.drafts`.
+  void grown(int node, int room, Limits limits, const double* accept_rates) {
+    limits.max_length = std::min(limits.max_length, room);
+    limits.accept_rates = accept_rates;
+    const size_t most = size_t(limits.max_nodes);
+    for (auto* column : {&parents_, &tokens_, &positions_}) column->resize(most);
+    for (auto* column : {&steps_, &chances_}) column->resize(most);
+    const CopyState& first = state_of(node);
+    tree_.text(node, written_);
+    const ::Tree tree = {parents_.data(), tokens_.data(), positions_.data(), steps_.data(), chances_.data()};
+    const int nodes = grow(*spec_.table, *tracker_, first, limits, written_.data(), int(written_.size()), tree);
+    inner_.assign(nodes, false);
+    for (int at = 0; at < nodes; at++)
+      if (parents_[at] >= 0) inner_[parents_[at]] = true;
+    leaves_.clear();
+    for (int leaf = 0; leaf < nodes; leaf++) {
+      if (inner_[leaf]) continue;
+      climb(leaf);
+      double promised = 0;
+      for (const int at : path_) promised += chances_[at];
+      leaves_.push_back({promised, leaf});
+    }
+    std::stable_sort(leaves_.begin(), leaves_.end(), [](const auto& one, const auto& other) { return one.first > other.first; });
+    for (const auto& leaf : leaves_) {
+      climb(leaf.second);
+      add_path();
+    }
+  }
+  void climb(int leaf) {
+    path_.clear();
+    for (int at = leaf; at >= 0; at = parents_[at]) path_.push_back(at);
+    std::reverse(path_.begin(), path_.end());
+  }
+  void add_path() {
+    const int first = positions_[path_[0]], count = int(path_.size());
+    bool whole = first >= 0;
+    drafted_.clear();
+    for (int at = 0; at < count; at++) {
+      drafted_.push_back(tokens_[path_[at]]);
+      whole = whole && positions_[path_[at]] == first + at;
+    }
+    Draft& draft = list_.add(spec_.name, drafted_.data(), count);
+    if (whole) {
+      draft.spanned = 1, draft.from = first, draft.to = std::min(first + count, length_);
+    } else {
+      draft.places_count = count;
+      for (const int at : path_) list_.places.push_back(positions_[at]);
+    }
+    draft.chances_count = count;
+    for (const int at : path_) list_.chances.push_back(steps_[at]);
+  }
+
+  Drafter& shared_;
+  const DrafterSpec& spec_;
+  PrefixTree& tree_;
+  DraftList& list_;
+  const std::vector<int32_t> text_;  // the source and eos
+  const int length_;  // without eos
+  int start_, windows_ = 0;
+  std::vector<int> starts_;  // of the molecules, the longest first
+  ::Query query_{};
+  std::unique_ptr<CopyTracker> tracker_;
+  std::vector<CopyState> states_;
+  std::vector<int> state_at_;  // of a node its state, or -1
+  // Kept for their memory.
+  std::vector<Place> ranked_;
+  std::vector<int32_t> written_, drafted_, theirs_, taken_, parents_, tokens_, positions_;
+  std::vector<std::pair<int32_t, int32_t>> renamed_;
+  std::vector<int> climbed_, path_;
+  std::vector<double> steps_, chances_;
+  std::vector<char> inner_;
+  std::vector<std::pair<double, int>> leaves_;
+};
+
+}  // namespace

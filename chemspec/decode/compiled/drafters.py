@@ -1,0 +1,157 @@
+"""Describe a drafter to the compiled loop, or let it call back for the drafts of one that it does not know."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Sequence
+from ctypes import c_void_p
+from typing import Any
+
+from chemspec.decode.compiled.structures import DrafterSpec, PassPlan, ProposeBack, address
+from chemspec.decode.draft_tree import check_tokens
+from chemspec.decode.protocol import Limits
+from chemspec.draft.auto import Auto
+from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, SessionReader, Speculation
+from chemspec.draft.copy import Copy, TokenClasses
+from chemspec.draft.mixed import Mixed
+from chemspec.draft.none import NoDrafts
+from chemspec.draft.tree import native
+from chemspec.draft.windows import Windows
+from chemspec.types import Draft, Prefix
+
+NONE, COPY, WINDOWS, MIXED, AUTO, OTHER = range(6)
+KINDS: dict[type, int] = {NoDrafts: NONE, Copy: COPY, Windows: WINDOWS, Mixed: MIXED, Auto: AUTO}
+NAMES = ("", "copy", "windows", "mixed", "mixed")  # of their drafts; without an edit table, `Auto` copies
+TOLD_MORE = (AdaptiveDrafter, BatchedDrafter, CountingDrafter, SessionReader)
+
+
+def knows(drafter: Drafter, sources: Sequence[Sequence[int]]) -> bool:
+    """Whether the compiled loop can work with a drafter on these queries."""
+    kind = KINDS.get(type(drafter), OTHER)
+    if kind == OTHER:
+        return not isinstance(drafter, TOLD_MORE)
+    table = drafter.edit_table if isinstance(drafter, Mixed) else _table_of(drafter)
+    return table is None or all(len(source) <= native.LONGEST for source in sources)
+
+
+def _table_of(drafter: Drafter) -> Any:
+    return drafter.mixed.edit_table if isinstance(drafter, Auto) and drafter.mixed is not None else None
+
+
+class Proposals:
+    """The drafter's side of a compiled run.
+
+    Attributes:
+        spec: the drafter, described.
+        names: of drafts, by the numbers that the compiled code knows them by.
+        error: what a drafter raised when it was called back.
+    """
+
+    def __init__(self, code: ctypes.CDLL, drafter: Drafter, sources: Sequence[Prefix], limits: Limits) -> None:
+        """Describe a drafter.
+
+        Args:
+            code: the compiled loop.
+            drafter: one that it `knows`.
+            sources: token ids of the queries.
+            limits: of drafts.
+        """
+        self._code, self._drafter, self._sources, self._vocab_size = code, drafter, sources, limits.vocab_size
+        self.kind = KINDS.get(type(drafter), OTHER)
+        self.names = list(NAMES)
+        self.error: BaseException | None = None
+        self._plans: dict[tuple[int, int, int], PassPlan] = {}
+        self._fixed = PassPlan(Speculation.LOOKAHEAD if limits.budget else Speculation.OFF)
+        self._adapts = bool(self.kind == AUTO and limits.budget)
+        self._kept: list[Any] = []  # the structures hold no more than addresses
+        self.spec = DrafterSpec(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
+        if isinstance(drafter, Copy):
+            self._describe_copy(drafter)
+        elif isinstance(drafter, Windows):
+            self.spec.length = drafter.length
+        elif isinstance(drafter, Mixed):
+            self._describe_classes(drafter.token_classes)
+            self._describe_table(drafter.edit_table)
+            self.spec.limits = self._keep(native.Limits.of(drafter.limits))
+        elif isinstance(drafter, Auto):
+            self._describe_copy(drafter.copy)
+            if drafter.mixed is not None:
+                self._describe_table(drafter.mixed.edit_table)
+            records = drafter.by_match, drafter.by_chance
+            columns = [array("d", column) for record in records for column in (record.hits, record.tries)]
+            self.spec.matches, self.spec.classes = len(columns[0]), len(columns[2])
+            self._kept += columns
+            spec = self.spec
+            spec.match_hits, spec.match_tries, spec.chance_hits, spec.chance_tries = map(address, columns)
+
+    def start(self, loop: c_void_p) -> None:
+        """Hand over what does not change from pass to pass, or how to ask for drafts; before the first pass."""
+        if isinstance(self._drafter, Windows) and self.kind == WINDOWS:
+            for query, source in enumerate(self._sources):
+                for draft in self._drafter.propose(source, (), self._drafter.length):
+                    self._add(loop, query, draft, WINDOWS)
+
+    def plan(self, asked: int, queries: int, waiting: int) -> PassPlan:
+        """Return what pays in the next pass; see `AdaptiveDrafter.plan_pass`."""
+        if not self._adapts:
+            return self._fixed
+        load = asked, queries, waiting
+        plan = self._plans.get(load)
+        if plan is None:
+            auto = self._drafter
+            assert isinstance(auto, Auto)
+            pays = auto.plan_pass(asked, queries, waiting=waiting)
+            plan = self._plans[load] = PassPlan(pays, auto.beams, self._keep(native.Limits.of(auto.limits)))
+        return plan
+
+    def callback(self) -> Any:
+        """Return what the compiled code calls for the drafts of a drafter that it does not know."""
+
+        def propose(loop: int, query: int, prefix: Any, written: int, room: int) -> int:
+            try:
+                for draft in self._drafter.propose(self._sources[query], tuple(prefix[:written]), room):
+                    if draft.tokens:
+                        check_tokens(draft, self._vocab_size)
+                        self._add(c_void_p(loop), query, draft, self._name(draft.drafter))
+            except BaseException as error:  # it must not pass through compiled code
+                self.error = error
+                return 0
+            return 1
+
+        return ProposeBack(propose)
+
+    def _add(self, loop: c_void_p, query: int, draft: Draft, name: int) -> None:
+        tokens, places, chances = array("i", draft.tokens), array("i", draft.places), array("d", draft.chances)
+        span = draft.span or (0, 0)
+        done = self._code.chemspec_loop_add_draft(
+            *(loop, query, name, c_void_p(address(tokens)), len(tokens), draft.span is not None, *span, draft.match),
+            *(c_void_p(address(places)), len(places), c_void_p(address(chances)), len(chances)),
+        )
+        if done != 1:
+            raise MemoryError("there is not enough memory to draft")
+
+    def _name(self, name: str) -> int:
+        if name not in self.names:
+            self.names.append(name)
+        return self.names.index(name)
+
+    def _describe_copy(self, copy: Copy) -> None:
+        spec = self.spec
+        spec.length, spec.count, spec.context = copy.length, copy.count, copy.context
+        self._describe_classes(copy.token_classes)
+
+    def _describe_classes(self, classes: TokenClasses) -> None:
+        rings = array("i", classes.rings)
+        self._kept.append(rings)
+        spec = self.spec
+        spec.dot, spec.prompt_length = classes.dot, classes.prompt_length
+        spec.rings, spec.labels = address(rings), len(rings)
+
+    def _describe_table(self, table: Any) -> None:
+        self.spec.table = self._keep(native.Table.of(table))
+        self._kept.append(table)
+
+    def _keep(self, structure: ctypes.Structure) -> int:
+        self._kept.append(structure)
+        return ctypes.addressof(structure)

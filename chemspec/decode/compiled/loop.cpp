@@ -1,0 +1,592 @@
+// The loop, compiled: `decode/loop.py` with greedy decoding or beam search, on numbered nodes.
+//
+// What it does, and why drafts change no answer, stands in `loop.py`, `query_state.py` and `draft_tree.py`, whose names it has; it
+// computes the same nodes in the same passes, with the same numbers to the last bit. A pass is `chemspec_loop_draft`, which lists the
+// nodes to compute, the model's own work, and `chemspec_loop_take`, which takes their scores. The constants in capitals come from
+// `build.py`.
+
+#include <atomic>
+#include <functional>
+#include <system_error>
+#include <thread>
+
+#include "drafters.h"
+#include "search.h"
+
+extern "C" {
+
+struct Span {  // a `types.AcceptedSpan`
+  int32_t start, length, name, spanned, from, to;
+};
+
+struct PassRecord {  // what became of one query in one pass; lists lie in `Record`
+  int32_t asked, computed, emitted, accepted, width, spans, drafts, drafts_count, beam, grown;
+};
+}
+
+namespace {
+
+struct Record {
+  std::vector<PassRecord> passes;
+  std::vector<double> margins;
+  std::vector<Span> spans;
+  std::vector<int32_t> beam, parents, tokens, sources;  // of the nodes, if they are recorded
+};
+
+struct Settings {
+  int max_len, budget;
+  int64_t vocab_size;
+  bool record;
+};
+
+class QueryState {
+ public:
+  QueryState(Drafter& drafter, const Settings& settings, const Rules& rules, std::vector<int32_t> text, int number)
+      : proposer(drafter, tree, list, std::move(text)), drafter_(drafter), settings_(settings), rules_(rules), search_(tree, rules), number_(number) {
+    beam_.live.push_back({0, 0.0});
+    request();
+  }
+
+  // Propose ---------------------------------------------------------------------------------------
+
+  // Lists the nodes to compute in this pass: those the decoder waits for, and those that drafts add.
+  void draft(int pays, int pass, void* loop) {
+    pass_ = pass, loop_ = loop;
+    added_.clear();
+    for (const int node : missing) tree[node].missing_pass = pass;
+    before_ = leading();
+    if (pays == LOOK_AHEAD && rules_.width) follow();
+    else if (pays != OFF) extend();
+    computed.clear();
+    for (const int node : missing) need(node);
+    for (const int node : added_) need(node);
+  }
+
+  // Scores -----------------------------------------------------------------------------------------
+
+  // Takes the scores of the nodes computed, and lets the decoder go on as long as all that it asks is known.
+  template <class Id, class Value>
+  void take(const Id* ids, const Value* log_probs, int count, int width) {
+    count_ = count;
+    for (const int node : computed) {
+      tree[node].scores = int(ids_.size() / std::max(1, count));
+      ids_.insert(ids_.end(), ids, ids + count);
+      log_probs_.insert(log_probs_.end(), log_probs, log_probs + count);
+      ids += count, log_probs += count;
+    }
+    PassRecord pass{};
+    pass.asked = int(missing.size()), pass.computed = int(computed.size()), pass.width = width;
+    if (settings_.record) grow(pass);
+    missing.clear();
+    double margin = INF;
+    pass.emitted = resume(margin);
+    accept(pass);
+    if (tree[before_].drafts_pass == pass_) pass.drafts = tree[before_].drafts, pass.drafts_count = tree[before_].drafts_count;
+    record.passes.push_back(pass);
+    record.margins.push_back(margin);
+  }
+
+  // `loop._observe`: tells how the drafts after the leading prefix fared.
+  void observe() {
+    const int text = leading(), depth = tree[before_].depth;
+    if (tree[before_].drafts_pass != pass_ || tree[text].depth < depth || tree.ancestor(text, depth) != before_) return;
+    tree.path(text, path_);
+    const int emitted = tree[text].depth - depth;
+    for (int which = tree[before_].drafts; which < tree[before_].drafts + tree[before_].drafts_count; which++) {
+      const Draft& draft = list.drafts[which];
+      const int seen = std::min(draft.length, emitted);
+      int matched = 0;
+      while (matched < seen && tree[path_[depth + 1 + matched]].token == list.token(which, matched)) matched++;
+      if (seen) drafter_.observe(list, draft, matched == seen ? seen : draft.length, matched);
+    }
+  }
+
+  // Cache ------------------------------------------------------------------------------------------
+
+  // `Session.compact`: the old slots of the nodes to keep into `kept_slots`; false if the cache stays as it is.
+  bool compact(double factor, int fixed, int per_root) {
+    const double limit = factor * kept_ + fixed;
+    if (double(slots_.size()) <= limit || double(slots_.size()) <= limit + double(per_root) * double(requested_.size())) return false;
+    const int32_t ancestor = tree.new_stamp(), descendant = tree.new_stamp();
+    for (int node : requested_) {
+      tree[node].stamp = descendant;
+      for (node = tree[node].parent; node >= 0 && tree[node].stamp != ancestor; node = tree[node].parent) tree[node].stamp = ancestor;
+    }
+    kept_slots.clear();
+    std::vector<int> left;
+    for (int slot = 0; slot < int(slots_.size()); slot++) {
+      Node& node = tree[slots_[slot]];
+      if (node.parent >= 0 && tree[node.parent].stamp == descendant) node.stamp = descendant;
+      if (node.stamp == descendant || node.stamp == ancestor) kept_slots.push_back(slot), left.push_back(slots_[slot]);
+    }
+    kept_ = int(left.size());
+    if (left.size() == slots_.size()) return false;
+    for (const int node : slots_) tree[node].slot = -1;
+    for (int slot = 0; slot < int(left.size()); slot++) tree[left[slot]].slot = slot;
+    slots_ = std::move(left);
+    return true;
+  }
+
+  PrefixTree tree;
+  DraftList list;
+  QueryDrafter proposer;
+  Record record;
+  std::vector<Hyp> results;
+  bool done = false;
+  std::vector<int> missing, computed;  // of this pass
+  std::vector<int32_t> kept_slots;
+  int32_t bad_token = 0, bad_draft = -1;  // a draft with a token that no model can read
+  bool failed = false;  // a drafter that was called back
+
+  int waiting() const { return int(requested_.size()); }
+
+ private:
+  // What the decoder asks next, or its answers.
+  void request() {
+    const bool greedy = !rules_.width;
+    const Hyp* first = beam_.live.empty() ? nullptr : &beam_.live.front();
+    if (!first || tree[first->node].depth >= rules_.max_len || (greedy && tree[first->node].token == EOS)) {
+      done = true;
+      results = beam_.finished;
+      results.insert(results.end(), beam_.live.begin(), beam_.live.end());
+      if (!greedy && int(results.size()) > rules_.width) results.resize(rules_.width);
+      return;
+    }
+    requested_.clear();
+    missing.clear();
+    for (const Hyp& hyp : beam_.live) {
+      requested_.push_back(hyp.node);
+      if (tree[hyp.node].scores < 0) missing.push_back(hyp.node);
+    }
+  }
+
+  int leading() const { return done && !results.empty() ? results[0].node : requested_.empty() ? 0 : requested_[0]; }
+
+  Scores scores(int node) const {
+    const size_t at = size_t(tree[node].scores) * count_;
+    return {ids_.data() + at, log_probs_.data() + at, count_};
+  }
+
+  // A node's slot, after those of its ancestors.
+  void need(int node) {
+    const size_t from = chain_.size();
+    for (; node >= 0 && tree[node].slot < 0; node = tree[node].parent) chain_.push_back(node);
+    for (; chain_.size() > from; chain_.pop_back()) {
+      tree[chain_.back()].slot = int(slots_.size());
+      slots_.push_back(chain_.back());
+      computed.push_back(chain_.back());
+    }
+  }
+
+  int resume(double& margin) {
+    int steps = 0;
+    while (!done && missing.empty()) {
+      given_.clear();
+      for (const int node : requested_) {
+        given_.push_back(scores(node));
+        const double gap = given_.back().margin();
+        if (gap < margin) margin = gap;
+      }
+      steps++;
+      if (rules_.width) {
+        search_.advance(beam_, given_, true);
+      } else {
+        const int node = tree.child(beam_.live[0].node, given_[0].ids[0]);
+        tree[node].log_prob = given_[0].log_probs[0];
+        beam_.live[0].node = node;
+      }
+      request();
+    }
+    return steps;
+  }
+
+  // Draft tree -------------------------------------------------------------------------------------
+
+  void extend() {
+    for (const int asked : missing) {
+      const auto [first, count] = propose(asked);
+      const int room = settings_.max_len - (tree[asked].depth + 1);
+      for (int which = first; which < first + count; which++) {
+        int node = asked;
+        for (int at = 0; at < std::min(list.drafts[which].length, room); at++) {
+          const int32_t token = list.token(which, at);
+          node = tree.child(node, token);
+          lead(node, which, at);
+          if (token == EOS) break;
+          if (tree[node].scores < 0 && tree[node].added_pass != pass_) {
+            if (int(added_.size()) >= settings_.budget) return;
+            add(node);
+          }
+        }
+      }
+    }
+  }
+
+  // `beam.look_ahead`, for `DraftTree.follow`.
+  void follow() {
+    ahead_ = beam_;
+    while (!ahead_.live.empty() && tree[ahead_.live[0].node].depth < rules_.max_len) {
+      given_.clear(), guesses_.clear();
+      guesses_.reserve(ahead_.live.size());
+      bool any = false;
+      for (const Hyp& hyp : ahead_.live) {
+        if (tree[hyp.node].scores >= 0) {
+          given_.push_back(scores(hyp.node));
+        } else {
+          if (tree[hyp.node].missing_pass != pass_ && tree[hyp.node].added_pass != pass_) {
+            if (int(added_.size()) >= settings_.budget) return;
+            add(hyp.node);
+          }
+          static const double cost = -(GUESS_COST);
+          guesses_.push_back(guess(hyp.node));
+          given_.push_back({&guesses_.back(), &cost, guesses_.back() >= 0});
+        }
+        any = any || given_.back().count;
+      }
+      if (!any) return;
+      search_.advance(ahead_, given_, false);
+    }
+  }
+
+  int32_t guess(int node) {
+    int which = tree[node].draft_pass == pass_ ? tree[node].draft : -1, at = tree[node].position + 1;
+    if (which < 0 || at >= list.drafts[which].length) {
+      const auto [first, count] = propose(node);
+      if (!count) return -1;
+      which = first, at = 0;
+    }
+    const int32_t token = list.token(which, at);
+    lead(tree.child(node, token), which, at);
+    return token;
+  }
+
+  void add(int node) {
+    tree[node].added_pass = pass_;
+    added_.push_back(node);
+  }
+
+  // The first draft of a pass that leads to a node is the one it comes from.
+  void lead(int node, int which, int at) {
+    if (tree[node].draft_pass == pass_) return;
+    tree[node].draft = which, tree[node].position = at, tree[node].draft_pass = pass_;
+  }
+
+  // The drafts after a node, asked for once a pass.
+  std::pair<int, int> propose(int node) {
+    if (tree[node].drafts_pass != pass_) {
+      std::pair<int, int> found(0, 0);
+      const int room = settings_.max_len - (tree[node].depth + 1);
+      if (room > 0) found = drafter_.spec.kind == OTHER ? propose_back(node, room) : proposer.propose(node, room);
+      for (int which = found.first; which < found.first + found.second; which++) check(which);
+      tree[node].drafts = found.first, tree[node].drafts_count = found.second, tree[node].drafts_pass = pass_;
+    }
+    return {tree[node].drafts, tree[node].drafts_count};
+  }
+  std::pair<int, int> propose_back(int node, int room) {
+    const int first = int(list.drafts.size());
+    if (failed || bad_draft >= 0) return {first, 0};
+    tree.text(node, text_);
+    if (!drafter_.spec.propose(loop_, number_, text_.data(), int(text_.size()), room)) failed = true;
+    return {first, int(list.drafts.size()) - first};
+  }
+  void check(int which) {
+    for (int at = 0; at < list.drafts[which].length && bad_draft < 0; at++)
+      if (list.token(which, at) < 0 || list.token(which, at) >= settings_.vocab_size) bad_token = list.token(which, at), bad_draft = which;
+  }
+
+  // Record -----------------------------------------------------------------------------------------
+
+  // `QueryState.accepted`.
+  void accept(PassRecord& pass) {
+    tree.path(leading(), path_);
+    const int first = tree[before_].depth + 1, spans = int(record.spans.size());
+    for (int depth = first; depth < std::min(first - 1 + pass.emitted, int(path_.size())); depth++) {
+      const Node& node = tree[path_[depth]];
+      if (node.draft < 0) continue;
+      const int32_t copied = list.source(node.draft, node.position), name = list.drafts[node.draft].name;
+      const Span span = {depth - 1, 1, name, copied >= 0, std::max(copied, 0), std::max(copied, 0) + 1};
+      Span* last = int(record.spans.size()) > spans ? &record.spans.back() : nullptr;
+      const bool joins = last && last->start + last->length == span.start && last->name == name && last->spanned == span.spanned &&
+                         (!span.spanned || last->to == span.from);
+      if (joins) last->length++, last->to = span.to;
+      else record.spans.push_back(span);
+      pass.accepted++;
+    }
+    pass.spans = int(record.spans.size()) - spans;
+  }
+
+  // `QueryState.record`.
+  void grow(PassRecord& pass) {
+    for (const int at : computed) {
+      Node& node = tree[at];
+      record.parents.push_back(node.parent < 0 ? -1 : tree[node.parent].number);
+      record.tokens.push_back(node.token);
+      const int32_t copied = node.draft < 0 ? -1 : list.source(node.draft, node.position);
+      record.sources.push_back(node.missing_pass == pass_ ? ASKED : copied < 0 ? DRAFTED_AHEAD : copied);
+      const bool again = node.number >= 0;
+      node.number = numbers_;
+      numbers_ += !again;
+    }
+    pass.grown = int(computed.size()), pass.beam = int(requested_.size());
+    for (const int node : requested_) record.beam.push_back(tree[node].number);
+  }
+
+  Drafter& drafter_;
+  const Settings& settings_;
+  const Rules rules_;
+  Search search_;
+  const int number_;
+  Beam beam_, ahead_;
+  std::vector<int> requested_, added_, chain_, path_;
+  std::vector<Scores> given_;
+  std::vector<int32_t> guesses_, text_;
+  std::vector<int> slots_;  // of each slot its node
+  std::vector<int32_t> ids_;  // of every node's scores, `count_` each
+  std::vector<double> log_probs_;
+  int count_ = 0, kept_ = 0, pass_ = -1, before_ = 0, numbers_ = 0;
+  void* loop_ = nullptr;
+};
+
+}  // namespace
+
+extern "C" {
+
+struct LoopSpec {
+  int32_t queries, max_len, budget, record, threads;
+  int32_t fixed, per_root;  // `session.CompactionThreshold`
+  double factor;
+  int64_t vocab_size;
+  const int32_t *sources, *lengths;  // all tokens, and how many of each query
+  const Rules* rules;  // of each query
+};
+
+// What Python has to know between two calls.
+struct PassState {
+  int32_t active, asked, waiting;  // of the next pass: queries, nodes that must be computed, prefixes waited for
+  int32_t rows;  // nodes of this pass
+  const int32_t* columns;  // queries, tokens, depths and parents, `rows` each
+  int32_t released, compacted;  // queries to do so with; first those, then these
+  const int32_t* queries;
+  int32_t bad_token, bad_name;
+};
+}
+
+namespace {
+
+constexpr int WORTH_A_THREAD = 24;  // prefixes waited for, from which on a pass is shared between threads
+enum Outcome { FINE = 1, NO_MEMORY = 0, BAD_DRAFT = -1, CALL_FAILED = -2 };
+
+struct Loop {
+  Settings settings;
+  Drafter drafter;
+  int threads, fixed, per_root, pass = 0;
+  double factor;
+  std::vector<std::unique_ptr<QueryState>> queries;
+  std::vector<int> active, starts;  // of the rows of each active query
+  std::vector<int32_t> columns, orders;
+  PassState state{};
+
+  Loop(const LoopSpec& spec, const DrafterSpec& drafts)
+      : settings{spec.max_len, spec.budget, spec.vocab_size, spec.record != 0},
+        drafter(drafts),
+        threads(drafts.kind == OTHER ? 1 : spec.threads),
+        fixed(spec.fixed),
+        per_root(spec.per_root),
+        factor(spec.factor) {
+    const int32_t* source = spec.sources;
+    for (int number = 0; number < spec.queries; source += spec.lengths[number++]) {
+      std::vector<int32_t> text(source, source + spec.lengths[number]);
+      text.push_back(EOS);
+      queries.push_back(std::make_unique<QueryState>(drafter, settings, spec.rules[number], std::move(text), number));
+      active.push_back(number);
+    }
+  }
+
+  void each(const std::function<void(int)>& work) {
+    const int count = int(active.size()), helpers = std::min(threads, count) - 1;
+    if (helpers < 1 || state.waiting < WORTH_A_THREAD) {
+      for (int at = 0; at < count; at++) work(at);
+      return;
+    }
+    std::atomic<int> next(0);
+    std::atomic<bool> failed(false);
+    const auto some = [&] {
+      try {
+        for (int at; (at = next++) < count;) work(at);
+      } catch (...) {
+        failed = true;
+      }
+    };
+    std::vector<std::thread> running;
+    try {
+      for (int i = 0; i < helpers; i++) running.emplace_back(some);
+    } catch (const std::system_error&) {  // no more threads to be had
+    }
+    some();
+    for (std::thread& one : running) one.join();
+    if (failed) throw std::bad_alloc();
+  }
+
+  Outcome draft(const PassPlan& plan) {
+    drafter.begin(plan);
+    pass++;
+    each([&](int at) { queries[active[at]]->draft(plan.pays, pass, this); });
+    starts.assign(1, 0);
+    for (const int number : active) {
+      const QueryState& query = *queries[number];
+      if (query.failed) return CALL_FAILED;
+      if (query.bad_draft >= 0) {
+        state.bad_token = query.bad_token, state.bad_name = query.list.drafts[query.bad_draft].name;
+        return BAD_DRAFT;
+      }
+      starts.push_back(starts.back() + int(query.computed.size()));
+    }
+    const int rows = state.rows = starts.back();
+    columns.resize(4 * size_t(rows));
+    for (size_t at = 0; at < active.size(); at++) {
+      const QueryState& query = *queries[active[at]];
+      int32_t* column = columns.data() + starts[at];
+      for (const int which : query.computed) {
+        const Node& node = query.tree[which];
+        column[0] = active[at], column[rows] = node.token, column[2 * rows] = node.depth;
+        column[3 * rows] = node.parent < 0 ? -1 : query.tree[node.parent].slot;
+        column++;
+      }
+    }
+    state.columns = columns.data();
+    return FINE;
+  }
+
+  template <class Id, class Value>
+  void take(const Id* ids, const Value* log_probs, int count) {
+    const int width = int(active.size());
+    each([&](int at) {
+      const size_t from = size_t(starts[at]) * count;
+      queries[active[at]]->take(ids + from, log_probs + from, count, width);
+    });
+    if (drafter.spec.kind == AUTO && settings.budget)
+      for (const int number : active) queries[number]->observe();
+    look();
+  }
+
+  // What the next pass has before it, and what the cache is rid of before.
+  void look() {
+    orders.clear();
+    std::vector<int> left;
+    for (const int number : active) (queries[number]->done ? orders : left).push_back(number);
+    state.released = int(orders.size()), state.compacted = 0;
+    active = std::move(left);
+    state.active = int(active.size()), state.asked = state.waiting = 0;
+    for (const int number : active) {
+      QueryState& query = *queries[number];
+      state.asked += int(query.missing.size()), state.waiting += query.waiting();
+      if (query.compact(factor, fixed, per_root)) orders.push_back(number), state.compacted++;
+    }
+    state.queries = orders.data();
+  }
+};
+
+template <class Work>
+int guarded(const Work& work) {
+  try {
+    return work();
+  } catch (...) {
+    return NO_MEMORY;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+void* chemspec_loop(const LoopSpec* spec, const DrafterSpec* drafter) {
+  Loop* loop = nullptr;
+  return guarded([&] { loop = new Loop(*spec, *drafter); return FINE; }) == FINE ? loop : nullptr;
+}
+void chemspec_loop_free(void* loop) { delete static_cast<Loop*>(loop); }
+PassState* chemspec_loop_state(void* loop) { return &static_cast<Loop*>(loop)->state; }
+
+// Adds a draft after the prefix that is being asked about, or (query, -1) before the first pass one of the windows.
+int chemspec_loop_add_draft(void* handle, int query, int32_t name, const int32_t* tokens, int length, int spanned, int from, int to, int match,
+                            const int32_t* places, int places_count, const double* chances, int chances_count) {
+  return guarded([&] {
+    DraftList& list = static_cast<Loop*>(handle)->queries[query]->list;
+    Draft& draft = list.add(name, tokens, length);
+    draft.spanned = spanned, draft.from = from, draft.to = to, draft.match = match;
+    draft.places_count = places_count, draft.chances_count = chances_count;
+    list.places.insert(list.places.end(), places, places + places_count);
+    list.chances.insert(list.chances.end(), chances, chances + chances_count);
+    return FINE;
+  });
+}
+
+// The drafts added so far are the windows; the first look at what there is to do.
+int chemspec_loop_start(void* handle) {
+  return guarded([&] {
+    Loop& loop = *static_cast<Loop*>(handle);
+    for (const auto& query : loop.queries) query->proposer.keep_windows();
+    loop.look();
+    return FINE;
+  });
+}
+
+// Lists the nodes of the next pass in `PassState.columns`.
+int chemspec_loop_draft(void* loop, const PassPlan* plan) {
+  return guarded([&] { return static_cast<Loop*>(loop)->draft(*plan); });
+}
+
+// Takes their scores: the `count` best next tokens of each, as 32 or 64 bits.
+int chemspec_loop_take(void* handle, const void* ids, int wide_ids, const void* log_probs, int wide_log_probs, int count) {
+  return guarded([&] {
+    Loop& loop = *static_cast<Loop*>(handle);
+    const auto *ids32 = static_cast<const int32_t*>(ids);
+    const auto *ids64 = static_cast<const int64_t*>(ids);
+    const auto *log32 = static_cast<const float*>(log_probs);
+    const auto *log64 = static_cast<const double*>(log_probs);
+    if (wide_ids && wide_log_probs) loop.take(ids64, log64, count);
+    else if (wide_ids) loop.take(ids64, log32, count);
+    else if (wide_log_probs) loop.take(ids32, log64, count);
+    else loop.take(ids32, log32, count);
+    return FINE;
+  });
+}
+
+// The slots that a query keeps, if it was to be compacted.
+const int32_t* chemspec_loop_kept(void* loop, int query, int* count) {
+  const auto& kept = static_cast<Loop*>(loop)->queries[query]->kept_slots;
+  *count = int(kept.size());
+  return kept.data();
+}
+
+// Read a query's passes -----------------------------------------------------------------------------
+
+struct RecordView {
+  int32_t passes, spans, beam, grown, drafts, answers;
+  const PassRecord* pass;
+  const double* margins;
+  const Span* span;
+  const int32_t *beams, *parents, *tokens, *sources;
+  const Draft* draft;
+  const int32_t *draft_tokens, *draft_places;
+  const double* draft_chances;
+};
+
+void chemspec_loop_record(void* loop, int query, RecordView* view) {
+  const QueryState& state = *static_cast<Loop*>(loop)->queries[query];
+  const Record& record = state.record;
+  *view = {int32_t(record.passes.size()), int32_t(record.spans.size()), int32_t(record.beam.size()), int32_t(record.parents.size()),
+           int32_t(state.list.drafts.size()), int32_t(state.results.size()), record.passes.data(), record.margins.data(), record.spans.data(),
+           record.beam.data(), record.parents.data(), record.tokens.data(), record.sources.data(), state.list.drafts.data(),
+           state.list.tokens.data(), state.list.places.data(), state.list.chances.data()};
+}
+
+// Writes the tokens of an answer and their log-probs, unless these are null; returns how many there are.
+int chemspec_loop_answer(void* loop, int query, int which, int32_t* tokens, double* log_probs) {
+  const QueryState& state = *static_cast<Loop*>(loop)->queries[query];
+  int node = state.results[which].node;
+  const int length = state.tree[node].depth;
+  for (int at = length - 1; at >= 0 && tokens; at--, node = state.tree[node].parent)
+    tokens[at] = state.tree[node].token, log_probs[at] = state.tree[node].log_prob;
+  return length;
+}
+}

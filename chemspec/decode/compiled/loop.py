@@ -1,0 +1,275 @@
+"""Drive the compiled loop: two calls a pass, whose records become values when somebody asks for them."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_int32, c_void_p
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chemspec.decode.beam import Rules
+from chemspec.decode.compiled import drafters
+from chemspec.decode.compiled.build import library
+from chemspec.decode.compiled.structures import (
+    DRAFT,
+    PASS,
+    SPAN,
+    LoopSpec,
+    PassState,
+    RecordView,
+    SearchRules,
+    address,
+    integers,
+    reals,
+    rows,
+)
+from chemspec.decode.draft_tree import refuse
+from chemspec.decode.greedy import GreedyRules
+from chemspec.decode.protocol import Decoder, Limits, RuledDecoder
+from chemspec.draft.base import Drafter
+from chemspec.model.session import NodeBatch, Session
+from chemspec.tokenizer import EOS
+from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, TreeDelta
+
+FINE, BAD_DRAFT, CALL_FAILED = 1, -1, -2
+
+
+def rules_of(decoders: Sequence[Decoder]) -> list[SearchRules] | None:
+    """Return by which rules decoders play, if the compiled loop knows them all and none has started."""
+    found = []
+    for decoder in decoders:
+        rules = decoder.rules if isinstance(decoder, RuledDecoder) and not decoder.started else None
+        if isinstance(rules, GreedyRules):
+            found.append(SearchRules(0, rules.max_len, 0.0))
+        elif isinstance(rules, Rules):
+            found.append(SearchRules(rules.width, rules.max_len, rules.length_penalty))
+        else:
+            return None
+    return found
+
+
+def compiled_loop(
+    sources: Sequence[Sequence[int]],
+    decoders: Sequence[Decoder],
+    session: Session,
+    drafter: Drafter,
+    limits: Limits,
+    *,
+    clock: Callable[[], float],
+    record: bool,
+    threads: int,
+) -> CompiledLoop | None:
+    """Return the compiled loop, or None where there is no compiler or it does not know what is asked of it.
+
+    Args:
+        sources: token ids of the queries.
+        decoders: one for each.
+        session: opened on them, and not used yet.
+        drafter: of the run.
+        limits: of drafts.
+        clock: seconds, from any origin.
+        record: whether to keep every prefix computed.
+        threads: among which the queries of a large pass are divided.
+    """
+    rules = rules_of(decoders)
+    if rules is None or not session.is_plain or not drafters.knows(drafter, sources):
+        return None
+    code = library()
+    if code is None:
+        return None
+    tokens = [tuple(source) for source in sources]
+    proposals = drafters.Proposals(code, drafter, tokens, limits)
+    threshold = session.compaction_threshold
+    flat, lengths = array("i", [token for source in tokens for token in source]), array("i", map(len, tokens))
+    each = (SearchRules * len(rules))(*rules)
+    spec = LoopSpec(
+        *(len(tokens), limits.max_len, limits.budget, record, threads),
+        *(threshold.fixed, threshold.per_root, threshold.factor),
+        *(min(limits.vocab_size, 2**62), address(flat), address(lengths), ctypes.addressof(each)),
+    )
+    return CompiledLoop(code, spec, session, proposals, clock)
+
+
+class CompiledLoop:
+    """A batch of queries being decoded by compiled code; `loop.PythonLoop` is the same in Python."""
+
+    def __init__(
+        self,
+        code: ctypes.CDLL,
+        spec: LoopSpec,
+        session: Session,
+        proposals: drafters.Proposals,
+        clock: Callable[[], float],
+    ) -> None:
+        """Start; see `compiled_loop`."""
+        self._code, self._session, self._proposals, self._clock = code, session, proposals, clock
+        self._vocab_size, self._records = spec.vocab_size, bool(spec.record)
+        self._callback = proposals.callback() if proposals.kind == drafters.OTHER else None
+        if self._callback is not None:
+            proposals.spec.propose = self._callback
+        self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.spec)))
+        _check(self._loop.value)
+        self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
+        proposals.start(self._loop)
+        self._times: list[tuple[float, float, float]] = []  # of every pass: of drafting, of the model, and its end
+        self._passes: list[list[Pass]] = [[] for _ in range(spec.queries)]
+        self._read = [(0, 0, 0)] * spec.queries  # spans, entries of beams and nodes of the passes read so far
+        self._drafts: list[dict[tuple[int, int], tuple[Draft, ...]]] = [{} for _ in range(spec.queries)]
+        _check(code.chemspec_loop_start(self._loop))
+        self._forget_finished()
+
+    def __del__(self) -> None:
+        if getattr(self, "_loop", None):
+            self._code.chemspec_loop_free(self._loop)
+
+    def run_pass(self) -> None:
+        """Draft, score, and let the decoders go on."""
+        code, state, clock = self._code, self._state, self._clock
+        began = clock()
+        plan = self._proposals.plan(state.asked, state.active, state.waiting)
+        done = code.chemspec_loop_draft(self._loop, byref(plan))
+        if done != FINE:
+            self._raise(done)
+        drafted = clock()
+        count = state.rows
+        columns = integers(state.columns, 4 * count)
+        ids, log_probs = self._session.runner.run(
+            NodeBatch(*(columns[at : at + count] for at in range(0, 4 * count, count)))
+        )
+        scored = clock()
+        ids, log_probs = _plain(ids, np.int32, np.int64), _plain(log_probs, np.float32, np.float64)
+        _check(
+            code.chemspec_loop_take(
+                *(self._loop, c_void_p(ids.ctypes.data), ids.itemsize == 8),
+                *(c_void_p(log_probs.ctypes.data), log_probs.itemsize == 8, ids.shape[1]),
+            )
+        )
+        if state.released or state.compacted:
+            self._forget_finished()
+        self._times.append((drafted - began, scored - drafted, clock()))
+
+    def _forget_finished(self) -> None:
+        state = self._state
+        queries = integers(state.queries, state.released + state.compacted)
+        self._session.release(queries[: state.released])
+        for query in queries[state.released :]:
+            count = c_int32()
+            kept = self._code.chemspec_loop_kept(self._loop, query, byref(count))
+            self._session.runner.compact(query, np.array(integers(kept, count.value), dtype=np.int64))
+
+    def _raise(self, done: int) -> None:
+        error, state = self._proposals.error, self._state
+        if done == CALL_FAILED and error is not None:
+            self._proposals.error = None
+            raise error
+        if done == BAD_DRAFT:
+            refuse(self._proposals.names[state.bad_name], state.bad_token, self._vocab_size)
+        _check(done)
+
+    # What came of it ---------------------------------------------------------------------------------
+
+    def answers(self) -> list[list[FinishedSequence]]:
+        """Return what every decoder returned, answers best first; of one that is not done nothing."""
+        return [self._answers(query) for query in range(len(self._passes))]
+
+    def passes(self) -> list[list[Pass]]:
+        """Return of every query what each model call so far did for it."""
+        for query in range(len(self._passes)):
+            self._read_passes(query)
+        return self._passes
+
+    def seconds(self) -> list[float]:
+        """Return of every query the clock's reading after its last pass."""
+        counts = [self._view(query).passes for query in range(len(self._passes))]
+        return [self._times[count - 1][2] if count else 0.0 for count in counts]
+
+    def _view(self, query: int) -> RecordView:
+        view = RecordView()
+        self._code.chemspec_loop_record(self._loop, query, byref(view))
+        return view
+
+    def _answers(self, query: int) -> list[FinishedSequence]:
+        found = []
+        for which in range(self._view(query).answers):
+            length = self._code.chemspec_loop_answer(self._loop, query, which, None, None)
+            tokens, log_probs = array("i", bytes(4 * length)), array("d", bytes(8 * length))
+            into = c_void_p(address(tokens)), c_void_p(address(log_probs))
+            self._code.chemspec_loop_answer(self._loop, query, which, *into)
+            ended = "eos" if length and tokens[-1] == EOS else "length"
+            found.append(FinishedSequence(tuple(tokens), tuple(log_probs), ended))  # type: ignore[arg-type]
+        return found
+
+    def _read_passes(self, query: int) -> None:
+        """Make values of what was recorded since the last time."""
+        view, passes = self._view(query), self._passes[query]
+        old, new = len(passes), view.passes - len(passes)
+        if not new:
+            return
+        span_at, beam_at, node_at = self._read[query]
+        spans = [self._span(*row) for row in rows(SPAN, view.span_rows, view.spans - span_at, span_at)]
+        beams = integers(view.beams, view.beam - beam_at, beam_at)
+        columns = [integers(at, view.grown - node_at, node_at) for at in (view.parents, view.tokens, view.sources)]
+        self._read[query] = view.spans, view.beam, view.grown
+        margins = reals(view.margins, new, old)
+        span = beam = node = 0  # read so far of these
+        for row, margin, times in zip(
+            rows(PASS, view.pass_rows, new, old), margins, self._times[old : view.passes], strict=True
+        ):
+            asked, computed, emitted, accepted, width, own, first, drafts, waited, grown = row
+            delta = None
+            if self._records:
+                new_nodes = (tuple(column[node : node + grown]) for column in columns)
+                delta = TreeDelta(tuple(beams[beam : beam + waited]), *new_nodes)
+            passes.append(
+                Pass(
+                    asked=asked,
+                    computed=computed,
+                    drafted=computed - asked,
+                    emitted=emitted,
+                    accepted=accepted,
+                    margin=margin,
+                    width=width,
+                    draft_seconds=times[0],
+                    model_seconds=times[1],
+                    spans=tuple(spans[span : span + own]),
+                    drafts=self._drafts_of(query, view, first, drafts),
+                    grown=delta,
+                )
+            )
+            span, beam, node = span + own, beam + waited, node + grown
+
+    def _span(self, start: int, length: int, name: int, copied: int, first: int, last: int) -> AcceptedSpan:
+        return AcceptedSpan(start, length, self._proposals.names[name], (first, last) if copied else None)
+
+    def _drafts_of(self, query: int, view: RecordView, first: int, count: int) -> tuple[Draft, ...]:
+        if not count:
+            return ()
+        known = self._drafts[query]
+        if (first, count) not in known:
+            known[first, count] = tuple(self._draft(view, row) for row in rows(DRAFT, view.draft_rows, count, first))
+        return known[first, count]
+
+    def _draft(self, view: RecordView, row: tuple[int, ...]) -> Draft:
+        name, start, length, spanned, first, last, match, place_at, places, chance_at, chances = row
+        return Draft(
+            tuple(integers(view.draft_tokens, length, start)),
+            self._proposals.names[name],
+            (first, last) if spanned else None,
+            match,
+            tuple(integers(view.draft_places, places, place_at)),
+            tuple(reals(view.draft_chances, chances, chance_at)),
+        )
+
+
+def _plain(values: NDArray[Any], narrow: Any, wide: Any) -> NDArray[Any]:
+    """Return an array as the compiled code reads it."""
+    return np.ascontiguousarray(values, dtype=narrow if values.dtype == narrow else wide)
+
+
+def _check(done: int | None) -> None:
+    if not done or done < 0:
+        raise MemoryError("there is not enough memory to decode this batch; make it smaller")

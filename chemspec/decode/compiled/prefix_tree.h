@@ -1,0 +1,69 @@
+// The prefixes of one query as numbered nodes: a node is one token in one place, its parent the prefix before it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+struct Node {
+  int32_t parent, token, depth;  // depth: tokens after bos
+  int32_t first_child = -1, next_sibling = -1;
+  int32_t slot = -1;                                 // in the cache
+  int32_t scores = -1;                               // which of the scores kept
+  int32_t draft = -1, position = 0, draft_pass = -1; // the draft that led here, the place in it, and the pass that drafted so
+  int32_t drafts = 0, drafts_count = 0, drafts_pass = -1;  // what was proposed after it, and in which pass
+  int32_t number = -1;                               // in the record
+  int32_t pointer = -1;                              // into the source, see `copy.align_pointer`
+  int32_t missing_pass = -1, added_pass = -1;        // when it was waited for, and drafted
+  int32_t stamp = 0;
+  double log_prob = 0;                               // of its token, once a decoder has taken it
+};
+
+class PrefixTree {
+ public:
+  PrefixTree() { nodes_.push_back({-1, BOS, 0}); }
+  Node& operator[](int node) { return nodes_[node]; }
+  const Node& operator[](int node) const { return nodes_[node]; }
+
+  // The node of one more token; a new one if there is none.
+  int child(int parent, int32_t token) {
+    for (int node = nodes_[parent].first_child; node >= 0; node = nodes_[node].next_sibling)
+      if (nodes_[node].token == token) return node;
+    const int node = int(nodes_.size());
+    Node added{parent, token, nodes_[parent].depth + 1};
+    added.next_sibling = nodes_[parent].first_child;
+    nodes_.push_back(added);
+    nodes_[parent].first_child = node;
+    return node;
+  }
+
+  int ancestor(int node, int depth) const {
+    while (nodes_[node].depth > depth) node = nodes_[node].parent;
+    return node;
+  }
+
+  // The nodes from bos to a node.
+  void path(int node, std::vector<int>& nodes) const {
+    nodes.resize(nodes_[node].depth + 1);
+    for (int at = nodes_[node].depth; at >= 0; at--, node = nodes_[node].parent) nodes[at] = node;
+  }
+  void text(int node, std::vector<int32_t>& tokens) const {
+    tokens.resize(nodes_[node].depth + 1);
+    for (int at = nodes_[node].depth; at >= 0; at--, node = nodes_[node].parent) tokens[at] = nodes_[node].token;
+  }
+
+  // Whether one prefix comes before another in the order of their token ids.
+  bool before(int one, int other) const {
+    const int shorter = nodes_[one].depth - nodes_[other].depth;
+    int a = ancestor(one, nodes_[other].depth), b = ancestor(other, nodes_[one].depth);
+    if (a == b) return shorter < 0;
+    while (nodes_[a].parent != nodes_[b].parent) a = nodes_[a].parent, b = nodes_[b].parent;
+    return nodes_[a].token < nodes_[b].token;
+  }
+
+  // A number that no node is stamped with.
+  int32_t new_stamp() { return ++stamp_; }
+
+ private:
+  std::vector<Node> nodes_;
+  int32_t stamp_ = 0;
+};

@@ -1,0 +1,125 @@
+// Greedy decoding and beam search on numbered nodes: `decode/greedy.py` and `decode/beam.py`, whose names this has, with the very
+// order of their additions and comparisons.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <queue>
+#include <vector>
+
+#include "prefix_tree.h"
+
+constexpr double INF = std::numeric_limits<double>::infinity();
+
+struct Scores {
+  const int32_t* ids;
+  const double* log_probs;
+  int count;
+  double margin() const { return count > 1 ? log_probs[0] - log_probs[1] : INF; }
+};
+
+struct Hyp {
+  int node;
+  double total;
+};
+
+struct Beam {
+  std::vector<Hyp> live, finished;
+};
+
+struct Rules {
+  int32_t width;  // 0: greedy
+  int32_t max_len;
+  double length_penalty;
+
+  double score(double total, int length) const { return length_penalty != 0 ? total / std::pow(double(length), length_penalty) : total; }
+  double best_attainable_score(double total) const { return score(total, max_len); }
+};
+
+struct Extension {
+  double cost;  // minus the total log-prob
+  int parent, token;  // which live hypothesis, which of its next tokens
+  bool operator>(const Extension& other) const {
+    if (cost != other.cost) return cost > other.cost;
+    return parent != other.parent ? parent > other.parent : token > other.token;
+  }
+};
+
+class Search {
+ public:
+  Search(PrefixTree& tree, const Rules& rules) : tree_(tree), rules_(rules) {}
+
+  // `beam.advance`. `taken`: these are the model's scores, whose log-probs the nodes keep; else a look-ahead plays.
+  void advance(Beam& beam, const std::vector<Scores>& scores, bool taken) {
+    rank(beam.live, scores, 2 * rules_.width);
+    next_.clear();
+    const size_t width = size_t(rules_.width), before = beam.finished.size();
+    for (size_t rank = 0; rank < candidates_.size(); rank++) {
+      const Extension& candidate = candidates_[rank];
+      const Scores& found = scores[candidate.parent];
+      const int32_t token = found.ids[candidate.token];
+      const bool ended = token == EOS;
+      if (ended && rank >= width) continue;
+      if (!ended && next_.size() == width) continue;
+      const int node = tree_.child(beam.live[candidate.parent].node, token);
+      if (taken) tree_[node].log_prob = found.log_probs[candidate.token];
+      (ended ? beam.finished : next_).push_back({node, -candidate.cost});
+    }
+    if (beam.finished.size() > before) {
+      std::stable_sort(beam.finished.begin(), beam.finished.end(), [&](const Hyp& one, const Hyp& other) {
+        const double a = score(one), b = score(other);
+        return a != b ? a > b : tree_.before(one.node, other.node);
+      });
+      if (beam.finished.size() > width) beam.finished.resize(width);
+    }
+    if (beam.finished.size() == width) {
+      const double threshold = score(beam.finished.back());
+      const auto hopeless = [&](const Hyp& hyp) { return !(rules_.best_attainable_score(hyp.total) >= threshold); };
+      next_.erase(std::remove_if(next_.begin(), next_.end(), hopeless), next_.end());
+    }
+    std::swap(beam.live, next_);
+  }
+
+ private:
+  double score(const Hyp& hyp) const { return rules_.score(hyp.total, tree_[hyp.node].depth); }
+
+  // `beam._ranked`: the best extensions of all live hypotheses, into `candidates_`.
+  void rank(const std::vector<Hyp>& live, const std::vector<Scores>& scores, size_t count) {
+    const auto cost = [&](int parent, int token) { return -(live[parent].total + scores[parent].log_probs[token]); };
+    heads_.clear();
+    for (int parent = 0; parent < int(live.size()); parent++)
+      if (scores[parent].count) heads_.push_back({cost(parent, 0), parent, 0});
+    const auto later = std::greater<Extension>();
+    std::make_heap(heads_.begin(), heads_.end(), later);
+    candidates_.clear();
+    double threshold = INF;
+    bool ties = false;
+    while (!heads_.empty() && heads_.front().cost <= threshold) {
+      const Extension best = heads_.front();
+      if (best.cost == INF) break;
+      ties = ties || (!candidates_.empty() && candidates_.back().cost == best.cost);
+      candidates_.push_back(best);
+      if (candidates_.size() == count) threshold = best.cost;
+      std::pop_heap(heads_.begin(), heads_.end(), later);
+      if (best.token + 1 < scores[best.parent].count) {
+        heads_.back() = {cost(best.parent, best.token + 1), best.parent, best.token + 1};
+        std::push_heap(heads_.begin(), heads_.end(), later);
+      } else {
+        heads_.pop_back();
+      }
+    }
+    if (ties)
+      std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Extension& one, const Extension& other) {
+        if (one.cost != other.cost) return one.cost < other.cost;
+        if (one.parent != other.parent) return tree_.before(live[one.parent].node, live[other.parent].node);
+        return scores[one.parent].ids[one.token] < scores[other.parent].ids[other.token];
+      });
+    if (candidates_.size() > count) candidates_.resize(count);
+  }
+
+  PrefixTree& tree_;
+  const Rules rules_;
+  std::vector<Extension> heads_, candidates_;  // kept for their memory
+  std::vector<Hyp> next_;
+};

@@ -1,0 +1,146 @@
+"""The loop in Python: the specification of the compiled one, and what runs whatever that does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from chemspec.decode.draft_tree import DraftTree
+from chemspec.decode.protocol import Decoder, Limits, ScoreRequest
+from chemspec.decode.query_state import QueryState
+from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, Speculation
+from chemspec.model.session import Session
+from chemspec.types import FinishedSequence, Pass, Prefix
+
+
+class PythonLoop:
+    """Queries being decoded, a model call at a time."""
+
+    def __init__(
+        self,
+        sources: Sequence[Sequence[int]],
+        decoders: Sequence[Decoder],
+        session: Session,
+        drafter: Drafter,
+        limits: Limits,
+        *,
+        clock: Callable[[], float],
+        record: bool,
+    ) -> None:
+        """Start the decoders; see `loop.Decoding`."""
+        self._passes: list[list[Pass]] = [[] for _ in sources]
+        self._seconds = [0.0] * len(sources)
+        self._queries = [QueryState(source, decoder) for source, decoder in zip(sources, decoders, strict=True)]
+        self._session, self._drafter = session, drafter
+        self._max_len, budget, self._vocab_size = limits
+        self._budget, self._clock, self._record = budget, clock, record
+        self._adaptive = drafter if isinstance(drafter, AdaptiveDrafter) and budget else None
+        self._batched = drafter if isinstance(drafter, BatchedDrafter) and budget else None
+        self._counting = drafter if isinstance(drafter, CountingDrafter) else None
+        for query in self._queries:
+            query.start()
+        self._forget_finished()
+
+    def answers(self) -> list[list[FinishedSequence]]:
+        """Return what every decoder returned, answers best first; of one that is not done nothing."""
+        return [query.results or [] for query in self._queries]
+
+    def passes(self) -> list[list[Pass]]:
+        """Return of every query what each model call so far did for it."""
+        return self._passes
+
+    def seconds(self) -> list[float]:
+        """Return of every query the clock's reading after its last pass."""
+        return self._seconds
+
+    def run_pass(self) -> None:
+        """Draft, score, resume the decoders, and take down what came of it."""
+        began, calls = self._clock(), self._draft_calls()
+        numbers = self._session.queries
+        active = [self._queries[number] for number in numbers]
+        missing = [query.missing() for query in active]
+        trees = self._draft(active, missing)
+        drafted = self._clock()
+        scored = self._session.score([[*asked, *tree.added] for asked, tree in zip(missing, trees, strict=True)])
+        done = self._clock()
+        events = []
+        for number, query, asked, scores, tree in zip(numbers, active, missing, scored, trees, strict=True):
+            before = query.leading()
+            query.scores.update(scores)
+            grown = query.record(scores, set(asked)) if self._record else None
+            emitted, margin = query.resume()
+            spans = query.accepted(before, emitted)
+            if self._adaptive is not None:
+                _observe(self._adaptive, tree, before, query.leading())
+            event = Pass(
+                asked=len(asked),
+                computed=len(scores),
+                drafted=len(scores) - len(asked),
+                emitted=emitted,
+                accepted=sum(span.length for span in spans),
+                margin=margin,
+                width=len(active),
+                draft_seconds=drafted - began,
+                model_seconds=done - drafted,
+                spans=spans,
+                drafts=tuple(tree.drafts.get(before, ())),
+                grown=grown,
+                draft_calls=self._draft_calls() - calls,
+            )
+            events.append((number, event))
+        self._forget_finished()
+        now = self._clock()
+        for number, event in events:
+            self._passes[number].append(event)
+            self._seconds[number] = now
+
+    def _draft(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
+        """Return for every query the prefixes to score ahead in this pass, as far as they pay."""
+        pays = Speculation.LOOKAHEAD if self._budget else Speculation.OFF
+        if self._adaptive is not None:
+            waiting = sum(len(query.requested) for query in active)
+            pays = self._adaptive.plan_pass(sum(map(len, missing)), len(active), waiting=waiting)
+        if self._batched is not None:
+            self._batched.prepare(
+                [
+                    (query.source, prefix, self._max_len - len(prefix))
+                    for query, prefixes in zip(active, missing, strict=True)
+                    for prefix in prefixes
+                    if len(prefix) < self._max_len
+                ]
+            )
+        trees = []
+        for query, prefixes in zip(active, missing, strict=True):
+            tree = DraftTree(query.source, query.scores, self._drafter, self._max_len, self._budget, self._vocab_size)
+            lookahead = query.requested.lookahead if isinstance(query.requested, ScoreRequest) else None
+            if pays is Speculation.LOOKAHEAD and lookahead is not None:
+                tree.follow(lookahead(query.scores, tree.guess), prefixes)
+            elif pays is not Speculation.OFF:
+                tree.extend(prefixes)
+            query.draft_of.update(tree.draft_of)
+            trees.append(tree)
+        return trees
+
+    def _forget_finished(self) -> None:
+        session = self._session
+        session.release(number for number in list(session.queries) if self._queries[number].results is not None)
+        session.compact({number: self._queries[number].requested for number in session.queries})
+
+    def _draft_calls(self) -> int:
+        return self._counting.calls if self._counting else 0
+
+
+def _observe(drafter: AdaptiveDrafter, tree: DraftTree, before: Prefix, text: Prefix) -> None:
+    """Tell the drafter how its drafts after the leading prefix fared."""
+    if text[: len(before)] != before:
+        return  # another hypothesis has taken the lead
+    emitted = text[len(before) :]
+    for draft in tree.drafts.get(before, ()):
+        seen = draft.tokens[: len(emitted)]
+        matched = 0
+        while matched < len(seen) and emitted[matched] == seen[matched]:
+            matched += 1
+        if matched == len(seen) < len(draft.tokens):  # of the next, nothing is known
+            draft = replace(draft, tokens=seen)
+        if seen:
+            drafter.observe(draft, matched)

@@ -1,0 +1,323 @@
+"""The compiled loop is the one in Python: same nodes, passes, answers, scores and records, to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import count
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_loop import DRAFTERS as ADVERSARIAL
+from test_loop import EAGER, VOCAB, Illegal, model_of
+
+from chemspec.decode import loop as loops
+from chemspec.decode.beam import beam_search
+from chemspec.decode.compiled import build
+from chemspec.decode.greedy import greedy
+from chemspec.decode.loop import Decoding
+from chemspec.decode.protocol import Decoder
+from chemspec.decode.sample import sample
+from chemspec.draft.auto import Auto
+from chemspec.draft.base import Drafter
+from chemspec.draft.calibration import DrafterCalibration
+from chemspec.draft.copy import Copy, TokenClasses
+from chemspec.draft.mixed import Mixed
+from chemspec.draft.none import NoDrafts
+from chemspec.draft.tree import native
+from chemspec.draft.tree.edit_ngrams import COPY_ONLY, EditNgramTable, count_edits
+from chemspec.draft.windows import Windows
+from chemspec.engine.engine import Engine
+from chemspec.model.cost import CostCurve
+from chemspec.model.runners.torch_runner import TorchBackend
+from chemspec.model.session import Backend, Session
+from chemspec.settings import DecodeSettings
+from chemspec.testing import Table, TableRunner
+from chemspec.types import Draft, FinishedSequence, Pass, Prefix
+
+pytestmark = pytest.mark.skipif(build.library() is None, reason="there is no C++ compiler")
+
+Outcome = tuple[list[list[FinishedSequence]], list[list[Pass]]]
+
+
+def decode(
+    compiled: bool | None,
+    batch: Sequence[Sequence[int]],
+    decoders: Sequence[Decoder],
+    backend: Backend,
+    drafter: Drafter,
+    *,
+    max_len: int,
+    budget: int = 64,
+    top_k: int = 1_000_000,
+    record: bool = True,
+    threads: int = 1,
+) -> Outcome:
+    """Answers and passes, without their seconds."""
+    ticks = count()
+    run = Decoding(
+        batch,
+        decoders,
+        Session(backend, batch, top_k=top_k),
+        drafter,
+        max_len=max_len,
+        budget=budget,
+        clock=lambda: float(next(ticks)),
+        record=record,
+        vocab_size=VOCAB,
+        threads=threads,
+        compiled=compiled,
+    )
+    answers = run.run_to_end()
+    assert all(step.draft_seconds > 0 and step.model_seconds > 0 for passes in run.passes for step in passes)
+    assert all(bool(end) is bool(passes) for end, passes in zip(run.seconds, run.passes, strict=True))
+    timeless = [[replace(step, draft_seconds=0.0, model_seconds=0.0) for step in passes] for passes in run.passes]
+    return answers, timeless
+
+
+@cache
+def edits(classes: TokenClasses) -> EditNgramTable:
+    """A table of sources that change in two places."""
+    random, pairs = Random(7), []
+    for _ in range(60):
+        source = [random.randrange(3, VOCAB) for _ in range(random.randint(1, 12))]
+        target = list(source)
+        for _ in range(2):
+            target[random.randrange(len(target))] = random.randrange(3, VOCAB)
+        pairs.append((source, target))
+    return count_edits(pairs, classes, min_visits=2, min_change=0.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a run is told, beside the queries."""
+
+    drafter: str
+    length: int
+    places: int
+    dilation: int
+    nodes: int
+    classes: TokenClasses
+    learned: bool
+    slope: float  # seconds of one more node, of a pass that takes one
+
+    def build(self, table: Table) -> Drafter:
+        """Make the drafter anew, as a run does."""
+        classes, size = self.classes, {"length": self.length}
+        edit_table = edits(classes) if self.learned else None
+        if self.drafter == "none":
+            return NoDrafts()
+        if self.drafter == "copy":
+            return Copy(**size, count=self.places, token_classes=classes)
+        if self.drafter == "windows":
+            return Windows(**size, count=self.places, dilation=self.dilation, end=self.places % 2 == 0)
+        if self.drafter == "mixed":
+            table_ = edit_table or COPY_ONLY
+            return Mixed(table_, nodes=self.nodes, **size, count=self.places, token_classes=classes)
+        if self.drafter == "auto":
+            cost = CostCurve((1, 128), (1.0, 1.0 + 127 * self.slope))
+            known = DrafterCalibration(edit_table=edit_table)
+            return Auto(cost, **size, places=self.places, token_classes=classes, calibration=known)
+        return ADVERSARIAL[self.drafter](table)
+
+
+OWN = ("none", "copy", "windows", "mixed", "auto")
+cases = st.builds(
+    Case,
+    drafter=st.sampled_from((*OWN, "auto", "mixed", *sorted(ADVERSARIAL))),
+    length=st.integers(1, 9),
+    places=st.integers(1, 4),
+    dilation=st.sampled_from((0, 0, 1)),
+    nodes=st.integers(1, 30),
+    classes=st.builds(
+        TokenClasses, st.sampled_from((-1, 4)), st.sampled_from(((), (5,), (5, 6, 7))), st.sampled_from((0, 0, 2))
+    ),
+    learned=st.booleans(),
+    slope=st.sampled_from((1e-9, 1e-3, 1e-2, 0.1, 1.0)),
+)
+tables = st.builds(
+    Table,
+    st.integers(0, 50),
+    vocab_size=st.just(VOCAB),
+    sharpness=st.sampled_from((0.5, 3.0)),
+    copying=st.sampled_from((0.0, 3.0, 6.0)),
+    levels=st.sampled_from((0, 0, 1, 2, 3)),  # ties
+)
+batches = st.lists(st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=14), min_size=1, max_size=5)
+searches = st.tuples(st.sampled_from((0, 0, 1, 2, 5)), st.integers(1, 16), st.sampled_from((0.0, 0.6, 1.3)))
+
+
+def search(width: int, max_len: int, length_penalty: float) -> Decoder:
+    """Greedy decoding, or a beam."""
+    if not width:
+        return greedy(max_len=max_len)
+    return beam_search(width=width, max_len=max_len, length_penalty=length_penalty)
+
+
+@given(batches, tables, cases, st.lists(searches, min_size=5, max_size=5), st.data())
+def test_the_compiled_loop_does_what_the_one_in_python_does(
+    batch: list[list[int]], table: Table, case: Case, searched: list[tuple[int, int, float]], data: st.DataObject
+) -> None:
+    """Queries of a batch may differ in decoder, width and length; some are over before others."""
+    alike = data.draw(st.booleans())
+    given_ = {
+        "max_len": max(length for _, length, _ in searched),
+        "budget": data.draw(st.sampled_from((0, 3, 64))),
+        "top_k": data.draw(st.sampled_from((6, 1_000_000))),
+        "record": data.draw(st.booleans()),
+    }
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        if data.draw(st.booleans()):
+            patch.setattr(TableRunner, "compaction_threshold", EAGER)
+        for compiled in (False, True):
+            table.calls.clear()
+            decoders = [search(*searched[0 if alike else query]) for query in range(len(batch))]
+            outcome = decode(compiled, batch, decoders, table, case.build(table), **given_)
+            found.append((*outcome, list(table.calls)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("drafter", [*OWN, "bushy"])
+def test_on_a_transformer_and_with_threads_too(drafter: str, threads: int) -> None:
+    """Enough prefixes a pass that threads share them."""
+    random, model = Random(3), model_of(1)
+    batch = [[random.randrange(4, VOCAB) for _ in range(random.randint(4, 12))] for _ in range(9)]
+    case = Case(drafter, 6, 3, 0, 12, TokenClasses(4, (5, 6)), True, 1e-3)
+    found = [
+        decode(
+            compiled,
+            batch,
+            [beam_search(width=5, max_len=14) for _ in batch],
+            TorchBackend(model),
+            case.build(model),
+            max_len=14,
+            top_k=6,
+            threads=threads,
+        )
+        for compiled in (False, True)
+    ]
+    assert found[0] == found[1]
+
+
+CHEAP = CostCurve((1, 128), (1e-3, 1.2e-3))  # nodes cost next to nothing: beams look ahead
+DEAR = CostCurve((1, 8, 64, 128), (2e-4, 4e-4, 2e-3, 4e-3))
+QUERIES = [
+    "CC(=O)Nc1ccc(O)cc1",
+    "O=C(NCc1ccccc1)c1ccc2[nH]ccc2c1",
+    "COC(=O)c1ccc(Br)cc1.[Li+].[OH-].C1CCOC1.O",
+    "CC(C)(C)OC(=O)N1CCC(Oc2ccc(C(=O)O)cc2)CC1",
+    "C",
+]
+
+
+@cache
+def shipped() -> Engine:
+    return Engine.load("retro", threads=2)
+
+
+def forced(compiled: bool | None) -> Callable[..., Decoding]:
+    return lambda *given, **options: Decoding(*given, **options, compiled=compiled)
+
+
+@pytest.mark.parametrize("cost", [CHEAP, DEAR], ids=["cheap", "dear"])
+@pytest.mark.parametrize("drafter", ["none", "copy", "windows", "mixed", "auto"])
+@pytest.mark.parametrize(("decoder", "n"), [("greedy", 1), ("beam", 4)])
+def test_on_the_shipped_weights_too(
+    decoder: str, n: int, drafter: str, cost: CostCurve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = shipped()
+    monkeypatch.setattr(engine.resources, "_curve", cost)
+    settings = DecodeSettings(decoder=decoder, n=n, drafter=drafter, record=True, max_len=40)
+    found = []
+    for compiled in (False, True):
+        monkeypatch.setattr("chemspec.engine.engine.Decoding", forced(compiled))
+        results = engine.predict(QUERIES, settings)
+        passes = [replace(step, draft_seconds=0.0, model_seconds=0.0) for one in results for step in one.trace.passes]
+        found.append(([one.hypotheses for one in results], passes))
+    assert found[0] == found[1]
+
+
+def test_passes_can_be_read_while_it_runs() -> None:
+    table, batch = Table(3, vocab_size=VOCAB, copying=3.0), [[4, 5, 6, 7, 8, 9], [4, 5], [9, 8, 7]]
+    drafter = Copy(length=3)
+    given_ = {"max_len": 12, "budget": 9, "clock": lambda: 0.0, "record": True, "compiled": True}
+    decoders = [beam_search(width=2, max_len=12) for _ in batch]
+    run = Decoding(batch, decoders, Session(table, batch, top_k=VOCAB), drafter, **given_)
+    seen: list[list[Pass]] = [[] for _ in batch]
+    for events in run:
+        for number, event in events:
+            seen[number].append(event)
+    again = [beam_search(width=2, max_len=12) for _ in batch]
+    whole = Decoding(batch, again, Session(table, batch, top_k=VOCAB), drafter, **given_)
+    assert run.run_to_end() == whole.run_to_end()
+    assert seen == run.passes == whole.passes
+
+
+class Broken:
+    """A drafter that fails at its second question."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        self.asked += 1
+        if self.asked == 2:
+            raise KeyError("out of ideas")
+        return [Draft((source[0],), "broken")]
+
+
+def test_what_a_drafter_raises_comes_through() -> None:
+    with pytest.raises(KeyError, match="out of ideas"):
+        decode(True, [[4, 5]], [greedy(max_len=9)], Table(0, vocab_size=VOCAB), Broken(), max_len=9)
+
+
+@pytest.mark.parametrize("decoder", ["greedy", "beam"])
+@pytest.mark.parametrize("token", [-1, VOCAB, 2**40])
+def test_a_draft_that_no_model_can_read_is_refused_by_name(decoder: str, token: int) -> None:
+    search_ = greedy(max_len=9) if decoder == "greedy" else beam_search(width=2, max_len=9)
+    with pytest.raises(ValueError, match=f"drafter 'illegal' proposed the token id {token}"):
+        decode(True, [[4, 5]], [search_], Table(0, vocab_size=VOCAB), Illegal(token), max_len=9)
+
+
+def test_a_source_beyond_the_vocabulary_is_not_drafted() -> None:
+    table = Table(0, vocab_size=VOCAB)
+    for compiled in (False, True):
+        with pytest.raises(ValueError, match=f"drafter 'copy' proposed the token id {VOCAB + 1}"):
+            decode(compiled, [[4, VOCAB + 1]], [greedy(max_len=9)], table, Copy(), max_len=9)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "drafter", "source"),
+    [
+        (lambda: sample(count=1, max_len=5, rng=Random(0)), NoDrafts(), [4]),
+        (lambda: greedy(max_len=5), Mixed(COPY_ONLY), [4] * (native.LONGEST + 1)),
+    ],
+    ids=["decoder", "query too long"],
+)
+def test_what_it_does_not_know_is_left_to_python(
+    decoder: Callable[[], Decoder], drafter: Drafter, source: list[int]
+) -> None:
+    table = Table(0, vocab_size=VOCAB)
+    answers, _ = decode(None, [source], [decoder()], table, drafter, max_len=5)
+    assert answers == decode(False, [source], [decoder()], table, drafter, max_len=5)[0]
+    with pytest.raises(ValueError, match="the compiled loop cannot run"):
+        decode(True, [source], [decoder()], table, drafter, max_len=5)
+
+
+def test_a_decoder_that_has_started_goes_on_in_python() -> None:
+    table, started = Table(0, vocab_size=VOCAB), greedy(max_len=5)
+    next(started)
+    with pytest.raises(ValueError, match="cannot run"):
+        decode(True, [[4]], [started], table, NoDrafts(), max_len=5)
+
+
+def test_it_is_what_runs_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, made = Table(0, vocab_size=VOCAB), []
+    monkeypatch.setattr(loops, "PythonLoop", lambda *given, **_: made.append(given))
+    answers, _ = decode(None, [[4, 5]], [greedy(max_len=5)], table, Copy(), max_len=5)
+    assert answers and not made
