@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app
+from chemspec.cli.base import app, dev
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 
@@ -45,7 +46,9 @@ def plan_(
     depth: Annotated[int, opt.option("Most steps one after the other.")] = 6,
     routes: Annotated[int, opt.option("Most routes kept.")] = 20,
     n: Annotated[int, opt.option("Proposals asked for a molecule.", "--n", "-n")] = 10,
-    ahead: Annotated[int, opt.option("Open molecules decoded along with the one that is asked for; 0: none.")] = 7,
+    ahead: Annotated[
+        int, opt.option("Open molecules decoded along with the one that is asked for; -1: 7 on a GPU, 0 on a CPU.")
+    ] = -1,
     check: Annotated[
         bool, opt.option("Ask the forward model whether each step leads to its product.", "--check/--no-check")
     ] = True,
@@ -70,11 +73,13 @@ def plan_(
         if file.suffix not in ENDINGS:
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
     settings = PlanSettings(
-        algorithm=algorithm, seconds=seconds, expansions=expansions, depth=depth, routes=routes, ahead=ahead
+        algorithm=algorithm, seconds=seconds, expansions=expansions, depth=depth, routes=routes, ahead=max(0, ahead)
     )
     asked = _targets(targets)
     can_buy = load(stock or BUILT_IN)
     retro = opt.load("retro", model, device=device, threads=threads)
+    if ahead < 0 and retro.device != "cpu":
+        settings = replace(settings, ahead=7)
     forward = opt.load("forward", "", device=device, threads=threads) if check else None
     expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter))
     found: list[Plan] = []
@@ -127,3 +132,37 @@ def _show(plan: Plan) -> None:
     counts = plan.counts
     rate = f", {counts.tokens / counts.passes:.2f} tokens a pass" if counts.passes else ""
     show.line(f"  {counts.molecules} molecules decoded in {counts.calls} calls of the models{rate}", "dim")
+
+
+@dev.command(rich_help_panel="How fast do answers come?")
+def plan_bench(
+    source: opt.SourceOption = None,
+    limit: Annotated[int, opt.option("A random sample of so many test products.")] = 200,
+    expansions: Annotated[int, opt.option("Most molecules expanded for a target.")] = 20,
+    depth: Annotated[int, opt.option("Most steps one after the other.")] = 6,
+    ahead: Annotated[int, opt.option("Open molecules decoded along, in our loops.")] = 0,
+    stock: Annotated[list[str] | None, opt.option("As for `chemspec plan`.", "--stock", "-s")] = None,
+    out: Annotated[Path, opt.option("What was found (.jsonl), resumable.")] = Path("runs/plan-bench.jsonl"),
+    threads: opt.ThreadsOption = 0,
+    device: opt.DeviceOption = "auto",
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Search routes to test products with drafts, with standard decoding, and with Syntheseus' own loop, by turns."""
+    extras.require("syntheseus", "apted", what="planning")
+    from chemspec.bench import plans
+    from chemspec.plan.search import PlanSettings
+    from chemspec.plan.stock import BUILT_IN, load
+
+    targets = [item.query for item in opt.questions(source, "retro", limit=limit)]
+    settings = PlanSettings(expansions=expansions, depth=depth, ahead=ahead, seconds=3600)
+    retro, forward = (opt.load(task, "", device=device, threads=threads) for task in ("retro", "forward"))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with show.progress("searching") as report:
+        rows = plans.run(retro, forward, load(stock or BUILT_IN), targets, out, settings, progress=report)
+    found = plans.summary(rows)
+    if as_json:
+        print(json.dumps({"rows": found}))
+        return
+    show.line(" | ".join(found[0]))
+    for row in found:
+        show.line(" | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values()))

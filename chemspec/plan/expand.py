@@ -1,4 +1,4 @@
-"""What a molecule can be made from: proposals of a retro model, checked, weighted and kept on disk.
+"""What a molecule can be made from, and what a forward model thinks of it; both are kept on disk.
 
 A molecule is decoded once for the same weights and settings, in this search or any later one.
 """
@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 
 from rdkit import Chem
 
@@ -25,7 +25,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.system import cache
 from chemspec.types import DecodeResult
 
-VERSION = 1  # of what is kept; raise it when proposals change for the same weights and settings
+VERSION = 2  # of what is kept; raise it when proposals change for the same weights and settings
 DISAGREES = 0.1  # what remains of the prior of a step whose product the forward model does not predict
 SIZE = 0.1  # nats that a step costs at most because a reactant is as large as its product: a tie-break
 FORWARD = DecodeSettings(decoder="greedy", n=1, max_len=200)
@@ -46,15 +46,25 @@ class Proposal:
     Attributes:
         reactants: canonical SMILES, a salt in one piece.
         chance: that it is the way recorded for this molecule, as calibrated; else the model's probability.
-        prior: what the search goes by, see `prior`.
         round_trip: the forward model's probability of its first answer if that is the molecule, 0 if it is not; None
             if it was not asked. It reads the reactants without reagents, so 0 is a doubt and no proof.
     """
 
     reactants: tuple[str, ...]
     chance: float
-    prior: float
     round_trip: float | None = None
+
+    def reaction(self, product: str) -> str:
+        """As reaction SMILES."""
+        return f"{'.'.join(self.reactants)}>>{product}"
+
+    def prior(self, product: str) -> float:
+        """What a search goes by: the chance, less where the forward model disagrees and for a large reactant.
+
+        A check can only lower it, so what has not been checked is judged too well, never too badly.
+        """
+        size = max(map(heavy_atoms, self.reactants)) / max(1, heavy_atoms(product))
+        return max(1e-6, self.chance) * (DISAGREES if self.round_trip == 0 else 1.0) * math.exp(-SIZE * min(1.0, size))
 
 
 @dataclass
@@ -62,14 +72,15 @@ class Counts:
     """What expanding has cost so far."""
 
     molecules: int = 0  # decoded; the rest came from the cache
+    checks: int = 0  # reactant sets that the forward model was asked about
     calls: int = 0  # of `Engine.predict` of either model
     passes: int = 0  # of the decoders, summed over queries
     tokens: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # in the models
 
 
 class Expander:
-    """Ask a retro model, and a forward model whether it agrees.
+    """Ask a retro model for steps, and a forward model about those that matter.
 
     Args:
         retro: the model that proposes.
@@ -86,6 +97,7 @@ class Expander:
         self.counts = Counts()
         self.refused: dict[str, str] = {}  # why the retro model does not answer for a molecule
         self._known: dict[str, tuple[Proposal, ...]] = {}
+        self._back: dict[str, float] = {}  # round trips, by reaction
         self._lock = Lock()
         self._store = self._open() if keep else None
 
@@ -98,84 +110,92 @@ class Expander:
         with suppress(OSError, sqlite3.Error):
             cache.cache_dir().mkdir(parents=True, exist_ok=True)
             store = sqlite3.connect(cache.cache_dir() / name, check_same_thread=False, isolation_level=None)
-            store.execute("CREATE TABLE IF NOT EXISTS proposals (smiles TEXT PRIMARY KEY, found TEXT)")
+            store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
             return store
         return None
 
-    def knows(self, smiles: str) -> bool:
-        """Return whether a molecule can be expanded without asking a model."""
-        if smiles not in self._known and self._store is not None:
+    def _read(self, question: str) -> Any:
+        """Return what is kept on disk, if anything."""
+        if self._store is not None:
             with self._lock, suppress(sqlite3.Error):
-                row = self._store.execute("SELECT found FROM proposals WHERE smiles = ?", (smiles,)).fetchone()
-                if row:
-                    self._known[smiles] = tuple(Proposal(tuple(one[0]), *one[1:]) for one in json.loads(row[0]))
+                row = self._store.execute("SELECT answer FROM answers WHERE question = ?", (question,)).fetchone()
+                return row and json.loads(row[0])
+        return None
+
+    def _write(self, question: str, answer: Any) -> None:
+        if self._store is not None:
+            with self._lock, suppress(sqlite3.Error):  # a full disk makes the next search slower and nothing else
+                self._store.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (question, json.dumps(answer)))
+
+    def knows(self, smiles: str) -> bool:
+        """Return whether a molecule can be expanded without asking the model."""
+        if smiles not in self._known and (kept := self._read(smiles)) is not None:
+            self._known[smiles] = tuple(Proposal(tuple(reactants), chance) for reactants, chance in kept)
         return smiles in self._known
 
     def expand(self, molecules: Sequence[str]) -> list[tuple[Proposal, ...]]:
         """Return the proposals for each molecule, best first; those not known are decoded in one batch."""
         missing = [smiles for smiles in dict.fromkeys(molecules) if not self.knows(smiles)]
-        if missing:
-            began = time.perf_counter()
-            answers = self._ask(self.retro, missing, self.settings)
-            pairs = list(zip(missing, answers, strict=True))
-            self.refused |= {smiles: answer.message for smiles, answer in pairs if answer.status != "ok"}
-            found = [_sound(smiles, answer) for smiles, answer in pairs]
-            if self.forward is not None:
-                found = self._checked(missing, found)
-            for smiles, proposals in zip(missing, found, strict=True):
-                weighted = [replace(one, prior=prior(smiles, one)) for one in proposals]
-                self._keep(smiles, tuple(sorted(weighted, key=lambda one: (-one.prior, one.reactants))))
-            self.counts.molecules += len(missing)
-            self.counts.seconds += time.perf_counter() - began
+        for smiles, answer in zip(missing, self._ask(self.retro, missing, self.settings), strict=True):
+            self._known[smiles] = found = _sound(smiles, answer)
+            if answer.status == "ok":
+                self._write(smiles, [[one.reactants, one.chance] for one in found])
+            else:
+                self.refused[smiles] = answer.message
+        self.counts.molecules += len(missing)
         return [self._known[smiles] for smiles in molecules]
 
+    def checked(self, smiles: str, proposal: Proposal) -> Proposal:
+        """Return a step for a molecule with the forward model's opinion, if that has been asked before."""
+        reaction = proposal.reaction(smiles)
+        if reaction not in self._back and (kept := self._read(reaction)) is not None:
+            self._back[reaction] = kept
+        return replace(proposal, round_trip=self._back.get(reaction))
+
+    def check(self, steps: Sequence[tuple[str, Proposal]]) -> None:
+        """Ask the forward model about steps, each the product and the proposal, in one batch; see `checked`."""
+        if self.forward is None:
+            return
+        missing = {
+            proposal.reaction(smiles): (smiles, proposal)
+            for smiles, proposal in steps
+            if self.checked(smiles, proposal).round_trip is None
+        }
+        how = replace(FORWARD, drafter=self.settings.drafter, batch_size=self.settings.batch_size)
+        queries = list(dict.fromkeys(".".join(proposal.reactants) for _, proposal in missing.values()))
+        made = dict(zip(queries, self._ask(self.forward, queries, how), strict=True))
+        for reaction, (smiles, proposal) in missing.items():
+            self._back[reaction] = _leads_back(smiles, made[".".join(proposal.reactants)])
+            self._write(reaction, self._back[reaction])
+        self.counts.checks += len(queries)
+
     def _ask(self, model: Model, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        if not queries:
+            return []
+        began = time.perf_counter()
         results = model.predict(queries, settings)
         self.counts.calls += 1
+        self.counts.seconds += time.perf_counter() - began
         for result in results:
             self.counts.passes += len(result.trace.passes)
             self.counts.tokens += sum(one.emitted for one in result.trace.passes)
         return results
 
-    def _checked(self, molecules: Sequence[str], found: Sequence[Sequence[Proposal]]) -> list[list[Proposal]]:
-        assert self.forward is not None
-        queries = list(dict.fromkeys(".".join(one.reactants) for proposals in found for one in proposals))
-        how = replace(FORWARD, drafter=self.settings.drafter, batch_size=self.settings.batch_size)
-        made = dict(zip(queries, self._ask(self.forward, queries, how) if queries else [], strict=True))
-        return [
-            [replace(one, round_trip=_leads_back(smiles, made[".".join(one.reactants)])) for one in proposals]
-            for smiles, proposals in zip(molecules, found, strict=True)
-        ]
 
-    def _keep(self, smiles: str, proposals: tuple[Proposal, ...]) -> None:
-        self._known[smiles] = proposals
-        if self._store is not None and smiles not in self.refused:
-            text = json.dumps([[one.reactants, one.chance, one.prior, one.round_trip] for one in proposals])
-            with self._lock, suppress(sqlite3.Error):  # a full disk makes the next search slower and nothing else
-                self._store.execute("INSERT OR REPLACE INTO proposals VALUES (?, ?)", (smiles, text))
-
-
-def _sound(smiles: str, answer: DecodeResult) -> list[Proposal]:
+def _sound(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
     """The different answers that are molecules, supply all atoms and do not contain the molecule itself."""
     found: dict[tuple[str, ...], Proposal] = {}
     for one in answer.hypotheses:
         reactants = split(one.canonical) if one.valid else ()
         if reactants and smiles not in reactants and not chem.formula_balance(one.canonical, smiles):
             chance = one.probability if one.confidence is None else one.confidence
-            found.setdefault(reactants, Proposal(reactants, chance, chance))
-    return list(found.values())
+            found.setdefault(reactants, Proposal(reactants, chance))
+    return tuple(sorted(found.values(), key=lambda way: (-way.prior(smiles), way.reactants)))
 
 
 def _leads_back(smiles: str, answer: DecodeResult) -> float:
     first = next((one for one in answer.hypotheses[:1] if one.valid), None)
     return first.probability if first and leads_back(smiles, first.canonical) else 0.0
-
-
-def prior(smiles: str, proposal: Proposal) -> float:
-    """Return a proposal's chance, less where the forward model disagrees and, slightly, for a large reactant."""
-    doubt = DISAGREES if proposal.round_trip == 0 else 1.0
-    size = max(map(heavy_atoms, proposal.reactants)) / max(1, heavy_atoms(smiles))
-    return max(1e-6, proposal.chance) * doubt * math.exp(-SIZE * min(1.0, size))
 
 
 @lru_cache(maxsize=100_000)

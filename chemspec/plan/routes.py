@@ -63,7 +63,7 @@ class Route:
     @property
     def score(self) -> float:
         """The product of its steps' priors: calibrated chances, a tenth where the forward model disagrees."""
-        return math.exp(sum(math.log(node.step.prior) for node in self.steps if node.step))
+        return math.prod(node.step.prior(node.smiles) for node in self.steps if node.step)
 
     @property
     def depth(self) -> int:
@@ -170,8 +170,12 @@ def to_tree(node: Node) -> dict[str, Any]:
         found["children"] = [
             {
                 "type": "reaction",
-                "smiles": f"{'.'.join(step.reactants)}>>{node.smiles}",
-                "metadata": {"chance": step.chance, "policy_probability": step.prior, "round_trip": step.round_trip},
+                "smiles": step.reaction(node.smiles),
+                "metadata": {
+                    "chance": step.chance,
+                    "policy_probability": step.prior(node.smiles),
+                    "round_trip": step.round_trip,
+                },
                 "children": [to_tree(child) for child in node.children],
             }
         ]

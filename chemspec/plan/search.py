@@ -51,7 +51,8 @@ class PlanSettings:
         depth: most steps one after the other.
         nodes: most nodes of the graph, which bounds the memory: about 4 kB each.
         routes: most routes that are kept.
-        ahead: most further open molecules that are decoded in one call with the one that is asked for.
+        ahead: most further open molecules that are decoded in one call with the one that is asked for; pays where a
+            wider batch costs no more time, as on a GPU.
     """
 
     algorithm: str = "retro-star"
@@ -60,7 +61,7 @@ class PlanSettings:
     depth: int = 6
     nodes: int = 50_000
     routes: int = 20
-    ahead: int = 7
+    ahead: int = 0
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -81,7 +82,10 @@ class _Answers(BackwardReactionModel):  # type: ignore[misc]
 
     def _get_reactions(self, inputs: list[Molecule], num_results: int) -> list[Sequence[SingleProductReaction]]:
         found = self.expander.expand([one.smiles for one in inputs])
-        return [[_reaction(one, way) for way in ways[:num_results]] for one, ways in zip(inputs, found, strict=True)]
+        return [
+            [_reaction(one, self.expander.checked(one.smiles, way)) for way in ways[:num_results]]
+            for one, ways in zip(inputs, found, strict=True)
+        ]
 
 
 def _molecule(smiles: str) -> Molecule:
@@ -89,9 +93,9 @@ def _molecule(smiles: str) -> Molecule:
 
 
 def _reaction(product: Molecule, way: Proposal) -> SingleProductReaction:
-    reactants = Bag([_molecule(one) for one in way.reactants])
+    metadata = {"probability": way.prior(product.smiles), "proposal": way}
     return SingleProductReaction(
-        product=product, reactants=reactants, metadata={"probability": way.prior, "proposal": way}
+        product=product, reactants=Bag([_molecule(one) for one in way.reactants]), metadata=metadata
     )
 
 
@@ -133,7 +137,48 @@ class _Watched:
 
 
 class _RetroStar(_Watched, RetroStarSearch):  # type: ignore[misc]
-    pass
+    """Retro* that asks the forward model only about steps on which its next choice rests.
+
+    A check can only make a step dearer. So the molecule with the least cost is the right one to expand as soon as all
+    steps of the cheapest tree through it have been checked, as in a lazy A*; nobody asks about the others.
+    """
+
+    def visit_node(self, node: Any, graph: Any) -> Any:
+        dearer = [step for step in self._tree(node, graph) if self._is_dearer(step, graph)]
+        if dearer:  # no visit: all of them go back into the queue with their new values
+            return list(self.set_node_values(dearer, graph))
+        return super().visit_node(node, graph)
+
+    def _tree(self, node: Any, graph: Any) -> list[AndNode]:
+        """The steps of the cheapest tree through a molecule that have not been checked; now they are."""
+        expander, found = self.reaction_model.expander, []
+        while parents := list(graph.predecessors(node)):
+            below = [one for one in graph.successors(parents[0]) if one is not node]
+            found.append(parents[0])
+            while below:
+                ways = list(graph.successors(below.pop()))
+                if ways and (best := min(ways, key=_cost)) and _cost(best) < math.inf:
+                    found.append(best)
+                    below += graph.successors(best)
+            (node,) = graph.predecessors(parents[0])
+        unchecked = [one for one in found if _way(one).round_trip is None]
+        expander.check([(one.reaction.product.smiles, _way(one)) for one in unchecked])
+        return unchecked
+
+    def _is_dearer(self, step: AndNode, graph: Any) -> bool:
+        product, before = step.reaction.product.smiles, _way(step)
+        step.reaction.metadata["proposal"] = now = self.reaction_model.expander.checked(product, before)
+        step.reaction.metadata["probability"] = now.prior(product)
+        (step.data["retro_star_rxn_cost"],) = self.and_node_cost_fn([step], graph=graph)
+        return bool(now.prior(product) < before.prior(product))
+
+
+def _cost(step: AndNode) -> float:
+    return float(step.data["retro_star_reaction_number"])
+
+
+def _way(step: AndNode) -> Proposal:
+    return step.reaction.metadata["proposal"]  # type: ignore[no-any-return]
 
 
 class _BreadthFirst(_Watched, AndOr_BreadthFirstSearch):  # type: ignore[misc]
@@ -239,19 +284,22 @@ class Search:
         return Counts(**{name: now[name] - before[name] for name in now})
 
     def routes(self) -> tuple[Route, ...]:
-        """The best routes so far; if none is solved, the one that is closest."""
+        """The best routes so far, all steps checked; if none is solved, the one that is closest."""
         if self._graph is None:
             return ()
-        nodes = list(self._graph.nodes())
-        for node in nodes:
-            node.data["route_cost"] = sum(-math.log(way.prior) for way in self._ways([node]).values())
-        found = [
-            self._ways(route)
-            for route in iter_routes_cost_order(self._graph, 5 * self.settings.routes, max_time_s=EXTRACTION)
-        ]
-        if not any(found) and (closest := self._closest()):
-            found = [closest]
-        return ranked([self._route(steps) for steps in found if steps], self.settings.routes)
+        while True:  # until checks change nothing any more
+            for node in self._graph.nodes():
+                node.data["route_cost"] = sum(-math.log(way.prior(one)) for one, way in self._ways([node]).items())
+            wanted = 5 * self.settings.routes
+            found = [self._ways(one) for one in iter_routes_cost_order(self._graph, wanted, max_time_s=EXTRACTION)]
+            if not any(found) and (closest := self._closest()):
+                found = [closest]
+            best = ranked([self._route(steps) for steps in found if steps], self.settings.routes)
+            steps = [(node.smiles, node.step) for one in best for node in one.steps if node.step]
+            unchecked = [(one, way) for one, way in steps if way.round_trip is None]
+            if not unchecked or self.expander.forward is None:
+                return best
+            self.expander.check(unchecked)
 
     def _ways(self, nodes: Any) -> dict[str, Proposal]:
         """The steps that lead into these nodes, by product."""
@@ -261,7 +309,8 @@ class Search:
             for node in nodes
             for parent in self._graph.predecessors(node)
         ]
-        return {one.product.smiles: one.metadata["proposal"] for one in reactions if one is not None}
+        ways = {one.product.smiles: one.metadata["proposal"] for one in reactions if one is not None}
+        return {product: self.expander.checked(product, way) for product, way in ways.items()}
 
     def _route(self, steps: dict[str, Proposal]) -> Route:
         molecules = {one for step in steps.values() for one in step.reactants}
@@ -283,7 +332,7 @@ class Search:
         for node in sorted(graph.nodes(), key=lambda one: -one.depth):  # from the leaves up
             if isinstance(node, AndNode):
                 below = [best[child] for child in graph.successors(node)]
-                cost = -math.log(node.reaction.metadata["proposal"].prior)
+                cost = -math.log(_way(node).prior(node.reaction.product.smiles))
                 chosen = [node, *(one for child in below for one in child[2])]
                 best[node] = sum(one[0] for one in below), cost + sum(one[1] for one in below), chosen
             else:

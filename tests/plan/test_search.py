@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -94,18 +96,53 @@ def test_ions_are_bought_together_and_bad_answers_are_left_out() -> None:
     assert len(ways) == 1, "atoms must be accounted for"
 
 
+class Eager(Expander):
+    """Checks every proposal of every molecule, as a filter in the model would."""
+
+    def expand(self, molecules: Sequence[str]) -> list[tuple[Proposal, ...]]:
+        found = super().expand(molecules)
+        self.check([(smiles, way) for smiles, ways in zip(molecules, found, strict=True) for way in ways])
+        return found
+
+
+def sceptic(seed: int) -> Toy:
+    """A forward model that denies some steps of the toy."""
+    rng = Random(seed)
+    table: dict[str, list[tuple[str, float]]] = {}
+    for smiles, ways in retro().table.items():
+        for text, _ in ways:
+            if chem.is_valid(text):
+                key = ".".join(split(str(chem.canonical(text))))
+                table[key] = [(smiles if rng.random() < 0.6 else "CCO", 0.9)]
+    return Toy(table)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("expansions", [3, 6, 200])
+def test_checking_only_what_matters_finds_what_checking_all_finds(tmp_path: Path, seed: int, expansions: int) -> None:
+    plans = []
+    for expander in (Eager(retro(), sceptic(seed), keep=False), Expander(retro(), sceptic(seed), keep=False)):
+        plans.append(plan(AMIDE, expander, stock(tmp_path), PlanSettings(expansions=expansions, ahead=0, depth=8)))
+    eager, lazy = plans
+    assert [route.signature for route in lazy.routes] == [route.signature for route in eager.routes]
+    assert [route.score for route in lazy.routes] == pytest.approx([route.score for route in eager.routes])
+    assert lazy.expansions == eager.expansions and lazy.counts.molecules == eager.counts.molecules
+    assert lazy.counts.checks < eager.counts.checks or expansions > 6
+    assert all(node.step and node.step.round_trip is not None for route in lazy.routes for node in route.steps)
+
+
 def test_a_step_that_the_forward_model_denies_counts_a_tenth() -> None:
     smiles = str(chem.canonical(AMIDE))
-    (plain,) = Expander(retro(), keep=False).expand([smiles])
-    best = ".".join(plain[0].reactants)
-    forward = Toy({".".join(one.reactants): [(smiles, 0.9)] for one in plain[1:]} | {best: [("CCO", 0.9)]})
-    (checked,) = Expander(retro(), forward, keep=False).expand([smiles])
-    by_reactants = {one.reactants: one for one in checked}
-    assert by_reactants[plain[0].reactants].prior == pytest.approx(plain[0].prior * DISAGREES)
-    assert by_reactants[plain[0].reactants].round_trip == 0
-    assert by_reactants[plain[1].reactants].prior == pytest.approx(plain[1].prior)
-    assert by_reactants[plain[1].reactants].round_trip == pytest.approx(0.9)
-    assert isinstance(checked[0], Proposal) and checked[0].reactants != plain[0].reactants
+    expander = Expander(retro(), Toy({}), keep=False)
+    (ways,) = expander.expand([smiles])
+    forward = Toy({".".join(one.reactants): [(smiles, 0.9)] for one in ways[1:]} | {".".join(ways[0].reactants): []})
+    expander.forward = forward
+    expander.check([(smiles, way) for way in ways])
+    denied, agreed = (expander.checked(smiles, way) for way in ways[:2])
+    assert denied.round_trip == 0 and denied.prior(smiles) == pytest.approx(ways[0].prior(smiles) * DISAGREES)
+    assert agreed.round_trip == pytest.approx(0.9) and agreed.prior(smiles) == ways[1].prior(smiles)
+    expander.check([(smiles, way) for way in ways])
+    assert len(forward.asked) == 1, "what is known is not asked again"
 
 
 def test_without_a_route_the_closest_is_shown(tmp_path: Path) -> None:

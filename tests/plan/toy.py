@@ -31,6 +31,7 @@ class Toy:
 
     table: Mapping[str, Sequence[tuple[str, float]]]
     digest: str = "toy"
+    device: str = "cpu"
     asked: list[list[str]] = field(default_factory=list)
 
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
