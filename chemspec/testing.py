@@ -208,7 +208,7 @@ def naive_reader(model: Target, source: Sequence[int]) -> Reading:
         logits = model.decode(
             torch.tensor(prefixes, device=device), memory.expand(rows, -1, -1), real.expand(rows, -1, -1, -1)
         )
-        return torch.log_softmax(logits[:, -1], dim=-1).cpu()
+        return model.log_softmax(logits[:, -1]).cpu()
 
     return log_probs
 

@@ -153,6 +153,7 @@ def failures(section: Section) -> str:
 
 SECTIONS: dict[str, Callable[[Section], str]] = {
     "accuracy": accuracy,
+    "int8": accuracy,
     "augmented": accuracy,
     "classes": classes,
     "roundtrip": roundtrip,

@@ -37,11 +37,12 @@ def lossless(
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
     minutes: Annotated[float, opt.option("Begin no more queries after this time; 0: no limit.")] = 0.0,
     device: opt.DeviceOption = "auto",
+    dtype: Annotated[str, opt.option("fp32 or int8.")] = "fp32",
     threads: opt.ThreadsOption = 0,
     runtime: opt.RuntimeOption = "auto",
     markdown: Annotated[Path | None, opt.option("Append the rows to this document.", "--markdown")] = None,
 ) -> None:
-    """Compare exact decoding with a naive decoder without cache or drafts, in fp32.
+    """Compare exact decoding with a naive decoder without cache or drafts, in fp32 or int8.
 
     Exit code 1 if any answer differs that is no tie in the arithmetic. Ctrl-C ends it early and reports what was
     compared.
@@ -51,7 +52,7 @@ def lossless(
     from chemspec.io import readers
 
     given = None if file is None else readers.read_queries(file, column)
-    engine = opt.load(task, model, device=device, dtype="fp32", threads=threads, runtime=runtime)
+    engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
     queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)
     chunks, interrupted = [], False
     with show.progress("comparing") as report:
@@ -66,6 +67,7 @@ def lossless(
         "task": engine.task,
         "model": engine.name,
         "digest": engine.digest,
+        "dtype": engine.dtype,
         "runtime": engine.runtime,
         "wanted": len(queries),
         "interrupted": interrupted,

@@ -60,8 +60,8 @@ def evaluate(
     head = {"model": engine.name, "digest": engine.digest, "file": tests.name}
     measured = {**head, "settings": asdict(settings), "predictions": str(target), **measured}
     if kept:
-        names = ["augmented"] if augment > 1 else ["accuracy", "failures"]
-        names += ["classes"] if measured["top1_by_class"] and augment == 1 else []
+        names = ["augmented"] if augment > 1 else ["int8"] if engine.dtype == "int8" else ["accuracy", "failures"]
+        names += ["classes"] if measured["top1_by_class"] and "accuracy" in names else []
         opt.keep(engine.folder, names, engine.digest, measured)
     show.note(f"predictions: {target}")
     if as_json:

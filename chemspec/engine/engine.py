@@ -104,7 +104,8 @@ class Engine:
         Args:
             name: a path, or the name of an installed model ("forward", "retro").
             device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
-            dtype: "auto" (fp32: models of this size are bound by latency, not by arithmetic), "fp32", "bf16", "fp16".
+            dtype: "auto" (fp32), "fp32", "int8" (linear layers in whole numbers, see `model.int8`: faster on a CPU, and
+                the same bits everywhere), "bf16", "fp16".
             threads: CPU threads of the model; 0 takes all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
                 torch; on a GPU recorded graphs), "native", "onnx", "torch", or "graphs" (torch with recorded CUDA

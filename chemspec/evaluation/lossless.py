@@ -18,6 +18,7 @@ from chemspec.evaluation import reference
 from chemspec.io import tables
 from chemspec.metrics import SpeedNumbers, numbers
 from chemspec.model import checkpoint
+from chemspec.model.int8 import quantised
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import torch_threads
 from chemspec.testing import Target, naive_beam, naive_greedy, naive_reader
@@ -197,7 +198,7 @@ def check(
     """Compare every drafter's answers with the naive ones; yields as it goes, so that nothing is lost when interrupted.
 
     Args:
-        engine: that computes in fp32.
+        engine: that computes in fp32 or int8.
         queries: SMILES.
         settings: of an exact decoder; the drafter in it is not looked at.
         drafters: names.
@@ -205,18 +206,22 @@ def check(
         progress: is told how many queries of how many are done.
 
     Raises:
-        ValueError: for a decoder that has no naive counterpart, or an engine that does not compute in fp32.
+        ValueError: for a decoder that has no naive counterpart, or an engine that computes in another precision.
     """
     if settings.decoder not in COMPARABLE:
         raise ValueError(
             f"decoder {settings.decoder!r} cannot be compared; "
             f"only {' and '.join(COMPARABLE)} must equal the naive decoder"
         )
-    if engine.dtype != "fp32":
-        raise ValueError(f"the engine computes in {engine.dtype}, where rounding decides more often; compare in fp32")
+    if engine.dtype not in ("fp32", "int8"):
+        raise ValueError(
+            f"the engine computes in {engine.dtype}, where rounding decides more often; compare in fp32 or int8"
+        )
     how = replace(settings, max_len=min(settings.max_len, engine.config.max_positions - 1))
     variants = {name: replace(settings, drafter=name) for name in drafters}
     model = checkpoint.load(engine.folder).model.to(engine.device)
+    if engine.dtype == "int8":
+        model = quantised(model)
     began = time.monotonic()
     done, size = 0, max(CHUNK // how.n, 1, settings.batch_size)
     while done < len(queries) and not (0 < 60 * minutes < time.monotonic() - began):

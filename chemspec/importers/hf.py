@@ -66,6 +66,8 @@ def _backend(model: HfModel, runtime: RuntimeConfig) -> tuple[Backend, str]:
     """
     if runtime.runtime not in ("auto", "torch"):
         raise ValueError(f"a Hugging Face model runs in torch, not in the {runtime.runtime} runtime")
+    if runtime.dtype == "int8":
+        raise ValueError("int8 is for chemspec's own models; use fp32")
     if runtime.dtype == "fp16" and model.family == "t5":
         raise ValueError("T5 overflows in fp16; use bf16 or fp32")
     model.to(runtime.device, runtime.precision)

@@ -13,6 +13,7 @@ import torch
 
 from chemspec.model import checkpoint
 from chemspec.model.cost import BATCHES, CostCurve, cached, measure
+from chemspec.model.int8 import quantised
 from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
@@ -25,7 +26,14 @@ SLOW = (
     "passes are computed by torch, some times slower than need be: install a C++ compiler, "
     "or pip install 'chemspec[onnx]'"
 )
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
+# What torch computes in; of int8 everything but products of whole numbers.
+DTYPES = {
+    "fp32": torch.float32,
+    "int8": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp64": torch.float64,
+}
 
 
 @dataclass(frozen=True)
@@ -60,10 +68,11 @@ class RuntimeConfig:
     def exactness(self) -> str:
         """How far a prefix has the same scores whatever else is in the pass, and so how far drafts change nothing.
 
-        "to the last bit": each row is computed by itself. "up to ties": the sums of a row depend on the shape of the
-        pass, in the seventh digit. "up to rounding": likewise, in the third, which may change an answer.
+        "to the last bit": each row is computed by itself, or its sums have an order. "up to ties": the sums of a row
+        depend on the shape of the pass, in the seventh digit. "up to rounding": likewise, in the third, which may
+        change an answer.
         """
-        if self.runtime == "native":
+        if self.runtime == "native" or self.dtype == "int8":
             return "to the last bit"
         return "up to rounding" if self.dtype in ("bf16", "fp16") else "up to ties"
 
@@ -82,20 +91,27 @@ class RuntimeConfig:
             ValueError: if the runtime asked for cannot be had.
         """
         runtime = self.runtime
-        cpu = self.device == "cpu" and self.dtype == "fp32"
-        if runtime in ("native", "onnx") and not cpu:
-            raise ValueError(f"the {runtime} runtime computes in fp32 on a CPU, not in {self.dtype} on {self.device}")
+        int8 = self.dtype == "int8"
+        cpu = self.device == "cpu" and self.dtype in ("fp32", "int8")
+        if runtime == "native" and not cpu:
+            raise ValueError(
+                f"the native runtime computes in fp32 or int8 on a CPU, not in {self.dtype} on {self.device}"
+            )
+        if runtime == "onnx" and not (cpu and not int8):
+            raise ValueError(f"the onnx runtime computes in fp32 on a CPU, not in {self.dtype} on {self.device}")
+        if runtime == "graphs" and int8:
+            raise ValueError("the graphs runtime does not compute in int8; use native or torch")
         if runtime == "graphs" and self.device == "cpu":
             raise ValueError("the graphs runtime records CUDA graphs; it needs a GPU")
         if runtime == "native" or (runtime == "auto" and cpu):
             from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
 
             try:
-                return NativeBackend(loaded.model, threads=self.threads), "native"
+                return NativeBackend(loaded.model, threads=self.threads, int8=int8), "native"
             except NoKernelError as why:
                 if runtime == "native":
                     raise ValueError(f"the native runtime cannot be had here: {why}") from why
-                if not (extras.installed("onnx") and extras.installed("onnxruntime")):
+                if int8 or not (extras.installed("onnx") and extras.installed("onnxruntime")):
                     warnings.warn(f"{SLOW} ({why})", stacklevel=2)
                     runtime = "torch"
         if runtime == "onnx" or (runtime == "auto" and cpu):
@@ -104,6 +120,8 @@ class RuntimeConfig:
 
             return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
         model = loaded.model.to(device=self.device, dtype=self.precision)
+        if int8:
+            return TorchBackend(quantised(model)), "torch"
         if runtime == "graphs" or (runtime == "auto" and self.device != "cpu"):
             from chemspec.model.runners.cuda_graphs import GraphBackend
 

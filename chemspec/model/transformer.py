@@ -9,7 +9,7 @@ a head, D = H * d, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,11 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     # Written out: on a CPU torch's fused kernel spends twenty times longer on heads this narrow in bf16 (log.md).
     scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-1, -2))
     return torch.matmul(torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1), v)
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """Return log-probs of logits (..., V), in fp32 at least."""
+    return torch.log_softmax(logits if logits.dtype == torch.float64 else logits.float(), dim=-1)
 
 
 class Attention(nn.Module):
@@ -95,7 +100,9 @@ class Layer(nn.Module):
         super().__init__()
         width = config.d_model
         self.norm_first = config.norm_first
-        self.activation = functional.relu if config.activation == "relu" else functional.gelu
+        self.activation: Callable[[Tensor], Tensor] = functional.gelu
+        if config.activation == "relu":
+            self.activation = functional.relu
         self.dropout = dropout
         self.self_attn = Attention(width, config.heads)
         self.linear1 = nn.Linear(width, config.feedforward)
@@ -128,7 +135,9 @@ class Stack(nn.Module):
     def __init__(self, config: ModelConfig, depth: int, *, cross: bool, dropout: float = 0.0) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(config, cross=cross, dropout=dropout) for _ in range(depth))
-        self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps) if config.final_norms else nn.Identity()
+        self.norm: nn.Module = nn.Identity()
+        if config.final_norms:
+            self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(self.layers)  # type: ignore[arg-type]
@@ -154,6 +163,7 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.config = config
+        self.log_softmax: Callable[[Tensor], Tensor] = log_softmax
         self.embedding = _embedding(config)
         if not config.shared_embedding:
             self.target_embedding = _embedding(config)

@@ -161,7 +161,14 @@ def test_rows_go_to_a_document(queries: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_the_engine_must_compute_in_fp32(home: Path) -> None:
+def test_int8_is_compared_with_the_naive_decoder_in_int8(home: Path) -> None:
+    """Every score to the last bit; the decoder in fp32 would differ."""
+    engine = Engine.load(home / "retro", device="cpu", threads=1, dtype="int8")
+    found = lossless.summary(list(lossless.check(engine, QUERIES, GREEDY, ["copy"])), GREEDY)
+    assert found["fine"] and found["rows"][0]["largest_score_difference"] == 0
+
+
+def test_the_engine_must_compute_in_fp32_or_int8(home: Path) -> None:
     engine = Engine.load(home / "retro", threads=1, dtype="bf16")
     with pytest.raises(ValueError, match="compare in fp32"):
         list(lossless.check(engine, QUERIES, GREEDY, ["none"]))

@@ -66,11 +66,11 @@ def scripts(draw: st.DrawFn) -> tuple[list[list[int]], list[Round]]:
 
 
 def check(backend: Backend, model: Target, sources: list[list[int]], rounds: list[Round], *, within: float) -> None:
-    """Play a script and compare every score given out with the naive one, worked out in fp64.
+    """Play a script and compare every score given out with the naive one, worked out in fp64 unless it must be equal.
 
     These models are ill-conditioned: in fp32 the naive decoder itself is off by up to 2e-4.
     """
-    if isinstance(model, Transformer):
+    if isinstance(model, Transformer) and within:
         model = copy.deepcopy(model).double()
     session = Session(backend, sources, top_k=VOCAB)
     session.compaction_threshold = EAGER  # compact whenever anything can go

@@ -6,7 +6,7 @@ layer), d width of a head, D model width, V vocabulary, k candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 from chemspec.data.arrays import pad
 from chemspec.model.runners.padded import Mask, PaddedRunner
 from chemspec.model.session import Floats, Ints
-from chemspec.model.transformer import Transformer
+from chemspec.model.transformer import Transformer, log_softmax
 from chemspec.tokenizer import BOS, EOS
 
 
@@ -116,7 +116,7 @@ class TorchRunner(PaddedRunner):
             bos = self.backend.model.config.source_specials  # and eos, which nobody copies
             self.attention = torch.stack(attention, dim=2).float().cpu().numpy()[..., int(bos) :]
         self.write(new_kv, slot_offsets)
-        return best(logits, self.top_k)
+        return best(logits, self.top_k, self.backend.model.log_softmax)
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """Copy an array to the model's device."""
@@ -148,19 +148,19 @@ def write_kv(cache: Tensor, new_kv: Tensor, rows: Tensor, slots: Tensor) -> None
     cache[:, :, rows, :, slots] = new_kv.permute(2, 4, 0, 1, 3, 5)
 
 
-def best(logits: Tensor, count: int) -> tuple[Ints, Floats]:
+def best(logits: Tensor, count: int, softmax: Callable[[Tensor], Tensor] = log_softmax) -> tuple[Ints, Floats]:
     """Return the `count` best tokens and log-probs of logits (..., V), best first, ties by id, as host arrays."""
     if LARGE * count < logits.shape[-1]:
-        top = _best_few(_log_probs(logits), count)
+        top = _best_few(softmax(logits), count)
         if top is not None:
             return split_host(_pack(*top))
-    return split_host(ranked(logits, count))
+    return split_host(ranked(logits, count, softmax))
 
 
-def ranked(logits: Tensor, count: int) -> Tensor:
+def ranked(logits: Tensor, count: int, softmax: Callable[[Tensor], Tensor] = log_softmax) -> Tensor:
     """Return the same by sorting them all, without waiting for the device: ids and log-probs (2, ..., count)."""
     # A stable sort, because topk leaves the order of equal values open.
-    ordered, ids = torch.sort(_log_probs(logits), dim=-1, descending=True, stable=True)
+    ordered, ids = torch.sort(softmax(logits), dim=-1, descending=True, stable=True)
     return _pack(ids[..., :count], ordered[..., :count])
 
 
@@ -173,11 +173,6 @@ def split_host(packed: Tensor) -> tuple[Ints, Floats]:
 def _pack(ids: Tensor, values: Tensor) -> Tensor:
     """Join both for one copy: a float holds every id exactly (up to 2 ** 24)."""
     return torch.stack((ids.to(values.dtype), values))
-
-
-def _log_probs(logits: Tensor) -> Tensor:
-    precise = logits if logits.dtype == torch.float64 else logits.float()
-    return torch.log_softmax(precise, dim=-1)
 
 
 LARGE = 50  # times the tokens wanted: from so many on, to sort them all costs more than the pass

@@ -1,4 +1,4 @@
-// The encoder and the pass over new nodes of the prefix trees, for CPUs; fp32 arithmetic.
+// The encoder and the pass over new nodes of the prefix trees, for CPUs; fp32 arithmetic, or linear layers in int8.
 //
 // Why not a library: at 1 to 30 new nodes a pass is bound by reading the weights and by the hand-over between operators. Here
 // weights that are exact in 16 bits (bfloat16, half precision) are read as such (the same numbers, half the traffic), a step is
@@ -9,14 +9,17 @@
 //
 // Every row is computed by the same operations in the same order whatever else is in the pass. So scores do not depend on
 // batch, drafts or beams, to the last bit. The order of the sums:
-// - linear layer: an output adds its products in the order of the inputs, one after the other, and the bias last;
+// - linear layer: an output adds its products in the order of the inputs, one after the other, fused where the processor can, and
+//   the bias last;
 // - linear layer with AMX: inputs in blocks of 32, in order; of a block the three bfloat16 parts of x, the largest first, each
 //   as the unit adds its 16 pairs; the bias last;
 // - attention: a score adds its products in 16 lanes, even and odd vectors of 16 features apart, then the two, then the lanes
 //   of its head by halves; the softmax and the mixture of values add in the order of the keys;
 // - norm and log-softmax: 16 lanes, each in the order of its numbers, then the lanes by halves (8, 4, 2, 1).
-// Bits are equal on one machine and build. They differ between instruction sets, which round some products before the sum and
-// others not (fused multiply-add), and with AMX.
+// Nothing but linear layers in fp32 is fused: those differ between instruction sets, and with AMX; all else is the same everywhere.
+//
+// Linear layers in int8 add whole numbers, whose sum has no order. With them a pass gives the same bits on every machine, with
+// every instruction set, and in torch: `chemspec/model/int8.py` is its definition.
 //
 // Compiled at first use by `build.py` for the machine at hand, called through ctypes. GCC or Clang.
 
@@ -102,6 +105,19 @@ inline Lanes weights(const FP16*) { return Lanes{}; }
 #endif
 
 inline Lanes weights(const float* from) { return load<Lanes>(from); }
+
+// sum + x y, rounded once where the processor can
+inline Lanes fused(Lanes sum, Lanes x, Lanes y) {
+#if defined(__AVX512F__)
+  return (Lanes)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
+#elif defined(__AVX2__) && defined(__FMA__)
+  return (Lanes)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)sum);
+#elif defined(__aarch64__)
+  return (Lanes)vfmaq_f32((float32x4_t)sum, (float32x4_t)x, (float32x4_t)y);
+#else
+  return sum + x * y;
+#endif
+}
 
 // One input's weights for a panel.
 template <class W>
@@ -204,7 +220,7 @@ inline Sixteen larger(const Sixteen& x, const Sixteen& y) {
 inline Sixteen exponential(const Sixteen& x) {
   return each_part([&](int i) { return exponential(x.parts[i]); });
 }
-// x + y z, rounded once where the processor can
+// x + y z
 inline Sixteen plus(const Sixteen& x, const Sixteen& y, const Sixteen& z) {
   return each_part([&](int i) { return x.parts[i] + y.parts[i] * z.parts[i]; });
 }
@@ -388,7 +404,7 @@ class ThreadPool {
 
 enum Epilogue { KEEP, RELU, GELU, ADD };  // of x W' + b: store it, store its activation, or add it to the output
 
-enum Kind { FLOAT32, FLOAT16, BFLOAT16, AMX_TILES };  // format of the weights; AMX_TILES: bfloat16 in the order of the matrix unit
+enum Kind { FLOAT32, FLOAT16, BFLOAT16, AMX_TILES, INT8 };  // format of the weights; AMX_TILES: bfloat16 in the order of the matrix unit
 
 struct Linear {
   int in = 0, out = 0, panels = 0;
@@ -396,6 +412,9 @@ struct Linear {
   Block<float> fp32, bias;  // fp32: (panels, in, PANEL)
   Block<FP16> fp16;         // the same in half precision
   Block<BF16> bf16;         // the same in bfloat16, or in tiles, see `pack_tiles`
+  Block<int8_t> int8;       // see `set_int8`
+  Block<int32_t> starts;    // of int8: what the sums of each output start from
+  Block<float> scales;      // of int8: of each output
 
   // weight (rows, columns); weight16 is the same in 16 bits if that is exact, else null, in the format given.
   void set(int rows, int columns, const float* weight, const float* offset, const void* weight16, Kind format) {
@@ -405,11 +424,15 @@ struct Linear {
     if (kind == FLOAT32) pack(fp32, weight);
     if (kind == FLOAT16) pack(fp16, static_cast<const FP16*>(weight16));
     if (kind == BFLOAT16) pack(bf16, static_cast<const BF16*>(weight16));
-    float* to = bias.reserve(size_t(panels) * PANEL);
-    for (int i = 0; i < panels * PANEL; i++) to[i] = offset && i < out ? offset[i] : 0.0f;
+    set_bias(offset, panels * PANEL);
   }
+  void set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, int shift);
 
  private:
+  void set_bias(const float* offset, int size) {
+    float* to = bias.reserve(size);
+    for (int i = 0; i < size; i++) to[i] = offset && i < out ? offset[i] : 0.0f;
+  }
   bool pack_tiles(const BF16* from);
   static int column_offset(int column, const void*) { return column; }
   static int column_offset(int column, const BF16*) {
@@ -426,23 +449,24 @@ struct Linear {
   }
 };
 
+// Applies `mode` to a vector of outputs and stores as many of them as are valid: the last panel may end in padding.
+inline void finish(Lanes value, float* to, int valid, Epilogue mode) {
+  if (valid <= 0) return;
+  if (mode == RELU) value = value > 0.0f ? value : Lanes{};
+  if (mode == GELU)
+    for (int i = 0; i < LANES; i++) value[i] = 0.5f * value[i] * (1.0f + float(std::erf(double(value[i] * 0.70710678f))));
+  if (valid < LANES) {
+    for (int i = 0; i < valid; i++) to[i] = mode == ADD ? to[i] + value[i] : value[i];
+    return;
+  }
+  if (mode == ADD) value = load<Lanes>(to) + value;
+  store(to, value);
+}
+
 // Adds the bias to the sums of one row of a panel, applies `mode`, and stores the first `columns`.
 inline void epilogue(const Lanes* sums, const float* bias, float* to, int columns, Epilogue mode) {
 #pragma GCC unroll 8
-  for (int v = 0; v < VECTORS; v++, to += LANES) {
-    const int valid = std::min(LANES, columns - v * LANES);  // the last panel may end in padding
-    if (valid <= 0) break;
-    Lanes value = sums[v] + load<Lanes>(bias + v * LANES);
-    if (mode == RELU) value = value > 0.0f ? value : Lanes{};
-    if (mode == GELU)
-      for (int i = 0; i < LANES; i++) value[i] = 0.5f * value[i] * (1.0f + std::erf(value[i] * 0.70710678f));
-    if (valid < LANES) {
-      for (int i = 0; i < valid; i++) to[i] = mode == ADD ? to[i] + value[i] : value[i];
-      continue;
-    }
-    if (mode == ADD) value = load<Lanes>(to) + value;
-    store(to, value);
-  }
+  for (int v = 0; v < VECTORS; v++) finish(sums[v] + load<Lanes>(bias + v * LANES), to + v * LANES, columns - v * LANES, mode);
 }
 
 // A register block: R rows x P panels, their sums in registers. Each sum adds its products in the order of the inputs, whatever R and P.
@@ -462,7 +486,7 @@ void register_block(const float* x, int stride, const W* w, int in, const float*
       for (int r = 0; r < R; r++) {
         const float one = x[size_t(r) * stride + k];
 #pragma GCC unroll 8
-        for (int v = 0; v < VECTORS; v++) sums[p][r][v] += one * column[v];
+        for (int v = 0; v < VECTORS; v++) sums[p][r][v] = fused(sums[p][r][v], Lanes{} + one, column[v]);
       }
     }
   }
@@ -629,9 +653,267 @@ void amx_linear(ThreadPool&, const Linear&, const float*, int, int, float*, int,
 
 #endif
 
+// --- linear layers in int8 ----------------------------------------------------------------------
+//
+// x and W are whole numbers from -127 to 127 times a scale: one for each row of x, found here, and one for each output. Four
+// inputs are one 32-bit number, for that is what instructions take. Of each output there is a 32-bit sum.
+
+constexpr int WIDE = 64, QUAD = 4;  // outputs of an int8 panel, inputs that are multiplied together
+
+enum Instructions { PLAIN, AVX2, AVX_VNNI, AVX512_VNNI };
+
+inline int32_t quad(const uint8_t* x) {
+  int32_t four;
+  std::memcpy(&four, x, QUAD);
+  return four;
+}
+
+// What one set of instructions does: adds the products of a row's four inputs, as `input` prepares them, and of `OUTPUTS` outputs'
+// weights to sums. A block is ROWS x VECTORS of these, as registers allow. SHIFT is added to the inputs where instructions take
+// unsigned ones; the sums start below zero by what that adds to them.
+struct PlainProduct {
+  static constexpr int OUTPUTS = 16, VECTORS = 1, ROWS = 2, SHIFT = 0;
+  typedef int32_t Sums __attribute__((vector_size(OUTPUTS * 4), may_alias));
+  typedef int8_t Weights __attribute__((vector_size(OUTPUTS * 4), may_alias));
+  typedef const uint8_t* Input;
+  static Input input(const uint8_t* x) { return x; }
+  static void add(Sums& sums, const Weights& w, Input x) {
+    for (int o = 0; o < OUTPUTS; o++) {
+      int32_t sum = 0;
+      for (int i = 0; i < QUAD; i++) sum += int(int8_t(x[i])) * int(w[o * QUAD + i]);
+      sums[o] += sum;
+    }
+  }
+};
+
+#if defined(__AVX2__)
+// Adds pairs of byte products in 16 bits, which two of 127 x 127 just fit into: |x| times w with the sign of x.
+struct Avx2Product {
+  static constexpr int OUTPUTS = 8, VECTORS = 2, ROWS = 4, SHIFT = 0;
+  typedef __m256i Sums;
+  typedef __m256i Weights;
+  typedef __m256i Input;
+  static Input input(const uint8_t* x) { return _mm256_set1_epi32(quad(x)); }
+  static void add(Sums& sums, Weights w, Input x) {
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(w, x));
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+};
+#endif
+
+// Written as assembly because GCC 12 moves the sums of the intrinsic from register to register, and to memory.
+
+#if defined(__AVXVNNI__)
+struct AvxVnniProduct {
+  static constexpr int OUTPUTS = 8, VECTORS = 2, ROWS = 6, SHIFT = 128;
+  typedef __m256i Sums;
+  typedef __m256i Weights;
+  typedef __m256i Input;
+  static Input input(const uint8_t* x) { return _mm256_set1_epi32(quad(x)); }
+  static void add(Sums& sums, Weights w, Input x) { asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(x), "x"(w)); }
+};
+#endif
+
+#if defined(__AVX512VNNI__)
+struct Avx512VnniProduct {
+  static constexpr int OUTPUTS = 16, VECTORS = 4, ROWS = 6, SHIFT = 128;
+  typedef __m512i Sums;
+  typedef __m512i Weights;
+  typedef __m512i Input;
+  static Input input(const uint8_t* x) { return _mm512_set1_epi32(quad(x)); }
+  static void add(Sums& sums, Weights w, Input x) { asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(x), "v"(w)); }
+};
+#endif
+
+// Calls work(product) with the product of these instructions, if they are compiled in.
+template <class Work>
+bool with_product(Instructions which, const Work& work) {
+  if (which == PLAIN) return work(PlainProduct()), true;
+#if defined(__AVX2__)
+  if (which == AVX2) return work(Avx2Product()), true;
+#endif
+#if defined(__AVXVNNI__)
+  if (which == AVX_VNNI) return work(AvxVnniProduct()), true;
+#endif
+#if defined(__AVX512VNNI__)
+  if (which == AVX512_VNNI) return work(Avx512VnniProduct()), true;
+#endif
+  return false;
+}
+
+bool compiled_in(Instructions which) {
+  return with_product(which, [](auto) {});
+}
+
+inline int quads(int in) { return (in + QUAD - 1) / QUAD; }
+
+// Packs as (panels, quads of inputs, WIDE, QUAD).
+void Linear::set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, int shift) {
+  out = rows, in = columns, panels = (rows + WIDE - 1) / WIDE, kind = INT8;
+  const int padded = panels * WIDE;
+  const size_t size = size_t(padded) * quads(in) * QUAD;
+  std::memset(int8.reserve(size), 0, size);
+  std::memset(starts.reserve(padded), 0, padded * sizeof(int32_t));
+  std::memset(scales.reserve(padded), 0, padded * sizeof(float));
+  std::memcpy(scales.data(), row_scales, out * sizeof(float));
+  for (int row = 0; row < out; row++)
+    for (int k = 0; k < in; k++) {
+      const int8_t value = weight[size_t(row) * in + k];
+      int8.data()[((size_t(row / WIDE) * quads(in) + k / QUAD) * WIDE + row % WIDE) * QUAD + k % QUAD] = value;
+      starts.data()[row] -= shift * value;
+    }
+  set_bias(offset, padded);
+}
+
+// Rounds a row to whole numbers, to which `shift` is added, and returns its scale.
+float quantise(const float* x, int in, uint8_t* to, int shift) {
+  const int whole = in / LANES * LANES;
+  Lanes most = {};
+  const auto size = [](Lanes value) { return (Lanes)((Lanes32)value & 0x7fffffff); };
+  for (int i = 0; i < whole; i += LANES) {
+    const Lanes value = size(load<Lanes>(x + i));
+    most = value > most ? value : most;
+  }
+  float largest = 0.0f;
+  for (int i = 0; i < LANES; i++) largest = std::max(largest, most[i]);
+  for (int i = whole; i < in; i++) largest = std::max(largest, std::fabs(x[i]));
+  const float factor = largest > 1e-30f ? 127.0f / largest : 0.0f;
+  const float magic = 12582912.0f;  // adding it rounds to an integer, ties to even, in the lowest bits
+  typedef uint8_t Bytes __attribute__((vector_size(LANES)));
+  for (int i = 0; i < whole; i += LANES) {
+    const Lanes32 bits = (Lanes32)(load<Lanes>(x + i) * factor + magic) + shift;
+    const Bytes bytes = __builtin_convertvector(bits, Bytes);
+    std::memcpy(to + i, &bytes, sizeof bytes);
+  }
+  for (int i = whole; i < quads(in) * QUAD; i++) {
+    const float sum = (i < in ? x[i] * factor : 0.0f) + magic;
+    int32_t bits;
+    std::memcpy(&bits, &sum, sizeof bits);
+    to[i] = uint8_t(bits + shift);
+  }
+  return largest / 127.0f;
+}
+
+// Sums of R rows of P panels.
+template <class Product, int R, int P>
+inline void int8_sums(const uint8_t* x, int stride, const int8_t* w, int groups, const int32_t* starts, int32_t (*sums)[R][WIDE]) {
+  constexpr int V = Product::VECTORS, O = Product::OUTPUTS;
+  typedef typename Product::Sums Sums;
+  typedef typename Product::Weights Weights;
+  const size_t next = size_t(groups) * WIDE * QUAD;
+  for (int part = 0; part < WIDE; part += V * O) {
+    Sums sum[P][R][V];
+#pragma GCC unroll 8
+    for (int p = 0; p < P; p++)
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) sum[p][r][v] = *reinterpret_cast<const Sums*>(starts + p * WIDE + part + v * O);
+    const int8_t* at = w + part * QUAD;
+    for (int g = 0; g < groups; g++, at += WIDE * QUAD) {
+      Weights weights[P][V];
+#pragma GCC unroll 8
+      for (int p = 0; p < P; p++)
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) weights[p][v] = *reinterpret_cast<const Weights*>(at + p * next + v * O * QUAD);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++) {
+        const typename Product::Input input = Product::input(x + size_t(r) * stride + g * QUAD);
+#pragma GCC unroll 8
+        for (int p = 0; p < P; p++)
+#pragma GCC unroll 8
+          for (int v = 0; v < V; v++) Product::add(sum[p][r][v], weights[p][v], input);
+      }
+    }
+#pragma GCC unroll 8
+    for (int p = 0; p < P; p++)
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) *reinterpret_cast<Sums*>(sums[p][r] + part + v * O) = sum[p][r][v];
+  }
+}
+
+// Rows in int8, with a scale each.
+struct Int8Rows {
+  const uint8_t* x;
+  const float* scales;
+  int count, stride;
+};
+
+// Outputs of R rows of P panels, the first of which is `panel`: sum x scale of the row x scale of the output + bias.
+template <class Product, int R, int P>
+void int8_block(const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
+  alignas(64) int32_t sums[P][R][WIDE];
+  const int groups = quads(layer.in), start = panel * WIDE;
+  int8_sums<Product, R, P>(rows.x + size_t(first) * rows.stride, rows.stride, layer.int8.data() + size_t(start) * groups * QUAD, groups,
+                           layer.starts.data() + start, sums);
+  for (int p = 0; p < P; p++)
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+      for (int i = 0; i < WIDE; i += LANES) {
+        const int output = start + p * WIDE + i;
+        Lanes32 whole;
+        std::memcpy(&whole, sums[p][r] + i, sizeof whole);
+        const Lanes value = __builtin_convertvector(whole, Lanes) * rows.scales[first + r] * load<Lanes>(layer.scales.data() + output);
+        finish(value + load<Lanes>(layer.bias.data() + output), y + size_t(first + r) * width + output, layer.out - output, mode);
+      }
+}
+
+// `some` rows, at most R, of P panels.
+template <class Product, int R, int P>
+void int8_rows(int some, const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
+  if constexpr (R > 1)
+    if (some < R) return int8_rows<Product, R - 1, P>(some, layer, rows, first, panel, y, width, mode);
+  int8_block<Product, R, P>(layer, rows, first, panel, y, width, mode);
+}
+
+template <class Product>
+void int8_panels(const Linear& layer, const Int8Rows& rows, int from, int to, float* y, int width, Epilogue mode) {
+  int panel = from;
+  for (; rows.count == 1 && panel + 2 <= to; panel += 2)  // of one row two at a time, because a sum must wait for its last product
+    int8_block<Product, 1, 2>(layer, rows, 0, panel, y, width, mode);
+  for (; panel < to; panel++)
+    for (int first = 0, left = (rows.count + Product::ROWS - 1) / Product::ROWS; left > 0; left--) {  // blocks of like heights
+      const int some = (rows.count - first + left - 1) / left;
+      int8_rows<Product, Product::ROWS, 1>(some, layer, rows, first, panel, y, width, mode);
+      first += some;
+    }
+}
+
+// Room for the inputs of a linear layer: in parts of bfloat16 for the matrix unit, or in int8 with the scales of the rows.
+struct Room {
+  Block<BF16> pieces;
+  Block<uint8_t> int8;
+  Block<float> scales;
+};
+
+void int8_linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int count, float* y, int width, Epilogue mode, Room& room) {
+  // What is worth the hand-over to another thread: rows to round, and products, where to read weights costs as much as some rows do.
+  constexpr int ROUNDED = 16, PRODUCTS = 1 << 19, READING = 8;
+  const int padded = quads(layer.in) * QUAD;
+  uint8_t* to = room.int8.reserve(size_t(count) * padded);
+  float* scales = room.scales.reserve(count);
+  with_product(which, [&](auto product) {
+    typedef decltype(product) Product;
+    pool.parallel_for((count + ROUNDED - 1) / ROUNDED, [&](uint32_t part) {
+      for (int row = int(part) * ROUNDED; row < std::min(count, (int(part) + 1) * ROUNDED); row++)
+        scales[row] = quantise(x + size_t(row) * stride, layer.in, to + size_t(row) * padded, Product::SHIFT);
+    });
+    const Int8Rows rows{to, scales, count, padded};
+    const int some = std::max(1, std::min(layer.panels, int(PRODUCTS / (size_t(layer.in) * WIDE * (count + READING)))));
+    pool.parallel_for((layer.panels + some - 1) / some, [&](uint32_t part) {
+      int8_panels<Product>(layer, rows, int(part) * some, std::min(layer.panels, (int(part) + 1) * some), y, width, mode);
+    });
+  });
+}
+
+// --- linear layers of either kind ----------------------------------------------------------------
+
 // y (rows, width) = x (rows, in) W' + b; panels are shared out.
-void linear(ThreadPool& pool, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Epilogue mode, Block<BF16>& room) {
-  if (layer.kind == AMX_TILES) return amx_linear(pool, layer, x, stride, rows, y, width, mode, room);
+void linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Epilogue mode, Room& room) {
+  if (layer.kind == INT8) return int8_linear(pool, which, layer, x, stride, rows, y, width, mode, room);
+  if (layer.kind == AMX_TILES) return amx_linear(pool, layer, x, stride, rows, y, width, mode, room.pieces);
   pool.parallel_for((layer.panels + PANELS_PER_TASK - 1) / PANELS_PER_TASK, [&](uint32_t part) {
     const int p = int(part) * PANELS_PER_TASK, some = std::min(PANELS_PER_TASK, layer.panels - p);
     const float* bias = layer.bias.data() + size_t(p) * PANEL;
@@ -662,6 +944,7 @@ struct Model {
   Norm last[2];
   Linear memory, output;
   Block<float> source_table, target_table, places;
+  Instructions instructions = PLAIN;  // of linear layers in int8
   std::unique_ptr<ThreadPool> pool;
 
   Linear* linear_of(int stack, int layer, int which) {
@@ -794,7 +1077,7 @@ struct Session {
   std::vector<Query> queries;
   Block<float> memory;  // (source tokens of all queries, layers, 2, width)
   Block<float> x, normed, big, mixed, logits;
-  Block<BF16> pieces;          // of what goes into a linear layer, for the matrix unit
+  Room room;
   std::vector<int32_t> path;    // ancestors and self of each new row, one after the other
   std::vector<int> path_start;  // where each row's begin
 
@@ -807,12 +1090,12 @@ struct LayerPass {
   ThreadPool& pool;
   const int rows, width, big_width;
   float *x, *normed, *big, *mixed;
-  Block<BF16>& pieces;
+  Room& room;
 
   LayerPass(Session& session, int count)
       : model(session.model), pool(*model.pool), rows(count), width(model.width), big_width(std::max(3 * width, model.ffn_width)),
         x(session.x.reserve(size_t(rows) * width)), normed(session.normed.reserve(size_t(rows) * width)),
-        big(session.big.reserve(size_t(rows) * big_width)), mixed(session.mixed.reserve(size_t(rows) * width)), pieces(session.pieces) {}
+        big(session.big.reserve(size_t(rows) * big_width)), mixed(session.mixed.reserve(size_t(rows) * width)), room(session.room) {}
 
   // Work on each row, shared out in parts that are worth the hand-over.
   template <class Work>
@@ -849,7 +1132,7 @@ struct LayerPass {
     return normed;
   }
   void apply(const Linear& layer, const float* from, int stride, float* to, int to_width, Epilogue mode) {
-    linear(pool, layer, from, stride, rows, to, to_width, mode, pieces);
+    linear(pool, model.instructions, layer, from, stride, rows, to, to_width, mode, room);
   }
   void ffn(const Layer& layer, const Norm& own) {
     apply(layer.ffn_up, before(own), width, big, big_width, model.gelu ? GELU : RELU);
@@ -909,7 +1192,7 @@ void best(const float* logits, int vocabulary, int count, int32_t* ids, float* l
     const Sixteen prob = exponential(value);
     sum = sum + prob;  // e^-87 for what is beyond the vocabulary: nothing beside the best one's 1
   }
-  const float log_sum = std::log(total(sum));
+  const float log_sum = float(std::log(double(total(sum))));  // by way of fp64, where all libraries agree
   for (int i = 0; i < vocabulary; i++) shifted[i] -= log_sum;
   order.resize(vocabulary);
   for (int i = 0; i < vocabulary; i++) order[i] = i;
@@ -925,12 +1208,16 @@ void best(const float* logits, int vocabulary, int count, int32_t* ids, float* l
 
 extern "C" {
 
-void* chemspec_model(const int32_t* sizes, float eps, int threads) {
+// Whether linear layers in int8 can be computed with these instructions here, see `Instructions`.
+int chemspec_has(int instructions) { return compiled_in(Instructions(instructions)); }
+
+void* chemspec_model(const int32_t* sizes, float eps, int threads, int instructions) {
   try {
     auto model = std::make_unique<Model>();
     model->width = sizes[0], model->heads = sizes[1], model->ffn_width = sizes[2], model->vocabulary = sizes[3];
     model->encoder.resize(sizes[4]), model->decoder.resize(sizes[5]);
     model->gelu = sizes[6], model->norm_first = sizes[7], model->final_norms = sizes[8], model->eps = eps;
+    model->instructions = Instructions(instructions);
     model->pool = std::make_unique<ThreadPool>(threads);
     return model.release();
   } catch (...) {
@@ -943,6 +1230,17 @@ void chemspec_model_free(void* model) { delete static_cast<Model*>(model); }
 int chemspec_linear(void* model, int stack, int layer, int which, int out, int in, const float* weight, const float* bias, const void* weight16, int kind) {
   try {
     static_cast<Model*>(model)->linear_of(stack, layer, which)->set(out, in, weight, bias, weight16, Kind(kind));
+    return 1;
+  } catch (...) {
+    return 0;
+  }
+}
+
+// weight (out, in): whole numbers from -127 to 127; scales (out).
+int chemspec_linear_int8(void* model, int stack, int layer, int which, int out, int in, const int8_t* weight, const float* scales, const float* bias) {
+  try {
+    Model& own = *static_cast<Model*>(model);
+    with_product(own.instructions, [&](auto product) { own.linear_of(stack, layer, which)->set_int8(out, in, weight, scales, bias, product.SHIFT); });
     return 1;
   } catch (...) {
     return 0;

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from chemspec.model.int8 import quantise
 from chemspec.model.runners.native.build import kernel
 from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
 from chemspec.model.transformer import Attention, Transformer
@@ -19,6 +21,7 @@ from chemspec.tokenizer import BOS, EOS
 QKV, OUT, CROSS, CROSS_OUT, FFN_UP, FFN_DOWN, MEMORY, OUTPUT = range(8)
 FLOAT32, FLOAT16, BFLOAT16 = range(3)  # formats of weights, as the kernel numbers them
 LAST = 3  # the norm after a stack's last layer
+INSTRUCTIONS = ("plain", "avx2", "avx-vnni", "avx512-vnni")  # for int8, slow to fast, as the kernel numbers them
 
 
 def supports(config: ModelConfig) -> bool:
@@ -29,12 +32,27 @@ def supports(config: ModelConfig) -> bool:
 class NativeBackend:
     """A model's weights packed for the kernel; safe to share between threads, which take turns.
 
+    Attributes:
+        instructions: what multiplies in int8, of `INSTRUCTIONS`; None in fp32.
+
     Raises:
         NoKernelError: if the kernel cannot be had here, or does not compute this architecture.
     """
 
-    def __init__(self, model: Transformer, *, threads: int) -> None:
+    def __init__(self, model: Transformer, *, threads: int, int8: bool = False, instructions: str = "") -> None:
+        """Pack a model.
+
+        Args:
+            model: in fp32.
+            threads: of the kernel.
+            int8: whether linear layers compute in int8, see `chemspec.model.int8`.
+            instructions: of `INSTRUCTIONS`, for int8; "" takes the fastest here.
+        """
         self._library = kernel()
+        able = [name for number, name in enumerate(INSTRUCTIONS) if self._library.chemspec_has(number)]
+        self.instructions = (instructions or able[-1]) if int8 else None
+        if int8 and self.instructions not in able:
+            raise NoKernelError(f"no {instructions} here; there are {', '.join(able)}")
         config = model.config
         if not supports(config):
             raise NoKernelError(f"not written for {config.heads} heads in {config.d_model} features")
@@ -56,7 +74,8 @@ class NativeBackend:
         open_model = self._library.chemspec_model
         open_model.restype = ctypes.c_void_p
         values = np.array(sizes, dtype=np.int32)
-        self._model = ctypes.c_void_p(open_model(_at(values), ctypes.c_float(config.layer_norm_eps), threads))
+        number = INSTRUCTIONS.index(self.instructions or "plain")
+        self._model = ctypes.c_void_p(open_model(_at(values), ctypes.c_float(config.layer_norm_eps), threads, number))
         _check(self._model)
         self._fill(model)
 
@@ -128,6 +147,13 @@ class NativeBackend:
     def _linear(self, stack: int, layer: int, which: int, weight: Any, bias: Any | None) -> None:
         weight = np.ascontiguousarray(weight)
         bias = None if bias is None else np.ascontiguousarray(bias)  # alive until the call returns
+        if self.instructions:
+            whole, scale = (part.numpy() for part in quantise(torch.from_numpy(weight)))
+            whole = whole.astype(np.int8)
+            size = (stack, layer, which, *weight.shape)
+            offset = None if bias is None else _at(bias)
+            _check(self._library.chemspec_linear_int8(self._model, *size, _at(whole), _at(scale), offset))
+            return
         weight16, kind = _in_16_bits(weight)
         rows, columns = weight.shape
         _check(

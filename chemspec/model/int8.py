@@ -1,0 +1,210 @@
+"""Compute a model with linear layers in int8: what its numbers are, to the last bit, on every machine.
+
+Weights are whole numbers from -127 to 127 times a scale for each output, activations the same times a scale for each
+row, found when they are there. Sums of whole numbers do not depend on an order. All else (norms, softmax, attention,
+residuals) is fp32, in an order that is written down here, out of additions, multiplications and divisions, which IEEE
+754 rounds in one way, and nothing is fused; roots, the logarithm of the softmax and the erf of GELU are taken in fp64
+and rounded, lest libraries differ. So a row's scores are the same bits in any batch and tree, on any number of threads,
+with any set of instructions, in the compiled kernel and here, on a CPU and on a GPU.
+
+This is the definition that the kernel is tested against, and what computes int8 where there is no kernel. It is slow:
+sums over keys are loops.
+
+Shapes: B queries, T new nodes, C keys, H heads, d width of a head, D = H * d, K inputs of a layer.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from chemspec.model.transformer import Attention, Transformer
+
+LEVELS = 127
+SMALLEST = 1e-30  # a row below it counts as zeros
+LANES = 16  # sums over features are made of so many
+EXACT = 2**24 // LEVELS**2  # products whose sum fp32 holds to the last digit, in any order
+
+
+def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Round rows (..., K) to whole numbers from -127 to 127, ties to even; return those, as floats, and their scales.
+
+    Returns:
+        Whole numbers (..., K), and scales (..., 1) that give back what was rounded.
+    """
+    largest = x.abs().amax(dim=-1, keepdim=True)
+    levels = x.new_tensor(LEVELS)  # a tensor: torch multiplies by the reciprocal of a number
+    factor = torch.where(largest > SMALLEST, levels / largest, 0.0)
+    return torch.round(x * factor), largest / levels
+
+
+def quantised(model: Transformer) -> Transformer:
+    """Return a copy of a model in fp32 that computes in int8."""
+    model = copy.deepcopy(model)
+    for stack in (model.encoder, model.decoder):
+        for layer in stack:
+            layer.activation = torch.relu if model.config.activation == "relu" else gelu
+            for name, part in layer.named_children():
+                setattr(layer, name, _replaced(part))
+        stack.norm = _replaced(stack.norm)
+    model.output = Int8Linear(model.output.weight, model.output.bias)  # type: ignore[assignment]
+    model.log_softmax = log_softmax
+    return model
+
+
+def _replaced(part: nn.Module) -> nn.Module:
+    if isinstance(part, Attention):
+        return Int8Attention(part)
+    if isinstance(part, nn.LayerNorm):
+        return OrderedNorm(part)
+    return Int8Linear(part.weight, part.bias) if isinstance(part, nn.Linear) else part
+
+
+class Int8Linear(nn.Module):
+    """A linear layer of whole numbers.
+
+    Attributes:
+        weight: whole numbers (O, K), as floats.
+        scale: of each output (O,).
+        bias: (O,), zeros where there is none.
+    """
+
+    weight: Tensor
+    scale: Tensor
+    bias: Tensor
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        whole, scale = quantise(weight.detach())
+        self.register_buffer("weight", whole)
+        self.register_buffer("scale", scale[:, 0])
+        self.register_buffer("bias", weight.new_zeros(len(weight)) if bias is None else bias.detach())
+
+    def forward(self, x: Tensor, outputs: slice = slice(None)) -> Tensor:
+        """Compute these outputs: sum times the row's scale times the output's scale, plus bias."""
+        whole, scale = quantise(x)
+        weight = self.weight[outputs]
+        if x.shape[-1] <= EXACT:
+            sums = functional.linear(whole, weight)
+        else:
+            sums = functional.linear(whole.double(), weight.double()).float()
+        return sums * scale * self.scale[outputs] + self.bias[outputs]
+
+
+class OrderedNorm(nn.Module):
+    """A layer norm whose sums have an order."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, norm: nn.LayerNorm) -> None:
+        super().__init__()
+        self.register_buffer("weight", norm.weight.detach())
+        self.register_buffer("bias", norm.bias.detach())
+        self.eps = norm.eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise rows (..., D)."""
+        width = x.new_tensor(x.shape[-1])
+        off = x - lane_sum(x) / width
+        variance = lane_sum(off * off) / width + x.new_tensor(self.eps)
+        shrink = x.new_tensor(1.0) / variance.double().sqrt().float()
+        return self.bias + off * shrink * self.weight
+
+
+class Int8Attention(Attention):
+    """Attention whose projections are in int8 and whose sums have an order."""
+
+    def __init__(self, attention: Attention) -> None:
+        nn.Module.__init__(self)
+        self.heads = attention.heads
+        self.in_proj = Int8Linear(attention.in_proj_weight, attention.in_proj_bias)
+        self.out_proj = Int8Linear(attention.out_proj.weight, attention.out_proj.bias)  # type: ignore[assignment]
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values; see `Attention.project`."""
+        q, k, v = self.in_proj(x).chunk(3, dim=-1)
+        return self.split(q), self.split(k), self.split(v)
+
+    def project_query(self, x: Tensor) -> Tensor:
+        """Return queries alone."""
+        return self.split(self.in_proj(x, slice(x.shape[-1])))
+
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values of the encoder's output."""
+        k, v = self.in_proj(memory, slice(memory.shape[-1], None)).chunk(2, dim=-1)
+        return self.split(k), self.split(v)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """Attend, join the heads and project; see `Attention.attend`."""
+        joined: Tensor = self.out_proj(attention(q, k, v, mask).transpose(1, 2).flatten(2))
+        return joined
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Attend as `transformer.attention` does; what is masked adds zeros, so that it changes nothing.
+
+    A score adds its products in steps of 16 / H features, odd and even steps apart, then the two, then what is left of
+    the head by halves. The softmax and the mixture of values add in the order of the keys.
+    """
+    heads, width = q.shape[1], q.shape[-1]
+    size = 1 if LANES % heads or width % (LANES // heads) else LANES // heads
+    sums = [q.new_zeros(*q.shape[:3], k.shape[2], size) for _ in range(2)]
+    for step, start in enumerate(range(0, width, size)):
+        part = slice(start, start + size)
+        sums[step % 2] += q[..., None, part] * k[:, :, None, :, part]
+    one = q.new_tensor(1.0)
+    scores = _folded(sums[0] + sums[1])[..., 0] * (one / q.new_tensor(math.sqrt(width)))  # (B, H, T, C)
+    scores = scores.masked_fill(~mask, float("-inf"))
+    probs = exponential(scores - scores.amax(dim=-1, keepdim=True)).masked_fill(~mask, 0.0)
+    total, mixed = torch.zeros_like(probs[..., :1]), torch.zeros_like(q)
+    for key in range(k.shape[2]):
+        prob = probs[..., key : key + 1]
+        total += prob
+        mixed += prob * v[:, :, key : key + 1]
+    return mixed * (one / total)
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """Return log-probs of logits (..., V)."""
+    shifted = logits - logits.amax(dim=-1, keepdim=True)
+    padded = functional.pad(shifted, (0, -shifted.shape[-1] % LANES), value=float("-inf"))
+    return shifted - lane_sum(exponential(padded)).double().log().float()
+
+
+def lane_sum(x: Tensor) -> Tensor:
+    """Add rows (..., D) in 16 lanes, each in its order, then the lanes by halves; (..., 1)."""
+    x = functional.pad(x, (0, -x.shape[-1] % LANES))
+    total = x.new_zeros(*x.shape[:-1], LANES)
+    for start in range(0, x.shape[-1], LANES):
+        total += x[..., start : start + LANES]
+    return _folded(total)
+
+
+def _folded(x: Tensor) -> Tensor:
+    """Add the second half of the last dimension to the first, until one number is left."""
+    while (half := x.shape[-1] // 2) > 0:
+        x = x[..., :half] + x[..., half:]
+    return x
+
+
+def exponential(x: Tensor) -> Tensor:
+    """Return e^x for x <= 0, relative error below 2e-7: x = n ln 2 + r, and a polynomial for e^r."""
+    x = torch.clamp(x, min=-87.0)
+    n = torch.round(x * 1.44269504)
+    r = x - n * 0.693359375
+    r = r + n * 2.12194440e-4
+    p = torch.full_like(x, 1.9875691500e-4)
+    for coefficient in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+        p = p * r + coefficient
+    p = p * r * r + r + 1.0
+    return p * ((n.int() + 127) << 23).view(torch.float32)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """Return GELU; its erf is taken in fp64."""
+    return 0.5 * x * (1.0 + torch.erf((x * 0.70710678).double()).float())

@@ -1,0 +1,250 @@
+"""int8 gives the same bits everywhere: in kernel and torch, with any instructions, threads, batches and trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from test_session import VARIANTS, VOCAB, Round, check, scripts
+
+from chemspec.engine.engine import Engine, installed
+from chemspec.model import checkpoint, int8
+from chemspec.model.runners.native import build
+from chemspec.model.runners.native.runner import INSTRUCTIONS, NativeBackend, NoKernelError
+from chemspec.model.runners.torch_runner import TorchBackend
+from chemspec.model.session import Backend, Session
+from chemspec.model.transformer import Transformer
+from chemspec.settings import DecodeSettings
+from chemspec.system import compiled
+from chemspec.testing import naive_beam, naive_greedy, tiny_model
+from chemspec.tokenizer import BOS, EOS, Tokenizer
+from chemspec.types import FinishedSequence, Prefix
+
+try:
+    HERE = [name for number, name in enumerate(INSTRUCTIONS) if build.kernel().chemspec_has(number)]
+except NoKernelError:
+    HERE = []  # torch alone
+needs_kernel = pytest.mark.skipif(not HERE, reason="no compiled kernel here")
+
+
+@cache
+def tiny(variant: str) -> tuple[Transformer, Transformer]:
+    """A model and the same in int8."""
+    model = tiny_model(0, VOCAB, **VARIANTS[variant]).float()
+    return model, int8.quantised(model)
+
+
+@given(scripts(), st.sampled_from(sorted(VARIANTS)))
+def test_a_session_in_torch_gives_the_bits_of_the_decoder_without_cache(
+    script: tuple[list[list[int]], list[Round]], variant: str
+) -> None:
+    _, reference = tiny(variant)
+    check(TorchBackend(reference), reference, *script, within=0)
+
+
+@needs_kernel
+@given(scripts(), st.sampled_from(sorted(VARIANTS)), st.sampled_from(HERE or [""]), st.sampled_from([1, 3]))
+def test_a_session_in_the_kernel_gives_the_bits_of_the_decoder_without_cache(
+    script: tuple[list[list[int]], list[Round]], variant: str, instructions: str, threads: int
+) -> None:
+    model, reference = tiny(variant)
+    check(NativeBackend(model, threads=threads, int8=True, instructions=instructions), reference, *script, within=0)
+
+
+def scores(backend: Backend, sources: list[list[int]], paths: list[Prefix], vocabulary: int) -> list[bytes]:
+    """The log-probs of every node, in the order of their prefixes."""
+    scored = Session(backend, sources, top_k=vocabulary).score([paths] * len(sources))
+    return [
+        np.array([*ids, *map(float, log_probs)]).tobytes()
+        for part in scored
+        for _, (ids, log_probs) in sorted(part.items())
+    ]
+
+
+@needs_kernel
+@pytest.mark.parametrize(("width", "heads", "wide"), [(32, 1, 100), (48, 2, 146), (80, 16, 1100), (256, 8, 1024)])
+def test_all_instructions_give_the_bits_of_torch(width: int, heads: int, wide: int) -> None:
+    """Of one row and of many, where outputs fill no panel and inputs no group, and where sums exceed 24 bits."""
+    model = tiny_model(1, 83, d_model=width, heads=heads, feedforward=wide).float()
+    rng = np.random.default_rng(0)
+    sources = [rng.integers(4, 83, size).tolist() for size in (1, 7, 31)]
+    paths = [(BOS, *rng.integers(4, 83, size).tolist()) for size in (0, 4, 20)]
+    expected = scores(TorchBackend(int8.quantised(model)), sources, paths, 83)
+    for instructions in HERE:
+        backend = NativeBackend(model, threads=2, int8=True, instructions=instructions)
+        assert scores(backend, sources, paths, 83) == expected, instructions
+
+
+@needs_kernel
+@pytest.mark.parametrize("instructions", HERE)
+def test_the_largest_sums_are_exact(instructions: str) -> None:
+    """Weights and activations at the ends of their range: a product that saturates would show."""
+    model = tiny_model(2, 83, d_model=64, heads=4, feedforward=1500).float()
+    for layer in (*model.encoder, *model.decoder):
+        for linear in (layer.linear1, layer.linear2):
+            linear.weight.copy_(linear.weight.sign())
+        layer.linear1.weight.copy_(layer.linear1.weight[:1].abs().expand_as(layer.linear1.weight))
+    backend = NativeBackend(model, threads=1, int8=True, instructions=instructions)
+    paths = [(BOS, 5, 6, 7)]
+    assert scores(backend, [[4, 5, 6]], paths, 83) == scores(
+        TorchBackend(int8.quantised(model)), [[4, 5, 6]], paths, 83
+    )
+
+
+def test_a_score_is_the_same_bits_in_any_company() -> None:
+    """Alone or among others, whole or token by token; in torch, where batches are padded, and in the kernel."""
+    model = tiny_model(3, 60, d_model=64, heads=8, feedforward=200).float()
+    rng = np.random.default_rng(0)
+    source, paths = [5, 6, 7, 8, 9] * 4, [(BOS, *rng.integers(4, 60, 12).tolist()) for _ in range(6)]
+    backends: list[Backend] = [TorchBackend(int8.quantised(model))]
+    backends += [NativeBackend(model, threads=threads, int8=True) for threads in (1, 3) if HERE]
+    expected = scores(backends[0], [source], paths, 60)
+    for backend in backends:
+        session, alone = Session(backend, [source], top_k=60), {}
+        for prefix in sorted({path[:end] for path in paths for end in range(1, len(path) + 1)}):
+            ids, log_probs = session.score([[prefix]])[0][prefix]
+            alone[prefix] = np.array([*ids, *map(float, log_probs)]).tobytes()
+        assert [alone[prefix] for prefix in sorted(alone)] == expected
+        assert scores(backend, [source, [10, 11]], paths, 60)[: len(expected)] == expected
+
+
+@given(st.integers(0, 10**6), st.floats(1e-20, 1e20), st.integers(1, 40))
+def test_rounding_is_within_half_a_level(seed: int, size: float, width: int) -> None:
+    x = torch.randn(3, width, generator=torch.Generator().manual_seed(seed)) * size
+    whole, scale = int8.quantise(x)
+    assert (whole == whole.round()).all() and whole.abs().amax(dim=1).tolist() == [127.0] * 3
+    assert ((whole * scale - x).abs() <= 0.5001 * scale).all()
+    alone, _ = int8.quantise(x[1:2])
+    assert torch.equal(alone[0], whole[1])
+
+
+def test_ties_round_to_even_and_zeros_stay() -> None:
+    whole, scale = int8.quantise(torch.tensor([[127.0, 0.5, 1.5, -2.5], [0.0, 0.0, 0.0, 0.0]]))
+    assert whole.tolist() == [[127.0, 0.0, 2.0, -2.0], [0.0] * 4] and scale[0].item() == 1.0
+
+
+def test_the_functions_in_order_are_what_they_are_called() -> None:
+    x = torch.linspace(-80, 0, 10001)
+    assert torch.allclose(int8.exponential(x), x.exp(), rtol=3e-7, atol=0)
+    rows = torch.randn(5, 37)
+    assert torch.allclose(int8.log_softmax(rows), torch.log_softmax(rows, dim=-1), atol=1e-6)
+    assert torch.allclose(int8.gelu(rows), torch.nn.functional.gelu(rows), atol=1e-6)
+    norm = torch.nn.LayerNorm(48)
+    torch.nn.init.normal_(norm.weight)
+    torch.nn.init.normal_(norm.bias)
+    wide = torch.randn(5, 48) + 3
+    assert torch.allclose(int8.OrderedNorm(norm)(wide), norm(wide), atol=1e-5)
+    q, k, v = torch.randn(3, 2, 4, 6, 8)
+    mask = torch.rand(2, 1, 6, 6) > 0.5
+    mask[..., 0] = True
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    assert torch.allclose(int8.attention(q, k, v, mask), expected, atol=1e-5)
+
+
+def test_int8_is_near_the_model_and_not_the_model() -> None:
+    model = tiny_model(4, 30, d_model=64, heads=4, feedforward=128).float()
+    source, target = torch.randint(4, 30, (2, 9)), torch.randint(4, 30, (2, 7))
+    exact, rounded = model(source, target), int8.quantised(model)(source, target)
+    error = (exact - rounded).abs().mean() / exact.std()
+    assert 1e-4 < error < 0.1
+
+
+# --- engines -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("int8") / "m"
+    tokenizer = Tokenizer.build(["CCO", "c1ccccc1N=O"])
+    checkpoint.save(path, tiny_model(0, len(tokenizer), d_model=32).float(), tokenizer, task="retro")
+    return path
+
+
+@pytest.fixture
+def no_kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("CHEMSPEC_NATIVE", "0")
+    compiled.load.cache_clear()
+    yield
+    compiled.load.cache_clear()
+
+
+def test_an_engine_says_that_it_computes_in_int8(folder: Path) -> None:
+    engine = Engine.load(folder, dtype="int8", device="cpu", threads=1)
+    assert engine.dtype == "int8" and engine.runtime == ("native" if HERE else "torch")
+    assert engine.predict("CCO", max_len=9).trace.settings["dtype"] == "int8"
+
+
+@pytest.mark.usefixtures("no_kernel")
+def test_without_a_kernel_torch_computes_int8(folder: Path) -> None:
+    with pytest.warns(UserWarning, match="computed by torch"):
+        engine = Engine.load(folder, dtype="int8", device="cpu", threads=1)
+    assert (engine.runtime, engine.dtype) == ("torch", "int8")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"runtime": "onnx"}, "onnx runtime computes in fp32"),
+        ({"runtime": "graphs"}, "needs a GPU|does not compute in int8"),
+    ],
+)
+def test_other_runtimes_refuse_it(folder: Path, options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Engine.load(folder, dtype="int8", device="cpu", **options)
+
+
+@needs_kernel
+def test_instructions_that_are_not_here_are_refused(folder: Path) -> None:
+    with pytest.raises(NoKernelError, match="no amx here; there are plain"):
+        NativeBackend(tiny(sorted(VARIANTS)[0])[0], threads=1, int8=True, instructions="amx")
+
+
+QUERIES = ["O=C(NCc1ccccc1)c1ccccc1", "COC(=O)c1ccc(Br)cc1", "CC(C)(C)OC(=O)NCc1ccccc1"]
+
+
+@needs_kernel
+@pytest.mark.weights
+@pytest.mark.skipif(not installed(), reason="no model in assets/models")
+@pytest.mark.parametrize("how", [{"decoder": "greedy", "n": 1}, {"decoder": "beam", "n": 4}], ids=["greedy", "beam"])
+@pytest.mark.parametrize("task", ["forward", "retro"])
+def test_on_real_weights_nothing_changes_a_bit(task: str, how: dict[str, object]) -> None:
+    """Tokens, scores and passes: native and torch, 1 and 2 threads, batch 1 and 32, with and without drafts."""
+    queries = [f"{query}.CO" if task == "forward" else query for query in QUERIES]
+    standard = Engine.load(task, device="cpu", dtype="int8", threads=1).predict(
+        queries,
+        DecodeSettings(drafter="none", batch_size=1, **how),  # type: ignore[arg-type]
+    )
+    for runtime, threads in (("native", 1), ("native", 2), ("torch", 2)):
+        engine = Engine.load(task, device="cpu", dtype="int8", threads=threads, runtime=runtime)
+        for drafter in ("none", "copy"):
+            found = engine.predict(queries, DecodeSettings(drafter=drafter, batch_size=32, **how))  # type: ignore[arg-type]
+            assert [one.hypotheses for one in found] == [one.hypotheses for one in standard]
+            if drafter == "none":
+                assert [len(one.trace.passes) for one in found] == [len(one.trace.passes) for one in standard]
+
+
+@pytest.mark.weights
+@pytest.mark.skipif(not installed(), reason="no model in assets/models")
+def test_on_real_weights_the_engine_equals_the_naive_decoder() -> None:
+    engine = Engine.load("retro", device="cpu", dtype="int8", threads=1)
+    reference = int8.quantised(checkpoint.load(engine.folder).model)
+    query = QUERIES[1]
+    source = engine.prepare(query).ids
+    assert written(engine, query, DecodeSettings(decoder="greedy", n=1, drafter="copy")) == [
+        naive_greedy(reference, source, 200)
+    ]
+    assert written(engine, query, DecodeSettings(decoder="beam", n=2)) == naive_beam(reference, source, 2, 200)
+
+
+def written(engine: Engine, query: str, how: DecodeSettings) -> list[FinishedSequence]:
+    ids = {token: number for number, token in enumerate(engine.tokenizer.tokens)}
+    return [
+        FinishedSequence((*(ids[token] for token in one.tokens), EOS), one.token_log_probs, one.ended)
+        for one in engine.predict(query, how).hypotheses
+    ]
