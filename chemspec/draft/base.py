@@ -63,7 +63,8 @@ class SessionReader(Drafter, Protocol):
 
 def needs_of(drafter: Drafter) -> SessionNeeds:
     """Return what the session of a run with this drafter must keep."""
-    return drafter.needs if isinstance(drafter, SessionReader) else SessionNeeds()
+    # Looking at the names first: `isinstance` of a protocol takes longer than what is around it.
+    return drafter.needs if hasattr(drafter, "watch") and isinstance(drafter, SessionReader) else SessionNeeds()
 
 
 class Speculation(IntEnum):

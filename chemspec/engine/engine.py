@@ -353,7 +353,8 @@ class Engine:
         drafter = self.build_drafter(settings, inputs)  # may measure the machine first
         began = time.perf_counter()
         # A model cannot write more than it has positions for.
-        settings = replace(settings, max_len=min(settings.max_len, self.config.max_positions - 1))
+        if settings.max_len >= self.config.max_positions:
+            settings = replace(settings, max_len=self.config.max_positions - 1)
         sources = [row.ids for row in rows]
         needs = needs_of(drafter)
         session = Session(
@@ -363,7 +364,7 @@ class Engine:
             heads=needs.heads,
             states=needs.hidden_states,
         )
-        if isinstance(drafter, SessionReader):
+        if hasattr(drafter, "watch") and isinstance(drafter, SessionReader):  # see `needs_of`
             drafter.watch(session)
         in_loop = decoders.loop_drafter(settings, drafter)
         return Decoding(

@@ -112,6 +112,21 @@ class Runner(Protocol):
         """
 
 
+class AddressRunner(Runner, Protocol):
+    """A runner that compiled code feeds: nothing is copied on the way to the pass and back."""
+
+    def run_at(self, columns: int, count: int) -> tuple[int, int, int]:
+        """Compute new nodes, as `Runner.run` does.
+
+        Args:
+            columns: address of their queries, tokens, depths and parents, (4, R) in 32 bits.
+            count: R.
+
+        Returns:
+            Addresses of ids and log-probs, both (R, k) in 32 bits, which are good until the next pass; and k.
+        """
+
+
 class Backend(Protocol):
     """A loaded model on a device; shared, immutable."""
 

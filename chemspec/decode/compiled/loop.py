@@ -36,6 +36,7 @@ from chemspec.tokenizer import EOS
 from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, TreeDelta
 
 FINE, BAD_DRAFT, CALL_FAILED = 1, -1, -2
+RunAt = Callable[[int, int], tuple[int, int, int]]
 
 
 def rules_of(decoders: Sequence[Decoder]) -> list[SearchRules] | None:
@@ -107,6 +108,7 @@ class CompiledLoop:
     ) -> None:
         """Start; see `compiled_loop`."""
         self._code, self._session, self._proposals, self._clock = code, session, proposals, clock
+        self._run_at: RunAt | None = getattr(session.runner, "run_at", None)  # of a `session.AddressRunner`
         self._vocab_size, self._records = spec.vocab_size, bool(spec.record)
         self._callback = proposals.callback() if proposals.kind == drafters.OTHER else None
         if self._callback is not None:
@@ -135,27 +137,30 @@ class CompiledLoop:
         if done != FINE:
             self._raise(done)
         drafted = clock()
-        count = state.rows
-        columns = integers(state.columns, 4 * count)
-        ids, log_probs = self._session.runner.run(
-            NodeBatch(*(columns[at : at + count] for at in range(0, 4 * count, count)))
-        )
+        scores = self._score(state.rows)
         scored = clock()
-        ids, log_probs = _plain(ids, np.int32, np.int64), _plain(log_probs, np.float32, np.float64)
-        _check(
-            code.chemspec_loop_take(
-                *(self._loop, c_void_p(ids.ctypes.data), ids.itemsize == 8),
-                *(c_void_p(log_probs.ctypes.data), log_probs.itemsize == 8, ids.shape[1]),
-            )
-        )
+        _check(code.chemspec_loop_take(self._loop, *scores[:5]))
         if state.released or state.compacted:
             self._forget_finished()
         self._times.append((drafted - began, scored - drafted, clock()))
 
+    def _score(self, count: int) -> tuple[Any, ...]:
+        """Return addresses and widths of ids and log-probs, how many there are of each node, and what keeps them."""
+        runner, columns = self._session.runner, self._state.columns
+        if self._run_at is not None:
+            ids, log_probs, top_k = self._run_at(columns, count)
+            return ids, False, log_probs, False, top_k
+        flat = integers(columns, 4 * count)
+        found = runner.run(NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count))))
+        one, other = _plain(found[0], np.int32, np.int64), _plain(found[1], np.float32, np.float64)
+        widths = one.itemsize == 8, other.itemsize == 8
+        return one.ctypes.data, widths[0], other.ctypes.data, widths[1], one.shape[1], one, other
+
     def _forget_finished(self) -> None:
         state = self._state
         queries = integers(state.queries, state.released + state.compacted)
-        self._session.release(queries[: state.released])
+        if state.released:
+            self._session.release(queries[: state.released])
         for query in queries[state.released :]:
             count = c_int32()
             kept = self._code.chemspec_loop_kept(self._loop, query, byref(count))

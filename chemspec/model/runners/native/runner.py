@@ -212,6 +212,7 @@ class NativeRunner:
         self._keeps_states, self._length = states, length
         self._heads = np.array(sorted(heads), dtype=np.int32).reshape(-1, 2)
         self._library, self._session = backend._library, session
+        self._best_ids, self._best_log_probs = (ctypes.c_int32 * 0)(), (ctypes.c_float * 0)()  # of `run_at`
 
     def __del__(self) -> None:
         self._library.chemspec_close(self._session)
@@ -247,6 +248,20 @@ class NativeRunner:
             )
         )
         return ids, log_probs  # type: ignore[return-value]
+
+    def run_at(self, columns: int, count: int) -> tuple[int, int, int]:
+        """Compute new nodes; see `session.AddressRunner`. Attention and hidden states are not kept."""
+        size = count * self.top_k
+        if size > len(self._best_ids):
+            self._best_ids, self._best_log_probs = (ctypes.c_int32 * (2 * size))(), (ctypes.c_float * (2 * size))()
+        ids, log_probs = ctypes.addressof(self._best_ids), ctypes.addressof(self._best_log_probs)
+        at = ctypes.c_void_p
+        given = (at(columns), at(columns + 4 * count), at(columns + 8 * count), at(columns + 12 * count))
+        into = at(ids), at(log_probs)
+        _check(
+            self._library.chemspec_run(self._session, count, *given, None, self.top_k, *into, None, None, 0, None, 0)
+        )
+        return ids, log_probs, self.top_k
 
     def release(self, query: int) -> None:
         """Free what a finished query holds; see `session.Runner`."""
