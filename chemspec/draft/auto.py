@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from chemspec.draft.base import Speculation
+from chemspec.draft.base import IN_PYTHON, HostCost, Speculation
 from chemspec.draft.calibration import BY_MATCH, DrafterCalibration
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
@@ -21,7 +21,6 @@ from chemspec.draft.tree.edit_ngrams import chance_class
 from chemspec.types import Draft, Prefix
 
 NODES = 64  # of one query in one pass, at most
-HOST = 1e-5  # seconds of host time for one more node of a tree
 
 
 class AcceptanceRecord:
@@ -61,8 +60,6 @@ class Auto:
     MIN_GAIN = 1.1  # the speed-up that drafts must promise before they are made
     # Sizes of a draft at which it is asked whether it would pay: two, for a curve may be steep at first.
     CERTAIN = (1, 3)
-    EACH = 3e-5  # seconds of host time for a tree
-    HOST_AHEAD = 3e-5  # and for one more node in a look-ahead, which plays the search on
 
     def __init__(
         self,
@@ -74,7 +71,7 @@ class Auto:
         calibration: DrafterCalibration = DrafterCalibration(),
     ) -> None:
         self.copy = Copy(length=length, count=places, token_classes=token_classes)
-        self.cost = cost
+        self.cost, self.host = cost, _host(cost)
         self.by_match = AcceptanceRecord(calibration.by_match)
         self.by_chance = AcceptanceRecord(calibration.by_chance, weight=100.0)
         self.mixed = (
@@ -103,15 +100,15 @@ class Auto:
             return Speculation.OFF
         # How many hypotheses there are tells what a beam's passes cost, not how many of them happen to be unknown.
         nodes = self.AHEAD * max(asked, waiting)
-        ahead = self.cost(nodes) + self.HOST_AHEAD * nodes
-        if self.MIN_GAIN * ahead < self.SAVES * self.cost(max(asked, waiting)):
+        ahead = self.cost(nodes) + (self.host.start + self.host.ahead * nodes)
+        if self.MIN_GAIN * ahead < self.SAVES * (self.cost(max(asked, waiting)) + self.host.start):
             return Speculation.LOOKAHEAD
         return Speculation.OFF if self.beams else Speculation.DRAFT  # a beam fills its passes by itself
 
     def _would_pay(self, nodes: int) -> bool:
         """Return whether so many nodes a query would pay if all were accepted."""
-        seconds = self._seconds[nodes] + self.EACH * self.queries
-        return (1 + nodes) * self.cost(self.asked) > self.MIN_GAIN * seconds
+        seconds = self._seconds[nodes] + self.host.tree * self.queries
+        return (1 + nodes) * (self.cost(self.asked) + self.host.start) > self.MIN_GAIN * seconds
 
     @property
     def _seconds(self) -> Sequence[float]:
@@ -190,4 +187,10 @@ class Auto:
 def _seconds(cost: Callable[[float], float], asked: int, queries: int) -> Sequence[float]:
     """Return the seconds of a pass in which each query adds 0, 1, 2, ... nodes, host time included."""
     added = [queries * nodes for nodes in range(NODES + LOOKAHEAD[-1] + 1)]
-    return array("d", [cost(asked + nodes) + HOST * nodes for nodes in added])
+    host = _host(cost)
+    return array("d", [cost(asked + nodes) + (host.start + host.node * nodes) for nodes in added])
+
+
+def _host(cost: Callable[[float], float]) -> HostCost:
+    """Return what the loop costs beside a pass, which a `CostCurve` knows."""
+    return getattr(cost, "host", IN_PYTHON)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any
 
+from chemspec.decode import host_cost
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.learned.small import DraftModel, read_alpha
 from chemspec.importers import own
@@ -39,7 +41,10 @@ class DrafterResources:
         """Return what a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
         with self._making:
             if self._curve is None:
-                self._curve = self.runtime_config.curve(self.digest, self.backend, self.config)
+                loop = host_cost.loop_that_runs()
+                self._curve = self.runtime_config.curve(
+                    self.digest, self.backend, self.config, loop=loop, host=partial(host_cost.measure, loop)
+                )
             return self._curve
 
     def knowledge(self) -> DrafterCalibration:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+from chemspec.draft.base import IN_PYTHON, HostCost
 from chemspec.model.session import Backend, Session
 from chemspec.system import cache, host
 from chemspec.tokenizer import BOS, SPECIALS
@@ -25,10 +26,17 @@ SMALL, REPEATS = 16, (27, 9)
 
 @dataclass(frozen=True)
 class CostCurve:
-    """Seconds of a pass by its number of new nodes: straight lines between measured points, and on beyond the last."""
+    """Seconds of a pass by its number of new nodes: straight lines between measured points, and on beyond the last.
+
+    Attributes:
+        nodes: sizes measured, rising.
+        seconds: of the model, for each.
+        host: of the loop that runs beside it, which `auto` adds.
+    """
 
     nodes: tuple[int, ...]
     seconds: tuple[float, ...]
+    host: HostCost = IN_PYTHON
 
     def __post_init__(self) -> None:
         rising = all(one < other for one, other in pairwise(self.nodes))
@@ -80,8 +88,9 @@ def measure(
         session = Session(backend, [source] * queries, top_k=2)
         session.score([[base]] * queries)
         grown = base + tuple(tokens[i % len(tokens)] for i in range(size))
+        nodes, _ = session.new_nodes([[grown]] * queries)
         began = clock()
-        session.score([[grown]] * queries)
+        session.runner.run(nodes)
         return clock() - began
 
     for shape in shapes if batches else shapes[-1:]:  # a GPU records each size when it comes again
@@ -113,12 +122,12 @@ def cached(key: str, make: Callable[[], CostCurve], *, load: Callable[[], float]
     if content is not None:
         try:
             stored = json.loads(content)
-            curve = CostCurve(tuple(stored["nodes"]), tuple(stored["seconds"]))
+            curve = CostCurve(tuple(stored["nodes"]), tuple(stored["seconds"]), HostCost(*stored["host"]))
             if stored["load"] <= max(QUIET, now):
                 return curve
         except (ValueError, KeyError, TypeError):
             pass  # damaged: measure again
     curve = make()
-    found = {"nodes": curve.nodes, "seconds": curve.seconds, "load": now}
+    found = {"nodes": curve.nodes, "seconds": curve.seconds, "host": curve.host, "load": now}
     cache.write(f"{key}.cost.json", json.dumps(found).encode())
     return curve

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 
+from chemspec.draft.base import HostCost
 from chemspec.model import checkpoint
 from chemspec.model.cost import BATCHES, CostCurve, cached, measure
 from chemspec.model.int8 import quantised
@@ -128,14 +130,30 @@ class RuntimeConfig:
             return GraphBackend(model), "graphs"
         return TorchBackend(model), "torch"
 
-    def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
-        """Return what a pass of a model costs on this machine, from disk if it was measured before."""
+    def curve(
+        self,
+        digest: str,
+        backend: Backend,
+        config: ModelConfig | ModelDims,
+        *,
+        loop: str = "python",
+        host: Callable[[], HostCost] = HostCost,
+    ) -> CostCurve:
+        """Return what a pass of a model costs on this machine, from disk if it was measured before.
+
+        Args:
+            digest: of the weights.
+            backend: what computes them.
+            config: the model's dimensions.
+            loop: the name of the loop that runs.
+            host: measures what that loop costs.
+        """
         name = "".join(filter(str.isalnum, gpu.name_of(self.device)))
         key = "-".join((digest, self.runtime, self.device.replace(":", ""), *filter(None, [name]), self.dtype))
         sizes = config.vocab_size, config.max_positions
         with self.torch_scope():
             measured = partial(measure, backend, *sizes, time.perf_counter, batches=BATCHES if name else ())
-            return cached(f"{key}-{self.threads}", measured)
+            return cached(f"{key}-{self.threads}-{loop}", lambda: replace(measured(), host=host()))
 
     def torch_scope(self) -> AbstractContextManager[None]:
         """Let torch compute with as many threads as are wanted here, and with the process's own number afterwards.

@@ -236,6 +236,15 @@ class Session:
         """The numbers of the queries that are not finished, rising."""
         return list(self.trees)
 
+    def new_nodes(self, requested: Sequence[Sequence[Prefix]]) -> tuple[NodeBatch, list[list[Prefix]]]:
+        """Enter prefixes and ancestors that the cache lacks into the trees: as nodes to be run now, and by query."""
+        nodes, entered = NodeBatch(), []
+        for (query, tree), prefixes in zip(self.trees.items(), requested, strict=True):
+            missing = tree.missing(prefixes)
+            nodes.add(query, tree, missing)
+            entered.append(missing)
+        return nodes, entered
+
     def score(self, requested: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
         """Run prefixes through the model in one pass.
 
@@ -246,12 +255,7 @@ class Session:
         Returns:
             For every query the scores of all nodes computed for it.
         """
-        nodes = NodeBatch()
-        to_score = []
-        for (query, tree), prefixes in zip(self.trees.items(), requested, strict=True):
-            missing = tree.missing(prefixes)
-            nodes.add(query, tree, missing)
-            to_score.append(missing)
+        nodes, to_score = self.new_nodes(requested)
         if not nodes.tokens:
             return [{} for _ in to_score]
         ids, log_probs = (column.tolist() for column in self.runner.run(nodes))  # (R, k) each

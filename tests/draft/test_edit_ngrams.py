@@ -14,7 +14,7 @@ from small import TOKENIZER
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.draft.auto import HOST
+from chemspec.draft.base import HostCost
 from chemspec.draft.calibration import BY_CHANCE, FILE, AttentionWeights, Head
 from chemspec.draft.copy import TokenClasses, align_pointer
 from chemspec.draft.registry import Auto, Copy, Drafter, DrafterCalibration, Mixed, NoDrafts
@@ -323,7 +323,7 @@ def test_auto_grows_no_further_than_the_best_rate() -> None:
     rates, tokens = [1 / 1.15], 1.0
     for count, chance in enumerate(grown.path_chances, 1):
         tokens += chance
-        rates.append(tokens / (1.15 + (0.15 + HOST) * count))
+        rates.append(tokens / (1.15 + (0.15 + HostCost().node) * count))
     assert drafted(auto, [3]) == rates.index(max(rates)) > 0
 
 

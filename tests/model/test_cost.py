@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chemspec.draft.base import HostCost
 from chemspec.model import cost
 from chemspec.model.cost import SIZES, CostCurve, cached, measure
 from chemspec.model.runners.torch_runner import TorchBackend
@@ -86,6 +88,12 @@ def test_a_curve_is_measured_once(folder: Path) -> None:
     assert found == CURVE
     assert [found(count) for count in (1, 3, 100)] == [CURVE(count) for count in (1, 3, 100)]
     assert [path.name for path in folder.iterdir()] == ["a model.cost.json"]
+
+
+def test_what_the_loop_costs_is_kept_with_the_curve(folder: Path) -> None:
+    curve = replace(CURVE, host=HostCost(1.0, 2.0, 3.0, 4.0))
+    assert cached("a loop", lambda: curve) == cached("a loop", never) == curve
+    assert curve != CURVE
 
 
 def test_every_key_has_its_own_curve(folder: Path) -> None:

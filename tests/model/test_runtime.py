@@ -86,7 +86,11 @@ def test_each_gpu_has_a_cost_curve_of_its_own_that_knows_batches(monkeypatch: py
     backend: Backend = None  # type: ignore[assignment]
     for device in ("cuda", "cuda:1", "cpu"):
         RuntimeConfig(device, "fp32", "graphs", 2).curve("abc", backend, tiny_model(0, 12).config)
-    assert keys == ["abc-graphs-cuda-NVIDIAH100-fp32-2", "abc-graphs-cuda1-NVIDIAH200-fp32-2", "abc-graphs-cpu-fp32-2"]
+    assert keys == [
+        "abc-graphs-cuda-NVIDIAH100-fp32-2-python",
+        "abc-graphs-cuda1-NVIDIAH200-fp32-2-python",
+        "abc-graphs-cpu-fp32-2-python",
+    ]
     assert shapes == [BATCHES, BATCHES, ()]
     assert gpu.name_of("cpu") == ""
 
@@ -97,12 +101,16 @@ def test_a_curve_with_batches_goes_on_with_them(monkeypatch: pytest.MonkeyPatch)
 
     class Counted:
         def __init__(self, _: Any, sources: list[Any], *, top_k: int) -> None:
-            self.queries, self.passes = len(sources), 0
+            self.queries, self.runner = len(sources), self
 
-        def score(self, requested: list[list[tuple[int, ...]]]) -> None:
-            self.passes += 1
-            if self.passes == 2:
-                opened.append((self.queries, len(requested[0][0]) - 1 - cost.WRITTEN))
+        def score(self, _: list[list[tuple[int, ...]]]) -> None:
+            pass
+
+        def new_nodes(self, requested: list[list[tuple[int, ...]]]) -> tuple[list[tuple[int, ...]], None]:
+            return requested[0], None
+
+        def run(self, nodes: list[tuple[int, ...]]) -> None:
+            opened.append((self.queries, len(nodes[0]) - 1 - cost.WRITTEN))
 
     monkeypatch.setattr(cost, "Session", Counted)
     time = iter(range(10**6))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_int32, c_void_p
 from typing import Any
 
@@ -255,19 +255,29 @@ class CompiledLoop:
             return ()
         known = self._drafts[query]
         if (first, count) not in known:
-            known[first, count] = tuple(self._draft(view, row) for row in rows(DRAFT, view.draft_rows, count, first))
+            known[first, count] = tuple(self._read_drafts(view, first, count))
         return known[first, count]
 
-    def _draft(self, view: RecordView, row: tuple[int, ...]) -> Draft:
-        name, start, length, spanned, first, last, match, place_at, places, chance_at, chances = row
-        return Draft(
-            tuple(integers(view.draft_tokens, length, start)),
-            self._proposals.names[name],
-            (first, last) if spanned else None,
-            match,
-            tuple(integers(view.draft_places, places, place_at)),
-            tuple(reals(view.draft_chances, chances, chance_at)),
+    def _read_drafts(self, view: RecordView, first: int, count: int) -> Iterator[Draft]:
+        """Read drafts that were proposed together, whose tokens, places and chances lie together."""
+        found = rows(DRAFT, view.draft_rows, count, first)
+        starts = [min(row[column] for row in found) for column in (1, 7, 9)]
+        ends = [max(row[column] + row[column + 1] for row in found) for column in (1, 7, 9)]
+        token_0, place_0, chance_0 = starts
+        tokens, places = (
+            integers(at, end - start, start)
+            for at, start, end in zip((view.draft_tokens, view.draft_places), starts, ends, strict=False)
         )
+        chances = reals(view.draft_chances, ends[2] - chance_0, chance_0)
+        for name, token, length, spanned, begin, end, match, place, places_, chance, chances_ in found:
+            yield Draft(
+                tuple(tokens[token - token_0 : token - token_0 + length]),
+                self._proposals.names[name],
+                (begin, end) if spanned else None,
+                match,
+                tuple(places[place - place_0 : place - place_0 + places_]),
+                tuple(chances[chance - chance_0 : chance - chance_0 + chances_]),
+            )
 
 
 def _plain(values: NDArray[Any], narrow: Any, wide: Any) -> NDArray[Any]:
