@@ -108,8 +108,8 @@ class Engine:
                 the same bits everywhere), "bf16", "fp16".
             threads: CPU threads of the model; 0 takes all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
-                torch; on a GPU recorded graphs), "native", "onnx", "torch", or "graphs" (torch with recorded CUDA
-                graphs).
+                torch; on a GPU recorded graphs), "native", "onnx", "torch", "graphs" (torch with recorded CUDA graphs),
+                or "triton" (kernels whose scores have the same bits in any company).
             task: of a Hugging Face model, "forward" or "retro"; our own folders say what they are for.
             template: what a Hugging Face model reads, see `importers.hf.load`.
 

@@ -23,7 +23,7 @@ from chemspec.settings import ModelConfig
 from chemspec.system import extras, gpu
 from chemspec.system.threads import torch_threads
 
-RUNTIMES = ("auto", "native", "onnx", "torch", "graphs")
+RUNTIMES = ("auto", "native", "onnx", "torch", "graphs", "triton")
 SLOW = (
     "passes are computed by torch, some times slower than need be: install a C++ compiler, "
     "or pip install 'chemspec[onnx]'"
@@ -74,7 +74,7 @@ class RuntimeConfig:
         depend on the shape of the pass, in the seventh digit. "up to rounding": likewise, in the third, which may
         change an answer.
         """
-        if self.runtime == "native" or self.dtype == "int8":
+        if self.runtime in ("native", "triton") or self.dtype == "int8":
             return "to the last bit"
         return "up to rounding" if self.dtype in ("bf16", "fp16") else "up to ties"
 
@@ -87,7 +87,8 @@ class RuntimeConfig:
         """What computes a model here, and its runtime; imports what it needs only.
 
         On a CPU "auto" takes the compiled kernel; where it cannot be had ONNX Runtime; where that is not installed
-        torch, with a warning. On a GPU it takes recorded graphs.
+        torch, with a warning. On a GPU it takes recorded graphs, as "triton" does, with a warning, where its kernels
+        cannot be had or give other scores than torch.
 
         Raises:
             ValueError: if the runtime asked for cannot be had.
@@ -103,8 +104,8 @@ class RuntimeConfig:
             raise ValueError(f"the onnx runtime computes in fp32 on a CPU, not in {self.dtype} on {self.device}")
         if runtime == "graphs" and int8:
             raise ValueError("the graphs runtime does not compute in int8; use native or torch")
-        if runtime == "graphs" and self.device == "cpu":
-            raise ValueError("the graphs runtime records CUDA graphs; it needs a GPU")
+        if runtime in ("graphs", "triton") and self.device == "cpu":
+            raise ValueError(f"the {runtime} runtime needs a GPU")
         if runtime == "native" or (runtime == "auto" and cpu):
             from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
 
@@ -121,6 +122,14 @@ class RuntimeConfig:
             from chemspec.model.runners.onnx_runner import OnnxBackend  # spares GPU boxes the import
 
             return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
+        if runtime == "triton":
+            from chemspec.model.runners.triton.runner import UnsupportedError, checked
+
+            try:
+                return checked(loaded.model, torch.device(self.device), self.dtype), "triton"
+            except UnsupportedError as why:
+                warnings.warn(f"passes are recorded graphs, not the triton runtime's: {why}", stacklevel=2)
+                runtime = "graphs"
         model = loaded.model.to(device=self.device, dtype=self.precision)
         if int8:
             return TorchBackend(quantised(model)), "torch"

@@ -1,0 +1,478 @@
+"""The kernels, in Triton, and what launches them; each has a twin of the same name in `reference.py`.
+
+What makes the bits of a row depend on the row alone: tiles are of one size whatever the pass, a sum runs over its terms
+in one order, keys are read by depth in blocks from the first on, and no two programs add to one number. Nor may a
+kernel be compiled anew for a pass of another size or another address: so what differs between passes is not
+specialised.
+
+Shapes: R rows (nodes, or source tokens), D width, H heads, d width of a head, K inputs and O outputs of a matrix,
+P parts, V vocabulary, C slots of a cache.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from chemspec.model.runners.triton.weights import SLICE, Matrix, Norm
+
+ROWS, COLUMNS, INNER = 16, 32, 64  # of a tile of a product
+KEYS = 32  # that attention reads at once
+ACTIVATIONS = {"": 0, "relu": 1, "gelu": 2}
+
+
+@triton.jit
+def upper(x):
+    """The first 8 significant bits of fp32 numbers: what bf16 holds."""
+    return (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def nearest(x):
+    """The nearest bf16 numbers, as fp32; ties to even."""
+    bits = x.to(tl.int32, bitcast=True)
+    return ((bits + 32767 + ((bits >> 16) & 1)) & -65536).to(tl.float32, bitcast=True)
+
+
+@triton.jit(do_not_specialize=["rows", "spaces"], do_not_specialize_on_alignment=["slot_at"])
+def linear_kernel(
+    x_at,
+    weight_at,
+    bias_at,
+    gain_at,
+    shift_at,
+    y_at,
+    cache_at,
+    slot_at,
+    rows,
+    columns,
+    spaces,
+    eps,
+    INPUTS: tl.constexpr,
+    SLICED: tl.constexpr,
+    PARTS: tl.constexpr,
+    EXACT: tl.constexpr,
+    NORM: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    ADD: tl.constexpr,
+    FIRST: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+):
+    row = tl.program_id(0) * BM + tl.arange(0, BM)
+    column = tl.program_id(1) * BN + tl.arange(0, BN)
+    begin = tl.program_id(2) * SLICED
+    row_in, column_in = row < rows, column < columns
+    inner = tl.arange(0, BK)
+    x_row = x_at + row.to(tl.int64)[:, None] * INPUTS
+    mean = tl.zeros((BM,), tl.float32)
+    scale = tl.zeros((BM,), tl.float32)
+    if NORM:
+        for start in range(0, INPUTS, BK):
+            mean += tl.sum(tl.load(x_row + (start + inner)[None, :], mask=row_in[:, None], other=0.0), axis=1)
+        mean = mean / INPUTS
+        for start in range(0, INPUTS, BK):
+            x = tl.load(x_row + (start + inner)[None, :], mask=row_in[:, None], other=0.0) - mean[:, None]
+            scale += tl.sum(x * x, axis=1)
+        scale = 1.0 / tl.sqrt_rn(scale / INPUTS + eps)
+    total = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, SLICED, BK):
+        at = begin + start + inner
+        x = tl.load(x_row + at[None, :], mask=row_in[:, None], other=0.0)
+        if NORM:
+            x = (x - mean[:, None]) * scale[:, None] * tl.load(gain_at + at)[None, :] + tl.load(shift_at + at)[None, :]
+        if EXACT:
+            high = upper(x)
+            middle = upper(x - high)
+            low = x - high - middle
+        else:
+            high = nearest(x)
+        for part in tl.static_range(PARTS):
+            offset = (PARTS - 1 - part) * columns * INPUTS  # the smallest first
+            w = tl.load(weight_at + offset + column[None, :] * INPUTS + at[:, None], mask=column_in[None, :], other=0.0)
+            if EXACT:
+                total = tl.dot(low.to(w.dtype), w, total, input_precision="ieee")
+                total = tl.dot(middle.to(w.dtype), w, total, input_precision="ieee")
+            total = tl.dot(high.to(w.dtype), w, total, input_precision="ieee")
+    inside = row_in[:, None] & column_in[None, :]
+    if SLICED < INPUTS:
+        y_at += tl.program_id(2).to(tl.int64) * rows * columns
+    else:
+        total += tl.load(bias_at + column, mask=column_in, other=0.0)[None, :]
+    if ACTIVATION == 1:
+        total = tl.maximum(total, 0.0)
+    if ACTIVATION == 2:
+        total = 0.5 * total * (1.0 + tl.erf(total * 0.7071067811865476))
+    if WIDTH:
+        # Columns from FIRST on are keys and then values: they go to the cache, (2, C, D).
+        slot = tl.load(slot_at + row, mask=row_in, other=0).to(tl.int64)
+        behind = column - FIRST
+        at = (behind // WIDTH).to(tl.int64)[None, :] * spaces * WIDTH + slot[:, None] * WIDTH
+        tl.store(cache_at + at + (behind % WIDTH)[None, :], total, mask=inside & (column >= FIRST)[None, :])
+        y = y_at + row.to(tl.int64)[:, None] * FIRST + column[None, :]
+        tl.store(y, total, mask=inside & (column < FIRST)[None, :])
+    else:
+        y = y_at + row.to(tl.int64)[:, None] * columns + column[None, :]
+        if ADD:
+            total += tl.load(y, mask=inside, other=0.0)
+        tl.store(y, total, mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def settle_kernel(
+    x_at,
+    part_at,
+    bias_at,
+    gain_at,
+    shift_at,
+    y_at,
+    rows,
+    eps,
+    PARTS: tl.constexpr,
+    NORM: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < WIDTH
+    x = tl.load(x_at + row * WIDTH + column, mask=inside, other=0.0)
+    if PARTS:
+        added = tl.load(bias_at + column, mask=inside, other=0.0)
+        for part in tl.static_range(PARTS):
+            added += tl.load(part_at + (part * rows + row) * WIDTH + column, mask=inside, other=0.0)
+        x += added
+    if NORM:
+        centred = tl.where(inside, x - tl.sum(x, axis=0) / WIDTH, 0.0)
+        scale = 1.0 / tl.sqrt_rn(tl.sum(centred * centred, axis=0) / WIDTH + eps)
+        gain = tl.load(gain_at + column, mask=inside, other=0.0)
+        x = centred * scale * gain + tl.load(shift_at + column, mask=inside, other=0.0)
+    tl.store(y_at + row * WIDTH + column, x, mask=inside)
+
+
+@triton.jit(do_not_specialize_on_alignment=["token_at", "depth_at"])
+def embed_kernel(token_at, depth_at, table_at, position_at, x_at, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    inside = column < WIDTH
+    token = tl.load(token_at + row).to(tl.int64)
+    depth = tl.load(depth_at + row).to(tl.int64)
+    text = tl.load(table_at + token * WIDTH + column, mask=inside, other=0.0)
+    place = tl.load(position_at + depth * WIDTH + column, mask=inside, other=0.0)
+    tl.store(x_at + row.to(tl.int64) * WIDTH + column, text + place, mask=inside)
+
+
+@triton.jit(
+    do_not_specialize=["depths"], do_not_specialize_on_alignment=["depth_at", "slot_at", "parent_at", "base_at"]
+)
+def paths_kernel(depth_at, slot_at, parent_at, base_at, path_at, depths, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    slot = tl.load(slot_at + row).to(tl.int64)
+    depth = tl.load(depth_at + row)
+    path = path_at + slot * depths
+    # The ancestors among the new nodes one by one; their own paths may not be written yet.
+    current = row
+    last = row
+    while current >= 0:
+        tl.store(path + depth, tl.load(slot_at + current))
+        last = current
+        current = tl.load(parent_at + current)
+        depth -= 1
+    base = tl.load(base_at + last).to(tl.int64)
+    if base >= 0:
+        for start in range(0, depth + 1, BLOCK):
+            at = start + tl.arange(0, BLOCK)
+            tl.store(path + at, tl.load(path_at + base * depths + at, mask=at <= depth, other=0), mask=at <= depth)
+
+
+@triton.jit(do_not_specialize=["spaces", "depths"], do_not_specialize_on_alignment=["start_at", "count_at", "path_at"])
+def attend_kernel(
+    q_at,
+    cache_at,
+    start_at,
+    count_at,
+    path_at,
+    y_at,
+    spaces,
+    depths,
+    scale,
+    PATHS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    HEAD: tl.constexpr,
+    BLOCK: tl.constexpr,
+    KEYS: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    inner = tl.arange(0, BLOCK)
+    column = tl.program_id(1) * HEAD + inner
+    inside = inner < HEAD
+    q = tl.load(q_at + row * WIDTH + column, mask=inside, other=0.0) * scale
+    begin = tl.load(start_at + row).to(tl.int64)
+    count = tl.load(count_at + row)
+    highest = -float("inf")
+    weight = 0.0
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, count, KEYS):
+        at = start + tl.arange(0, KEYS)
+        there = at < count
+        if PATHS:
+            slot = tl.load(path_at + begin * depths + at, mask=there, other=0).to(tl.int64)
+        else:
+            slot = begin + at
+        where = slot[:, None] * WIDTH + column[None, :]
+        mask = there[:, None] & inside[None, :]
+        k = tl.load(cache_at + where, mask=mask, other=0.0)
+        v = tl.load(cache_at + spaces * WIDTH + where, mask=mask, other=0.0)
+        score = tl.where(there, tl.sum(k * q[None, :], axis=1), -float("inf"))
+        higher = tl.maximum(highest, tl.max(score, axis=0))
+        shrink = tl.exp(highest - higher)
+        chance = tl.exp(score - higher)
+        weight = weight * shrink + tl.sum(chance, axis=0)
+        total = total * shrink + tl.sum(chance[:, None] * v, axis=0)
+        highest = higher
+    tl.store(y_at + row * WIDTH + column, total / weight, mask=inside)
+
+
+@triton.jit(
+    do_not_specialize=["heads", "length"], do_not_specialize_on_alignment=["start_at", "count_at", "head_at", "y_at"]
+)
+def watch_kernel(
+    q_at,
+    cache_at,
+    start_at,
+    count_at,
+    head_at,
+    y_at,
+    heads,
+    length,
+    scale,
+    WIDTH: tl.constexpr,
+    HEAD: tl.constexpr,
+    BLOCK: tl.constexpr,
+    KEYS: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    watched = tl.program_id(1)
+    inner = tl.arange(0, BLOCK)
+    column = tl.load(head_at + watched) * HEAD + inner
+    inside = inner < HEAD
+    q = tl.load(q_at + row * WIDTH + column, mask=inside, other=0.0) * scale
+    begin = tl.load(start_at + row).to(tl.int64)
+    count = tl.load(count_at + row)
+    at = tl.arange(0, KEYS)
+    there = at < count
+    where = (begin + at)[:, None] * WIDTH + column[None, :]
+    k = tl.load(cache_at + where, mask=there[:, None] & inside[None, :], other=0.0)
+    score = tl.where(there, tl.sum(k * q[None, :], axis=1), -float("inf"))
+    chance = tl.exp(score - tl.max(score, axis=0))
+    tl.store(y_at + (row * heads + watched) * length + at, chance / tl.sum(chance, axis=0), mask=at < length)
+
+
+@triton.jit(do_not_specialize=["wanted"], do_not_specialize_on_alignment=["id_at", "log_prob_at"])
+def best_kernel(logit_at, id_at, log_prob_at, vocabulary, wanted, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    token = tl.arange(0, BLOCK)
+    inside = token < vocabulary
+    x = tl.load(logit_at + row * vocabulary + token, mask=inside, other=-float("inf"))
+    highest = tl.max(x, axis=0)
+    x = x - highest - tl.log(tl.sum(tl.exp(x - highest), axis=0))
+    left = inside
+    for rank in range(wanted):
+        most = tl.max(tl.where(left, x, -float("inf")), axis=0)
+        # Of equal log-probs the lowest id.
+        best = tl.min(tl.where(left & (x == most), token, BLOCK), axis=0)
+        tl.store(id_at + row * wanted + rank, best)
+        tl.store(log_prob_at + row * wanted + rank, most)
+        left = left & (token != best)
+
+
+def _block(size: int) -> int:
+    return max(16, 1 << (size - 1).bit_length())
+
+
+def embed(tokens: Tensor, depths: Tensor, table: Tensor, positions: Tensor, x: Tensor) -> None:
+    """Write embeddings of tokens (R,) at their depths to x (R, D)."""
+    width = x.shape[1]
+    embed_kernel[(len(tokens),)](
+        tokens, depths, table, positions, x, width, _block(width), num_warps=2, enable_fp_fusion=True
+    )
+
+
+def paths(depths: Tensor, slots: Tensor, parents: Tensor, bases: Tensor, table: Tensor) -> None:
+    """Write the slots of each new node's ancestors and its own, by depth, to its row of a table (C, depths).
+
+    Args:
+        depths: of the new nodes (R,).
+        slots: where they lie.
+        parents: row of the parent, if it is new too, else -1.
+        bases: slot of the parent, if it is old, else -1.
+        table: of all paths.
+    """
+    paths_kernel[(len(slots),)](
+        depths, slots, parents, bases, table, table.shape[1], 64, num_warps=1, enable_fp_fusion=True
+    )
+
+
+def linear(
+    x: Tensor,
+    matrix: Matrix,
+    y: Tensor,
+    *,
+    exact: bool,
+    norm: Norm | None = None,
+    activation: str = "",
+    add: bool = False,
+    cache: Tensor | None = None,
+    slots: Tensor | None = None,
+) -> None:
+    """Multiply by a matrix.
+
+    Args:
+        x: (R, K).
+        matrix: with its bias, which a sliced one leaves to `settle`.
+        y: (R, O), or (slices, R, O) of a sliced matrix; with a cache, the first columns only.
+        exact: multiply as in fp32; else round x to bf16.
+        norm: of x, before.
+        activation: after, "relu", "gelu" or none.
+        add: to what y holds.
+        cache: (2, C, D), where keys and values, the last 2 D columns, go instead.
+        slots: (R,) the rows' places there.
+    """
+    _, columns, inputs = matrix.parts.shape
+    rows, slices = len(x), matrix.slices
+    inner = INNER if (inputs // slices) % INNER == 0 else 32
+    given = norm or Norm(matrix.bias, matrix.bias, 0.0)
+    held, places = (x, x) if cache is None or slots is None else (cache, slots)
+    width = 0 if cache is None else cache.shape[2]
+    linear_kernel[(triton.cdiv(rows, ROWS), triton.cdiv(columns, COLUMNS), slices)](
+        x,
+        matrix.parts,
+        matrix.bias,
+        given.gain,
+        given.shift,
+        y,
+        held,
+        places,
+        rows,
+        columns,
+        held.shape[1],
+        given.eps,
+        inputs,
+        inputs // slices,
+        len(matrix.parts),
+        exact,
+        norm is not None,
+        ACTIVATIONS[activation],
+        add,
+        columns - 2 * width,
+        width,
+        ROWS,
+        COLUMNS,
+        inner,
+        num_warps=4,
+        num_stages=3,
+        enable_fp_fusion=True,
+    )
+
+
+def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:
+    """Write x (R, D), to which the bias and the slices of a product (slices, R, D) are added, normed, to y."""
+    rows, width = x.shape
+    given = norm or Norm(bias, bias, 0.0)
+    settle_kernel[(rows,)](
+        x,
+        x if parts is None else parts,
+        bias,
+        given.gain,
+        given.shift,
+        y,
+        rows,
+        given.eps,
+        0 if parts is None else len(parts),
+        norm is not None,
+        width,
+        _block(width),
+        num_warps=2,
+        enable_fp_fusion=True,
+    )
+
+
+def attend(
+    q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, y: Tensor, *, heads: int, table: Tensor | None = None
+) -> None:
+    """Attend to keys and values.
+
+    Args:
+        q: (R, D).
+        cache: (2, C, D).
+        starts: (R,) the slot of the first key; with a table, the row of it that names the slots.
+        counts: (R,) keys.
+        y: (R, D), what is attended to.
+        heads: H.
+        table: of slots (C, depths).
+    """
+    rows, width = q.shape
+    head = width // heads
+    attend_kernel[(rows, heads)](
+        q,
+        cache,
+        starts,
+        counts,
+        starts if table is None else table,
+        y,
+        cache.shape[1],
+        0 if table is None else table.shape[1],
+        head**-0.5,
+        table is not None,
+        width,
+        head,
+        _block(head),
+        KEYS,
+        num_warps=1,
+        enable_fp_fusion=True,
+    )
+
+
+def watch(q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Tensor, y: Tensor, *, heads: int) -> None:
+    """Write to y (R, watched, S) how much the watched heads attend to each of up to S keys; 0 beyond those."""
+    rows, width = q.shape
+    head, length = width // heads, y.shape[2]
+    watch_kernel[(rows, len(watched))](
+        q,
+        cache,
+        starts,
+        counts,
+        watched,
+        y,
+        len(watched),
+        length,
+        head**-0.5,
+        width,
+        head,
+        _block(head),
+        _block(length),
+        num_warps=4,
+        enable_fp_fusion=True,
+    )
+
+
+def best(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+    """Write the best tokens of logits (R, V), ties by id, and their log-probs to (R, k) each."""
+    rows, vocabulary = logits.shape
+    block = _block(vocabulary)
+    best_kernel[(rows,)](
+        logits,
+        ids,
+        log_probs,
+        vocabulary,
+        ids.shape[1],
+        block,
+        num_warps=1 if block <= 512 else 4,
+        enable_fp_fusion=True,
+    )
+
+
+__all__ = ["SLICE", "attend", "best", "embed", "linear", "paths", "settle", "watch"]

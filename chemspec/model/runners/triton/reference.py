@@ -1,0 +1,103 @@
+"""The kernels' twins in torch: what `kernels.py` computes, said plainly. For tests, and where there is no Triton."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from chemspec.model.runners.triton.weights import Matrix, Norm
+
+
+def embed(tokens: Tensor, depths: Tensor, table: Tensor, positions: Tensor, x: Tensor) -> None:
+    """See `kernels.embed`."""
+    x.copy_(table[tokens.long()] + positions[depths.long()])
+
+
+def paths(depths: Tensor, slots: Tensor, parents: Tensor, bases: Tensor, table: Tensor) -> None:
+    """See `kernels.paths`."""
+    for depth, slot, parent, base in zip(*(one.tolist() for one in (depths, slots, parents, bases)), strict=True):
+        above = int(slots[parent]) if parent >= 0 else base
+        if above >= 0:
+            table[slot, :depth] = table[above, :depth]
+        table[slot, depth] = slot
+
+
+def linear(
+    x: Tensor,
+    matrix: Matrix,
+    y: Tensor,
+    *,
+    exact: bool,
+    norm: Norm | None = None,
+    activation: str = "",
+    add: bool = False,
+    cache: Tensor | None = None,
+    slots: Tensor | None = None,
+) -> None:
+    """See `kernels.linear`."""
+    if norm is not None:
+        x = _normed(x, norm)
+    x = x if exact else x.bfloat16().float()
+    weight = matrix.parts.flip(0).sum(0, dtype=torch.float32)
+    if matrix.slices > 1:
+        pieces = zip(x.chunk(matrix.slices, 1), weight.chunk(matrix.slices, 1), strict=True)
+        y.copy_(torch.stack([_product(some, own) for some, own in pieces]))
+        return
+    product = _product(x, weight) + matrix.bias
+    if activation:
+        product = functional.relu(product) if activation == "relu" else functional.gelu(product)
+    if cache is not None and slots is not None:
+        first = y.shape[1] if product.shape[1] > 2 * cache.shape[2] else 0
+        cache[:, slots.long()] = torch.stack(product[:, first:].chunk(2, 1))
+        product = product[:, :first]
+    if product.shape[1]:
+        y.copy_(y + product if add else product)
+
+
+def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:
+    """See `kernels.settle`."""
+    if parts is not None:
+        added = bias.clone()
+        for part in parts:
+            added = added + part
+        x = x + added
+    y.copy_(x if norm is None else _normed(x, norm))
+
+
+def attend(
+    q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, y: Tensor, *, heads: int, table: Tensor | None = None
+) -> None:
+    """See `kernels.attend`."""
+    for row, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
+        slots = torch.arange(start, start + count) if table is None else table[start, :count].long()
+        keys, values = (one[slots].view(count, heads, -1) for one in cache)  # (count, H, d)
+        own = q[row].view(heads, -1)
+        scores = (own * own.shape[1] ** -0.5 * keys).sum(2)
+        y[row] = (torch.softmax(scores, 0)[..., None] * values).sum(0).flatten()
+
+
+def watch(q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Tensor, y: Tensor, *, heads: int) -> None:
+    """See `kernels.watch`."""
+    y.zero_()
+    for row, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
+        keys = cache[0, start : start + count].view(count, heads, -1)
+        own = q[row].view(heads, -1)
+        chances = torch.softmax((own * own.shape[1] ** -0.5 * keys).sum(2), 0)
+        y[row, :, :count] = chances[:, watched.long()].T
+
+
+def best(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+    """See `kernels.best`."""
+    ordered, order = torch.sort(torch.log_softmax(logits, 1), dim=1, descending=True, stable=True)
+    ids.copy_(order[:, : ids.shape[1]])
+    log_probs.copy_(ordered[:, : ids.shape[1]])
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    """Multiply row by row: each has the same bits in any company."""
+    return torch.stack([weight @ row for row in x])
+
+
+def _normed(x: Tensor, norm: Norm) -> Tensor:
+    return functional.layer_norm(x, x.shape[1:], norm.gain, norm.shift, norm.eps)

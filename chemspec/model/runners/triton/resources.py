@@ -1,0 +1,205 @@
+"""What a pass launches, what its kernels need of a GPU, and about how long it takes; all without a GPU.
+
+The kernels are compiled as for a GPU, and their registers, spills and shared memory read from the machine code. A pass
+is run on tensors without data and its launches are counted, with the bytes and the operations of each.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from chemspec.model.runners.triton import kernels
+from chemspec.model.runners.triton.runner import DecoderPass, EncoderPass, RecordedPass, TritonBackend
+from chemspec.model.transformer import Transformer
+from chemspec.settings import ModelConfig
+
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.int64: "*i64"}
+ARCHITECTURES = (80, 90, 100)  # Ampere, Hopper, Blackwell
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel.
+
+    Attributes:
+        kernel: its name.
+        grid: programs.
+        arguments: by name; tensors have no data.
+        options: warps and stages.
+    """
+
+    kernel: str
+    grid: tuple[int, ...]
+    arguments: dict[str, Any]
+    options: dict[str, int]
+
+    @property
+    def variant(self) -> tuple[Any, ...]:
+        """What makes the compiler compile it anew."""
+        return self.kernel, *(
+            (name, TYPES[value.dtype] if isinstance(value, Tensor) else value if name.isupper() else type(value))
+            for name, value in self.arguments.items()
+        )
+
+    @property
+    def bytes(self) -> float:
+        """Read and written, where a tile of a matrix is read once for all rows and keys once for all heads."""
+        given = self.arguments
+        if self.kernel == "linear_kernel":
+            rows, columns, inputs = given["rows"], given["columns"], given["INPUTS"]
+            moved = 2 * given["PARTS"] * columns * inputs + 4 * rows * (inputs + columns * inputs // given["SLICED"])
+            return float(moved)
+        rows, width = self.grid[0], given.get("WIDTH", given.get("vocabulary", 1))
+        return float(rows * width * (8 + 8 * self.keys * (self.kernel == "attend_kernel")))
+
+    @property
+    def keys(self) -> int:
+        """Keys that a typical row attends to: half an answer, or a query."""
+        return 25 if self.arguments.get("PATHS") else 40
+
+    @property
+    def operations(self) -> float:
+        """Of tensor cores."""
+        given = self.arguments
+        if self.kernel != "linear_kernel":
+            return 0.0
+        products = given["PARTS"] * (3 if given["EXACT"] else 1)
+        return float(2 * products * kernels.ROWS * self.grid[0] * given["columns"] * given["INPUTS"])
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one variant of a kernel needs: registers a thread, bytes spilled to memory, bytes of shared memory."""
+
+    kernel: str
+    architecture: int
+    registers: int
+    spilled: int
+    shared: int
+
+
+@dataclass
+class _Recorder:
+    """Stands in for a kernel."""
+
+    kernel: JITFunction[Any]
+    launches: list[Launch] = field(default_factory=list)
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Any:
+        def launch(*values: Any, **options: int) -> None:
+            arguments = dict(zip(self.kernel.arg_names, values, strict=True))
+            self.launches.append(Launch(self.kernel.__name__, grid, arguments, options))
+
+        return launch
+
+
+@contextmanager
+def _recorded() -> Iterator[list[Launch]]:
+    """Let launches be taken down instead of carried out."""
+    launches: list[Launch] = []
+    real = {name: value for name, value in vars(kernels).items() if name.endswith("_kernel")}
+    for name, kernel in real.items():
+        setattr(kernels, name, _Recorder(kernel, launches))
+    try:
+        yield launches
+    finally:
+        for name, kernel in real.items():
+            setattr(kernels, name, kernel)
+
+
+def launches(
+    config: ModelConfig, rows: int, *, encoder: bool = False, half: bool = False, watched: bool = True
+) -> list[Launch]:
+    """Return what a pass of a model launches, in order.
+
+    Args:
+        config: of the model; its weights are bf16, as those shipped are.
+        rows: nodes, or source tokens.
+        encoder: of the encoder instead of the decoder.
+        half: computed in bf16.
+        watched: with one head of the cross-attention and the hidden states given out.
+    """
+    with torch.device("meta"):
+        model = Transformer(config)
+    backend = TritonBackend(model, torch.device("meta"), half=half, operations=kernels)
+    done: RecordedPass
+    if encoder:
+        done = EncoderPass(backend, rows)
+    else:
+        done = DecoderPass(backend, rows, 10, [(0, 0)] if watched else [], watched, 64)
+    with _recorded() as found, torch.inference_mode():
+        done.host = done.inputs
+        if isinstance(done, DecoderPass):
+            done.results = done.found
+        done.compute()
+    return found
+
+
+def compiled(launch: Launch, architecture: int) -> Usage:
+    """Compile a kernel as for a launch and return what it needs."""
+    kernel: Any = getattr(kernels, launch.kernel)
+    values = list(launch.arguments.items())
+    signature = {name: _type(name, value) for name, value in values}
+    aligned = {
+        (place,): [["tt.divisibility", 16]]
+        for place, (name, value) in enumerate(values)
+        if isinstance(value, Tensor) and name not in (kernel.do_not_specialize_on_alignment or ())
+    }
+    constants = {name: value for name, value in values if signature[name] == "constexpr"}
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
+    done = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=launch.options)
+    registers, stack, local = _usage(done.asm["cubin"])
+    return Usage(launch.kernel, architecture, registers, stack + local, done.metadata.shared)
+
+
+def _type(name: str, value: Any) -> str:
+    if name.isupper():
+        return "constexpr"
+    if isinstance(value, Tensor):
+        return TYPES[value.dtype]
+    return "fp32" if isinstance(value, float) else "i32"
+
+
+def _usage(machine_code: bytes) -> tuple[int, int, int]:
+    """Registers, and bytes of stack and of local memory, as NVIDIA's own tool reads them."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(machine_code)
+        file.flush()
+        done = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True)
+    found = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", done.stdout))
+    return int(found["REG"]), int(found["STACK"]), int(found["LOCAL"])
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """What a GPU is assumed to reach: bytes a second, operations a second, and seconds that any launch takes.
+
+    The defaults are for an H100: memory and L2 together at 3 TB/s, a quarter of the bf16 rate in tiles this small, and
+    the distance between two small kernels of a graph. They are assumptions, to be replaced by what is measured.
+    """
+
+    bytes: float = 3e12
+    operations: float = 2.5e14
+    launch: float = 2.5e-6
+
+    def seconds(self, found: Sequence[Launch]) -> float:
+        """Of a pass: each kernel takes what bounds it, after its start."""
+        return sum(self.launch + max(one.bytes / self.bytes, one.operations / self.operations) for one in found)
+
+
+__all__ = ["ARCHITECTURES", "Launch", "Speeds", "Usage", "compiled", "launches"]

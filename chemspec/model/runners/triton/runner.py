@@ -1,0 +1,448 @@
+"""Backend and runner around the kernels: flat nodes, ancestors by a table of paths, one launch a pass.
+
+Nothing is padded between queries and nothing is masked: a node reads its ancestors' slots from the table, and a query's
+source from its start and length. A pass is rounded up to one of a few sizes, whose rows beyond the nodes compute
+nothing that anybody reads, and is recorded as a CUDA graph, copies to and from the host included.
+
+Shapes: R rows of a pass, D width, V vocabulary, k candidates, L decoder layers, W watched heads, S source tokens.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from threading import RLock
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder
+from chemspec.model.runners.triton.pool import Numbers, Pool
+from chemspec.model.runners.triton.weights import Layer, Weights, pack, supports
+from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
+from chemspec.model.transformer import Transformer
+from chemspec.tokenizer import BOS, EOS
+
+SIZES = (1, 4, 16, *(1 << power for power in range(6, 15)))  # rows of recorded passes; larger ones are not recorded
+# Of the pool at first; it doubles, and then what was recorded is recorded anew.
+SLOTS, SOURCES, DEPTHS = 1 << 15, 1 << 13, 256
+# Columns of what is sent to the device for a row of the decoder, and of the encoder.
+TOKEN, DEPTH, SLOT, PARENT, BASE, START, COUNT, KEYS = range(8)
+
+
+class UnsupportedError(Exception):
+    """A model that the kernels do not compute, or a machine that cannot run them."""
+
+
+def rounded(count: int) -> int:
+    """Return the rows of the pass that computes so many."""
+    return next((size for size in SIZES if size >= count), count)
+
+
+class TritonBackend:
+    """A model's weights on a GPU, and the memory of its sessions; safe to share between threads, which take turns.
+
+    Args:
+        model: in fp32, on the CPU.
+        device: a CUDA device; anything else is for tests.
+        half: compute products in bf16, with the same bits in any company too.
+        operations: what computes; default: the kernels.
+        record: turns a function into one that does the same again; default: CUDA graphs.
+
+    Raises:
+        UnsupportedError: if Triton is missing, or the kernels do not compute this architecture.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        device: torch.device,
+        *,
+        half: bool = False,
+        operations: ModuleType | None = None,
+        record: Recorder | None = None,
+    ) -> None:
+        config = model.config
+        if not supports(config):
+            raise UnsupportedError(f"the kernels take widths in steps of 32, not {config.d_model} features")
+        if operations is None:
+            try:
+                from chemspec.model.runners.triton import kernels as operations
+            except ImportError as error:
+                raise UnsupportedError(f"Triton cannot be imported ({error}); pip install 'chemspec[gpu]'") from error
+        assert operations is not None
+        self.operations, self.record = operations, record or (CudaGraphs() if device.type == "cuda" else None)
+        self.config, self.device, self.half = config, device, half
+        self.weights: Weights = pack(model, device, half=half)
+        self.pool = Pool(
+            config.decoder_layers,
+            config.d_model,
+            device,
+            slots=SLOTS if device.type == "cuda" else 64,
+            sources=SOURCES if device.type == "cuda" else 64,
+            depths=min(DEPTHS, config.max_positions) if device.type == "cuda" else 8,
+        )
+        self.computing = RLock()
+        self._passes: dict[Any, RecordedPass] = {}
+
+    def open(
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        top_k: int,
+        heads: Sequence[tuple[int, int]] = (),
+        states: bool = False,
+    ) -> TritonRunner:
+        """Encode the sources; see `session.Backend.open`."""
+        if self.config.source_specials:
+            sources = [(BOS, *source, EOS) for source in sources]
+        lengths = np.array([len(source) for source in sources], dtype=np.int32)
+        with self.computing, torch.inference_mode():
+            begin, first = self.pool.take_sources(max(1, int(lengths.sum()))), 0
+            starts = (begin + np.cumsum(lengths) - lengths).astype(np.int32)
+            while first < len(sources):  # as many sources at once as fit into the largest recorded pass
+                last = first + 1
+                while last < len(sources) and lengths[first : last + 1].sum() <= SIZES[-1]:
+                    last += 1
+                self._encode(sources[first:last], lengths[first:last], int(starts[first]))
+                first = last
+        runner = TritonRunner(self, starts, lengths, min(top_k, self.config.vocab_size), sorted(heads), states)
+        weakref.finalize(runner, self.pool.give_back, begin).atexit = False
+        return runner
+
+    def _encode(self, sources: Sequence[Sequence[int]], lengths: Numbers, begin: int) -> None:
+        count = int(lengths.sum())
+        columns = np.zeros((8, rounded(count)), dtype=np.int32)
+        columns[TOKEN, :count] = np.fromiter((token for source in sources for token in source), dtype=np.int32)
+        firsts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        columns[DEPTH, :count] = np.arange(count) - firsts
+        columns[SLOT, :count] = begin + np.arange(count)
+        columns[PARENT] = np.arange(columns.shape[1])  # its own row, where keys and values of this pass lie
+        columns[START, :count] = firsts
+        columns[COUNT] = 1
+        columns[COUNT, :count] = np.repeat(lengths, lengths)
+        self.run(("encode", columns.shape[1]), columns, lambda: EncoderPass(self, columns.shape[1]))
+
+    def run(self, key: Any, columns: Numbers, make: Callable[[], RecordedPass]) -> RecordedPass:
+        """Run the pass of a key on these rows, and record it when it comes again."""
+        key = (self.pool.version, *key)
+        found = self._passes.get(key)
+        if found is None:
+            self._passes = {old: one for old, one in self._passes.items() if old[0] == self.pool.version}
+            found = make()
+            if columns.shape[1] in SIZES:
+                self._passes[key] = found
+        found.run(columns, self.record)
+        return found
+
+
+class RecordedPass:
+    """One size of a pass: inputs and outputs at fixed addresses, the computation between them, and its recording."""
+
+    def __init__(self, backend: TritonBackend, rows: int) -> None:
+        """Make room.
+
+        Args:
+            backend: weights and pool.
+            rows: R.
+        """
+        config, device = backend.config, backend.device
+        self.backend, self.operations, self.weights = backend, backend.operations, backend.weights
+        self.host = torch.zeros(8, rows, dtype=torch.int32, pin_memory=device.type == "cuda")
+        self.inputs = torch.zeros(8, rows, dtype=torch.int32, device=device)
+        width, exact = config.d_model, not backend.half
+        self.x, self.q, self.y = (torch.zeros(rows, width, device=device) for _ in range(3))
+        self.inner = torch.zeros(rows, config.feedforward, device=device)
+        self.exact, self.parts = exact, torch.zeros(0, device=device)
+        slices = self.weights.stacks[1][0].down.slices
+        if slices > 1:
+            self.parts = torch.zeros(slices, rows, width, device=device)
+        self.replay: Function | None = None
+        self.times = 0
+
+    def run(self, columns: Numbers, record: Recorder | None) -> None:
+        """Send the rows (8, R) and compute; results are on the host afterwards."""
+        self.host.copy_(torch.from_numpy(columns))
+        self.times += 1
+        if self.replay is None and self.times > 1 and record is not None:
+            self.replay = record(self.compute, self.inputs.device)
+        if not self.inputs.is_cuda:
+            (self.replay or self.compute)()
+            return
+        with torch.cuda.device(self.inputs.device):
+            (self.replay or self.compute)()
+            torch.cuda.current_stream().synchronize()
+
+    def compute(self) -> None:
+        """Copy the inputs, run the model and copy the outputs."""
+        raise NotImplementedError
+
+    def feed(self, layer: Layer) -> None:
+        """Run the feed-forward sub-layer, and what stands between it and the next."""
+        norm, operations, config = layer.norms[-1], self.operations, self.backend.config
+        operations.linear(
+            self.x,
+            layer.up,
+            self.inner,
+            exact=self.exact,
+            norm=norm if config.norm_first else None,
+            activation=config.activation,
+        )
+        after = None if config.norm_first else norm
+        if layer.down.slices > 1:
+            operations.linear(self.inner, layer.down, self.parts, exact=self.exact)
+            operations.settle(self.x, self.x, parts=self.parts, bias=layer.down.bias, norm=after)
+        else:
+            operations.linear(self.inner, layer.down, self.x, exact=self.exact, add=True)
+            self.after(layer, -1)
+
+    def after(self, layer: Layer, which: int) -> None:
+        """Norm what a sub-layer of a post-norm model has added."""
+        if not self.backend.config.norm_first:
+            self.operations.settle(self.x, self.x, parts=None, bias=layer.out.bias, norm=layer.norms[which])
+
+    def before(self, layer: Layer, which: int) -> Any:
+        """Return the norm in front of a sub-layer of a pre-norm model."""
+        return layer.norms[which] if self.backend.config.norm_first else None
+
+
+class EncoderPass(RecordedPass):
+    """Source tokens to keys and values for the cross-attention of every decoder layer."""
+
+    def __init__(self, backend: TritonBackend, rows: int) -> None:
+        super().__init__(backend, rows)
+        self.scratch = torch.zeros(2, rows, backend.config.d_model, device=backend.device)
+
+    def compute(self) -> None:
+        """Encode."""
+        self.inputs.copy_(self.host, non_blocking=True)
+        given, weights, operations = self.inputs, self.weights, self.operations
+        heads, exact = self.backend.config.heads, self.exact
+        operations.embed(given[TOKEN], given[DEPTH], weights.tables[0], weights.positions, self.x)
+        for layer in weights.stacks[0]:
+            operations.linear(
+                self.x,
+                layer.qkv,
+                self.q,
+                exact=exact,
+                norm=self.before(layer, 0),
+                cache=self.scratch,
+                slots=given[PARENT],
+            )
+            operations.attend(self.q, self.scratch, given[START], given[COUNT], self.y, heads=heads)
+            operations.linear(self.y, layer.out, self.x, exact=exact, add=True)
+            self.after(layer, 0)
+            self.feed(layer)
+        for matrix, cache in zip(weights.memory, self.backend.pool.source, strict=True):
+            operations.linear(self.x, matrix, self.q, exact=exact, norm=weights.last[0], cache=cache, slots=given[SLOT])
+
+
+class DecoderPass(RecordedPass):
+    """New nodes to their best next tokens."""
+
+    def __init__(
+        self, backend: TritonBackend, rows: int, top_k: int, heads: Sequence[tuple[int, int]], states: bool, length: int
+    ) -> None:
+        """Make room.
+
+        Args:
+            backend: weights and pool.
+            rows: R.
+            top_k: k.
+            heads: (layer, head) to watch, rising.
+            states: whether the last hidden states are wanted.
+            length: S, at most so many source tokens of a query; read only where heads are watched.
+        """
+        super().__init__(backend, rows)
+        device, pinned = backend.device, backend.device.type == "cuda"
+        self.logits = torch.zeros(rows, backend.config.vocab_size, device=device)
+        self.found = torch.zeros(rows, top_k, dtype=torch.int32, device=device), torch.zeros(rows, top_k, device=device)
+        self.results = tuple(torch.zeros(rows, top_k, dtype=one.dtype, pin_memory=pinned) for one in self.found)
+        self.states = torch.zeros_like(self.x) if states else None
+        self.watched = [
+            [torch.tensor([head], dtype=torch.int32, device=device) for own, head in heads if own == layer]
+            for layer in range(backend.config.decoder_layers)
+        ]
+        self.attention = [torch.zeros(rows, 1, length, device=device) for _ in heads]
+
+    def compute(self) -> None:
+        """Decode."""
+        self.inputs.copy_(self.host, non_blocking=True)
+        given, weights, operations, pool = self.inputs, self.weights, self.operations, self.backend.pool
+        heads, exact = self.backend.config.heads, self.exact
+        operations.embed(given[TOKEN], given[DEPTH], weights.tables[1], weights.positions, self.x)
+        operations.paths(given[DEPTH], given[SLOT], given[PARENT], given[BASE], pool.table)
+        views = iter(self.attention)
+        for index, layer in enumerate(weights.stacks[1]):
+            assert layer.cross is not None and layer.cross_out is not None
+            cache, source = pool.cache[index], pool.source[index]
+            operations.linear(
+                self.x, layer.qkv, self.q, exact=exact, norm=self.before(layer, 0), cache=cache, slots=given[SLOT]
+            )
+            operations.attend(self.q, cache, given[SLOT], given[KEYS], self.y, heads=heads, table=pool.table)
+            operations.linear(self.y, layer.out, self.x, exact=exact, add=True)
+            self.after(layer, 0)
+            operations.linear(self.x, layer.cross, self.q, exact=exact, norm=self.before(layer, 1))
+            for head in self.watched[index]:
+                operations.watch(self.q, source, given[START], given[COUNT], head, next(views), heads=heads)
+            operations.attend(self.q, source, given[START], given[COUNT], self.y, heads=heads)
+            operations.linear(self.y, layer.cross_out, self.x, exact=exact, add=True)
+            self.after(layer, 1)
+            self.feed(layer)
+        last = weights.last[1]
+        if self.states is not None:
+            operations.settle(self.x, self.states, parts=None, bias=weights.output.bias, norm=last)
+        operations.linear(self.x, weights.output, self.logits, exact=exact, norm=last)
+        operations.best(self.logits, *self.found)
+        for result, found in zip(self.results, self.found, strict=True):
+            result.copy_(found, non_blocking=True)
+
+
+class TritonRunner:
+    """One session: which slots of the pool are its queries' nodes.
+
+    Attributes:
+        hidden_states: last hidden states of the last pass (R, D), if they are kept.
+        attention: of the watched heads in the last pass (R, W, S) without bos and eos, if there are any.
+    """
+
+    compaction_threshold = SPARSE
+    attention: Floats | None = None
+    hidden_states: Any = None
+
+    def __init__(
+        self,
+        backend: TritonBackend,
+        starts: Numbers,
+        lengths: Numbers,
+        top_k: int,
+        heads: Sequence[tuple[int, int]],
+        states: bool,
+    ) -> None:
+        """Start with no nodes.
+
+        Args:
+            backend: weights and pool.
+            starts: where each query's source tokens begin in the pool.
+            lengths: how many there are, bos and eos included where the model reads them.
+            top_k: candidates kept per node.
+            heads: (layer, head) of the cross-attention to watch, rising.
+            states: whether to keep the last hidden states.
+        """
+        self.backend, self.top_k = backend, top_k
+        self._starts, self._lengths = starts, lengths
+        self._heads, self._keeps_states = tuple(heads), states
+        self._counts = np.zeros(len(starts), dtype=np.int64)  # nodes of each query
+        self._held = [np.zeros((len(starts), 32), dtype=np.int32)]  # and their slots, in order
+        weakref.finalize(self, _give_back, backend.pool, self._held, self._counts).atexit = False
+
+    @torch.inference_mode()
+    def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
+        """Compute new nodes; see `session.Runner.run`."""
+        assert not nodes.blocks, "a Spec-Drafter's network runs in torch here"
+        count = len(nodes.tokens)
+        queries, parents = np.array(nodes.queries), np.array(nodes.parents)
+        old = self._counts[queries]  # nodes that the query of each new one has already
+        begins = np.flatnonzero(np.diff(queries, prepend=-1))
+        firsts = np.repeat(begins, np.diff(np.append(begins, count)))  # row of the first new node of its query
+        columns = np.zeros((8, rounded(count)), dtype=np.int32)
+        columns[DEPTH, :count] = nodes.depths
+        with self.backend.computing:
+            pool = self.backend.pool
+            taken = pool.take_slots(count, int(columns[DEPTH].max()))
+            columns[TOKEN, :count], columns[SLOT, :count] = nodes.tokens, taken
+            columns[PARENT:START] = -1
+            columns[PARENT, :count] = np.where(parents >= old, firsts + parents - old, -1)
+            olds = (parents >= 0) & (parents < old)
+            columns[BASE, :count][olds] = self._held[0][queries[olds], parents[olds]]
+            columns[START, :count], columns[COUNT] = self._starts[queries], 1
+            columns[COUNT, :count] = self._lengths[queries]
+            columns[KEYS] = columns[DEPTH] + 1
+            self._enter(queries, old + np.arange(count) - firsts, taken)
+            length = int(self._lengths.max()) if self._heads else 0
+            key = (columns.shape[1], self.top_k, self._heads, self._keeps_states, length)
+            done = self.backend.run(key, columns, lambda: DecoderPass(self.backend, *key))
+            assert isinstance(done, DecoderPass)
+            if done.states is not None:
+                self.hidden_states = done.states[:count].clone()
+            if self._heads:
+                seen = torch.cat(done.attention, dim=1)[:count].cpu().numpy()
+                self.attention = seen[..., int(self.backend.config.source_specials) :]
+            ids, log_probs = (result[:count].numpy().copy() for result in done.results)
+        return ids.astype(np.int64), log_probs
+
+    def _enter(self, queries: Ints, places: Ints, slots: Numbers) -> None:
+        wanted, have = int(places.max()) + 1, self._held[0].shape[1]
+        if wanted > have:
+            self._held[0] = np.pad(self._held[0], ((0, 0), (0, 2 * wanted - have)))
+        self._held[0][queries, places] = slots
+        np.add.at(self._counts, queries, 1)
+
+    def release(self, query: int) -> None:
+        """Free what a finished query holds; see `session.Runner`."""
+        self._give(query, np.zeros(0, dtype=np.int64))
+
+    def compact(self, query: int, slots: Ints) -> None:
+        """Free all but these slots; see `session.Runner.compact`."""
+        self._give(query, slots)
+
+    def _give(self, query: int, kept: Ints) -> None:
+        """Give a query's slots back to the pool, but for those kept."""
+        own = self._held[0][query, : self._counts[query]].copy()
+        self._held[0][query, : len(kept)] = own[kept]
+        self._counts[query] = len(kept)
+        self.backend.pool.give_back(np.delete(own, kept))
+
+
+def _give_back(pool: Pool, held: list[Numbers], counts: Ints) -> None:
+    """Give back all slots of a session that is gone."""
+    slots = held[0]
+    pool.give_back(slots[np.arange(slots.shape[1]) < counts[:, None]])
+
+
+# Nats by which a trial's log-probs may differ from torch's.
+TRIAL = {"fp32": 1e-3, "bf16": 0.3}
+
+
+def checked(model: Transformer, device: torch.device, dtype: str, **options: Any) -> TritonBackend:
+    """Return a backend that has computed a few passes as torch does.
+
+    Args:
+        model: in fp32, on the CPU.
+        device: a CUDA device.
+        dtype: "fp32" or "bf16".
+        options: of `TritonBackend`.
+
+    Raises:
+        UnsupportedError: saying what is not supported, or how far the scores were off.
+    """
+    if dtype not in TRIAL:
+        raise UnsupportedError(f"the kernels compute in fp32 and bf16, not in {dtype}")
+    try:
+        backend = TritonBackend(model, device, half=dtype == "bf16", **options)
+        text = [BOS, *(4 + place % max(1, model.config.vocab_size - 4) for place in range(12))]
+        source = text[1:]
+        read = [BOS, *source, EOS] if model.config.source_specials else source
+        with torch.inference_mode():
+            expected = torch.log_softmax(model(torch.tensor([read]), torch.tensor([text]))[0].float(), dim=1).numpy()
+        worst = 0.0
+        for parts in ((0, 1, 13), (0, 3, 7, 13), (0, 13)):  # a recording is made when a size comes again
+            runner = backend.open([source], top_k=5)
+            for start, stop in pairwise(parts):
+                depths = list(range(start, stop))
+                nodes = NodeBatch([0] * len(depths), text[start:stop], depths, [depth - 1 for depth in depths])
+                ids, log_probs = runner.run(nodes)
+                worst = max(worst, float(np.abs(log_probs - np.take_along_axis(expected[start:stop], ids, 1)).max()))
+    except UnsupportedError:
+        raise
+    except Exception as error:  # whatever a compiler or a driver raises
+        raise UnsupportedError(f"the kernels cannot run here: {error}") from error
+    if not worst <= TRIAL[dtype]:
+        raise UnsupportedError(f"the kernels' log-probs differ from torch's by {worst:g}")
+    return backend
+
+
+__all__ = ["TritonBackend", "TritonRunner", "UnsupportedError", "checked", "rounded"]

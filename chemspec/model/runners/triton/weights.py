@@ -1,0 +1,148 @@
+"""A model's weights as the kernels read them: matrices as sums of bf16 parts, so that tensor cores lose nothing.
+
+A bf16 number has 8 significant bits and the range of fp32. What `checkpoint.save` writes is exactly bf16: one part. An
+fp16 matrix is the sum of two parts, an fp32 one of three. The product of two bf16 numbers is exact in fp32, so summing
+the products of all parts of both sides is an fp32 product, whatever the units multiply.
+
+Shapes: P parts, O outputs, K inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from chemspec.model.transformer import Attention, Transformer
+from chemspec.settings import ModelConfig
+
+PARTS = 3  # that an fp32 number needs
+SLICE = 256  # inputs summed by one program; longer sums are cut and added in order
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A layer norm."""
+
+    gain: Tensor
+    shift: Tensor
+    eps: float
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A linear layer: bf16 parts (P, O, K), rarest bits last; fp32 numbers of that precision off a GPU. Bias (O,)."""
+
+    parts: Tensor
+    bias: Tensor
+
+    @property
+    def slices(self) -> int:
+        """Pieces of the inputs whose sums are added afterwards; 1: the sum is not cut."""
+        inputs = self.parts.shape[2]
+        return inputs // SLICE if inputs > SLICE and inputs % SLICE == 0 else 1
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer; `cross` and what belongs to it are None in the encoder."""
+
+    qkv: Matrix
+    out: Matrix
+    up: Matrix
+    down: Matrix
+    norms: tuple[Norm, ...]
+    cross: Matrix | None = None
+    cross_out: Matrix | None = None
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Everything that a pass reads.
+
+    Attributes:
+        tables: source and target embeddings, scaled, (V, D) each.
+        positions: (positions, D).
+        stacks: encoder and decoder layers.
+        last: final norms of both, if there are any.
+        memory: keys and values of the encoder's output for each decoder layer, (P, 2 D, D).
+    """
+
+    config: ModelConfig
+    tables: tuple[Tensor, Tensor]
+    positions: Tensor
+    stacks: tuple[tuple[Layer, ...], tuple[Layer, ...]]
+    last: tuple[Norm | None, Norm | None]
+    memory: tuple[Matrix, ...]
+    output: Matrix
+
+
+def supports(config: ModelConfig) -> bool:
+    """Whether the kernels compute this architecture: sums in whole steps of 32."""
+    return config.d_model % 32 == 0 and config.feedforward % 32 == 0
+
+
+def split(weight: Tensor) -> Tensor:
+    """Return the fewest bf16 parts whose sum is a matrix exactly, (P, O, K), as fp32 numbers."""
+    if weight.is_meta:  # shapes alone are wanted
+        return weight.detach()[None]
+    parts: list[Tensor] = []
+    rest = weight.detach().float()
+    while len(parts) < PARTS and (not parts or rest.count_nonzero()):
+        parts.append(rest.bfloat16().float())
+        rest = rest - parts[-1]
+    return torch.stack(parts)
+
+
+def pack(model: Transformer, device: torch.device, *, half: bool) -> Weights:
+    """Copy a model's weights to a device.
+
+    Args:
+        model: in fp32.
+        device: where to; on a CPU, whose bf16 the interpreter of Triton gets wrong, parts are kept as fp32.
+        half: round matrices to bf16, for a model that is to compute in that precision.
+    """
+    config, kind = model.config, torch.float32 if device.type == "cpu" else torch.bfloat16
+
+    def floats(tensor: Tensor) -> Tensor:
+        return tensor.detach().float().contiguous().to(device)
+
+    def matrix(weight: Tensor, bias: Tensor | None) -> Matrix:
+        parts = weight.detach().bfloat16().float()[None] if half else split(weight)
+        zeros = torch.zeros(len(weight))
+        return Matrix(parts.to(device, kind).contiguous(), floats(zeros if bias is None else bias))
+
+    def linear(layer: nn.Linear) -> Matrix:
+        return matrix(layer.weight, layer.bias)
+
+    def projection(attention: Attention, start: int, stop: int) -> Matrix:
+        rows = slice(start * config.d_model, stop * config.d_model)
+        return matrix(attention.in_proj_weight[rows], attention.in_proj_bias[rows])
+
+    def norm(layer: nn.Module) -> Norm | None:
+        return Norm(floats(layer.weight), floats(layer.bias), layer.eps) if isinstance(layer, nn.LayerNorm) else None
+
+    def packed(layer: object, cross: bool) -> Layer:
+        own: nn.Module = layer  # type: ignore[assignment]
+        norms = [norm(getattr(own, f"norm{number}")) for number in range(1, 4 if cross else 3)]
+        return Layer(
+            projection(own.self_attn, 0, 3),  # type: ignore[arg-type]
+            linear(own.self_attn.out_proj),  # type: ignore[union-attr,arg-type]
+            linear(own.linear1),  # type: ignore[arg-type]
+            linear(own.linear2),  # type: ignore[arg-type]
+            tuple(one for one in norms if one is not None),
+            projection(own.multihead_attn, 0, 1) if cross else None,  # type: ignore[arg-type]
+            linear(own.multihead_attn.out_proj) if cross else None,  # type: ignore[union-attr,arg-type]
+        )
+
+    scale = config.d_model**0.5 if config.scale_embedding else 1.0
+    return Weights(
+        config,
+        (floats(model.embedding.weight * scale), floats(model.target_table.weight * scale)),
+        floats(model.positions),
+        (tuple(packed(layer, False) for layer in model.encoder), tuple(packed(layer, True) for layer in model.decoder)),
+        (norm(model.encoder.norm), norm(model.decoder.norm)),
+        tuple(projection(layer.multihead_attn, 1, 3) for layer in model.decoder),
+        linear(model.output),
+    )
