@@ -37,9 +37,9 @@ ExactOption = Annotated[bool, option("Allow decoders that may differ from the st
 BatchOption = Annotated[int, option("Queries per model call.")]
 LengthOption = Annotated[int, option("Most tokens of an answer.")]
 DtypeOption = Annotated[str, option("auto, fp32, int8, bf16 or fp16.")]
-DeviceOption = Annotated[str, option("auto, cpu, cuda, cuda:1, ...")]
+DeviceOption = Annotated[str, option("auto, cpu, cuda, cuda:1, ...; to predict a file also cuda:all.")]
 ThreadsOption = Annotated[int, option("CPU threads; 0: all cores.")]
-RuntimeOption = Annotated[str, option("auto, native, onnx, torch or graphs.")]
+RuntimeOption = Annotated[str, option("auto, native, onnx, torch, graphs or triton.")]
 TemplateOption = Annotated[str, option("What a Hugging Face model reads, {query} being the SMILES.")]
 JsonOption = Annotated[bool, option("Machine-readable: the last line is one JSON document.", "--json")]
 AugmentOption = Annotated[int, option("Decode so many spellings of each query and merge their answers; 1: off.")]
@@ -93,7 +93,12 @@ def load(task: str, model: str, **options: Any) -> Engine:
     from chemspec.engine.engine import Engine
 
     wanted = as_task(task) if task else None
-    engine = Engine.load(model or as_task(task), task=wanted, **options)
+    if options.get("device") == "cuda:all":
+        from chemspec.engine import pool
+
+        engine: Engine = pool.EnginePool.load(model or as_task(task), task=wanted, **options)  # type: ignore[assignment]
+    else:
+        engine = Engine.load(model or as_task(task), task=wanted, **options)
     if task and engine.task != as_task(task):
         message = f"model {engine.name!r} is a {engine.task} model"
         raise ValueError(f"{message}; leave --task out or choose another model")

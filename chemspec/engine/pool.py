@@ -1,0 +1,240 @@
+"""Many GPUs: an engine on each, in a process of its own, and one queue of batches for all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from threading import Lock
+from typing import Any, overload
+
+from chemspec.engine.engine import Engine
+from chemspec.settings import DecodeSettings, Task
+from chemspec.types import DecodeResult
+
+ALL = "cuda:all"
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What one may ask of an engine without asking it a query."""
+
+    name: str
+    task: Task
+    digest: str
+    folder: Path
+    dtype: str
+    runtime: str
+    confidence_problem: str
+
+
+@dataclass
+class _Worker:
+    process: Any
+    connection: Connection
+
+
+class EnginePool:
+    """Engines on several devices that answer as one; close it, or use it in a `with`.
+
+    Attributes:
+        facts: what the engines have in common.
+        devices: where they are.
+    """
+
+    def __init__(self, name: str | Path, devices: Sequence[str], **options: Any) -> None:
+        """Load a model on every device.
+
+        Args:
+            name: as for `Engine.load`.
+            devices: one engine for each.
+            options: of `Engine.load`.
+
+        Raises:
+            ValueError: if there is no device, or for whatever `Engine.load` refuses.
+        """
+        if not devices:
+            raise ValueError("there is no usable GPU on this machine; use --device cpu")
+        self.devices = tuple(devices)
+        # Spawned, because a forked process cannot use a GPU that its parent has touched.
+        context = get_context("spawn")
+        options["threads"] = options.get("threads") or max(1, (os.cpu_count() or 1) // len(devices))
+        self._workers = []
+        self._asking = Lock()
+        for device in devices:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, name, device, options), daemon=True)
+            process.start()
+            theirs.close()
+            self._workers.append(_Worker(process, ours))
+        try:
+            loaded = [_received(worker.connection.recv()) for worker in self._workers]
+            self.facts: EngineFacts = loaded[0]
+        except EOFError:
+            self.close()
+            raise ValueError(f"an engine on {', '.join(devices)} ended before it had loaded") from None
+        except Exception:
+            self.close()
+            raise
+
+    @classmethod
+    def load(cls, name: str | Path, *, device: str = ALL, **options: Any) -> EnginePool:
+        """Load a model on all GPUs; the arguments are those of `Engine.load`."""
+        import torch
+
+        assert device == ALL
+        return cls(name, [f"cuda:{number}" for number in range(torch.cuda.device_count())], **options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in EngineFacts.__dataclass_fields__:
+            return getattr(self.facts, name)
+        raise AttributeError(name)
+
+    def __enter__(self) -> EnginePool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    @property
+    def device(self) -> str:
+        """All devices, for documents."""
+        return ",".join(self.devices)
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in self.__dict__.pop("_workers", []):
+            worker.connection.close()
+            worker.process.terminate()
+            worker.process.join()
+
+    @overload
+    def predict(
+        self,
+        queries: str,
+        settings: DecodeSettings | None = None,
+        *,
+        progress: Callable[[int], None] = ...,
+        **overrides: Any,
+    ) -> DecodeResult: ...
+
+    @overload
+    def predict(
+        self,
+        queries: Sequence[str],
+        settings: DecodeSettings | None = None,
+        *,
+        progress: Callable[[int], None] = ...,
+        **overrides: Any,
+    ) -> list[DecodeResult]: ...
+
+    def predict(
+        self,
+        queries: str | Sequence[str],
+        settings: DecodeSettings | None = None,
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+        **overrides: Any,
+    ) -> DecodeResult | list[DecodeResult]:
+        """Answer queries; see `Engine.predict`. Whoever is free takes the next batch, the longest queries first.
+
+        Raises:
+            ValueError: for settings out of range, or a drafter that the model lacks.
+            RuntimeError: if all engines have died, or two of them over the same batch.
+        """
+        settings = replace(settings or DecodeSettings(), **overrides)
+        if isinstance(queries, str):
+            return self.predict([queries], settings, progress=progress)[0]
+        order = sorted(range(len(queries)), key=lambda index: -len(queries[index]))
+        size = settings.batch_size
+        with self._asking:
+            found = self._answer(
+                [[(index, queries[index]) for index in order[i : i + size]] for i in range(0, len(order), size)],
+                settings,
+                progress,
+            )
+        return [found[index] for index in range(len(queries))]
+
+    def _answer(
+        self, batches: Sequence[list[tuple[int, str]]], settings: DecodeSettings, progress: Callable[[int], None]
+    ) -> dict[int, DecodeResult]:
+        waiting = deque(enumerate(batches))
+        busy: dict[Any, tuple[int, list[tuple[int, str]]]] = {}  # connections of engines at work, and on what
+        found: dict[int, DecodeResult] = {}
+        lost: set[int] = set()  # batches over which an engine has died
+        refused: Exception | None = None
+        while waiting or busy:
+            for worker in list(self._workers):
+                if waiting and worker.connection not in busy:
+                    number, batch = waiting.popleft()
+                    try:
+                        worker.connection.send(([text for _, text in batch], settings))
+                        busy[worker.connection] = number, batch
+                    except ConnectionError:  # it has died since
+                        waiting.appendleft((number, batch))
+                        self._bury(worker.connection, batch)
+            for connection in wait(list(busy)):
+                number, batch = busy.pop(connection)
+                try:
+                    results = _received(connection.recv())  # type: ignore[union-attr,call-arg]
+                except (EOFError, ConnectionError):
+                    self._bury(connection, batch, again=number in lost)
+                    lost.add(number)
+                    waiting.append((number, batch))
+                    continue
+                except Exception as error:  # of the settings: the other engines will say the same
+                    refused = error
+                    waiting.clear()
+                    continue
+                found.update((index, result) for (index, _), result in zip(batch, results, strict=True))
+                progress(len(found))
+        if refused is not None:
+            raise refused
+        return found
+
+    def _bury(self, connection: Any, batch: list[tuple[int, str]], *, again: bool = False) -> None:
+        """Go on without an engine whose process has ended, unless it was the last, or `again` over the same batch."""
+        (dead,) = (worker for worker in self._workers if worker.connection is connection)
+        self._workers.remove(dead)
+        dead.process.join()
+        left = len(self._workers)
+        warnings.warn(f"an engine has died (exit code {dead.process.exitcode}); {left} left", stacklevel=5)
+        if again or not left:
+            raise RuntimeError(f"engines died over {batch[0][1]!r} and what was asked with it")
+
+
+def _received(what: Any) -> Any:
+    if isinstance(what, Exception):
+        raise what
+    return what
+
+
+def _serve(connection: Connection, name: str | Path, device: str, options: dict[str, Any]) -> None:
+    """Load an engine, say what it is, and answer batches until the other side closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle, which ends this process
+    try:
+        engine = Engine.load(name, device=device, **options)
+        facts = {name: getattr(engine, name) for name in EngineFacts.__dataclass_fields__}
+        connection.send(EngineFacts(**facts))
+        while True:
+            queries, settings = connection.recv()
+            try:
+                connection.send(engine.predict(queries, settings))
+            except (ValueError, RuntimeError) as error:
+                connection.send(error)
+    except (EOFError, ConnectionError):
+        return
+    except Exception as error:
+        connection.send(error)
+
+
+__all__ = ["ALL", "EngineFacts", "EnginePool"]
