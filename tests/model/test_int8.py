@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ctypes
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from kinds import KINDS, compiled_for
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.engine.engine import Engine, installed
@@ -26,8 +28,13 @@ from chemspec.testing import naive_beam, naive_greedy, tiny_model
 from chemspec.tokenizer import BOS, EOS, Tokenizer
 from chemspec.types import FinishedSequence, Prefix
 
+
+def able(library: ctypes.CDLL) -> list[str]:
+    return [name for number, name in enumerate(INSTRUCTIONS) if library.chemspec_has(number)]
+
+
 try:
-    HERE = [name for number, name in enumerate(INSTRUCTIONS) if build.kernel().chemspec_has(number)]
+    HERE = able(build.kernel())
 except NoKernelError:
     HERE = []  # torch alone
 needs_kernel = pytest.mark.skipif(not HERE, reason="no compiled kernel here")
@@ -67,18 +74,34 @@ def scores(backend: Backend, sources: list[list[int]], paths: list[Prefix], voca
     ]
 
 
-@needs_kernel
-@pytest.mark.parametrize(("width", "heads", "wide"), [(32, 1, 100), (48, 2, 146), (80, 16, 1100), (256, 8, 1024)])
-def test_all_instructions_give_the_bits_of_torch(width: int, heads: int, wide: int) -> None:
-    """Of one row and of many, where outputs fill no panel and inputs no group, and where sums exceed 24 bits."""
+SHAPES = [(32, 1, 100), (48, 2, 146), (80, 16, 1100), (256, 8, 1024)]
+
+
+def equals_torch(names: Sequence[str], width: int, heads: int, wide: int) -> None:
     model = tiny_model(1, 83, d_model=width, heads=heads, feedforward=wide).float()
     rng = np.random.default_rng(0)
     sources = [rng.integers(4, 83, size).tolist() for size in (1, 7, 31)]
     paths = [(BOS, *rng.integers(4, 83, size).tolist()) for size in (0, 4, 20)]
     expected = scores(TorchBackend(int8.quantised(model)), sources, paths, 83)
-    for instructions in HERE:
+    for instructions in names:
         backend = NativeBackend(model, threads=2, int8=True, instructions=instructions)
         assert scores(backend, sources, paths, 83) == expected, instructions
+
+
+@needs_kernel
+@pytest.mark.parametrize("shape", SHAPES)
+def test_all_instructions_give_the_bits_of_torch(shape: tuple[int, int, int]) -> None:
+    """Of one row and of many, where outputs fill no panel and inputs no group, and where sums exceed 24 bits."""
+    equals_torch(HERE, *shape)
+
+
+@needs_kernel
+@pytest.mark.slow  # compiles the kernel once a kind of processor
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_processors_give_the_same_bits(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = able(compiled_for(kind, tmp_path, monkeypatch))
+    for shape in SHAPES:
+        equals_torch(names, *shape)
 
 
 @needs_kernel

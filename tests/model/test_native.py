@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 from functools import cache
 from pathlib import Path
 
@@ -13,11 +12,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from kinds import KINDS, compiled_for
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.engine.engine import Engine, installed
 from chemspec.model import checkpoint
-from chemspec.model.runners.native import build, runner
+from chemspec.model.runners.native import build
 from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernelError, supports
 from chemspec.model.session import CompactionThreshold, NodeBatch, Session
 from chemspec.model.transformer import Transformer
@@ -96,28 +96,13 @@ def test_a_score_is_the_same_to_the_last_bit_in_any_company(exact: str) -> None:
     assert bits(own) == alone
 
 
-# What a processor must have to run what is compiled for a kind of it.
-KINDS = {
-    "x86-64": {"sse2"},
-    "x86-64-v3": {"avx2", "fma", "f16c"},
-    "x86-64-v4": {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"},
-}
-
-
 @pytest.mark.slow  # compiles the kernel once a kind of processor, and checks everything with each
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_kernel_is_right_on_other_processors_too(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Narrower and wider vectors, with and without a tile unit: as far as this processor can run them."""
-    info = Path("/proc/cpuinfo")
-    flags = re.search(r"^flags\s*:(.*)$", info.read_text() if info.exists() else "", re.MULTILINE)
-    if flags is None or not KINDS[kind] <= set(flags[1].split()):
-        pytest.skip(f"this processor does not run {kind}")
-    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path))
-    marched = (flag.replace("=native", f"={kind}") for flag in build.FLAGS)
-    library = compiled.load(build.SOURCE, *marched)
-    monkeypatch.setattr(runner, "kernel", lambda: library)
+    """Narrower and wider vectors, with and without a tile unit."""
+    compiled_for(kind, tmp_path, monkeypatch)
     for exact in FORMATS:
         test_a_score_is_the_same_to_the_last_bit_in_any_company(exact)
         for width, heads in ((32, 1), (48, 2), (80, 16), (256, 8)):

@@ -765,25 +765,36 @@ void Linear::set_int8(int rows, int columns, const int8_t* weight, const float* 
   set_bias(offset, padded);
 }
 
+inline void lowest_bytes(Lanes32 from, uint8_t* to) {
+#if defined(__AVX512F__)
+  _mm_storeu_si128((__m128i*)to, _mm512_cvtepi32_epi8((__m512i)from));
+#else
+  typedef uint8_t Bytes __attribute__((vector_size(LANES)));
+  const Bytes bytes = __builtin_convertvector(from, Bytes);
+  std::memcpy(to, &bytes, sizeof bytes);
+#endif
+}
+
 // Rounds a row to whole numbers, to which `shift` is added, and returns its scale.
 float quantise(const float* x, int in, uint8_t* to, int shift) {
   const int whole = in / LANES * LANES;
-  Lanes most = {};
-  const auto size = [](Lanes value) { return (Lanes)((Lanes32)value & 0x7fffffff); };
-  for (int i = 0; i < whole; i += LANES) {
-    const Lanes value = size(load<Lanes>(x + i));
-    most = value > most ? value : most;
-  }
-  float largest = 0.0f;
-  for (int i = 0; i < LANES; i++) largest = std::max(largest, most[i]);
+  Lanes even = {}, odd = {};
+  const auto larger = [](Lanes x, Lanes y) { return x > y ? x : y; };
+  const auto size = [](const float* from) { return (Lanes)((Lanes32)load<Lanes>(from) & 0x7fffffff); };
+  int at = 0;
+  for (; at + 2 * LANES <= whole; at += 2 * LANES) even = larger(size(x + at), even), odd = larger(size(x + at + LANES), odd);
+  if (at < whole) even = larger(size(x + at), even);
+  even = larger(even, odd);
+  if (LANES > 8) even = larger(even, rotate<LANES / 2>(even));
+  if (LANES > 4) even = larger(even, rotate<4>(even));
+  even = larger(even, rotate<2>(even));
+  float largest = larger(even, rotate<1>(even))[0];
   for (int i = whole; i < in; i++) largest = std::max(largest, std::fabs(x[i]));
   const float factor = largest > 1e-30f ? 127.0f / largest : 0.0f;
   const float magic = 12582912.0f;  // adding it rounds to an integer, ties to even, in the lowest bits
-  typedef uint8_t Bytes __attribute__((vector_size(LANES)));
   for (int i = 0; i < whole; i += LANES) {
     const Lanes32 bits = (Lanes32)(load<Lanes>(x + i) * factor + magic) + shift;
-    const Bytes bytes = __builtin_convertvector(bits, Bytes);
-    std::memcpy(to + i, &bytes, sizeof bytes);
+    lowest_bytes(bits, to + i);
   }
   for (int i = whole; i < quads(in) * QUAD; i++) {
     const float sum = (i < in ? x[i] * factor : 0.0f) + magic;
