@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -118,6 +119,30 @@ def test_passes_are_timed_by_shape(kit: tuple[Path, dict[str, str]]) -> None:
     rows = list(answers.time_passes(model, ((1, 1), (3, 2)), turns=3))
     assert [(row["queries"], row["nodes"]) for row in rows] == [(1, 1), (3, 2)]
     assert all(0 < row["least_ms"] <= row["ms"] and row["open_ms"] > 0 for row in rows)
+
+
+def test_a_kit_holds_a_models_own_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from small import tiny_folder
+    from typer.testing import CliRunner
+
+    from chemspec.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    model = tiny_folder(tmp_path / "m", max_positions=40)
+    (model / "drafters").mkdir()
+    with gzip.open("retro_test.csv.gz", "wt") as table:
+        table.write("product,reactants,reaction_class\nCCO,CCBr.O,1\nCC(=O)NC,CC(=O)O.CN,2\nCCN,CCBr.N,1\n")
+    words = ("dev", "gpu", "kit", "-t", "retro", "-m", str(model), "--source", ".", "--greedy", "3", "--beams", "1")
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    known = KnownAnswers.load(tmp_path / ".gpu" / "retro.json")
+    assert len(known.ids) == 3 and [len(known.answers[case]) for case in ("greedy", "beam10")] == [3, 1]
+    assert len(known.answers["beam10"][0]) == 10
+    copied = tmp_path / ".gpu" / "models" / "retro"
+    assert (copied / "model.safetensors").is_file() and not (copied / "drafters").exists()
+    rows: list[dict[str, Any]] = []
+    how: dict[str, Any] = {"device": "cpu", "dtype": "fp32", "cases": ("greedy",), "batches": (1,), "limit": 3}
+    assert answers.check(copied, known, runtimes=("torch",), drafters=("none",), seconds=9, tell=rows.append, **how)
 
 
 def test_no_known_answers_are_said(tmp_path: Path) -> None:

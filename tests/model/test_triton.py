@@ -117,6 +117,15 @@ def test_attention_and_states_are_the_models(variant: str) -> None:
         torch.testing.assert_close(*states, rtol=0, atol=1e-4)
 
 
+def test_states_have_the_precision_of_the_networks_that_read_them() -> None:
+    for half, kind in ((False, torch.float32), (True, torch.bfloat16)):
+        backend = TritonBackend(model_of("pre"), CPU, half=half, operations=reference)
+        session = Session(backend, [[4, 5]], top_k=3, states=True)
+        session.score([[(BOS, 4)]])
+        state = session.hidden_state((4, 5), (BOS, 4))
+        assert state is not None and state.dtype == kind
+
+
 def bits(backend: Any, drafter: Any, sources: list[tuple[int, ...]], settings: DecodeSettings) -> list[Any]:
     session = Session(backend, sources, top_k=decoders.top_k(settings, VOCAB))
     built = [decoders.build(source, settings, drafter) for source in sources]

@@ -367,7 +367,9 @@ class TritonRunner:
             done = self.backend.run(key, columns, lambda: DecoderPass(self.backend, *key))
             assert isinstance(done, DecoderPass)
             if done.states is not None:
-                self.hidden_states = done.states[:count].clone()
+                # In the precision of the networks that read them; a copy, because the next pass writes there.
+                kind = torch.bfloat16 if self.backend.half else torch.float32
+                self.hidden_states = done.states[:count].to(kind, copy=True)
             if self._heads:
                 seen = torch.cat(done.attention, dim=1)[:count].cpu().numpy()
                 self.attention = seen[..., int(self.backend.config.source_specials) :]
