@@ -69,12 +69,11 @@ def _draw(drawer: Any, places: Places, *, dark: bool = False) -> Any:
     options.padding = 0.08
     options.fixedBondLength = 26  # small molecules are not blown up
     options.legendFontSize = 14
-    options.clearBackground = not dark
     if dark:
         rdMolDraw2D.SetDarkMode(drawer)
-        options.clearBackground = False
         options.legendColour = (0.9, 0.93, 0.93)
-    drawer.ClearDrawing()
+    else:
+        drawer.ClearDrawing()  # on a dark page the page shows through
     options.clearBackground = False  # of each molecule, which would wipe its neighbours' frames
     drawer.SetLineWidth(2)
     for node, column, row, parent in places:

@@ -32,7 +32,7 @@ from syntheseus.search.node_evaluation.common import (
 )
 
 from chemspec import chem
-from chemspec.plan.expand import Counts, Expander, Proposal
+from chemspec.plan.expand import Counts, Expander, Proposal, heavy_atoms
 from chemspec.plan.routes import Plan, Route, grow, ranked
 from chemspec.plan.stock import Stock
 
@@ -53,6 +53,8 @@ class PlanSettings:
         routes: most routes that are kept.
         ahead: most further open molecules that are decoded in one call with the one that is asked for; pays where a
             wider batch costs no more time, as on a GPU.
+        only: reactions (SMILES, as `Proposal.reaction` writes them) by which their products are made and no others.
+        without: reactions that are not used.
     """
 
     algorithm: str = "retro-star"
@@ -62,6 +64,8 @@ class PlanSettings:
     nodes: int = 50_000
     routes: int = 20
     ahead: int = 0
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -76,16 +80,22 @@ class PlanSettings:
 class _Answers(BackwardReactionModel):  # type: ignore[misc]
     """An expander as Syntheseus asks it."""
 
-    def __init__(self, expander: Expander) -> None:
+    def __init__(self, expander: Expander, how: PlanSettings) -> None:
         super().__init__(use_cache=True, default_num_results=expander.settings.n)
         self.expander = expander
+        self._only, self._without = set(how.only), set(how.without)
+        self._fixed = {reaction.partition(">>")[2] for reaction in how.only}
 
     def _get_reactions(self, inputs: list[Molecule], num_results: int) -> list[Sequence[SingleProductReaction]]:
         found = self.expander.expand([one.smiles for one in inputs])
         return [
-            [_reaction(one, self.expander.checked(one.smiles, way)) for way in ways[:num_results]]
+            [_reaction(one, self.expander.checked(one.smiles, way)) for way in ways if self._allows(one.smiles, way)]
             for one, ways in zip(inputs, found, strict=True)
         ]
+
+    def _allows(self, smiles: str, way: Proposal) -> bool:
+        reaction = way.reaction(smiles)
+        return reaction not in self._without and (smiles not in self._fixed or reaction in self._only)
 
 
 def _molecule(smiles: str) -> Molecule:
@@ -177,6 +187,10 @@ def _cost(step: AndNode) -> float:
     return float(step.data["retro_star_reaction_number"])
 
 
+def _left(mol: Molecule) -> int:
+    return 0 if mol.metadata.get("is_purchasable") else heavy_atoms(mol.smiles)
+
+
 def _way(step: AndNode) -> Proposal:
     return step.reaction.metadata["proposal"]  # type: ignore[no-any-return]
 
@@ -242,7 +256,7 @@ class Search:
     def _build(self) -> Any:
         how = self.settings
         common: dict[str, Any] = {
-            "reaction_model": _Answers(self.expander),
+            "reaction_model": _Answers(self.expander, how),
             "mol_inventory": _Inventory(self.stock),
             "max_expansion_depth": how.depth * (1 if how.algorithm == "mcts" else 2),  # reactions are nodes too
             "limit_iterations": 100 * how.expansions,  # most visits of mcts lead to what is expanded already
@@ -317,13 +331,13 @@ class Search:
         return Route(grow(self.target, steps, {one: self.stock.source(one) for one in molecules}))
 
     def _closest(self) -> dict[str, Proposal]:
-        """The steps of the route with the fewest molecules that are neither bought nor made, then the best score."""
+        """The steps of the route that leaves the fewest heavy atoms to be made, then the best score."""
         graph = self._graph
         if not isinstance(graph.root_node, OrNode):
             nodes = [node for node in graph.nodes() if node is not graph.root_node]
             if not nodes:
                 return {}
-            node = min(nodes, key=lambda one: (sum(not mol.metadata["is_purchasable"] for mol in one.mols), one.depth))
+            node = min(nodes, key=lambda one: (sum(map(_left, one.mols)), one.depth))
             line = [node]
             while parents := list(graph.predecessors(line[-1])):
                 line.append(parents[0])
@@ -338,7 +352,7 @@ class Search:
             else:
                 ways = [best[child] for child in graph.successors(node)]
                 if not ways or node is not graph.root_node:
-                    ways.append((int(not node.mol.metadata.get("is_purchasable")), 0.0, []))
+                    ways.append((_left(node.mol), 0.0, []))
                 best[node] = min(ways, key=lambda one: one[:2])
         return self._ways(best[graph.root_node][2])
 

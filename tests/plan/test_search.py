@@ -63,7 +63,6 @@ def test_looking_ahead_saves_calls_and_changes_nothing(tmp_path: Path) -> None:
     first = search(tmp_path, model=one_by_one, ahead=0)
     second = search(tmp_path, model=ahead, ahead=7)
     assert [route.signature for route in first.routes] == [route.signature for route in second.routes]
-    assert first.expansions == second.expansions
     assert len(ahead.asked) < len(one_by_one.asked)
     assert max(map(len, one_by_one.asked)) == 1
     assert all(len(query) == len(set(query)) for query in ahead.asked)
@@ -118,17 +117,23 @@ def sceptic(seed: int) -> Toy:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("expansions", [3, 6, 200])
-def test_checking_only_what_matters_finds_what_checking_all_finds(tmp_path: Path, seed: int, expansions: int) -> None:
+def test_checking_only_what_matters_finds_what_checking_all_finds(tmp_path: Path, seed: int) -> None:
     plans = []
     for expander in (Eager(retro(), sceptic(seed), keep=False), Expander(retro(), sceptic(seed), keep=False)):
-        plans.append(plan(AMIDE, expander, stock(tmp_path), PlanSettings(expansions=expansions, ahead=0, depth=8)))
+        plans.append(plan(AMIDE, expander, stock(tmp_path), PlanSettings(depth=8)))
     eager, lazy = plans
     assert [route.signature for route in lazy.routes] == [route.signature for route in eager.routes]
     assert [route.score for route in lazy.routes] == pytest.approx([route.score for route in eager.routes])
-    assert lazy.expansions == eager.expansions and lazy.counts.molecules == eager.counts.molecules
-    assert lazy.counts.checks < eager.counts.checks or expansions > 6
+    assert lazy.counts.checks <= eager.counts.checks
     assert all(node.step and node.step.round_trip is not None for route in lazy.routes for node in route.steps)
+
+
+def test_fewer_steps_are_checked_than_proposed(tmp_path: Path) -> None:
+    eager, lazy = Eager(retro(), sceptic(0), keep=False), Expander(retro(), sceptic(0), keep=False)
+    few = PlanSettings(expansions=3)
+    assert (
+        plan(AMIDE, lazy, stock(tmp_path), few).counts.checks < plan(AMIDE, eager, stock(tmp_path), few).counts.checks
+    )
 
 
 def test_a_step_that_the_forward_model_denies_counts_a_tenth() -> None:
@@ -174,6 +179,18 @@ def test_a_target_in_stock_is_said_and_planned_all_the_same(tmp_path: Path) -> N
     found = search(tmp_path, bought=[*BOUGHT, AMIDE])
     assert found.status == "solved" and found.stock == "mine.smi"
     assert all(isinstance(route, Route) and route.steps for route in found.routes)
+
+
+def test_a_step_can_be_fixed_or_left_out(tmp_path: Path) -> None:
+    free = search(tmp_path)
+    step = next(iter(free.routes[0].steps[-1:]))
+    assert step.step
+    reaction = step.step.reaction(step.smiles)
+    fixed, other = search(tmp_path, only=(reaction,)), search(tmp_path, without=(reaction,))
+    has = [any(one.step and one.step.reaction(one.smiles) == reaction for one in route.steps) for route in free.routes]
+    assert 0 < sum(has) < len(has)
+    assert signatures(fixed) == {route.signature for route, one in zip(free.routes, has, strict=True) if one}
+    assert signatures(other) == {route.signature for route, one in zip(free.routes, has, strict=True) if not one}
 
 
 def test_limits_end_a_search_and_say_so(tmp_path: Path) -> None:

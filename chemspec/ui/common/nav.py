@@ -19,6 +19,7 @@ from chemspec.ui.common import theme
 # File in pages/, which is also the address (of the first: /); title.
 PAGES = (
     ("predict", "Predict"),
+    ("plan", "Plan"),
     ("step", "Step through"),
     ("speed", "Speed"),
     ("batch", "Batch"),

@@ -1,0 +1,88 @@
+"""A search under way, seen: how far it is, the best route so far, and a button to stop it.
+
+It runs in the visitor's script, so a click or a closed tab ends it; what was decoded stays on disk, and the same link
+goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from chemspec.engine.engine import Engine
+from chemspec.plan.expand import Expander
+from chemspec.plan.routes import Plan
+from chemspec.plan.search import Search
+from chemspec.plan.search import plan as plan_routes
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult
+from chemspec.ui.common import queued_engine
+from chemspec.ui.plan import view
+from chemspec.ui.plan.ask import Asked
+
+EVERY = 3.0  # seconds between two drawings of the best route
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """An engine that waits for its turn at every call, so that visitors' searches share the machine."""
+
+    engine: Engine
+
+    @property
+    def digest(self) -> str:
+        """Of the weights."""
+        return self.engine.digest
+
+    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        """Answer when the turn has come."""
+        with queued_engine.turns().turn():
+            return self.engine.predict(queries, settings)
+
+
+def expander() -> Expander:
+    """Return the models as a search asks them; a counter of its own for every visitor's run."""
+    retro, forward = (queued_engine.models(task) for task in ("retro", "forward"))
+    check = InTurn(queued_engine.engine(forward[0])) if forward else None
+    return Expander(InTurn(queued_engine.engine(retro[0])), check)
+
+
+def search(asked: Asked, models: Expander) -> Plan:
+    """Return what is found, remembered for this visitor; if the visitor stops it, what has been found by then."""
+    state = st.session_state
+    if state.get("plan_stopped") == asked.key:
+        key, under_way = state.plan_under_way
+        if key == asked.key:
+            queued_engine.remembered("_plans", asked.key, lambda: under_way.result("stopped"))
+    return queued_engine.remembered("_plans", asked.key, lambda: _watched(asked, models), most=10)
+
+
+def _watched(asked: Asked, models: Expander) -> Plan:
+    place = st.empty()
+    with place.container():
+        with st.container(horizontal=True, vertical_alignment="center"):
+            line = st.empty()
+            st.button("Stop", key="plan_stop", on_click=_stop, args=(asked,))
+        picture = st.empty()
+    drawn = time.monotonic()
+
+    def watch(now: Search) -> bool:
+        nonlocal drawn
+        st.session_state.plan_under_way = (asked.key, now)
+        line.caption(f"{now.expansions} of {asked.settings.expansions} molecules expanded, {now.seconds:.0f} s")
+        if now.expansions and time.monotonic() - drawn > EVERY and (routes := now.routes()):
+            with picture.container():
+                view.scheme(routes[0], "The best route so far" if routes[0].solved else "The closest so far")
+            drawn = time.monotonic()
+        return False
+
+    found = plan_routes(asked.target, models, asked.stock, asked.settings, watch)
+    place.empty()
+    return found
+
+
+def _stop(asked: Asked) -> None:
+    st.session_state.plan_stopped = asked.key

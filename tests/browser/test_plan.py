@@ -1,0 +1,59 @@
+"""The page Plan in a real browser: typed, stopped, opened by link, on a phone, by keyboard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pytest
+
+from chemspec.engine.engine import installed
+
+pytest.importorskip("syntheseus")
+pytest.importorskip("apted")
+pytestmark = pytest.mark.skipif(
+    not {"forward", "retro"} <= {folder.name for folder in installed()}, reason="no models in assets/models"
+)
+TARGET = "CC(=O)Nc1ccc(O)cc1"
+
+
+def test_from_a_typed_target_to_a_step_used_instead(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page()
+    page.goto(f"{server.url}/plan")
+    page.get_by_label("The molecule to make").fill(TARGET)
+    page.keyboard.press("Enter")
+    page.get_by_text(re.compile("routes from stock")).wait_for()
+    settled(page)
+    assert f"smi={TARGET}" in unquote(page.url)
+    assert page.locator(".cs-route img").count() >= 2
+    assert page.locator(".cs-route img").first.get_attribute("alt").startswith("Route 1: 1 steps from")
+    page.get_by_role("radio", name="1", exact=True).first.click()
+    page.get_by_role("button", name="Use this instead").first.click()
+    page.get_by_text("1 step fixed").wait_for()
+    settled(page)
+    assert "use=" in page.url
+
+    other = new_page(color_scheme="dark", viewport={"width": 390, "height": 800})
+    other.goto(page.url)  # what was decoded is on disk
+    other.get_by_text("1 step fixed").wait_for()
+    settled(other)
+    assert other.evaluate("document.documentElement.scrollWidth") <= 390, "only the scheme scrolls"
+    first = other.locator(".cs-route").first
+    first.focus()
+    assert first.evaluate("element => element === document.activeElement")
+
+
+def test_a_search_can_be_stopped_with_what_it_has(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page()
+    page.goto(f"{server.url}/plan?smi={quote('Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1')}")
+    page.get_by_text(re.compile(r"^[1-9]\d* of 100 molecules expanded")).wait_for()
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_text(re.compile("stopped")).wait_for()
+    settled(page)
+    assert page.locator(".cs-route img").count() >= 1
