@@ -186,3 +186,29 @@ def test_the_interpreter_is_not_what_runs_here() -> None:
 
     assert type(kernels.linear_kernel).__name__ == "JITFunction"
     assert json.loads(json.dumps(torch.cuda.get_device_capability())) >= [8, 0]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not GPU, reason="no CUDA device")
+def test_a_row_is_computed_alike_in_every_place_of_a_tile_and_beside_whatever() -> None:
+    """What the flat runner's exactness rests on, and no CPU can show."""
+    from chemspec.model.runners.triton import kernels
+    from chemspec.model.runners.triton.weights import Matrix, Norm, split
+
+    torch.manual_seed(0)
+    for inputs, outputs in ((256, 768), (2048, 256)):
+        parts = split(torch.randn(outputs, inputs).bfloat16()).to(DEVICE, torch.bfloat16)
+        matrix = Matrix(parts, torch.randn(outputs, device=DEVICE))
+        norm = Norm(torch.randn(inputs, device=DEVICE), torch.randn(inputs, device=DEVICE), 1e-5)
+        row = torch.randn(inputs, device=DEVICE)
+        for exact in (True, False):
+            shape = (matrix.slices,) if matrix.slices > 1 else ()
+            alone = torch.zeros(*shape, 1, outputs, device=DEVICE)
+            kernels.linear(row[None].clone(), matrix, alone, exact=exact, norm=norm)
+            for rows in (16, 37, 1024):
+                x = torch.randn(rows, inputs, device=DEVICE)
+                places = sorted({*range(min(rows, 17)), rows - 1})
+                x[places] = row
+                y = torch.zeros(*shape, rows, outputs, device=DEVICE)
+                kernels.linear(x, matrix, y, exact=exact, norm=norm)
+                assert torch.equal(y[..., places, :], alone.expand(*shape, len(places), outputs))

@@ -111,6 +111,7 @@ def test_attention_and_states_are_the_models(variant: str) -> None:
     for source, (path,) in zip(map(tuple, sources), paths, strict=True):
         found, expected = session.attention(source, path), plain.attention(source, path)
         assert found is not None and expected is not None
+        assert not np.array(found)[:, len(source) + (variant == "source-specials") :].any()
         width = len(source)
         np.testing.assert_allclose(np.array(found)[:, :width], np.array(expected)[:, :width], rtol=0, atol=1e-5)
         states = session.hidden_state(source, path), plain.hidden_state(source, path)

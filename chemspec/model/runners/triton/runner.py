@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder
+from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, multiple
 from chemspec.model.runners.triton.pool import Numbers, Pool
 from chemspec.model.runners.triton.weights import Layer, Weights, pack, supports
 from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
@@ -29,6 +29,7 @@ from chemspec.tokenizer import BOS, EOS
 SIZES = (1, 4, 16, *(1 << power for power in range(6, 15)))  # rows of recorded passes; larger ones are not recorded
 # Of the pool at first; it doubles, and then what was recorded is recorded anew.
 SLOTS, SOURCES, DEPTHS = 1 << 15, 1 << 13, 256
+WATCHED = 64  # source tokens to a multiple of which the attention of watched heads is padded: few sizes of a pass
 # Columns of what is sent to the device for a row of the decoder, and of the encoder.
 TOKEN, DEPTH, SLOT, PARENT, BASE, START, COUNT, KEYS = range(8)
 
@@ -362,8 +363,9 @@ class TritonRunner:
             columns[COUNT, :count] = self._lengths[queries]
             columns[KEYS] = columns[DEPTH] + 1
             self._enter(queries, old + np.arange(count) - firsts, taken)
-            length = int(self._lengths.max()) if self._heads else 0
-            key = (columns.shape[1], self.top_k, self._heads, self._keeps_states, length)
+            length = int(self._lengths.max())
+            room = multiple(length, WATCHED) if self._heads else 0
+            key = (columns.shape[1], self.top_k, self._heads, self._keeps_states, room)
             done = self.backend.run(key, columns, lambda: DecoderPass(self.backend, *key))
             assert isinstance(done, DecoderPass)
             if done.states is not None:
@@ -372,7 +374,7 @@ class TritonRunner:
                 self.hidden_states = done.states[:count].to(kind, copy=True)
             if self._heads:
                 seen = torch.cat(done.attention, dim=1)[:count].cpu().numpy()
-                self.attention = seen[..., int(self.backend.config.source_specials) :]
+                self.attention = seen[..., int(self.backend.config.source_specials) : length]
             ids, log_probs = (result[:count].numpy().copy() for result in done.results)
         return ids.astype(np.int64), log_probs
 
