@@ -162,14 +162,25 @@ def test_a_model_is_measured_as_far_as_its_positions_reach(positions: int, large
 def test_of_several_trials_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second look at the clock ends a trial: a warm-up, then trials of 1 and of 2 nodes in turn."""
     monkeypatch.setattr(cost, "REPEATS", (3, 3))
+    monkeypatch.setattr(cost, "BRANCHES", 1)
     trials = [99.0, 5.0, 9.0, 3.0, 8.0, 4.0, 7.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
     curve = measure(TorchBackend(tiny_model(0, 8, max_positions=27)), 8, 27, clock)
     assert curve == CostCurve((1, 2), (3.0, 7.0))
 
 
+def test_of_the_passes_of_a_trial_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first makes room in the cache."""
+    monkeypatch.setattr(cost, "REPEATS", (1, 1))
+    trials = [99.0, 99.0, 99.0, 9.0, 3.0, 4.0, 8.0, 7.0, 6.0]
+    clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
+    curve = measure(TorchBackend(tiny_model(0, 8, max_positions=27)), 8, 27, clock)
+    assert curve == CostCurve((1, 2), (3.0, 6.0))
+
+
 def test_noise_makes_no_larger_pass_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "REPEATS", (1, 1))
+    monkeypatch.setattr(cost, "BRANCHES", 1)
     trials = [99.0, 5.0, 3.0, 8.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
     curve = measure(TorchBackend(tiny_model(0, 8, max_positions=30)), 8, 30, clock)

@@ -113,6 +113,7 @@ def test_a_curve_with_batches_goes_on_with_them(monkeypatch: pytest.MonkeyPatch)
             opened.append((self.queries, len(nodes[0]) - 1 - cost.WRITTEN))
 
     monkeypatch.setattr(cost, "Session", Counted)
+    monkeypatch.setattr(cost, "BRANCHES", 1)
     time = iter(range(10**6))
     curve = cost.measure(None, 40, 1024, lambda: next(time), batches=((4, 64), (8, 64)))  # type: ignore[arg-type]
     assert curve.nodes == (*SIZES, 256, 512)
