@@ -85,7 +85,7 @@ class Mixed:
         key = tuple(source)
         builder = self._builders.get(key)
         if builder is None:
-            if self._library is not None and len(key) <= native.LONGEST:
+            if self._library is not None:
                 builder = native.NativeTreeBuilder(self._library, self.edit_table, key, self.token_classes)
             else:
                 builder = tree_builder(self.edit_table, CopyTracker(key, self.token_classes))

@@ -26,17 +26,9 @@ NAMES = ("", "copy", "windows", "mixed", "mixed")  # of their drafts; without an
 TOLD_MORE = (AdaptiveDrafter, BatchedDrafter, CountingDrafter, SessionReader)
 
 
-def knows(drafter: Drafter, sources: Sequence[Sequence[int]]) -> bool:
-    """Whether the compiled loop can work with a drafter on these queries."""
-    kind = KINDS.get(type(drafter), OTHER)
-    if kind == OTHER:
-        return not isinstance(drafter, TOLD_MORE)
-    table = drafter.edit_table if isinstance(drafter, Mixed) else _table_of(drafter)
-    return table is None or all(len(source) <= native.LONGEST for source in sources)
-
-
-def _table_of(drafter: Drafter) -> Any:
-    return drafter.mixed.edit_table if isinstance(drafter, Auto) and drafter.mixed is not None else None
+def knows(drafter: Drafter) -> bool:
+    """Whether the compiled loop can work with a drafter."""
+    return type(drafter) in KINDS or not isinstance(drafter, TOLD_MORE)
 
 
 class Proposals:

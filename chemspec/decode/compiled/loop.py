@@ -77,7 +77,7 @@ def compiled_loop(
         threads: among which the queries of a large pass are divided.
     """
     rules = rules_of(decoders)
-    if rules is None or not session.is_plain or not drafters.knows(drafter, sources):
+    if rules is None or not session.is_plain or not drafters.knows(drafter):
         return None
     code = library()
     if code is None:

@@ -18,8 +18,6 @@ from chemspec.tokenizer import EOS, PAD
 from chemspec.types import Prefix
 
 SOURCE = Path(__file__).with_name("tree.cpp")
-BIT_WORDS = 8  # words of 64 bits that hold a set of positions
-LONGEST = 500  # tokens of a query whose positions fit into them
 CONSTANTS = {
     "MAX_MATCH": MAX_MATCH,
     "MAX_SKIP": MAX_SKIP,
@@ -28,7 +26,6 @@ CONSTANTS = {
     "COPY": COPY,
     "PAD": PAD,
     "EOS": EOS,
-    "BIT_WORDS": BIT_WORDS,
 }
 # Fused multiply-adds would round otherwise than Python does.
 FLAGS = ("-ffp-contract=off", *(f"-D{name}={value}" for name, value in CONSTANTS.items()))
@@ -90,7 +87,7 @@ def library() -> ctypes.CDLL | None:
 
 
 class NativeTreeBuilder:
-    """The trees of one query, of at most `LONGEST` tokens."""
+    """The trees of one query."""
 
     def __init__(
         self, library: ctypes.CDLL, edit_table: EditNgramTable, source: Sequence[int], token_classes: TokenClasses

@@ -4,20 +4,18 @@
 // in capitals are theirs, too: `native.py` defines them when it has this file compiled, at first use.
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <queue>
+#include <utility>
 #include <vector>
 
 namespace {
 
 constexpr int AHEAD[] = {LOOKAHEAD};
 
-using Positions = std::array<uint64_t, BIT_WORDS>;  // a set of positions in the query, as bits
-
 struct CopyState {
   int position, match, pointer;
-  Positions levels[MAX_MATCH];  // of which `match` count
+  std::vector<uint64_t> levels;  // `match` sets of positions in the query, as bits
   std::vector<int32_t> open_rings;
 };
 
@@ -62,9 +60,15 @@ namespace {
 // One query, whose copy states are worked out along a prefix.
 class CopyTracker {
  public:
-  CopyTracker(const Query& query) : query_(query) {
+  CopyTracker(const Query& query) : query_(query), words_((query.length + 63) / 64) {
     ring_.resize(query.length);
-    for (int i = 0; i < query.length; i++) ring_[i] = is_ring(query.text[i]);
+    for (int i = 0; i < query.length; i++) {
+      ring_[i] = is_ring(query.text[i]);
+      if (i + 1 == query.length) break;
+      const int32_t key = ring_[i] ? ANY_RING : query.text[i];
+      if (!after(key)) keys_.push_back(key), positions_.resize(positions_.size() + words_);
+      after(key)[(i + 1) / 64] |= uint64_t(1) << ((i + 1) % 64);
+    }
   }
   CopyState start() const {
     CopyState state;
@@ -87,27 +91,24 @@ class CopyTracker {
         }
     }
     to.pointer = pointer;
-    Positions level = {};
-    bool any = false;
-    for (int i = 0; i + 1 < query_.length; i++)
-      if (ring ? bool(ring_[i]) : query_.text[i] == token) level[(i + 1) / 64] |= uint64_t(1) << ((i + 1) % 64), any = true;
     to.match = 0;
-    if (any) {
-      to.levels[to.match++] = level;
-      for (int shorter = 0; shorter < std::min(from.match, MAX_MATCH - 1); shorter++) {
-        Positions& longer = to.levels[to.match];
-        uint64_t carried = 0, all = 0;
-        for (int w = 0; w < BIT_WORDS; w++) {
-          const uint64_t word = from.levels[shorter][w];
-          longer[w] = ((word << 1) | carried) & level[w];
-          carried = word >> 63;
+    if (const uint64_t* level = after(ring ? ANY_RING : token)) {
+      const int most = std::min(from.match + 1, MAX_MATCH);
+      to.levels.resize(size_t(most) * words_);
+      std::copy(level, level + words_, to.levels.begin());
+      for (to.match = 1; to.match < most; to.match++) {
+        const uint64_t* shorter = &from.levels[size_t(to.match - 1) * words_];
+        uint64_t *longer = &to.levels[size_t(to.match) * words_], carried = 0, all = 0;
+        for (int w = 0; w < words_; w++) {
+          longer[w] = ((shorter[w] << 1) | carried) & level[w];
+          carried = shorter[w] >> 63;
           all |= longer[w];
         }
         if (!all) break;
-        to.match++;
       }
+      to.levels.resize(size_t(to.match) * words_);
     }
-    to.position = to.match ? nearest(to.levels[to.match - 1], pointer) : pointer;
+    to.position = to.match ? nearest(&to.levels[size_t(to.match - 1) * words_], pointer) : pointer;
     to.open_rings = from.open_rings;
     if (ring) toggle(to.open_rings, token);
     return to;
@@ -135,17 +136,27 @@ class CopyTracker {
     if (found == open.end()) open.push_back(label);
     else open.erase(found);
   }
-  static bool has(const Positions& positions, int position) { return positions[position / 64] >> (position % 64) & 1; }
+  static bool has(const uint64_t* positions, int position) { return positions[position / 64] >> (position % 64) & 1; }
   // The position nearest to the pointer, of two the one before it; the set must not be empty.
-  static int nearest(const Positions& positions, int pointer) {
+  int nearest(const uint64_t* positions, int pointer) const {
     for (int off = 0;; off++) {
       if (pointer >= off && has(positions, pointer - off)) return pointer - off;
-      if (pointer + off < 64 * BIT_WORDS && has(positions, pointer + off)) return pointer + off;
+      if (pointer + off < 64 * words_ && has(positions, pointer + off)) return pointer + off;
     }
   }
+  // The positions just after a token; null if the query does not have it.
+  const uint64_t* after(int32_t key) const {
+    const auto found = std::find(keys_.begin(), keys_.end(), key);
+    return found == keys_.end() ? nullptr : &positions_[size_t(found - keys_.begin()) * words_];
+  }
+  uint64_t* after(int32_t key) { return const_cast<uint64_t*>(std::as_const(*this).after(key)); }
 
+  static constexpr int32_t ANY_RING = -1;  // all ring labels count as one token
   const Query& query_;
+  const int words_;  // of 64 bits that hold a set of positions
   std::vector<char> ring_;
+  std::vector<int32_t> keys_;
+  std::vector<uint64_t> positions_;  // after each of the keys
 };
 
 // The node of a table to which a context leads. `last(i)`: the token written i-th from the end, or PAD.
