@@ -7,6 +7,7 @@ The interpreter has to be chosen before Triton is imported, so what needs it run
 from __future__ import annotations
 
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -368,6 +369,19 @@ def test_a_pass_is_a_few_dozen_launches_whose_kernels_do_not_depend_on_its_size(
     assert len(launches(config, 64, encoder=True)) == 29
     seconds = [Speeds().seconds(one) for one in passes]
     assert 5e-5 < seconds[0] < seconds[1] < seconds[2] < 1e-2
+
+
+@needs_triton
+@pytest.mark.slow  # compiles fifteen kernels
+def test_no_size_of_a_pass_has_machine_code_of_its_own(tmp_path: Path) -> None:
+    """One row or thousands, aligned or not, whatever is asked for: the code of the first pass serves all."""
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, TESTS / "model" / "compile_passes.py"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    counts = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(counts) == 5 and sum(counts[0].values()) == 15
+    assert all(one == counts[0] for one in counts)
 
 
 def test_naive_scores_are_what_checks_compare_with() -> None:
