@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_void_p
+from functools import lru_cache
 from typing import Any
 
 from chemspec.decode.compiled.structures import DrafterSpec, PassPlan, ProposeBack, address
@@ -29,6 +30,12 @@ TOLD_MORE = (AdaptiveDrafter, BatchedDrafter, CountingDrafter, SessionReader)
 def knows(drafter: Drafter) -> bool:
     """Whether the compiled loop can work with a drafter."""
     return type(drafter) in KINDS or not isinstance(drafter, TOLD_MORE)
+
+
+@lru_cache(maxsize=16)
+def _plans(cost: Callable[[float], float], length: int) -> dict[tuple[int, int, int], PassPlan]:  # noqa: ARG001 - the key
+    """Return what `auto` has planned for a load so far, in any run: it depends on nothing that a run learns."""
+    return {}
 
 
 class Proposals:
@@ -75,6 +82,7 @@ class Proposals:
             self.spec.matches, self.spec.classes = len(columns[0]), len(columns[2])
             self._kept += columns
             spec = self.spec
+            self._plans = _plans(drafter.cost, drafter.copy.length)
             spec.match_hits, spec.match_tries, spec.chance_hits, spec.chance_tries = map(address, columns)
 
     def start(self, loop: c_void_p) -> None:
@@ -89,13 +97,16 @@ class Proposals:
         if not self._adapts:
             return self._fixed
         load = asked, queries, waiting
-        plan = self._plans.get(load)
-        if plan is None:
-            auto = self._drafter
-            assert isinstance(auto, Auto)
-            pays = auto.plan_pass(asked, queries, waiting=waiting)
-            plan = self._plans[load] = PassPlan(pays, auto.beams, self._keep(native.Limits.of(auto.limits)))
-        return plan
+        return self._plans.get(load) or self._new_plan(load)
+
+    def _new_plan(self, load: tuple[int, int, int]) -> PassPlan:
+        auto = self._drafter
+        assert isinstance(auto, Auto)
+        asked, queries, waiting = load
+        pays, limits = auto.plan_pass(asked, queries, waiting=waiting), native.Limits.of(auto.limits)
+        plan = PassPlan(pays, auto.beams, ctypes.addressof(limits))
+        plan.kept = limits
+        return self._plans.setdefault(load, plan)
 
     def callback(self) -> Any:
         """Return what the compiled code calls for the drafts of a drafter that it does not know."""
