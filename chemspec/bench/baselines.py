@@ -20,7 +20,7 @@ from chemspec import __version__
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
 from chemspec.model import checkpoint
-from chemspec.model.session import Backend, NodeBatch, Runner
+from chemspec.model.session import Backend, Runner
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import UNK
@@ -188,14 +188,17 @@ class TimedBackend:
         """Encode the sources, on the clock, and time the passes of what comes back."""
         with self._counts("encoder"):
             runner = self.backend.open(sources, top_k=top_k)
-        run = runner.run
-
-        def timed(nodes: NodeBatch) -> Any:
-            with self._counts("passes"):
-                return run(nodes)
-
-        runner.run = timed  # type: ignore[method-assign]
+        for name in ("run", "run_at"):  # the latter of a `session.AddressRunner`
+            if hasattr(runner, name):
+                setattr(runner, name, self._timed(getattr(runner, name)))
         return runner
+
+    def _timed(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*given: Any) -> Any:
+            with self._counts("passes"):
+                return run(*given)
+
+        return timed
 
     @contextmanager
     def _counts(self, what: str) -> Iterator[None]:
