@@ -69,6 +69,7 @@ def _draw(drawer: Any, places: Places, *, dark: bool = False) -> Any:
     options.padding = 0.08
     options.fixedBondLength = 26  # small molecules are not blown up
     options.legendFontSize = 14
+    options.legendFraction = 0.17
     if dark:
         rdMolDraw2D.SetDarkMode(drawer)
         options.legendColour = (0.9, 0.93, 0.93)

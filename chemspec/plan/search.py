@@ -32,6 +32,7 @@ from syntheseus.search.node_evaluation.common import (
 )
 
 from chemspec import chem
+from chemspec.plan.bonds import Bonds, inherit
 from chemspec.plan.expand import Counts, Expander, Proposal, heavy_atoms
 from chemspec.plan.routes import Plan, Route, grow, ranked
 from chemspec.plan.stock import Stock
@@ -55,6 +56,7 @@ class PlanSettings:
             wider batch costs no more time, as on a GPU.
         only: reactions (SMILES, as `Proposal.reaction` writes them) by which their products are made and no others.
         without: reactions that are not used.
+        keep: bonds of the target that no step makes (not with mcts).
     """
 
     algorithm: str = "retro-star"
@@ -66,6 +68,7 @@ class PlanSettings:
     ahead: int = 0
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    keep: Bonds = ()
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -73,6 +76,8 @@ class PlanSettings:
         for name in ("seconds", "expansions", "depth", "nodes", "routes"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if self.keep and self.algorithm == "mcts":
+            raise ValueError("mcts cannot keep bonds; choose retro-star or breadth-first")
         if self.ahead < 0:
             raise ValueError(f"ahead is {self.ahead}; it must not be negative")
 
@@ -125,6 +130,7 @@ class _Watched:
     watch: Callable[[Any], bool]
     expansions = 0
     ahead = 0
+    keep: Bonds = ()
 
     def should_stop_search(self, graph: Any) -> bool:
         return self.watch(graph) or bool(super().should_stop_search(graph))  # type: ignore[misc]
@@ -138,6 +144,20 @@ class _Watched:
                 unknown = (one.mol.smiles for one in self._next(graph) if not expander.knows(one.mol.smiles))
                 expander.expand(list(dict.fromkeys([node.mol.smiles, *islice(unknown, self.ahead)])))
         return super().expand_node(node, graph, force_expansion)  # type: ignore[misc]
+
+    def _filter_reactions(self, reactions: Any, node: Any, graph: Any) -> Any:
+        """Leave out what makes a bond that is to be kept; the others note where the bonds are below."""
+        allowed = super()._filter_reactions(reactions, node, graph)  # type: ignore[misc]
+        parents = list(graph.predecessors(node)) if self.keep else []
+        bonds = parents[0].reaction.metadata["kept"].get(node.mol.smiles, ()) if parents else self.keep
+        if not self.keep:
+            return allowed
+        below = [(one, inherit(_way_of(one).reactants, one.product.smiles, bonds)) for one in allowed]
+        return [
+            SingleProductReaction(product=one.product, reactants=one.reactants, metadata={**one.metadata, "kept": kept})
+            for one, kept in below
+            if kept is not None
+        ]
 
     def _next(self, graph: Any) -> Iterator[OrNode]:
         """The open molecules in the order in which they would be expanded if nothing changed."""
@@ -192,7 +212,11 @@ def _left(mol: Molecule) -> int:
 
 
 def _way(step: AndNode) -> Proposal:
-    return step.reaction.metadata["proposal"]  # type: ignore[no-any-return]
+    return _way_of(step.reaction)
+
+
+def _way_of(reaction: SingleProductReaction) -> Proposal:
+    return reaction.metadata["proposal"]  # type: ignore[no-any-return]
 
 
 class _BreadthFirst(_Watched, AndOr_BreadthFirstSearch):  # type: ignore[misc]
@@ -278,7 +302,7 @@ class Search:
             )
         else:
             algorithm = _BreadthFirst(**common)
-        algorithm.ahead = how.ahead
+        algorithm.ahead, algorithm.keep = how.ahead, how.keep
         return algorithm
 
     @property

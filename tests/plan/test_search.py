@@ -12,9 +12,11 @@ import pytest
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 
+from rdkit import Chem
 from toy import ACID_AMIDE, AMIDE, BOUGHT, Toy, retro, stock
 
 from chemspec import chem
+from chemspec.plan.bonds import named
 from chemspec.plan.expand import DISAGREES, Expander, Proposal, split
 from chemspec.plan.routes import Plan, Route
 from chemspec.plan.search import ALGORITHMS, PlanSettings, Search, plan
@@ -193,6 +195,20 @@ def test_a_step_can_be_fixed_or_left_out(tmp_path: Path) -> None:
     assert signatures(other) == {route.signature for route, one in zip(free.routes, has, strict=True) if not one}
 
 
+@pytest.mark.parametrize("algorithm", ["retro-star", "breadth-first"])
+def test_a_bond_that_is_kept_is_made_by_no_step(tmp_path: Path, algorithm: str) -> None:
+    target = Chem.MolFromSmiles(str(chem.canonical(AMIDE)))
+    matches = [target.GetSubstructMatch(Chem.MolFromSmarts(text)) for text in ("[CH3]C(=O)Nc", "cC(=O)N[CH3]")]
+    amides = [(min(match[1], match[3]), max(match[1], match[3])) for match in matches]
+    assert set(amides) <= set(named(str(chem.canonical(AMIDE))).values())
+    # Both amides made by steps of the toy: keeping either leaves the routes that make only the other one.
+    assert search(tmp_path, algorithm=algorithm, keep=(amides[0],), bought=[*BOUGHT, ACID_AMIDE]).status == "solved"
+    for route in search(tmp_path, algorithm=algorithm, keep=(amides[0],), bought=[*BOUGHT, ACID_AMIDE]).routes:
+        assert "CC(=O)Cl" not in {leaf.smiles for leaf in route.leaves}
+    assert search(tmp_path, algorithm=algorithm, keep=(amides[0],)).status == "open"
+    assert search(tmp_path, algorithm=algorithm, keep=tuple(amides), bought=[*BOUGHT, ACID_AMIDE]).status == "open"
+
+
 def test_limits_end_a_search_and_say_so(tmp_path: Path) -> None:
     assert "limit of 2 expansions" in search(tmp_path, expansions=2).message
     assert search(tmp_path, expansions=2).expansions == 2
@@ -222,7 +238,16 @@ def test_ctrl_c_shows_what_was_found(tmp_path: Path) -> None:
     assert "interrupted" in found.message and found.routes
 
 
-@pytest.mark.parametrize("wrong", [{"algorithm": "a-star"}, {"seconds": 0}, {"expansions": -1}, {"ahead": -1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"algorithm": "a-star"},
+        {"seconds": 0},
+        {"expansions": -1},
+        {"ahead": -1},
+        {"keep": ((0, 1),), "algorithm": "mcts"},
+    ],
+)
 def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         PlanSettings(**wrong)  # type: ignore[arg-type]

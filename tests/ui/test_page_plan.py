@@ -20,6 +20,7 @@ from toy import AMIDE, BOUGHT, Toy, retro, stock
 
 from chemspec import chem
 from chemspec.plan import stock as lists
+from chemspec.plan.bonds import named
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
 from chemspec.ui.plan import ask
@@ -80,6 +81,19 @@ def test_what_cannot_be_planned_is_said(smi: str, told: str) -> None:
     page = pages.opened("plan", {"smi": smi})
     shown = words(page).replace("\\", "") + str(page.main)
     assert told in shown
+
+
+def test_bonds_can_be_kept_also_by_link() -> None:
+    page = pages.opened("plan", {"smi": SMILES})
+    choice = next(one for one in page.multiselect if "No step shall make" in one.label)
+    amide = next(name for name, ends in named(SMILES).items() if ends == (1, 2))  # CNC(=O)...: N1-C2
+    choice.set_value([amide]).run()
+    assert not page.exception
+    assert page.query_params["keep"] == amide
+    shown = [one.value for one in page.subheader]
+    again = pages.opened("plan", {"smi": SMILES, "keep": amide})
+    assert [one.value for one in again.subheader] == shown
+    assert shown != [one.value for one in pages.opened("plan", {"smi": SMILES}).subheader]
 
 
 def test_nothing_to_buy_is_said() -> None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from html import escape
+from typing import Any
 
 import streamlit as st
+from rdkit import Chem
+from rdkit.Chem.Draw import rdMolDraw2D
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.plan import bonds
 from chemspec.plan import stock as lists
+from chemspec.plan.bonds import Bonds
 from chemspec.plan.search import ALGORITHMS, PlanSettings
 from chemspec.plan.stock import Stock
-from chemspec.ui.common import question, safe
+from chemspec.ui.common import draw, question, safe, theme
 from chemspec.ui.common.question import QueryText
 
 BOX = QueryText("plan")
@@ -48,15 +53,18 @@ def ask() -> Asked | None:
     """Draw everything a visitor asks with; return the search, once there is one."""
     state = st.session_state
     if "plan_target" not in state:  # the visitor has just arrived
-        state.plan_target = question.link()[1]
-        BOX.put(state.plan_target)
+        text = question.link()[1]
+        BOX.put(text)
+        state.plan_target = chem.canonical(text) or text
         state.plan_only, state.plan_without = (tuple(st.query_params.get_all(name)) for name in ("use", "drop"))
+        state.plan_keep = st.query_params.get_all("keep")
     text, read = BOX.draw("retro", typed=BOX.typed, asked=_start, moved=_moved)
     hint = st.empty()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button("Search", type="primary", shortcut="Ctrl+Enter", on_click=_start, args=(None,))
         stock, stock_key = _stock()
         settings = _limits()
+        keep = _keep(state.plan_target if isinstance(read, formats.Input) else "")
     if isinstance(read, chem.Fault):
         hint.html(question.fault_html(text, read))
     elif read is None:
@@ -70,14 +78,17 @@ def ask() -> Asked | None:
     if not target or stock is None or not isinstance(read, formats.Input):
         return None
     only, without = state.plan_only, state.plan_without
-    st.query_params.from_dict({"smi": target, "use": only, "drop": without})
+    st.query_params.from_dict({"smi": target, "use": only, "drop": without, "keep": state.plan_keep})
     if only or without:
         told = [f"{len(only)} step{'s' * (len(only) != 1)} fixed"] * bool(only)
         told += [f"{len(without)} left out"] * bool(without)
         with st.container(horizontal=True, vertical_alignment="center"):
             st.caption(", ".join(told))
             st.button("Forget these choices", on_click=choose, kwargs={"only": (), "without": ()})
-    return Asked(target, stock, stock_key, replace(settings, only=only, without=without))
+    if keep and settings.algorithm == "mcts":
+        st.warning("The search mcts cannot keep bonds; choose another under Limits.")
+        return None
+    return Asked(target, stock, stock_key, replace(settings, only=only, without=without, keep=keep))
 
 
 def choose(*, only: tuple[str, ...], without: tuple[str, ...]) -> None:
@@ -106,6 +117,7 @@ def _start(text: str | None) -> None:
     read = formats.read_any(str(state.get("plan_text", "")), task="retro")
     state.plan_target = read.smiles if isinstance(read, formats.Input) else ""
     state.plan_stopped = None
+    state.plan_keep = []
     choose(only=(), without=())
 
 
@@ -153,6 +165,32 @@ def _stock() -> tuple[Stock | None, str]:
         st.warning("Nothing can be bought: choose a list of stock, or upload one.")
         return None, ""
     return Stock(found), key
+
+
+def _keep(target: str) -> Bonds:
+    """Draw the choice of bonds that no step may make."""
+    state = st.session_state
+    if not target:
+        return ()
+    offered = bonds.named(target)
+    state.plan_keep = [name for name in state.plan_keep if name in offered]
+    with st.popover("Keep bonds"):
+        st.html(draw.labelled(_numbered(target, theme.dark()), "the target with its atoms numbered"))
+        chosen = st.multiselect("No step shall make these bonds", list(offered), state.plan_keep)
+        state.plan_keep = chosen
+    return tuple(offered[name] for name in chosen)
+
+
+def _numbered(smiles: str, dark: bool) -> str:
+    drawer = rdMolDraw2D.MolDraw2DSVG(460, 320)
+    if dark:
+        rdMolDraw2D.SetDarkMode(drawer)
+    options: Any = drawer.drawOptions()
+    options.addAtomIndices = True
+    options.clearBackground = False
+    rdMolDraw2D.PrepareAndDrawMolecule(drawer, Chem.MolFromSmiles(smiles))
+    drawer.FinishDrawing()
+    return str(drawer.GetDrawingText())
 
 
 def _limits() -> PlanSettings:

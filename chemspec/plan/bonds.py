@@ -1,0 +1,38 @@
+"""Bonds of the target that no step may make: followed from product to reactants by guessed atom maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rdkit import Chem
+
+from chemspec.chem.atom_maps import map_atoms
+
+Bonds = tuple[tuple[int, int], ...]  # pairs of atoms, numbered from 0 as the canonical SMILES writes them
+SECONDS = 0.5  # of processor time for the map of one step; without a map in that time a step is left out
+
+
+def inherit(reactants: Sequence[str], product: str, bonds: Bonds) -> dict[str, Bonds] | None:
+    """Return these bonds of the product in its reactants, by reactant; None if one is missing there, or untraceable."""
+    match = map_atoms(".".join(reactants), product, seconds=SECONDS)
+    if match is None:
+        return None
+    owners = [(smiles, atom) for smiles in reactants for atom in range(Chem.MolFromSmiles(smiles).GetNumAtoms())]
+    found: dict[str, Bonds] = {}
+    for pair in bonds:
+        one, other = (match.origin[atom] for atom in pair)
+        if one < 0 or other not in match.left.bonds[one]:
+            return None
+        (smiles, first), (_, second) = owners[one], owners[other]
+        found[smiles] = (*found.get(smiles, ()), (first, second))
+    return found
+
+
+def named(smiles: str) -> dict[str, tuple[int, int]]:
+    """Return the bonds of a molecule by a name such as C3-N4, in the order of their atoms."""
+    mol = Chem.MolFromSmiles(smiles)
+    pairs: Iterable[tuple[int, int]] = sorted(
+        (min(ends), max(ends)) for ends in ((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds())
+    )
+    symbol = [atom.GetSymbol() for atom in mol.GetAtoms()]
+    return {f"{symbol[one]}{one}-{symbol[other]}{other}": (one, other) for one, other in pairs}
