@@ -64,7 +64,7 @@ constexpr int LANES = 4, VECTORS = 4;
 #endif
 constexpr int PANEL = LANES * VECTORS;  // a panel: as many outputs of a linear layer as a register block computes, packed together
 constexpr int ROWS = 6;  // most rows of a register block
-constexpr int UPCAST_ROW_LIMIT = 3 * ROWS;  // up to so many rows, 16-bit weights are converted to fp32 in registers at each use
+constexpr int UPCAST_ROW_LIMIT = 6 * ROWS;  // up to so many rows, 16-bit weights are converted to fp32 in registers at each use
 constexpr int PANELS_PER_TASK = 64 / PANEL;  // less work is not worth the hand-over to another thread
 
 typedef float Lanes __attribute__((vector_size(LANES * 4)));
@@ -194,7 +194,7 @@ inline void store(float* to, const Sixteen& value) {
   for (int i = 0; i < PARTS; i++) store(to + i * LANES, value.parts[i]);
 }
 inline Sixteen splat(float value) {
-  return each_part([=](int) { return Lanes{} + value; });
+  return each_part([=](int) { return value - Lanes{}; });  // not plus: compilers would add, as -0 + 0 is 0
 }
 inline Sixteen operator+(const Sixteen& x, const Sixteen& y) {
   return each_part([&](int i) { return x.parts[i] + y.parts[i]; });
@@ -486,7 +486,7 @@ void register_block(const float* x, int stride, const W* w, int in, const float*
       for (int r = 0; r < R; r++) {
         const float one = x[size_t(r) * stride + k];
 #pragma GCC unroll 8
-        for (int v = 0; v < VECTORS; v++) sums[p][r][v] = fused(sums[p][r][v], Lanes{} + one, column[v]);
+        for (int v = 0; v < VECTORS; v++) sums[p][r][v] = fused(sums[p][r][v], one - Lanes{}, column[v]);
       }
     }
   }
