@@ -85,11 +85,11 @@ def _search(
             name,
             {
                 "processor": time.process_time() - began,
-                "seconds": found.seconds,
                 "solved": found.status == "solved",
                 "expansions": found.expansions,
                 **vars(found.counts),
                 "model_seconds": found.counts.seconds,
+                "seconds": found.seconds,
                 "routes": sorted(sorted(map(list, route.signature)) for route in found.routes[:5]),
                 "scores": [route.score for route in found.routes],
             },
@@ -102,9 +102,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for name in LOOPS:
         own = [row["loops"][name] for row in rows]
         other = [row["loops"]["Syntheseus"] for row in rows]
-        total = {
-            key: sum(one[key] for one in own) for key in ("expansions", "processor", "passes", "tokens", "seconds")
-        }
+        total = {key: sum(one[key] for one in own) for key in ("expansions", "processor", "passes", "tokens")}
         found.append(
             {
                 "loop": name,
@@ -116,7 +114,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "same 5 routes": mean(one["routes"] == two["routes"] for one, two in zip(own, other, strict=True)),
                 **{
                     f"{key} a target": mean(one[key] for one in own)
-                    for key in ("expansions", "molecules", "checks", "calls", "processor")
+                    for key in ("expansions", "molecules", "checks", "calls", "processor", "seconds")
                 },
                 "tokens a pass": total["tokens"] / max(1, total["passes"]),
                 "expansions a minute of processor time": 60 * total["expansions"] / max(1e-9, total["processor"]),
