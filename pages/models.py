@@ -21,7 +21,7 @@ def body() -> None:
         with st.container(border=True):
             broken(card) if card.problem else usable(card)
     with st.expander("Add a model", expanded=not folders):
-        st.markdown(web_file(model_figures.__file__, "md"))
+        st.markdown(web_file("model_figures.md"))
         st.caption("Models are looked for in this folder:")
         st.code(str(models_dir()), language=None)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from chemspec.asset_files import assets
 from chemspec.ui.common import theme
 
 # File in pages/, which is also the address (of the first: /); title.
@@ -26,7 +27,6 @@ PAGES = (
     ("models", "Models"),
     ("learn", "Learn"),
 )
-HERE = Path(__file__).parent
 ICON = "⌬"
 _INSIDE = "_inside_the_shell"
 
@@ -39,9 +39,9 @@ def shell(folder: Path) -> None:
         for number, (name, title) in enumerate(PAGES)
     ]
     chosen = st.navigation(pages, position="top")
-    st.html(HERE / "theme.css")
+    st.html(assets() / "web" / "theme.css")
     if theme.dark():
-        st.html(HERE / "theme_dark.css")
+        st.html(assets() / "web" / "theme_dark.css")
     st.session_state[_INSIDE] = True
     try:
         chosen.run()

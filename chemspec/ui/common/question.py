@@ -88,7 +88,7 @@ class QueryText:
 @st.cache_resource(show_spinner=False)
 def _box():  # type: ignore[no-untyped-def]
     """Return the component, registered once a server."""
-    html, css, js = (web_file(__file__, kind) for kind in ("html", "css", "js"))
+    html, css, js = (web_file(f"question.{kind}") for kind in ("html", "css", "js"))
     return st.components.v2.component("chemspec_querybox", html=html, css=css, js=js)
 
 

@@ -16,7 +16,7 @@ CHANGED = "#E69F00"  # behind atoms that change
 FEW = 3
 MOST_DRAWN = 8  # molecules of one side; more are counted
 
-CSS = web_file(__file__, "css")
+CSS = web_file("scheme.css")
 _LINE = '<span class="cs-line" aria-hidden="true"></span>'
 
 

@@ -42,7 +42,7 @@ def set_apart(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[i
 @cache
 def names() -> dict[str, str]:
     """Return the names in short_names.txt, with their SMILES where the table of reagents lacks them."""
-    lines = [line for line in web_file(__file__, "txt").splitlines() if not line.startswith("#")]
+    lines = [line for line in web_file("short_names.txt").splitlines() if not line.startswith("#")]
     extra = dict(line.split(": ") for line in lines if ": " in line)
     return extra | {name: "" for line in lines if ": " not in line for name in line.split()}
 

@@ -64,7 +64,7 @@ def page(smiles: str, model: str, height: int, dark: bool) -> str:
     view.setBackgroundColor("black" if dark else "white", 0)
     view.zoomTo()
     view.zoom(1.4)  # 3Dmol leaves wide margins
-    return Template(web_file(__file__, "html")).substitute(
+    return Template(web_file("view3d.html")).substitute(
         color="#e6efed" if dark else "#14211f",
         label=escape(f"3-D model of {smiles}", quote=True),
         library=_inert(library),

@@ -1,17 +1,13 @@
-"""Read the HTML, CSS, JavaScript and text that lie beside a module, under its name."""
+"""Read the app's HTML, CSS, JavaScript and texts: one file of a component or page each, in assets/web."""
 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
+
+from chemspec.asset_files import assets
 
 
 @cache
-def web_file(module: str, kind: str) -> str:
-    """Return the text of the file beside a module that differs from it in its ending only.
-
-    Args:
-        module: `__file__` of the module.
-        kind: the ending: "html", "css", "js", "md", "txt".
-    """
-    return Path(module).with_suffix(f".{kind}").read_text(encoding="utf-8")
+def web_file(name: str) -> str:
+    """Return the text of a file of assets/web, such as "race.css"."""
+    return (assets() / "web" / name).read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ from chemspec.ui.predict.verdicts import AnswerCard, Badge, badges, cards, chanc
 from chemspec.ui.speed import timing
 from chemspec.ui.speed.race_settings import race_against_standard
 
-CSS = web_file(__file__, "css")
+CSS = web_file("answers.css")
 FOOTNOTE = (
     "Shaded: atoms that change, found by comparing structures (a heuristic). Probabilities are the model's own and not "
     "calibrated; a chance to be right, where one is told, is how often answers of such a probability were right on "

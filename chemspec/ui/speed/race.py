@@ -15,7 +15,7 @@ CAPTION = (
     "of each setting the run with the median time."
 )
 _replay = st.components.v2.component(
-    "chemspec_race", html='<div class="race"></div>', css=web_file(__file__, "css"), js=web_file(__file__, "js")
+    "chemspec_race", html='<div class="race"></div>', css=web_file("race.css"), js=web_file("race.js")
 )
 
 

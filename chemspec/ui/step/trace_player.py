@@ -50,7 +50,7 @@ PLAYER = ("counters", "controls", "summary", "pictures", "query", "drafts", "ans
 
 @cache
 def _element() -> Callable[..., Any]:
-    css, js = web_file(__file__, "css"), web_file(__file__, "js")
+    css, js = web_file("trace_player.css"), web_file("trace_player.js")
     return st.components.v2.component("chemspec_trace", html='<div id="trace"></div>', css=css, js=js)
 
 
