@@ -1,4 +1,4 @@
-"""Measure what drafts gain: a race on one query, draft sizes, and many queries."""
+"""Measure what drafts gain: a race on one query, and many queries."""
 
 import streamlit as st
 

@@ -115,8 +115,3 @@ def accept_or_resample(guess: Guess | None, p: Probs, rng: SamplerRng) -> Sample
         return SampledToken(guess.token, True, p)
     rest = residual(p, guess.probs)
     return SampledToken(rng.pick(rest), False, rest)
-
-
-def overlap(p: Probs, q: Probs) -> float:
-    """Return sum min(p, q), the probability that a token from `q` is accepted (the beta of Leviathan et al.)."""
-    return float(np.minimum(p, q).sum())

@@ -1,4 +1,4 @@
-"""The page Speed in a browser: race and replay, draft sizes, a benchmark that is stopped."""
+"""The page Speed in a browser: race and replay, a benchmark that is stopped."""
 
 from __future__ import annotations
 
@@ -101,21 +101,6 @@ def test_a_stopped_benchmark_keeps_what_it_measured(
     assert 0 < len(cases) < 100
     assert f"Stopped: {len(cases)} of 100" in page.locator("[data-testid=stAlert]").first.inner_text()
     assert {case["same"] for case in cases} == {"True"}
-
-
-def test_draft_sizes_are_drawn_with_words(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
-    page = new_page()
-    page.goto(server.url + LINK)
-    page.get_by_role("button", name="Start the race").wait_for(timeout=120_000)
-    settled(page)
-    page.get_by_text("Draft sizes", exact=True).click()
-    page.get_by_role("button", name="draft sizes").click()
-    page.get_by_text("Fastest here").wait_for()
-    settled(page)
-    page.get_by_label("nodes per pass by draft length").first.wait_for()
-    assert page.locator("[data-testid=stVegaLiteChart]").count() == 3
 
 
 def test_a_hostile_link_is_inert(server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]) -> None:

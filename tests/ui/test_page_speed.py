@@ -124,17 +124,6 @@ def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None
     assert "tokens per pass" in figures(app)
 
 
-def test_draft_sizes_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chemspec.ui.speed.measurements.SIZES", {"copy": ((2, 8), (1, 2))})
-    app = opened(speed_part="Draft sizes", speed_text="CC(=O)Cl.Nc1ccccc1")
-    assert app.button(key="speed_sizes_start").label == "Try 4 draft sizes"
-    press(app, "speed_sizes_start")
-    trial = app.session_state["speed_sizes"]
-    found = timing.cells(trial.settings, trial.good)
-    assert len(found) == 4 and all(cell.same for cell in found)
-    assert "Fastest here" in words(app)
-
-
 def test_a_benchmark_runs_and_can_be_downloaded() -> None:
     app = opened(speed_part="Benchmark", speed_bench_count=10)
     press(app, "speed_bench_start")

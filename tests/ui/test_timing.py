@@ -163,35 +163,6 @@ def test_the_closest_choice_is_between_tokens_or_between_answers() -> None:
     assert timing.closest(one, tied) == 0.25
 
 
-# --- draft sizes
-
-
-def test_a_grid_holds_the_standard_and_every_size_once() -> None:
-    grid = timing.grid(AUTO, "copy", (2, 8), (1, 3))
-    assert grid[0] == GREEDY
-    sizes = [(item.draft_length, item.draft_count) for item in grid[1:]]
-    assert sizes == [(2, 1), (8, 1), (2, 3), (8, 3)]
-    assert {item.drafter for item in grid[1:]} == {"copy"}
-
-
-def test_cells_and_their_lesson() -> None:
-    grid = timing.grid(AUTO, "copy", (2, 8), (1,))
-    fewer = result(AUTO, [one_pass(4, 3, 0, nodes=20, seconds=0.04)])
-    small, large = timing.cells(grid, [[STANDARD], [DRAFTED], [fewer]])
-    assert (small.settings.draft_length, small.settings.draft_count) == (2, 1)
-    assert (small.passes, small.speedup) == (2, 2)
-    assert large.same and large.speedup == pytest.approx(1.25)
-    told = timing.lesson([small, large])
-    assert "Fastest here: 1 draft of 2 tokens, 25.0 ms in 2 passes" in told
-    assert "Fewest passes: 1 draft of 8 tokens, 1 pass, yet 40.0 ms" in told
-    assert "20 nodes through the model instead of 3" in told
-    assert timing.lesson([small]).endswith("which are also the fewest passes.")
-    assert timing.lesson([]) == ""
-    # Stopped before anything: no cells; stopped after the first round's beginning: those measured.
-    assert timing.cells(grid, [[], [], []]) == []
-    assert len(timing.cells(grid, [[STANDARD], [DRAFTED], []])) == 1
-
-
 # --- many queries
 
 

@@ -145,7 +145,6 @@ def compare(
     *,
     repeats: int = 1,
     report: Report | None = None,
-    patient: bool = False,
     into: list[list[DecodeResult]] | None = None,
 ) -> list[list[DecodeResult]]:
     """Answer one query under several settings, each `repeats` times, strictly one after the other.
@@ -158,7 +157,6 @@ def compare(
         settings: of the runs to compare.
         repeats: rounds that count.
         report: gets a line to show.
-        patient: let visitors who wait at a page go first.
         into: a list to fill, one empty list a setting: what was measured outlives a visitor's stop.
 
     Returns:
@@ -170,7 +168,7 @@ def compare(
             label = "warming up" if number == 0 else f"round {number} of {repeats}"
             say = partial(report or (lambda _: None), f"{way.decoder}, {way.drafts_by}: {label}")
             say()
-            result = decode(model, query, way, waiting=report, patient=patient)
+            result = decode(model, query, way, waiting=report)
             say()  # a stop takes effect here: the page is drawn anew during the run in which it came
             if number:
                 results.append(result)

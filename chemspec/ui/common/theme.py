@@ -23,8 +23,3 @@ def ink() -> str:
 def accent() -> str:
     """Return the accent colour, for charts."""
     return "#2dd4bf" if dark() else ACCENT
-
-
-def span_color(number: int) -> str:
-    """Return the colour of the number-th span."""
-    return SPANS[number % len(SPANS)]

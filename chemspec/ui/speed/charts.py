@@ -12,7 +12,6 @@ from chemspec.metrics import Spread
 from chemspec.types import DecodeResult
 from chemspec.ui.common import theme
 from chemspec.ui.speed import timing
-from chemspec.ui.speed.timing import LaneFigures
 
 
 def _ramp() -> list[str]:
@@ -67,32 +66,6 @@ def gantt(runs: Sequence[tuple[str, DecodeResult]]) -> None:
 def _inside(bar: timing.PassBar, longest: float) -> str:
     """Return how many tokens the pass wrote, where the bar is wide enough to hold the figure."""
     return str(bar.emitted) if bar.emitted > 1 and (bar.end - bar.start) / longest > 0.018 else ""
-
-
-def sizes(cells: Sequence[LaneFigures]) -> None:
-    """Show time, passes and nodes for every draft length, a line for every number of drafts."""
-    figures = {
-        "ms an answer": [cell.time.median for cell in cells],
-        "passes": [cell.passes for cell in cells],
-        "nodes per pass": [cell.counts.nodes_per_pass for cell in cells],
-    }
-    lengths = [cell.settings.draft_length for cell in cells]
-    data = [
-        {"length": cell.settings.draft_length, "drafts": cell.settings.draft_count, "figure": name, "value": value}
-        for name, values in figures.items()
-        for cell, value in zip(cells, values, strict=True)
-    ]
-    base = alt.Chart(alt.Data(values=data), height=230).mark_line(point=True)
-    for place, (name, values) in zip(st.columns(3), figures.items(), strict=True):
-        chart = base.transform_filter(alt.datum.figure == name).encode(
-            x=alt.X("length:Q", title="draft length", axis=alt.Axis(values=sorted(set(lengths)))),
-            y=alt.Y("value:Q", title=name, scale=alt.Scale(zero=False)),
-            color=alt.Color("drafts:O", legend=alt.Legend(orient="top"), scale=alt.Scale(range=list(theme.SPANS))),
-            shape=alt.Shape("drafts:O"),
-            tooltip=["length:Q", "drafts:O", alt.Tooltip("value:Q", title=name, format=".1f")],
-        )
-        with place:
-            _show(chart, f"{name} by draft length and number of drafts: from {min(values):.1f} to {max(values):.1f}.")
 
 
 def histogram(values: Sequence[float], title: str, *, start: float, rule: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Show the three parts of the page Speed: a race, draft sizes, many queries. Each keeps its results for the visitor."""
+"""Show the two parts of the page Speed: a race, many queries. Each keeps its results for the visitor."""
 
 from __future__ import annotations
 
@@ -19,17 +19,7 @@ from chemspec.ui.common import draw, queued_engine, safe, theme, widgets
 from chemspec.ui.speed import charts, race, race_settings, timing, trials
 from chemspec.ui.speed.timing import LaneFigures
 
-# For `copy` more than a few places, and for `windows` fewer than a few, make no sense. Learned drafters write one
-# draft.
-SIZES = {
-    "copy": ((2, 4, 8, 12, 16, 24), (1, 2, 3, 5)),
-    "windows": ((2, 4, 6, 8, 10), (1, 5, 10, 25)),
-    "ar": ((1, 2, 4, 8, 12, 16), (1,)),
-    "spec_drafter": ((2, 5, 10, 15, 20), (1,)),
-    "blockwise": ((1, 2, 4, 6, 9), (1,)),
-}
 BENCHED = ("auto", "mixed", "copy", "smart", "windows", "ar", "spec_drafter", "blockwise", "medusa")
-RUNS = 3  # of each draft size
 BUSY = 1.5  # programs at work for each core, above which times are doubted
 R = TypeVar("R", trials.Trial, trials.BenchRun)
 
@@ -252,46 +242,6 @@ def side_by_side(standard: DecodeResult, other: DecodeResult) -> list[dict[str, 
     ]
 
 
-# --- what if -------------------------------------------------------------------------------------
-
-
-def sizes_part(model: Engine, query: str) -> None:
-    """Measure a grid of draft sizes on the query."""
-    chosen = race_settings.drafted("speed_sizes", offered(model, SIZES))
-    grid = timing.grid(chosen, chosen.drafter, *SIZES[chosen.drafter])
-    measure(
-        "speed_sizes",
-        f"Try {len(grid) - 1} draft sizes",
-        start=lambda: trials.start(model, query, grid, asked=len(grid), repeats=RUNS),
-        run=lambda trial, say: trials.run(trial, model, say, patient=True),
-        intro="What if drafts were longer, or more of them were tried at once? Every combination is measured on the "
-        f"query above, {RUNS} times after a warm-up.",
-        show=lambda trial: show_sizes(trial, now=(model.name, query, grid)),
-    )
-
-
-def show_sizes(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings, ...]]) -> None:
-    """Time, passes and nodes of every draft size."""
-    cells = timing.cells(trial.settings, trial.good)
-    about(trial, stale=now != (trial.model, trial.query, trial.settings))
-    if not cells:
-        return
-    base = timing.rows(trial.settings[:1], trial.good[:1])[0]
-    st.write(f"Standard: {timing.ms(base.time.median)} in {timing.passes(base.passes)}. {timing.lesson(cells)}")
-    charts.sizes(cells)
-    same = (
-        "All draft sizes gave the standard answer."
-        if all(cell.same for cell in cells)
-        else "Some draft sizes gave other answers than the standard decoder: a tie in the arithmetic."
-    )
-    st.caption(
-        "Every drafted token is a node that the model has to compute, right or wrong. Longer and more drafts save "
-        "passes, but the passes get dearer (the page Models has the curve); past some size they cost more than they "
-        f"save. {same}"
-    )
-    st.caption(trial.where)
-
-
 # --- benchmark -----------------------------------------------------------------------------------
 
 
@@ -348,9 +298,5 @@ def show_bench(kept: trials.BenchRun, *, stale: bool) -> None:
     st.download_button("Download as CSV", text, name, "text/csv", on_click="ignore")
 
 
-PARTS: dict[str, Callable[[Engine, str], None]] = {
-    "Race": race_part,
-    "Draft sizes": sizes_part,
-    "Benchmark": bench_part,
-}
-ON_A_QUERY = ("Race", "Draft sizes")  # the benchmark brings its own
+PARTS: dict[str, Callable[[Engine, str], None]] = {"Race": race_part, "Benchmark": bench_part}
+ON_A_QUERY = ("Race",)  # the benchmark brings its own

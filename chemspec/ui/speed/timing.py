@@ -34,7 +34,7 @@ class PassBar(NamedTuple):
 
 
 class LaneFigures(NamedTuple):
-    """One measured setting of a race or of the draft sizes.
+    """One measured setting of a race.
 
     Attributes:
         time: of its runs, in ms.
@@ -222,46 +222,6 @@ def lanes(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[dict[str, 
             }
         )
     return shown
-
-
-# --- draft sizes ---------------------------------------------------------------------------------
-
-
-def grid(
-    base: DecodeSettings, drafter: str, lengths: Sequence[int], counts: Sequence[int]
-) -> tuple[DecodeSettings, ...]:
-    """Return the standard decoder, then every draft length with every number of drafts."""
-    sizes = [(length, count) for count in counts for length in lengths]
-    return (
-        standard(base),
-        *(replace(standard(base), drafter=drafter, draft_length=length, draft_count=count) for length, count in sizes),
-    )
-
-
-def cells(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[LaneFigures]:
-    """Return the measured draft sizes; empty before the standard decoder, which is the first setting, was measured."""
-    return rows(settings, rounds)[1:] if rounds and rounds[0] else []
-
-
-def lesson(cells: Sequence[LaneFigures]) -> str:
-    """Return what a grid says in plain words; empty without one."""
-    if not cells:
-        return ""
-    fastest = min(cells, key=lambda cell: cell.time.median)
-    fewest = min(cells, key=lambda cell: (cell.passes, cell.time.median))
-    best = f"Fastest here: {_size(fastest)}, {ms(fastest.time.median)} in {passes(fastest.passes)}"
-    if fewest.passes >= fastest.passes:
-        return best + ", which are also the fewest passes."
-    return (
-        f"{best}. Fewest passes: {_size(fewest)}, {passes(fewest.passes)}, yet {ms(fewest.time.median)}: "
-        f"each of its passes runs {fewest.counts.nodes_per_pass:.0f} nodes through the model instead of "
-        f"{fastest.counts.nodes_per_pass:.0f}."
-    )
-
-
-def _size(cell: LaneFigures) -> str:
-    count = cell.settings.draft_count
-    return f"{count} draft{'s' * (count > 1)} of {cell.settings.draft_length} tokens"
 
 
 # --- many queries --------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ def start(model: Engine, query: str, settings: Sequence[DecodeSettings], *, aske
     return Trial(model.name, query, tuple(settings), asked, repeats, where(model), host.load(), rounds)
 
 
-def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None:
+def run(trial: Trial, model: Engine, say: Say) -> None:
     """Fill a trial, round by round, after a warm-up round that is not kept."""
     warm = False
 
@@ -110,7 +110,7 @@ def run(trial: Trial, model: Engine, say: Say, *, patient: bool = False) -> None
 
     try:
         queued_engine.compare(
-            model, trial.query, trial.settings, repeats=trial.repeats, report=report, patient=patient, into=trial.rounds
+            model, trial.query, trial.settings, repeats=trial.repeats, report=report, into=trial.rounds
         )
     except ValueError as error:
         trial.refusal = str(error)
