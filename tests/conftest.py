@@ -21,9 +21,10 @@ import torch
 from _pytest.config import Config
 from _pytest.mark.expression import Expression
 from groups import DEFAULT, GROUPS, group_of
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 settings.register_profile("quick", max_examples=15, deadline=None)
+settings.register_profile("seeded", settings.get_profile("quick"), phases=[Phase.explicit, Phase.generate])
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("nightly", max_examples=5000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

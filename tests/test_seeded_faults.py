@@ -77,7 +77,7 @@ def run(tree: Path, tests: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*words, str(tree / "tests" / tests)],
         cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree), "PYTEST_ADDOPTS": ""},
+        env={**os.environ, "PYTHONPATH": str(tree), "PYTEST_ADDOPTS": "", "HYPOTHESIS_PROFILE": "seeded"},
         capture_output=True,
         text=True,
         timeout=600,
