@@ -162,6 +162,8 @@ class DecodeSettings:
         temperature, top_p, seed: of sampling; the seed makes it repeatable, and the spellings of `augment`.
         augment: spellings of the query, the canonical one among them, that are decoded each for itself; their answers
             are merged (`chemspec.engine.augment`). 1 is off.
+        distinct: only answers that are different molecules, valid and not the query; a beam is searched wider until
+            there are `n` of them, as far as a limit (`chemspec.engine.distinct`).
         record: keep every computed prefix in the trace, to look at; answers stay the same.
     """
 
@@ -181,6 +183,7 @@ class DecodeSettings:
     top_p: float = 1.0
     seed: int = 0
     augment: int = 1
+    distinct: bool = False
     record: bool = False
 
     def __post_init__(self) -> None:

@@ -176,7 +176,8 @@ class Hypothesis:
         token_log_probs: in nats, of every token, and of eos where the answer ended with it.
         ended: "eos", or "length" where it was cut.
         log_prob, probability: the model's own, of this text after the query as it was spelled; of an answer merged from
-            several spellings, those of the spelling that ranked it best (of several, the most probable).
+            several spellings, those of the spelling that ranked it best (of several, the most probable). In a list of
+            different answers (`DecodeSettings.distinct`) those of all its texts together.
         confidence: the chance that this answer is right, as measured on validation data (`chemspec.engine.confidence`);
             None where it has not been measured for these weights or this kind of answer.
         vote: how it fared among several spellings of the query; None where there was one.
@@ -211,6 +212,21 @@ class Merged:
 
 
 @dataclass(frozen=True)
+class Distinct:
+    """How a list of different answers was made of a search (`DecodeSettings.distinct`, `chemspec.engine.distinct`).
+
+    Attributes:
+        widths: of the searches, one after the other; the answers are those of the last.
+        merged: texts that were other spellings of an answer.
+        aside: answers left out: no molecules, or the query again.
+    """
+
+    widths: tuple[int, ...]
+    merged: int
+    aside: tuple[Hypothesis, ...]
+
+
+@dataclass(frozen=True)
 class DecodeResult:
     """What became of one query: answers best first, or a status and a message that says what to do.
 
@@ -224,6 +240,8 @@ class DecodeResult:
         merged: set where the answers were merged from several spellings of the query, which is no decoder's own list.
         spellings: then, what became of each spelling, the canonical one first: answers and trace as if it had been
             asked alone. The trace of the whole sums up each model call, without spans and drafts.
+        distinct: set where only different, useful answers were wanted; the trace is that of the last search, its
+            seconds those of all.
     """
 
     query: str
@@ -234,6 +252,7 @@ class DecodeResult:
     notes: tuple[str, ...] = ()
     merged: Merged | None = None
     spellings: tuple[DecodeResult, ...] = ()
+    distinct: Distinct | None = None
 
 
 def to_json(value: Any) -> str:

@@ -43,6 +43,10 @@ RuntimeOption = Annotated[str, option("auto, native, onnx, torch, graphs or trit
 TemplateOption = Annotated[str, option("What a Hugging Face model reads, {query} being the SMILES.")]
 JsonOption = Annotated[bool, option("Machine-readable: the last line is one JSON document.", "--json")]
 AugmentOption = Annotated[int, option("Decode so many spellings of each query and merge their answers; 1: off.")]
+DistinctOption = Annotated[
+    bool,
+    option("Only different molecules, none of them invalid or the query; searches wider for -n of them.", "--distinct"),
+]
 KeepOption = Annotated[bool, option("Keep the numbers in the model folder, for its card.", "--keep")]
 SampleFloat = Annotated[float, option("For --decoder sample.")]
 SampleInt = Annotated[int, option("For --decoder sample, and of the spellings of --augment.")]

@@ -55,6 +55,7 @@ def predict(
         float, opt.option("With --beta: most log-prob that such a token may lack to the best one.")
     ] = opt.DEFAULT.tau,
     augment: opt.AugmentOption = opt.DEFAULT.augment,
+    distinct: opt.DistinctOption = opt.DEFAULT.distinct,
     write_every: Annotated[int, opt.option("Write to --out after so many queries; 0: after a few batches.")] = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
@@ -72,6 +73,7 @@ def predict(
         top_p=top_p,
         seed=seed,
         augment=augment,
+        distinct=distinct,
         beta=beta,
         tau=tau,
     )
@@ -152,6 +154,9 @@ def models(as_json: opt.JsonOption = False) -> None:
 @command(name="app")
 def app_(
     port: Annotated[int, opt.option("Port on this machine.")] = 8501,
+    host: Annotated[
+        str, opt.option("Address to listen on; 0.0.0.0 lets every machine in, and there is no login.")
+    ] = "127.0.0.1",
     headless: Annotated[bool, opt.option("Do not open a browser.", "--headless")] = False,
 ) -> None:
     """Open the app in a browser."""
@@ -159,7 +164,8 @@ def app_(
 
     extras.require("streamlit", "altair", "pandas", "pyarrow", what="the app")
     script = app_script()
-    options = ["--server.port", str(port), "--server.headless", str(headless).lower()]
+    # Without an address Streamlit listens everywhere, and asks a server outside what this machine is called there.
+    options = ["--server.address", host, "--server.port", str(port), "--server.headless", str(headless).lower()]
     options += ["--browser.gatherUsageStats", "false"]  # wherever the settings file is
     words = [sys.executable, "-m", "streamlit", "run", str(script), *options]
     raise typer.Exit(subprocess.call(words, cwd=script.parent))

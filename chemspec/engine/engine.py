@@ -20,7 +20,7 @@ from chemspec.decode import registry as decoders
 from chemspec.decode.loop import Decoding
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterCalibration, DrafterInputs, NoDrafts, build
-from chemspec.engine import augment, confidence
+from chemspec.engine import augment, confidence, distinct
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.engine.registry import installed, model_folder, models_dir, usable
 from chemspec.importers import registry as importers
@@ -220,7 +220,7 @@ class Engine:
         for start in range(0, len(order), settings.batch_size):
             batch = order[start : start + settings.batch_size]
             with self.runtime_config.torch_scope():
-                results.update(zip(batch, self._decode([prepared[i] for i in batch], settings), strict=True))
+                results.update(zip(batch, self._answer([prepared[i] for i in batch], settings), strict=True))
             progress(len(results))
         return [results[i] for i in range(len(queries))]
 
@@ -241,6 +241,22 @@ class Engine:
         if ready.refusal:
             yield ready.refusal
             return
+        if not settings.distinct:
+            yield from self._stream(ready, settings)
+            return
+        searched = []
+        for width in distinct.widths(settings):
+            for event in self._stream(ready, replace(settings, n=width)):
+                if isinstance(event, DecodeResult):
+                    searched.append(event)
+                else:
+                    yield event
+            if distinct.enough(searched[-1], self.task, settings.n):
+                break
+        yield distinct.select(searched, self.task, settings.n)
+
+    def _stream(self, ready: PreparedQuery, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]:
+        """One search of `stream`."""
         rows = self._spellings(ready, settings)
         try:
             with self.runtime_config.torch_scope():
@@ -254,7 +270,7 @@ class Engine:
                 passes = [event for _, event in events]
                 yield augment.together(passes, 1) if settings.augment > 1 else passes[0]
         except torch.cuda.OutOfMemoryError:
-            yield DecodeResult(query, "failed", OUT_OF_MEMORY)
+            yield DecodeResult(ready.text, "failed", OUT_OF_MEMORY)
             return
         yield self._merged([ready], [self._results(rows, decoding, settings)], settings)[0]
 
@@ -290,6 +306,21 @@ class Engine:
             return PreparedQuery(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
         notes = (*query.notes, *self.caveats)
         return PreparedQuery(text, ids, tuple(self.tokenizer.pieces(ids)), notes)
+
+    def _answer(self, ready: Sequence[PreparedQuery], settings: DecodeSettings) -> list[DecodeResult]:
+        """Answer one batch; where different answers are wanted, those queries that lack some again and wider."""
+        if not settings.distinct:
+            return self._decode(ready, settings)
+        searched: list[list[DecodeResult]] = [[] for _ in ready]
+        lacking = list(range(len(ready)))
+        for width in distinct.widths(settings):
+            found = self._decode([ready[i] for i in lacking], replace(settings, n=width))
+            for i, result in zip(lacking, found, strict=True):
+                searched[i].append(result)
+            lacking = [i for i in lacking if not distinct.enough(searched[i][-1], self.task, settings.n)]
+            if not lacking:
+                break
+        return [distinct.select(results, self.task, settings.n) for results in searched]
 
     def _decode(self, ready: Sequence[PreparedQuery], settings: DecodeSettings) -> list[DecodeResult]:
         """Decode one batch; where a GPU's memory does not suffice, decode its halves."""

@@ -71,6 +71,8 @@ def predict_file(
         del stamp[name]  # have no say in the answers; one may have to lower the first to go on
     if settings.augment == 1:
         del stamp["augment"]  # files of versions that did not know it can go on
+    if not settings.distinct:
+        del stamp["distinct"]
     total = len(queries)
     try:
         counts = _resume(journal, queries, stamp)

@@ -306,6 +306,14 @@ def test_evaluate_refuses_a_model_of_the_other_task() -> None:
     assert "is a forward model" in result.stderr
 
 
+def test_the_app_listens_on_this_machine_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "call", lambda words, **_: started.append(words) or 0)
+    call("app", "--headless")
+    call("app", "--host", "0.0.0.0")
+    assert [words[words.index("--server.address") + 1] for words in started] == ["127.0.0.1", "0.0.0.0"]
+
+
 def test_train_lists_its_recipes() -> None:
     assert "retro-50k" in call("train", "--list").stdout
 

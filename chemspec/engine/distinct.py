@@ -1,0 +1,104 @@
+"""Make of a search's answers a list in which every one is another molecule, valid, and not the query itself.
+
+Each search is the decoder's own and exact; only the list made of it is another thing, and says so (`types.Distinct`).
+Where a beam holds too few such answers, a wider one is searched, as far as a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log
+
+from chemspec import chem
+from chemspec.settings import DecodeSettings, Task
+from chemspec.types import DecodeResult, Distinct, Hypothesis
+
+WIDEST = 4  # times as wide as answers are wanted
+MOST = 50  # hypotheses of a beam; one asked for as it is may be wider
+
+
+def widths(settings: DecodeSettings) -> tuple[int, ...]:
+    """Return the widths to search one after the other, until there are `settings.n` answers."""
+    first = settings.n
+    if first == 1 or settings.decoder != "beam":
+        return (first,)
+    wider = (first * times for times in (2, WIDEST))
+    return tuple(dict.fromkeys((first, *(max(first, min(MOST, width)) for width in wider))))
+
+
+def select(results: Sequence[DecodeResult], task: Task, n: int) -> DecodeResult:
+    """Return the last of several searches for one query, with its different, useful answers for hypotheses.
+
+    Probabilities of one molecule's spellings are added, and the list is ordered by the sums (by votes, where spellings
+    of the query were merged). Where the measured chances to be right add up to more than 1, they are scaled down to 1:
+    only one answer can be the one that is right.
+
+    Args:
+        results: of the searches, the widest last.
+        task: tells what an echo of the query is.
+        n: answers wanted.
+    """
+    last = results[-1]
+    if last.status != "ok":
+        return last
+    read = chem.read_query(last.query, task)
+    query = read.smiles if isinstance(read, chem.Query) else last.query
+    texts: dict[str, Hypothesis] = {}  # a sampler may draw one text several times
+    for answer in last.hypotheses:
+        texts.setdefault(answer.smiles, answer)
+    groups: dict[str, list[Hypothesis]] = {}
+    aside = []
+    for answer in texts.values():
+        if not answer.valid or is_echo(task, query, answer.canonical):
+            aside.append(answer)
+        else:
+            groups.setdefault(answer.canonical, []).append(answer)
+    found = [_merged(group) for group in groups.values()]
+    if last.merged is None:
+        found.sort(key=lambda answer: -answer.probability)
+    total = max(1.0, sum(answer.confidence or 0.0 for answer in found))
+    chosen = [
+        answer if answer.confidence is None else replace(answer, confidence=answer.confidence / total)
+        for answer in found[:n]
+    ]
+    made = Distinct(
+        tuple(int(result.trace.settings["n"]) for result in results), len(texts) - len(found) - len(aside), tuple(aside)
+    )
+    trace = replace(last.trace, seconds=sum(result.trace.seconds for result in results))
+    return replace(last, hypotheses=tuple(chosen), trace=trace, notes=(*last.notes, *_note(made)), distinct=made)
+
+
+def enough(result: DecodeResult, task: Task, n: int) -> bool:
+    """Return whether a search found `n` answers, or never will."""
+    return result.status != "ok" or len(select([result], task, n).hypotheses) >= n
+
+
+def is_echo(task: Task, query: str, answer: str) -> bool:
+    """Return whether an answer gives the query back: the target or a stereoisomer of it, or a starting material."""
+    parts = answer.split(".")
+    if task == "retro":
+        target = chem.main_product(query)
+        flat = target and chem.drop_stereo(target)
+        return any(part == target or (len(part) > 3 and chem.drop_stereo(part) == flat) for part in parts)
+    return chem.main_product(answer) in (chem.canonical_parts(query) or ())
+
+
+def _merged(spellings: Sequence[Hypothesis]) -> Hypothesis:
+    if len(spellings) == 1:
+        return spellings[0]
+    odds = min(1.0, sum(answer.probability for answer in spellings))
+    return replace(spellings[0], probability=odds, log_prob=log(odds) if odds else spellings[0].log_prob)
+
+
+def _note(made: Distinct) -> tuple[str, ...]:
+    invalid = sum(not answer.valid for answer in made.aside)
+    told = {
+        "merged as other spellings": made.merged,
+        "no molecules": invalid,
+        "the query again": len(made.aside) - invalid,
+    }
+    parts = [f"{count} {what}" for what, count in told.items() if count]
+    wide = f"searched {' and '.join(map(str, made.widths))} wide" if len(made.widths) > 1 else ""
+    said = "; ".join(filter(None, [", ".join(parts), wide]))
+    return (f"answers left out: {said}" if parts else said,) if said else ()
