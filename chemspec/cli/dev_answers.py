@@ -35,6 +35,8 @@ def lossless(
     ] = None,
     batch_size: opt.BatchOption = opt.DEFAULT.batch_size,
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
+    against: Annotated[str, opt.option("naive (torch, nothing kept) or numpy (independent, fast).")] = "naive",
+    out: Annotated[Path | None, opt.option("Keep what was compared here; run again to go on.")] = None,
     minutes: Annotated[float, opt.option("Begin no more queries after this time; 0: no limit.")] = 0.0,
     device: opt.DeviceOption = "auto",
     dtype: Annotated[str, opt.option("fp32 or int8.")] = "fp32",
@@ -45,7 +47,7 @@ def lossless(
     """Compare exact decoding with a naive decoder without cache or drafts, in fp32 or int8.
 
     Exit code 1 if any answer differs that is no tie in the arithmetic. Ctrl-C ends it early and reports what was
-    compared.
+    compared; with --out the same command goes on.
     """
     settings = opt.decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
     from chemspec.evaluation import lossless as compare
@@ -54,13 +56,17 @@ def lossless(
     given = None if file is None else readers.read_queries(file, column)
     engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
     queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)
-    chunks, interrupted = [], False
+    names, interrupted = drafter or [opt.DEFAULT.drafter], False
+    stamp = compare.stamp_of(engine, queries, settings, drafters=names, against=against)
+    journal = None if out is None else compare.Journal(out, stamp)
+    counts = journal.counts if journal else []
+    keep = journal.add if journal else counts.append
+    rest = queries[journal.done :] if journal else queries
     with show.progress("comparing") as report:
-        names = drafter or [opt.DEFAULT.drafter]
-        run = compare.check(engine, queries, settings, names, minutes=minutes, progress=report)
+        run = compare.check(engine, rest, settings, names, against=against, minutes=minutes, progress=report)
         try:
-            for chunk in run:
-                chunks += [chunk]  # one by one: what is done stays done
+            for chunk in run:  # one by one: what is done stays done
+                keep(compare.count(chunk))
         except KeyboardInterrupt:
             interrupted = True
     compared = {
@@ -71,9 +77,10 @@ def lossless(
         "runtime": engine.runtime,
         "wanted": len(queries),
         "interrupted": interrupted,
-        **compare.summary(chunks, settings),
+        "against": against,
+        **compare.summary(counts, settings),
     }
-    if markdown is not None and chunks:
+    if markdown is not None and counts:
         head = not markdown.exists()
         with markdown.open("a", encoding="utf-8") as text:
             text.write(compare.markdown(compared, head=head) + "\n")

@@ -4,19 +4,25 @@ Two programs that add in different orders differ in the last bits, and where two
 bits decide. So a difference is excused if the naive decoder gives the engine's very answers, in their order, once no
 more than `TIE` has been added to or taken from the totals of the texts concerned: then, and only then, it is a tie. It
 is still counted and reported.
+
+What to compare with may also come from `evaluation.independent`, which shares no code with the engine and, having a
+cache, is fast enough for tens of thousands of queries. The proof of a tie is the naive decoder's in either case.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import reference
+from chemspec.evaluation import independent, reference
 from chemspec.io import tables
-from chemspec.metrics import SpeedNumbers, numbers
+from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.int8 import quantised
 from chemspec.settings import DecodeSettings
@@ -29,10 +35,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 COMPARABLE = ("greedy", "beam")
+AGAINST = ("naive", "numpy")
 TIE = 1e-4  # nats by which scores may differ, and below which the better of two texts is a matter of rounding
 LEANS = (1e-6, 1e-5, 3e-5, TIE)  # tried in turn, so that the report can say how close it was
 ROUNDS = 6  # of looking for a way in which rounding can have led there
 CHUNK = 32  # answers between two reports
+TOGETHER = 16  # queries that numpy decodes at once
 SHOWN = 20  # differences told in full
 
 
@@ -181,6 +189,39 @@ def naive(model: Target, source: Sequence[int], how: DecodeSettings) -> list[Fin
     return naive_beam(model, source, how.n, how.max_len, how.length_penalty)
 
 
+Expect = Callable[[Sequence[Sequence[int]]], list[list[FinishedSequence]]]  # token ids of queries to their answers
+
+
+def by_numpy(engine: Engine, how: DecodeSettings) -> Expect:
+    """Return what decodes the engine's model with numpy alone, straight from its folder.
+
+    Raises:
+        ValueError: for a model or a length penalty that it does not know.
+    """
+    if how.length_penalty:
+        raise ValueError("numpy ranks a beam by plain log-probability; leave the length penalty 0")
+    model = independent.IndependentModel(engine.folder, int8=engine.dtype == "int8")
+
+    def expect(sources: Sequence[Sequence[int]]) -> list[list[FinishedSequence]]:
+        found: dict[int, list[FinishedSequence]] = {}
+        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+        for start in range(0, len(order), TOGETHER):
+            part = order[start : start + TOGETHER]
+            asked = [sources[index] for index in part]
+            if how.decoder == "greedy":
+                texts = [[text] for text in independent.greedy(model, asked, how.max_len)]
+            else:
+                texts = independent.beam(model, asked, how.n, how.max_len)
+            found.update(zip(part, ([_finished(text) for text in answers] for answers in texts), strict=True))
+        return [found[index] for index in range(len(sources))]
+
+    return expect
+
+
+def _finished(text: independent.Text) -> FinishedSequence:
+    return FinishedSequence(text.tokens, text.log_probs, "eos" if text.tokens[-1:] == (EOS,) else "length")
+
+
 def _apart(one: FinishedSequence, other: FinishedSequence) -> float:
     pairs = zip(one.log_probs, other.log_probs, strict=True)
     return max(abs(one.log_prob - other.log_prob), *(abs(a - b) for a, b in pairs))
@@ -192,6 +233,7 @@ def check(
     settings: DecodeSettings,
     drafters: Sequence[str],
     *,
+    against: str = "naive",
     minutes: float = 0.0,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Iterator[ComparedBatch]:
@@ -202,12 +244,15 @@ def check(
         queries: SMILES.
         settings: of an exact decoder; the drafter in it is not looked at.
         drafters: names.
+        against: "naive" (torch, everything computed anew at every step) or "numpy" (see `evaluation.independent`).
         minutes: begin no more queries after this time; 0 is no limit.
         progress: is told how many queries of how many are done.
 
     Raises:
         ValueError: for a decoder that has no naive counterpart, or an engine that computes in another precision.
     """
+    if against not in AGAINST:
+        raise ValueError(f"nothing called {against!r} to compare with; there are {' and '.join(AGAINST)}")
     if settings.decoder not in COMPARABLE:
         raise ValueError(
             f"decoder {settings.decoder!r} cannot be compared; "
@@ -222,24 +267,32 @@ def check(
     model = checkpoint.load(engine.folder).model.to(engine.device)
     if engine.dtype == "int8":
         model = quantised(model)
+    expect: Expect = lambda sources: [naive(model, source, how) for source in sources]  # noqa: E731
+    if against == "numpy":
+        expect = by_numpy(engine, how)
     began = time.monotonic()
-    done, size = 0, max(CHUNK // how.n, 1, settings.batch_size)
+    done, size = 0, max(CHUNK // how.n, 1, settings.batch_size, 2 * TOGETHER if against == "numpy" else 1)
     while done < len(queries) and not (0 < 60 * minutes < time.monotonic() - began):
         part = queries[done : done + size]
         with torch_threads(engine.threads):
-            chunk = _chunk(engine, model, part, how, variants)
+            chunk = _chunk(engine, model, part, how, variants, expect)
         yield chunk
         done += len(part)
         progress(done, len(queries))
 
 
 def _chunk(
-    engine: Engine, model: Target, texts: Sequence[str], how: DecodeSettings, variants: Mapping[str, DecodeSettings]
+    engine: Engine,
+    model: Target,
+    texts: Sequence[str],
+    how: DecodeSettings,
+    variants: Mapping[str, DecodeSettings],
+    expect: Expect,
 ) -> ComparedBatch:
     ready = [engine.prepare(text) for text in texts]
     usable = [item for item in ready if not item.refusal]
     start = time.perf_counter()
-    expected = [naive(model, item.ids, how) for item in usable]
+    expected = expect([item.ids for item in usable])
     spent = time.perf_counter() - start
     verdicts, traces, seconds = {}, {}, {}
     for name, settings in variants.items():
@@ -271,54 +324,116 @@ def written(engine: Engine, result: DecodeResult) -> list[FinishedSequence]:
 # --- what was found ------------------------------------------------------------------------------
 
 
-def summary(chunks: Sequence[ComparedBatch], settings: DecodeSettings) -> dict[str, Any]:
-    """Return `{"settings", "queries", "refused", "naive_seconds", "fine", "rows", "differences"}` of all chunks.
-
-    A row counts, for one drafter, queries whose answers differ in tokens or in order, those of them that are ties
-    (`excused`) and those that are not (`unexcused`, where scores that are too far apart count too).
-    """
-    names = list(chunks[0].verdicts) if chunks else []
+def count(chunk: ComparedBatch) -> dict[str, Any]:
+    """Return what is kept of a batch: sums, as JSON, which `summary` adds up."""
     rows, differences = [], []
-    for name in names:
-        pairs = [
-            (query, verdict)
-            for chunk in chunks
-            for query, verdict in zip(chunk.queries, chunk.verdicts[name], strict=True)
-        ]
-        traces = [trace for chunk in chunks for trace in chunk.traces[name]]
-        rows.append(_row(name, [verdict for _, verdict in pairs], numbers(traces), chunks))
+    for name, verdicts in chunk.verdicts.items():
+        counted = numbers(chunk.traces[name])
+        rows.append(
+            {
+                "drafter": name,
+                "queries": len(verdicts),
+                "tokens": sum(item.tokens for item in verdicts),
+                "order": sum(item.order for item in verdicts),
+                "excused": sum(not item.same and item.fine for item in verdicts),
+                "unexcused": sum(not item.fine for item in verdicts),
+                "largest_score_difference": max((item.score for item in verdicts), default=0.0),
+                "smallest_margin": counted.margin if counted.margin < float("inf") else None,
+                "passes": counted.passes,
+                "nodes": counted.computed,
+                "seconds": chunk.seconds[name],
+            }
+        )
         differences += [
             {"drafter": name, "query": query, **_plain(verdict)}
-            for query, verdict in pairs
+            for query, verdict in zip(chunk.queries, verdicts, strict=True)
             if not (verdict.same and verdict.fine)
         ]
     return {
-        "settings": {name: value for name, value in asdict(settings).items() if name != "drafter"},
-        "queries": sum(len(chunk.queries) for chunk in chunks),
-        "refused": sum(chunk.refused for chunk in chunks),
-        "naive_seconds": sum(chunk.naive_seconds for chunk in chunks),
-        "fine": any(chunk.queries for chunk in chunks) and not any(row["unexcused"] for row in rows),
+        "queries": len(chunk.queries),
+        "refused": chunk.refused,
+        "naive_seconds": chunk.naive_seconds,
         "rows": rows,
         "differences": differences,
     }
 
 
-def _row(
-    name: str, verdicts: Sequence[Comparison], counted: SpeedNumbers, chunks: Sequence[ComparedBatch]
-) -> dict[str, Any]:
+def summary(counts: Sequence[Mapping[str, Any]], settings: DecodeSettings) -> dict[str, Any]:
+    """Return `{"settings", "queries", "refused", "naive_seconds", "fine", "rows", "differences"}` of all batches.
+
+    A row counts, for one drafter, queries whose answers differ in tokens or in order, those of them that are ties
+    (`excused`) and those that are not (`unexcused`, where scores that are too far apart count too).
+    """
+    rows = [_row(parts) for parts in zip(*(one["rows"] for one in counts), strict=True)]
+    queries = sum(one["queries"] for one in counts)
     return {
-        "drafter": name,
-        "queries": len(verdicts),
-        "tokens": sum(item.tokens for item in verdicts),
-        "order": sum(item.order for item in verdicts),
-        "excused": sum(not item.same and item.fine for item in verdicts),
-        "unexcused": sum(not item.fine for item in verdicts),
-        "largest_score_difference": max((item.score for item in verdicts), default=0.0),
-        "smallest_margin": counted.margin if counted.margin < float("inf") else None,
-        "passes_per_query": counted.passes_per_query,
-        "nodes_per_pass": counted.nodes_per_pass,
-        "seconds": sum(chunk.seconds[name] for chunk in chunks),
+        "settings": {name: value for name, value in asdict(settings).items() if name != "drafter"},
+        "queries": queries,
+        "refused": sum(one["refused"] for one in counts),
+        "naive_seconds": sum(one["naive_seconds"] for one in counts),
+        "fine": queries > 0 and not any(row["unexcused"] for row in rows),
+        "rows": rows,
+        "differences": [item for one in counts for item in one["differences"]],
     }
+
+
+def _row(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add up what one drafter has in all batches."""
+    added = ("queries", "tokens", "order", "excused", "unexcused", "passes", "nodes", "seconds")
+    total = {name: sum(part[name] for part in parts) for name in added}
+    margins = [part["smallest_margin"] for part in parts if part["smallest_margin"] is not None]
+    return {
+        "drafter": parts[0]["drafter"],
+        **total,
+        "largest_score_difference": max(part["largest_score_difference"] for part in parts),
+        "smallest_margin": min(margins, default=None),
+        "passes_per_query": total["passes"] / max(1, total["queries"]),
+        "nodes_per_pass": total["nodes"] / max(1, total["passes"]),
+    }
+
+
+class Journal:
+    """A file of counts, a line a batch, by which a run that was ended goes on where it was.
+
+    Its first line says what is compared; to go on with anything else is refused.
+    """
+
+    def __init__(self, file: Path, stamp: Mapping[str, Any]) -> None:
+        """Open or begin a file.
+
+        Raises:
+            ValueError: for a file of another comparison.
+        """
+        self.file, self.counts = file, list[dict[str, Any]]()
+        head = json.dumps(stamp, sort_keys=True)
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        except FileNotFoundError:
+            lines = []
+        whole = [line for line in lines if line.endswith("\n")]  # the last is torn where the run was killed
+        if whole and whole[0].rstrip("\n") != head:
+            raise ValueError(f"{file} holds another comparison ({whole[0].strip()}); name another file")
+        self.counts += [json.loads(line) for line in whole[1:]]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(whole) or head + "\n", encoding="utf-8")
+
+    @property
+    def done(self) -> int:
+        """Queries compared so far, refused ones included."""
+        return sum(one["queries"] + one["refused"] for one in self.counts)
+
+    def add(self, one: dict[str, Any]) -> None:
+        """Keep a batch."""
+        self.counts.append(one)
+        with self.file.open("a", encoding="utf-8") as text:
+            text.write(json.dumps(one) + "\n")
+
+
+def stamp_of(engine: Engine, queries: Sequence[str], settings: DecodeSettings, **more: Any) -> dict[str, Any]:
+    """Return what makes two runs the same comparison."""
+    asked = hashlib.sha256("\n".join(queries).encode()).hexdigest()[:16]
+    facts = {"digest": engine.digest, "dtype": engine.dtype, "runtime": engine.runtime, "queries": asked}
+    return {**facts, "settings": asdict(settings), **more}
 
 
 def _plain(verdict: Comparison) -> dict[str, Any]:

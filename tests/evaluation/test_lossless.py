@@ -142,6 +142,40 @@ def test_queries_that_cannot_be_read_are_counted_and_none_at_all_is_no_success(q
     assert (result.exit_code, report["fine"]) == (1, False)
 
 
+@pytest.mark.parametrize("n", ["1", "3"])
+def test_a_run_that_was_killed_goes_on_where_it_was(
+    queries: Path, tmp_path: Path, n: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--limit", "40", "-n", n, "--drafter", "copy", "--against", "numpy"]
+    _, whole = command(queries, *words)
+    assert whole["fine"] and whole["queries"] == 40
+    honest, calls, journal = lossless._chunk, [], tmp_path / "journal.jsonl"
+
+    def chunk(*given: Any) -> lossless.ComparedBatch:
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return honest(*given)
+
+    monkeypatch.setattr(lossless, "_chunk", chunk)
+    result, report = command(queries, *words, "--out", str(journal))
+    assert (result.exit_code, report["queries"]) == (130, 2 * lossless.TOGETHER)
+    journal.write_text(journal.read_text() + '{"queries": 1', encoding="utf-8")  # killed while it wrote
+    result, report = command(queries, *words, "--out", str(journal))
+    assert (result.exit_code, report["queries"], len(calls)) == (0, 40, 3)
+    for name in ("queries", "tokens", "order", "passes", "nodes", "smallest_margin", "largest_score_difference"):
+        assert report["rows"][0][name] == whole["rows"][0][name], name
+    result, report = command(queries, *words, "--seed", "1", "--out", str(journal))
+    assert result.exit_code == 2 and not report and "another comparison" in result.output
+
+
+@pytest.mark.usefixtures("lossy")
+@pytest.mark.parametrize("words", [[], ["-n", "3"]])
+def test_numpy_notices_a_lossy_rule(queries: Path, words: list[str]) -> None:
+    result, report = command(queries, "--limit", "9", "--drafter", "windows", "--against", "numpy", *words)
+    assert result.exit_code == 1 and report["rows"][0]["unexcused"] > 0
+
+
 @pytest.mark.parametrize("decoder", ["sample", "sbs"])
 def test_decoders_without_a_naive_counterpart_are_refused(queries: Path, decoder: str) -> None:
     result, _ = command(queries, "--decoder", decoder, "-n", "2")
@@ -164,7 +198,7 @@ def test_rows_go_to_a_document(queries: Path, tmp_path: Path) -> None:
 def test_int8_is_compared_with_the_naive_decoder_in_int8(home: Path) -> None:
     """Every score to the last bit; the decoder in fp32 would differ."""
     engine = Engine.load(home / "retro", device="cpu", threads=1, dtype="int8")
-    found = lossless.summary(list(lossless.check(engine, QUERIES, GREEDY, ["copy"])), GREEDY)
+    found = lossless.summary([*map(lossless.count, lossless.check(engine, QUERIES, GREEDY, ["copy"]))], GREEDY)
     assert found["fine"] and found["rows"][0]["largest_score_difference"] == 0
 
 
