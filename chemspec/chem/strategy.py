@@ -1,0 +1,295 @@
+"""Read off a reaction what it does: the bonds made, its class, what leaves, whether a stereocentre is harmed.
+
+It rests on guessed atom maps (`atom_maps.py`) and on patterns written by hand (`reaction_classes.tsv`): a help for
+reading, not a measurement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from rdkit import Chem, rdBase
+
+from chemspec.chem.atom_maps import AtomMap, map_atoms
+
+TABLE = Path(__file__).with_name("reaction_classes.tsv")
+SECONDS = 0.2  # of processor time for one atom map
+
+# Rings that a step may close, the more special ones first.
+_RINGS = {
+    "tetrazole": "c1nnnn1",
+    "1,2,3-triazole": "c1cnnn1",
+    "1,2,4-triazole": "c1ncnn1",
+    "oxadiazole": "c1nnco1 c1ncon1",
+    "thiadiazole": "c1nncs1 c1ncsn1",
+    "benzimidazole": "c1ccc2nc[nX3]c2c1",
+    "indazole": "c1ccc2[nX3]ncc2c1",
+    "indole": "c1ccc2[nX3]ccc2c1",
+    "quinazoline": "c1ccc2ncncc2c1",
+    "quinoline": "c1ccc2ncccc2c1",
+    "pyrazole": "c1cn[nX3]c1",
+    "imidazole": "c1cnc[nX3]1",
+    "thiazole": "c1cscn1",
+    "oxazole": "c1cocn1",
+    "isoxazole": "c1cnoc1",
+    "pyrimidine": "c1cncnc1",
+    "pyrazine": "c1cnccn1",
+    "pyrrole": "c1cc[nX3]c1",
+    "pyridine": "c1ccncc1",
+    "thiophene": "c1ccsc1",
+    "furan": "c1ccoc1",
+}
+# What leaves, by its SMILES, as a word after "also as"; what is not here is only counted.
+_LEAVING = {
+    "Cl": "chloride",
+    "Br": "bromide",
+    "I": "iodide",
+    "F": "fluoride",
+    "CS(=O)(=O)O": "mesylate",
+    "Cc1ccc(S(=O)(=O)O)cc1": "tosylate",
+    "O=S(=O)(O)C(F)(F)F": "triflate",
+    "OBO": "boronic acid",
+    "CC1(C)OBOC1(C)C": "boronic ester",
+    "C": "methyl",
+    "CC": "ethyl",
+    "CCC": "isopropyl",
+    "CC(C)C": "tert-butyl",
+    "CO": "methyl ester",
+    "CCO": "ethyl ester",
+    "Cc1ccccc1": "benzyl",
+    "CC(=O)O": "anhydride",
+    "CC=O": "acetyl",
+    "COC": "MOM",
+    "C1CCOCC1": "THP",
+    "CC(C)(C)OC=O": "Boc",
+    "O=COCc1ccccc1": "Cbz",
+    "O=Cc1ccccc1": "benzoyl",
+    "CCOC=O": "ethyl carbamate",
+    "O=CC(F)(F)F": "trifluoroacetyl",
+    "O=C(O)C(F)(F)F": "anhydride",
+}
+_METALS = {"Si": "silyl", "Sn": "stannane", "Zn": "zinc", "Mg": "Grignard", "Li": "lithium"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A line of the table."""
+
+    family: str
+    name: str
+    sentence: str
+    product: Any
+    reactants: tuple[Any, ...]
+    reagents: str
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """What a reaction does.
+
+    Attributes:
+        key: equal for answers to one question that make the same bonds in the same kind of way.
+        name: the class, such as "Amide formation".
+        sentence: what that is.
+        made: bonds of the product that are made, as pairs of atoms in order; empty where none is.
+        leaving: what the reactants lose, in words.
+        reagents: SMILES of what is usually added; empty if unknown.
+        inverted: atoms of the product that are a stereocentre of the other hand than before, though they take no part.
+        unset: atoms of the product that are a stereocentre, and none before, though they take no part.
+    """
+
+    key: tuple[Any, ...]
+    name: str
+    sentence: str
+    made: tuple[tuple[int, int], ...]
+    leaving: str
+    reagents: str
+    inverted: tuple[int, ...]
+    unset: tuple[int, ...]
+
+
+@lru_cache(maxsize=4000)
+def strategy(reactants: str, product: str) -> Strategy | None:
+    """Return what a reaction does; None where it cannot be read, or takes too long to map.
+
+    Args:
+        reactants: canonical SMILES, with or without agents.
+        product: canonical SMILES of one molecule.
+    """
+    match = map_atoms(reactants, product, seconds=SECONDS)
+    if match is None:
+        return None
+    with rdBase.BlockLogs():
+        left, right = Chem.MolFromSmiles(reactants), Chem.MolFromSmiles(product)
+        ranks = list(Chem.CanonicalRankAtoms(right, breakTies=False, includeChirality=False))
+        made = tuple(sorted(_made(match)))
+        touched = [atom for atom in range(len(match.origin)) if match.changes(atom)]
+        rule = _ring(match, right, made) or _classify(match, left, right, made, touched)
+        inverted, unset = _stereo(match, left, right)
+        where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
+        return Strategy(
+            (rule.family, *sorted(set(where))),
+            rule.name,
+            rule.sentence,
+            made,
+            _leaving(match, left),
+            rule.reagents,
+            inverted,
+            unset,
+        )
+
+
+def _made(match: AtomMap) -> set[tuple[int, int]]:
+    """Return bonds of the product whose ends were not bonded before."""
+    return {
+        (atom, near)
+        for atom, bonds in enumerate(match.right.bonds)
+        for near in bonds
+        if atom < near
+        and (
+            match.origin[atom] < 0
+            or match.origin[near] < 0
+            or match.origin[near] not in match.left.bonds[match.origin[atom]]
+        )
+    }
+
+
+def _ring(match: AtomMap, right: Any, made: tuple[tuple[int, int], ...]) -> Rule | None:
+    """Return the class of a step that closes a ring: two bonds of it, or one between atoms of one molecule."""
+    for ring in right.GetRingInfo().AtomRings():
+        inside = [pair for pair in made if set(pair) <= set(ring)]
+        if len(inside) >= 2 or (inside and _one_molecule(match, inside[0])):
+            for name, patterns in _RINGS.items():
+                for pattern in patterns.split():
+                    if any(set(ring) <= set(hit) for hit in right.GetSubstructMatches(_smarts(pattern))):
+                        sentence = f"The {name} ring is made, {len(inside)} bond{'s' * (len(inside) > 1)} at once."
+                        return Rule(f"ring {name}", f"{name.capitalize()} synthesis", sentence, None, (), "")
+            if len(inside) >= 2 and all(right.GetAtomWithIdx(atom).GetIsAromatic() for atom in ring):
+                return Rule("ring", "Ring synthesis", "An aromatic ring is made.", None, (), "")
+            if len(inside) == 1:
+                return Rule("ring closure", "Ring closure", "One molecule closes a ring.", None, (), "")
+    return None
+
+
+def _one_molecule(match: AtomMap, pair: tuple[int, int]) -> bool:
+    first, second = (match.origin[atom] for atom in pair)
+    return first >= 0 and second >= 0 and match.left.molecules[first] == match.left.molecules[second]
+
+
+def _classify(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ...], touched: list[int]) -> Rule:
+    pairs = {frozenset(pair) for pair in made}
+    changed = {match.origin[atom] for atom in touched} | {
+        atom for atom, target in enumerate(match.target) if target < 0 and match.given[match.left.molecules[atom]]
+    }
+    for rule in _rules():
+        if _fits_product(rule.product, right, pairs, set(touched)) and all(
+            any(_numbered(pattern, hit) <= changed for hit in left.GetSubstructMatches(pattern, maxMatches=50))
+            for pattern in rule.reactants
+        ):
+            return rule
+    if made:
+        ends = " and ".join(
+            sorted({"–".join(sorted(right.GetAtomWithIdx(atom).GetSymbol() for atom in pair)) for pair in made})
+        )
+        return Rule("bond " + ends, f"{ends} bond formation", "No class of the built-in list fits.", None, (), "")
+    return Rule("other", "Functional group change", "No class of the built-in list fits.", None, (), "")
+
+
+def _fits_product(pattern: Any, right: Any, made: set[frozenset[int]], touched: set[int]) -> bool:
+    ends = [atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
+    hits = right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200)
+    if not made:
+        return any(touched & {hit[end] for end in ends} if ends else touched & set(hit) for hit in hits)
+    return bool(ends) and any(frozenset(hit[end] for end in ends) in made for hit in hits)
+
+
+def _numbered(pattern: Any, hit: tuple[int, ...]) -> set[int]:
+    return {hit[atom.GetIdx()] for atom in pattern.GetAtoms() if atom.GetAtomMapNum()}
+
+
+def _leaving(match: AtomMap, left: Any) -> str:
+    """Return what the molecules that give atoms lose, in words; empty where there is no word for a part of it."""
+    lost = [atom for atom, target in enumerate(match.target) if target < 0 and match.given[match.left.molecules[atom]]]
+    if not lost:
+        return ""
+    words = []
+    for part in _pieces(match, lost):
+        mol = Chem.MolFromSmiles(Chem.MolFragmentToSmiles(left, part, isomericSmiles=False))
+        plain = Chem.MolToSmiles(mol) if mol is not None else ""
+        metals = {left.GetAtomWithIdx(atom).GetSymbol() for atom in part} & set(_METALS)
+        words.append(
+            _oxygen(match, part[0]) if plain == "O" else _METALS[min(metals)] if metals else _LEAVING.get(plain, "")
+        )
+    return " + ".join(sorted(words)) if all(words) else ""
+
+
+def _pieces(match: AtomMap, lost: list[int]) -> list[list[int]]:
+    """Return atoms in groups that are bonded to each other."""
+    left, pieces = set(lost), []
+    while left:
+        piece = [left.pop()]
+        for atom in piece:
+            near = [far for far in match.left.bonds[atom] if far in left]
+            left -= set(near)
+            piece += near
+        pieces.append(piece)
+    return pieces
+
+
+def _oxygen(match: AtomMap, oxygen: int) -> str:
+    """Return what an oxygen that leaves alone was part of."""
+    for near, order in match.left.bonds[oxygen].items():
+        if match.left.kinds[near][0] != 6:
+            return ""
+        if order == 2:
+            return "aldehyde or ketone"
+        if any(kind == 2 and match.left.kinds[far][0] == 8 for far, kind in match.left.bonds[near].items()):
+            return "acid"
+    return "alcohol"
+
+
+def _stereo(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return stereocentres of the product that were of the other hand before, and those that were none.
+
+    Only atoms that keep all their neighbours count: others may well change.
+    """
+    none = Chem.ChiralType.CHI_UNSPECIFIED
+    inverted, unset = [], []
+    for atom, origin in enumerate(match.origin):
+        if origin < 0 or match.changes(atom):
+            continue
+        here, before = right.GetAtomWithIdx(atom), left.GetAtomWithIdx(origin)
+        tags = before.GetChiralTag(), here.GetChiralTag()
+        if tags[1] == none:
+            continue
+        if tags[0] == none:
+            unset.append(atom)
+            continue
+        order = [match.target[near.GetIdx()] for near in before.GetNeighbors()]
+        now = [near.GetIdx() for near in here.GetNeighbors()]
+        if (tags[0] == tags[1]) != _even([now.index(near) for near in order]):
+            inverted.append(atom)
+    return tuple(inverted), tuple(unset)
+
+
+def _even(places: list[int]) -> bool:
+    return sum(a > b for k, b in enumerate(places) for a in places[:k]) % 2 == 0
+
+
+@cache
+def _smarts(pattern: str) -> Any:
+    return Chem.MolFromSmarts(pattern)
+
+
+@cache
+def _rules() -> tuple[Rule, ...]:
+    rules = []
+    for line in TABLE.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            family, name, sentence, product, reactants, *reagents = line.split("\t")
+            patterns = tuple(_smarts(part) for part in reactants.split(" + "))
+            rules.append(Rule(family, name, sentence, _smarts(product), patterns, reagents[0] if reagents else ""))
+    return tuple(rules)

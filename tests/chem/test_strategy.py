@@ -1,0 +1,75 @@
+"""What a step does: its class, what is the same idea in another dress, and what becomes of stereocentres."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from rdkit import Chem
+
+from chemspec import chem
+from chemspec.chem.strategy import _rules, strategy
+
+
+def of(reaction: str):  # type: ignore[no-untyped-def]
+    left, right = (chem.canonical(side) or "" for side in reaction.split(">>"))
+    found = strategy(left, right)
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("reaction", "name", "leaving"),
+    [
+        ("CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1", "Amide formation", "chloride"),
+        ("OB(O)c1ccccc1.Brc1ccncc1>>c1ccc(-c2ccncc2)cc1", "Suzuki coupling", "boronic acid + bromide"),
+        ("C#Cc1ccccc1.Ic1ccncc1>>C(#Cc1ccncc1)c1ccccc1", "Sonogashira coupling", "iodide"),
+        ("C1COCCN1.O=[N+]([O-])c1ccc(F)cc1>>O=[N+]([O-])c1ccc(N2CCOCC2)cc1", "SNAr", "fluoride"),
+        ("C1COCCN1.COc1ccc(Br)cc1>>COc1ccc(N2CCOCC2)cc1", "Buchwald-Hartwig amination", "bromide"),
+        ("C1COCCN1.O=Cc1ccccc1>>c1ccc(CN2CCOCC2)cc1", "Reductive amination", "aldehyde or ketone"),
+        ("C1COCCN1.BrCc1ccccc1>>c1ccc(CN2CCOCC2)cc1", "N-Alkylation", "bromide"),
+        ("CN.CS(=O)(=O)Cl>>CNS(C)(=O)=O", "Sulfonamide formation", "chloride"),
+        ("CC(C)(C)OC(=O)NCc1ccccc1>>NCc1ccccc1", "Boc removal", "Boc"),
+        ("CCOC(=O)c1ccccc1>>O=C(O)c1ccccc1", "Ester hydrolysis", "ethyl"),
+        ("O=[N+]([O-])c1ccccc1>>Nc1ccccc1", "Nitro reduction", ""),
+        ("CC(=O)c1ccccc1>>CC(O)c1ccccc1", "Reduction to the alcohol", ""),
+        ("Oc1ccccc1.CCI>>CCOc1ccccc1", "O-Alkylation (Williamson)", "iodide"),
+        (
+            "Cc1ccc(C(=O)CC(=O)C(F)(F)F)cc1.NNc1ccccc1>>Cc1ccc(-c2cc(C(F)(F)F)nn2-c2ccccc2)cc1",
+            "Pyrazole synthesis",
+            "aldehyde or ketone + aldehyde or ketone",
+        ),
+        ("NC(=O)c1ccccc1>>N#Cc1ccccc1", "Dehydration of an amide to a nitrile", "aldehyde or ketone"),
+    ],
+)
+def test_classes(reaction: str, name: str, leaving: str) -> None:
+    found = of(reaction)
+    assert (found.name, found.leaving) == (name, leaving)
+
+
+@given(some.permutations([0, 1]))
+def test_twins_have_one_key_and_other_ideas_another(order: list[int]) -> None:
+    twins = ["CCNCC.CC(C)NC(=O)CCl>>CCN(CC)CC(=O)NC(C)C", "CCNCC.CC(C)NC(=O)CBr>>CCN(CC)CC(=O)NC(C)C"]
+    keys = [of(twins[k]).key for k in order]
+    assert keys[0] == keys[1]
+    assert of("CCN(CC)CC(=O)Cl.CC(C)N>>CCN(CC)CC(=O)NC(C)C").key != keys[0]
+
+
+def test_a_symmetric_target_has_one_way_not_two() -> None:
+    one, other = ("OCc1ccc(CBr)cc1.O>>OCc1ccc(CO)cc1", "OCc1ccc(CCl)cc1.O>>OCc1ccc(CO)cc1")
+    assert of(one).key == of(other).key
+
+
+def test_a_stereocentre_that_takes_no_part_is_watched() -> None:
+    target = "C[C@H](NC(C)=O)C(=O)O"
+    assert of(f"C[C@H](NC(C)=O)C(=O)OC>>{target}").inverted == ()
+    assert len(of(f"C[C@@H](NC(C)=O)C(=O)OC>>{target}").inverted) == 1
+    assert len(of(f"CC(NC(C)=O)C(=O)OC>>{target}").unset) == 1
+
+
+def test_every_rule_can_be_read_and_its_reagents_are_molecules() -> None:
+    assert len(_rules()) > 50
+    for rule in _rules():
+        assert rule.product is not None and None not in rule.reactants, rule.name
+        assert rule.sentence.endswith(".")
+        assert not rule.reagents or Chem.MolFromSmiles(rule.reagents), rule.name
