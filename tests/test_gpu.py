@@ -21,9 +21,10 @@ from chemspec.decode.loop import Decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model import checkpoint
+from chemspec.model.int8 import quantised
 from chemspec.model.runners.cuda_graphs import GraphBackend, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.runners.triton import reference
+from chemspec.model.runners.triton import int8_reference, reference
 from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError
 from chemspec.model.session import Backend, Session
 from chemspec.model.transformer import Transformer
@@ -58,9 +59,10 @@ def graphs(dtype: torch.dtype = torch.float32) -> GraphBackend:
     return GraphBackend(model_of(dtype).to(DEVICE), record=None if GPU else lambda function, _: function)
 
 
-def flat(half: bool = False) -> TritonBackend:
+def flat(dtype: str = "fp32") -> TritonBackend:
+    twins = int8_reference if dtype == "int8" else reference
     try:
-        return TritonBackend(model_of(), DEVICE, half=half, operations=None if GPU else reference)
+        return TritonBackend(model_of(), DEVICE, dtype=dtype, operations=None if GPU else twins)
     except UnsupportedError as why:
         pytest.skip(str(why))
 
@@ -109,11 +111,11 @@ def test_every_runtime_gives_the_answers_of_eager_torch(make: Callable[[], Backe
 
 
 @pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
-@pytest.mark.parametrize("half", [False, True], ids=["fp32", "bf16"])
-def test_drafts_and_batches_change_no_bit_of_the_flat_runner(settings: DecodeSettings, half: bool) -> None:
-    """What no other decoder on a GPU promises: speculative is standard, to the last bit, in either precision."""
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])
+def test_drafts_and_batches_change_no_bit_of_the_flat_runner(settings: DecodeSettings, dtype: str) -> None:
+    """What no other decoder on a GPU promises: speculative is standard, to the last bit, in each precision."""
     sources = sources_of(64 if GPU else 2, 30 if GPU else 8)
-    backend = flat(half)
+    backend = flat(dtype)
     expected = [decoded(backend, [source], settings, NoDrafts())[0] for source in sources]
     assert decoded(backend, sources, settings, NoDrafts()) == expected
     for drafter in (Copy(length=4, count=1), Copy(length=16, count=4)):
@@ -171,11 +173,18 @@ def test_half_precision_answers_are_near() -> None:
     """Exact up to rounding only: most answers are the same, and all are about as probable."""
     sources = sources_of(40 if GPU else 4)
     expected = decoded(eager(), sources, GREEDY, NoDrafts())
-    for backend in (graphs(torch.bfloat16), flat(half=True)):
+    for backend in (graphs(torch.bfloat16), flat("bf16")):
         found = decoded(backend, sources, GREEDY, NoDrafts())
         same = sum(ours[0][0] == theirs[0][0] for ours, theirs in zip(found, expected, strict=True))
         assert same >= len(sources) // 2
         assert all(np.isfinite(one[0][1]).all() for one in found)
+
+
+@pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
+def test_int8_gives_the_bits_of_a_cpu(settings: DecodeSettings) -> None:
+    sources = sources_of(12 if GPU else 2, 30 if GPU else 8)
+    expected = decoded(TorchBackend(quantised(model_of())), sources, settings, NoDrafts())
+    assert decoded(flat("int8"), sources, settings, Copy(length=4, count=1)) == expected
 
 
 @pytest.mark.gpu
@@ -198,17 +207,17 @@ def test_a_row_is_computed_alike_in_every_place_of_a_tile_and_beside_whatever() 
     torch.manual_seed(0)
     for inputs, outputs in ((256, 768), (2048, 256)):
         parts = split(torch.randn(outputs, inputs).bfloat16()).to(DEVICE, torch.bfloat16)
-        matrix = Matrix(parts, torch.randn(outputs, device=DEVICE))
+        bias = torch.randn(outputs, device=DEVICE)
         norm = Norm(torch.randn(inputs, device=DEVICE), torch.randn(inputs, device=DEVICE), 1e-5)
         row = torch.randn(inputs, device=DEVICE)
-        for exact in (True, False):
+        for matrix in (Matrix(parts, bias), Matrix(parts, bias, exact=False)):
             shape = (matrix.slices,) if matrix.slices > 1 else ()
             alone = torch.zeros(*shape, 1, outputs, device=DEVICE)
-            kernels.linear(row[None].clone(), matrix, alone, exact=exact, norm=norm)
+            kernels.linear(row[None].clone(), matrix, alone, norm=norm)
             for rows in (16, 37, 1024):
                 x = torch.randn(rows, inputs, device=DEVICE)
                 places = sorted({*range(min(rows, 17)), rows - 1})
                 x[places] = row
                 y = torch.zeros(*shape, rows, outputs, device=DEVICE)
-                kernels.linear(x, matrix, y, exact=exact, norm=norm)
+                kernels.linear(x, matrix, y, norm=norm)
                 assert torch.equal(y[..., places, :], alone.expand(*shape, len(places), outputs))

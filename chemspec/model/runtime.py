@@ -102,9 +102,10 @@ class RuntimeConfig:
             )
         if runtime == "onnx" and not (cpu and not int8):
             raise ValueError(f"the onnx runtime computes in fp32 on a CPU, not in {self.dtype} on {self.device}")
-        if runtime in ("graphs", "triton") and int8:
-            raise ValueError(f"the {runtime} runtime does not compute in int8; use native or torch")
-        if runtime in ("graphs", "triton") and self.device == "cpu":
+        if runtime == "graphs" and int8:
+            raise ValueError("the graphs runtime does not compute in int8; use triton, native or torch")
+        interpreted = runtime == "triton" and os.environ.get("TRITON_INTERPRET") == "1"  # to try it without a GPU
+        if runtime in ("graphs", "triton") and self.device == "cpu" and not interpreted:
             raise ValueError(f"the {runtime} runtime needs a GPU")
         if runtime == "native" or (runtime == "auto" and cpu):
             from chemspec.model.runners.native.runner import NativeBackend, NoKernelError

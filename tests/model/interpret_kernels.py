@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from chemspec.model.runners.triton import kernels, reference
+from chemspec.model.int8 import quantise, quantised
+from chemspec.model.runners.native.runner import NativeBackend
+from chemspec.model.runners.torch_runner import TorchBackend
+from chemspec.model.runners.triton import int8_kernels, int8_reference, kernels, reference
 from chemspec.model.runners.triton.runner import TritonBackend
 from chemspec.model.runners.triton.weights import Matrix, Norm, split
 from chemspec.model.session import Session
+from chemspec.system.compiled import NoKernelError
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
 OPERATIONS = (kernels, reference)
+INT8 = (int8_kernels, int8_reference)
 
 
 def matrix(outputs: int, inputs: int, kind: torch.dtype = torch.bfloat16) -> Matrix:
@@ -44,7 +53,7 @@ def linear() -> None:
             start = torch.randn(rows, outputs)
             results = [start.clone() for _ in OPERATIONS]
             for operation, y in zip(OPERATIONS, results, strict=True):
-                operation.linear(x, own, y, exact=True, norm=before if normed else None, activation=activation, add=add)
+                operation.linear(x, own, y, norm=before if normed else None, activation=activation, add=add)
             close(*results, within=4e-6)
     smoke()
 
@@ -54,13 +63,13 @@ def smoke() -> None:
     own, x = matrix(32, 64), torch.randn(2, 64) * torch.logspace(-3, 3, 64)
     results = [torch.zeros(2, 32) for _ in OPERATIONS]
     for operation, y in zip(OPERATIONS, results, strict=True):
-        operation.linear(x, own, y, exact=True)
+        operation.linear(x, own, y)
     close(*results)
     exactly = x.double() @ own.parts.double().sum(0).T + own.bias
     assert float((results[0] - exactly).abs().max()) <= 4e-7 * float(exactly.abs().max())
     halves = [torch.zeros(2, 32) for _ in OPERATIONS]
     for operation, y in zip(OPERATIONS, halves, strict=True):
-        operation.linear(x, own, y, exact=False)
+        operation.linear(x, replace(own, exact=False), y)
     close(*halves)
     assert float((halves[0] - exactly).abs().max()) > 1e-4 * float(exactly.abs().max())
     # Keys and values go to the cache, and a long sum is cut.
@@ -68,7 +77,7 @@ def smoke() -> None:
     kept = [(torch.zeros(3, 32), torch.zeros(2, 9, 32)) for _ in OPERATIONS]
     x = torch.randn(3, 32)
     for operation, (y, cache) in zip(OPERATIONS, kept, strict=True):
-        operation.linear(x, own, y, exact=True, cache=cache, slots=slots)
+        operation.linear(x, own, y, cache=cache, slots=slots)
     close(kept[0][0], kept[1][0])
     close(kept[0][1], kept[1][1])
     assert kept[0][1][:, [5, 2, 7]].abs().min() > 0 and not kept[0][1][:, [0, 1, 3, 4, 6, 8]].any()
@@ -76,7 +85,7 @@ def smoke() -> None:
     assert long.slices == 2
     pieces = [torch.zeros(2, 2, 32) for _ in OPERATIONS]
     for operation, y in zip(OPERATIONS, pieces, strict=True):
-        operation.linear(wide, long, y, exact=True)
+        operation.linear(wide, long, y)
     close(*pieces)
     settled = [torch.randn(2, 32) * 0 + 1 for _ in OPERATIONS]
     for operation, y in zip(OPERATIONS, settled, strict=True):
@@ -157,10 +166,10 @@ def company() -> None:
     """A row's bits do not depend on the rows beside it; on its place in a tile only as far as numpy's products do."""
     own, before, x = matrix(40, 64), norm(64), torch.randn(19, 64)
     together = torch.zeros(19, 40)
-    kernels.linear(x, own, together, exact=True, norm=before)
+    kernels.linear(x, own, together, norm=before)
     for row in (0, 7, 16, 18):
         alone = torch.zeros(1, 40)
-        kernels.linear(x[row : row + 1].clone(), own, alone, exact=True, norm=before)
+        kernels.linear(x[row : row + 1].clone(), own, alone, norm=before)
         if row % kernels.ROWS == 0:
             assert torch.equal(alone[0], together[row])
         close(alone[0], together[row], within=1e-6)
@@ -190,6 +199,111 @@ def session() -> None:
     for end in (1, 2, 3):
         prefix = (BOS, 4, 5)[:end]
         assert alone.score([[prefix]])[0][prefix] == scored[0][prefix]
+
+
+def same(*results: Any) -> None:
+    """To the last bit; 0 and -0 are two."""
+    found, expected = (one.numpy().view(np.int32) for one in results)
+    np.testing.assert_array_equal(found, expected)
+
+
+def int8() -> None:
+    """Every kernel in int8 gives its twin's bits, and the twin is the definition."""
+    for rows, outputs, inputs in ((3, 40, 64), (17, 33, 32), (1, 32, 2048)):
+        whole, scale = quantise(torch.randn(outputs, inputs))
+        own = Matrix(whole[None].to(torch.int8), torch.randn(outputs), scale=scale[:, 0].contiguous())
+        before, x = norm(inputs), torch.randn(rows, inputs) * 3
+        x[0, :4] = torch.tensor([127.0, 2.5, 3.5, -0.5]) * 100  # ties
+        x[rows // 2] *= 0 if rows > 1 else 1
+        if inputs == 2048:  # sums beyond what fp32 holds
+            x, own = x.sign() + 1e-3, replace(own, parts=own.parts.sign().mul(127).abs())
+        for activation, add, normed in (("", False, inputs < 100), ("relu", False, False), ("gelu", True, False)):
+            start = torch.randn(rows, outputs)
+            results = [start.clone() for _ in INT8]
+            for operation, y in zip(INT8, results, strict=True):
+                operation.linear(x, own, y, norm=before if normed else None, activation=activation, add=add)
+            same(*results)
+            assert results[0].isfinite().all() and not torch.equal(results[0], start)
+    whole, scale = quantise(torch.randn(96, 32))
+    own, slots = Matrix(whole[None].to(torch.int8), torch.randn(96), scale=scale[:, 0].contiguous()), [5, 2, 7]
+    x, places = torch.randn(3, 32), torch.tensor(slots, dtype=torch.int32)
+    kept = [(torch.zeros(3, 32), torch.zeros(2, 9, 32)) for _ in INT8]
+    for operation, (y, cache) in zip(INT8, kept, strict=True):
+        operation.linear(x, own, y, cache=cache, slots=places)
+    for pair in zip(*kept, strict=True):
+        same(*pair)
+    assert kept[0][1][:, slots].abs().min() > 0
+    for width in (32, 48, 80):
+        x, own_norm = torch.randn(3, width), norm(width)
+        for given in (None, own_norm):
+            results = [torch.zeros(3, width) for _ in INT8]
+            for operation, y in zip(INT8, results, strict=True):
+                operation.settle(x, y, parts=None, bias=own_norm.shift, norm=given)
+            same(*results)
+    for width, heads in ((32, 1), (32, 2), (48, 3), (64, 16)):
+        q, cache = torch.randn(3, width), torch.randn(2, 64, width)
+        counts, starts = (torch.tensor(one, dtype=torch.int32) for one in ((1, 33, 48), (3, 0, 9)))
+        table = torch.stack([torch.randperm(64)[:48] for _ in range(64)]).int()
+        for slots_of in (None, table):
+            results = [torch.zeros(3, width) for _ in INT8]
+            for operation, y in zip(INT8, results, strict=True):
+                operation.attend(q, cache, starts, counts, y, heads=heads, table=slots_of)
+            same(*results)
+    logits = torch.randn(4, 37) * 20
+    logits[0, [3, 30, 8]] = 99.0
+    logits[1] = 0.0
+    found = [(torch.zeros(4, 37, dtype=torch.int32), torch.zeros(4, 37)) for _ in INT8]
+    for operation, (ids, log_probs) in zip(INT8, found, strict=True):
+        operation.best(logits, ids, log_probs)
+    for pair in zip(*found, strict=True):
+        same(*pair)
+
+
+def int8_session() -> None:
+    """Whole passes give the bits of int8 on a CPU, by torch and by the compiled kernel where there is one."""
+    for activation, norm_first in (("relu", True), ("gelu", False)):
+        shape: dict[str, Any] = {"d_model": 32, "heads": 2, "feedforward": 64, "encoder_layers": 1, "decoder_layers": 1}
+        model = tiny_model(0, 12, activation=activation, norm_first=norm_first, **shape).float()
+        backends: list[Any] = [TorchBackend(quantised(model)), TritonBackend(model, torch.device("cpu"), dtype="int8")]
+        if cpu := int8_on_a_cpu(model):
+            backends.append(cpu)
+        sources = [[4, 5, 6], [7, 8]]
+        scored = []
+        for backend in backends:
+            session = Session(backend, sources, top_k=12)
+            some = session.score([[(BOS, 4, 5), (BOS, 4, 6)], [(BOS, 7)]])
+            more = session.score([[(BOS, 4, 5, 9)], []])
+            scored.append([sorted(one.items()) for one in (*some, *more)])
+        assert sum(map(len, scored[0])) == 4 + 2 + 1
+        for one in scored[1:]:
+            assert one == scored[0]
+
+
+def int8_on_a_cpu(model: Any) -> Any:
+    try:
+        return NativeBackend(model, threads=1, int8=True)
+    except NoKernelError:
+        return None
+
+
+def engine() -> None:
+    """An engine asked for `triton` and int8 gives a CPU's answers, drafted or not, to the last bit."""
+    from small import tiny_folder
+
+    from chemspec.engine.engine import Engine
+
+    shape: dict[str, Any] = {"d_model": 32, "heads": 2, "feedforward": 32, "encoder_layers": 1, "decoder_layers": 1}
+    with tempfile.TemporaryDirectory() as made:
+        folder = tiny_folder(Path(made) / "m", **shape)
+        asked = [("triton", "none"), ("triton", "copy"), ("torch", "none"), ("auto", "none")]
+        found = []
+        for runtime, drafter in asked:
+            own = Engine.load(folder, device="cpu", dtype="int8", runtime=runtime, threads=1)
+            assert runtime in ("auto", own.runtime)
+            result = own.predict("CCO", decoder="greedy", max_len=5, drafter=drafter)
+            assert result.trace.settings["exactness"] == "exact to the last bit"
+            found.append([(one.tokens, one.token_log_probs) for one in result.hypotheses])
+    assert found[0] and all(one == found[0] for one in found)
 
 
 if __name__ == "__main__":

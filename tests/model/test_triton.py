@@ -21,17 +21,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import TESTS
+from paths import ROOT, TESTS
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.loop import Decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
-from chemspec.model import runtime
+from chemspec.model import int8, runtime
 from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.runners.native.runner import NativeBackend
-from chemspec.model.runners.triton import reference
+from chemspec.model.runners.triton import int8_reference, reference
 from chemspec.model.runners.triton.pool import Pool, Ranges, Space
 from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError, checked, rounded
 from chemspec.model.runners.triton.weights import pack, split
@@ -120,8 +120,8 @@ def test_attention_and_states_are_the_models(variant: str) -> None:
 
 
 def test_states_have_the_precision_of_the_networks_that_read_them() -> None:
-    for half, kind in ((False, torch.float32), (True, torch.bfloat16)):
-        backend = TritonBackend(model_of("pre"), CPU, half=half, operations=reference)
+    for dtype, kind in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        backend = TritonBackend(model_of("pre"), CPU, dtype=dtype, operations=reference)
         session = Session(backend, [[4, 5]], top_k=3, states=True)
         session.score([[(BOS, 4)]])
         state = session.hidden_state((4, 5), (BOS, 4))
@@ -197,6 +197,15 @@ def test_passes_have_one_of_few_sizes(count: int, rows: int) -> None:
     assert rounded(count) == rows
 
 
+@pytest.mark.slow  # the twins compute row by row
+@given(scripts(), st.sampled_from(sorted(VARIANTS)))
+def test_in_int8_it_gives_the_bits_of_the_decoder_without_cache(
+    script: tuple[list[list[int]], list[Round]], variant: str
+) -> None:
+    backend = TritonBackend(model_of(variant), CPU, dtype="int8", operations=int8_reference)
+    check(backend, int8.quantised(model_of(variant)), *script, within=0)
+
+
 # --- the pool --------------------------------------------------------------------------------------
 
 
@@ -264,7 +273,7 @@ def test_matrices_are_sums_of_bf16_parts_to_the_last_bit(kind: torch.dtype, coun
 
 
 def test_half_precision_has_one_part() -> None:
-    weights = pack(model_of("pre"), CPU, half=True)
+    weights = pack(model_of("pre"), CPU, dtype="bf16")
     assert {len(layer.qkv.parts) for stack in weights.stacks for layer in stack} == {1}
 
 
@@ -274,6 +283,7 @@ def test_half_precision_has_one_part() -> None:
 def test_a_runner_that_computes_something_else_is_found_out() -> None:
     model = model_of("pre")
     assert isinstance(checked(model, CPU, "fp32", operations=reference), TritonBackend)
+    assert isinstance(checked(model, CPU, "int8", operations=int8_reference), TritonBackend)
 
     class Wrong:
         def __getattr__(self, name: str) -> Any:
@@ -306,7 +316,8 @@ def test_recorded_graphs_take_its_place_with_a_message(tmp_path: Path, monkeypat
 
 
 def interpreted(part: str) -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    paths = os.pathsep.join(map(str, (ROOT, TESTS)))
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths}
     file = TESTS / "model" / "interpret_kernels.py"
     done = subprocess.run([sys.executable, file, part], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -314,7 +325,7 @@ def interpreted(part: str) -> None:
 
 @needs_triton
 @pytest.mark.slow  # the interpreter takes some milliseconds for each program of a kernel
-@pytest.mark.parametrize("part", ["linear", "attend", "others", "company", "session"])
+@pytest.mark.parametrize("part", ["linear", "attend", "others", "company", "session", "int8", "int8_session", "engine"])
 def test_each_kernel_equals_its_twin_in_the_interpreter(part: str) -> None:
     interpreted(part)
 
@@ -325,27 +336,32 @@ def test_products_and_attention_equal_their_twins_in_the_interpreter() -> None:
     interpreted("smoke")
 
 
-def usages(config: ModelConfig, architecture: int, *names: str) -> list[Any]:
+def usages(config: ModelConfig, architecture: int, *names: str, dtype: str = "fp32") -> list[Any]:
     from chemspec.model.runners.triton.resources import compiled, launches
 
-    found = {one.variant: one for one in (*launches(config, 16), *launches(config, 64, encoder=True))}
+    both = *launches(config, 16, dtype=dtype), *launches(config, 64, encoder=True, dtype=dtype)
+    found = {one.variant: one for one in both}
     return [compiled(one, architecture) for one in found.values() if not names or one.kernel in names]
 
 
 @needs_triton
 @pytest.mark.slow  # compiles fifteen kernels for each of three GPUs
+@pytest.mark.parametrize("dtype", ["fp32", "int8"])
 @pytest.mark.parametrize("architecture", [80, 90, 100])
 def test_every_kernel_compiles_for_a_gpu_and_spills_nothing(
-    architecture: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    architecture: int, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The largest models use the most: registers for four blocks a multiprocessor, no memory in place of registers."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    found = usages(preset("mt-6x6", vocab_size=279), architecture)
-    assert {one.kernel for one in found} == {
-        f"{name}_kernel" for name in ("embed", "paths", "linear", "attend", "watch", "settle", "best")
-    }
+    found = usages(preset("mt-6x6", vocab_size=279), architecture, dtype=dtype)
+    own = ["linear", "attend", "best", "settle"]
+    if dtype == "int8":
+        own = ["int8_linear", "int8_attend", "int8_best", "int8_norm"]
+    assert {one.kernel for one in found} == {f"{name}_kernel" for name in (*own, "embed", "paths", "watch")}
     for one in found:
         assert one.registers <= 128 and one.spilled <= 16 and one.shared <= 48 * 1024, one
+        # What a GPU fused or rounded in its own way would be other bits than a CPU's.
+        assert one.rounded or not one.kernel.startswith("int8_"), one
 
 
 @needs_triton
@@ -354,7 +370,9 @@ def test_attention_compiles_for_a_gpu(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     found = usages(preset("tiny", vocab_size=60), 90, "attend_kernel")
     assert len(found) == 2
-    assert all(one.registers <= 128 and not one.spilled for one in found)
+    assert all(one.registers <= 128 and not one.spilled and not one.rounded for one in found)
+    (whole,) = {one.rounded for one in usages(preset("tiny", vocab_size=60), 90, "int8_attend_kernel", dtype="int8")}
+    assert whole
 
 
 @needs_triton
@@ -367,20 +385,22 @@ def test_a_pass_is_a_few_dozen_launches_whose_kernels_do_not_depend_on_its_size(
     assert [len(one) for one in passes] == [42] * 3  # with one watched head and the hidden states
     assert len({tuple(launch.variant for launch in one) for one in passes}) == 1
     assert len(launches(config, 64, encoder=True)) == 29
+    assert len(launches(config, 16, dtype="int8")) == 38  # whole numbers are summed without slices
     seconds = [Speeds().seconds(one) for one in passes]
     assert 5e-5 < seconds[0] < seconds[1] < seconds[2] < 1e-2
 
 
 @needs_triton
 @pytest.mark.slow  # compiles fifteen kernels
-def test_no_size_of_a_pass_has_machine_code_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("dtype", "kernels"), [("fp32", 15), ("int8", 14)])
+def test_no_size_of_a_pass_has_machine_code_of_its_own(dtype: str, kernels: int, tmp_path: Path) -> None:
     """One row or thousands, aligned or not, whatever is asked for: the code of the first pass serves all."""
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, TESTS / "model" / "compile_passes.py"]
+    command = [sys.executable, TESTS / "model" / "compile_passes.py", dtype]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     counts = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(counts) == 5 and sum(counts[0].values()) == 15
+    assert len(counts) == 5 and sum(counts[0].values()) == kernels
     assert all(one == counts[0] for one in counts)
 
 

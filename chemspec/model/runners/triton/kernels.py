@@ -35,6 +35,39 @@ def nearest(x):
     return ((bits + 32767 + ((bits >> 16) & 1)) & -65536).to(tl.float32, bitcast=True)
 
 
+@triton.jit
+def put(
+    total,
+    y_at,
+    cache_at,
+    slot_at,
+    row,
+    column,
+    rows,
+    columns,
+    spaces,
+    ADD: tl.constexpr,
+    FIRST: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
+    """Store a tile of a product where it belongs."""
+    row_in, column_in = row < rows, column < columns
+    inside = row_in[:, None] & column_in[None, :]
+    if WIDTH:
+        # Columns from FIRST on are keys and then values: they go to the cache, (2, C, D).
+        slot = tl.load(slot_at + row, mask=row_in, other=0).to(tl.int64)
+        behind = column - FIRST
+        at = (behind // WIDTH).to(tl.int64)[None, :] * spaces * WIDTH + slot[:, None] * WIDTH
+        tl.store(cache_at + at + (behind % WIDTH)[None, :], total, mask=inside & (column >= FIRST)[None, :])
+        y = y_at + row.to(tl.int64)[:, None] * FIRST + column[None, :]
+        tl.store(y, total, mask=inside & (column < FIRST)[None, :])
+    else:
+        y = y_at + row.to(tl.int64)[:, None] * columns + column[None, :]
+        if ADD:
+            total += tl.load(y, mask=inside, other=0.0)
+        tl.store(y, total, mask=inside)
+
+
 @triton.jit(do_not_specialize=["rows", "spaces"], do_not_specialize_on_alignment=["slot_at"])
 def linear_kernel(
     x_at,
@@ -97,7 +130,6 @@ def linear_kernel(
                 total = tl.dot(low.to(w.dtype), w, total, input_precision="ieee")
                 total = tl.dot(middle.to(w.dtype), w, total, input_precision="ieee")
             total = tl.dot(high.to(w.dtype), w, total, input_precision="ieee")
-    inside = row_in[:, None] & column_in[None, :]
     if SLICED < INPUTS:
         y_at += tl.program_id(2).to(tl.int64) * rows * columns
     else:
@@ -106,19 +138,7 @@ def linear_kernel(
         total = tl.maximum(total, 0.0)
     if ACTIVATION == 2:
         total = 0.5 * total * (1.0 + tl.erf(total * 0.7071067811865476))
-    if WIDTH:
-        # Columns from FIRST on are keys and then values: they go to the cache, (2, C, D).
-        slot = tl.load(slot_at + row, mask=row_in, other=0).to(tl.int64)
-        behind = column - FIRST
-        at = (behind // WIDTH).to(tl.int64)[None, :] * spaces * WIDTH + slot[:, None] * WIDTH
-        tl.store(cache_at + at + (behind % WIDTH)[None, :], total, mask=inside & (column >= FIRST)[None, :])
-        y = y_at + row.to(tl.int64)[:, None] * FIRST + column[None, :]
-        tl.store(y, total, mask=inside & (column < FIRST)[None, :])
-    else:
-        y = y_at + row.to(tl.int64)[:, None] * columns + column[None, :]
-        if ADD:
-            total += tl.load(y, mask=inside, other=0.0)
-        tl.store(y, total, mask=inside)
+    put(total, y_at, cache_at, slot_at, row, column, rows, columns, spaces, ADD, FIRST, WIDTH)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -289,7 +309,8 @@ def best_kernel(logit_at, id_at, log_prob_at, vocabulary, wanted, BLOCK: tl.cons
         left = left & (token != best)
 
 
-def _block(size: int) -> int:
+def block(size: int) -> int:
+    """Return the power of two, at least 16, that a size is rounded up to."""
     return max(16, 1 << (size - 1).bit_length())
 
 
@@ -297,7 +318,7 @@ def embed(tokens: Tensor, depths: Tensor, table: Tensor, positions: Tensor, x: T
     """Write embeddings of tokens (R,) at their depths to x (R, D)."""
     width = x.shape[1]
     embed_kernel[(len(tokens),)](
-        tokens, depths, table, positions, x, width, _block(width), num_warps=2, enable_fp_fusion=True
+        tokens, depths, table, positions, x, width, block(width), num_warps=2, enable_fp_fusion=True
     )
 
 
@@ -321,7 +342,6 @@ def linear(
     matrix: Matrix,
     y: Tensor,
     *,
-    exact: bool,
     norm: Norm | None = None,
     activation: str = "",
     add: bool = False,
@@ -334,7 +354,6 @@ def linear(
         x: (R, K).
         matrix: with its bias, which a sliced one leaves to `settle`.
         y: (R, O), or (slices, R, O) of a sliced matrix; with a cache, the first columns only.
-        exact: multiply as in fp32; else round x to bf16.
         norm: of x, before.
         activation: after, "relu", "gelu" or none.
         add: to what y holds.
@@ -363,7 +382,7 @@ def linear(
         inputs,
         inputs // slices,
         len(matrix.parts),
-        exact,
+        matrix.exact,
         norm is not None,
         ACTIVATIONS[activation],
         add,
@@ -394,7 +413,7 @@ def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: No
         0 if parts is None else len(parts),
         norm is not None,
         width,
-        _block(width),
+        block(width),
         num_warps=2,
         enable_fp_fusion=True,
     )
@@ -429,7 +448,7 @@ def attend(
         table is not None,
         width,
         head,
-        _block(head),
+        block(head),
         KEYS,
         num_warps=1,
         enable_fp_fusion=True,
@@ -452,8 +471,8 @@ def watch(q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Ten
         head**-0.5,
         width,
         head,
-        _block(head),
-        _block(length),
+        block(head),
+        block(length),
         num_warps=4,
         enable_fp_fusion=True,
     )
@@ -462,16 +481,9 @@ def watch(q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Ten
 def best(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
     """Write the best tokens of logits (R, V), ties by id, and their log-probs to (R, k) each."""
     rows, vocabulary = logits.shape
-    block = _block(vocabulary)
+    size = block(vocabulary)
     best_kernel[(rows,)](
-        logits,
-        ids,
-        log_probs,
-        vocabulary,
-        ids.shape[1],
-        block,
-        num_warps=1 if block <= 512 else 4,
-        enable_fp_fusion=True,
+        logits, ids, log_probs, vocabulary, ids.shape[1], size, num_warps=1 if size <= 512 else 4, enable_fp_fusion=True
     )
 
 

@@ -28,7 +28,6 @@ def linear(
     matrix: Matrix,
     y: Tensor,
     *,
-    exact: bool,
     norm: Norm | None = None,
     activation: str = "",
     add: bool = False,
@@ -38,7 +37,7 @@ def linear(
     """See `kernels.linear`."""
     if norm is not None:
         x = _normed(x, norm)
-    x = x if exact else x.bfloat16().float()
+    x = x if matrix.exact else x.bfloat16().float()
     weight = matrix.parts.flip(0).sum(0, dtype=torch.float32)
     if matrix.slices > 1:
         pieces = zip(x.chunk(matrix.slices, 1), weight.chunk(matrix.slices, 1), strict=True)
@@ -47,6 +46,11 @@ def linear(
     product = _product(x, weight) + matrix.bias
     if activation:
         product = functional.relu(product) if activation == "relu" else functional.gelu(product)
+    put(product, y, add=add, cache=cache, slots=slots)
+
+
+def put(product: Tensor, y: Tensor, *, add: bool, cache: Tensor | None, slots: Tensor | None) -> None:
+    """Write a product (R, O) where `kernels.linear` does."""
     if cache is not None and slots is not None:
         first = y.shape[1] if product.shape[1] > 2 * cache.shape[2] else 0
         cache[:, slots.long()] = torch.stack(product[:, first:].chunk(2, 1))

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,12 +23,18 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from chemspec.model.runners.triton import kernels
+from chemspec.model.runners.triton import int8_kernels, kernels
 from chemspec.model.runners.triton.runner import DecoderPass, EncoderPass, RecordedPass, TritonBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 
-TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.int64: "*i64"}
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int8: "*i8", torch.int32: "*i32"}
+KERNELS: dict[str, Any] = {
+    name: value
+    for module in (kernels, int8_kernels)
+    for name, value in vars(module).items()
+    if name.endswith("_kernel")
+}
 ARCHITECTURES = (80, 90, 100)  # Ampere, Hopper, Blackwell
 
 
@@ -59,12 +66,17 @@ class Launch:
     def bytes(self) -> float:
         """Read and written, where a tile of a matrix is read once for all rows and keys once for all heads."""
         given = self.arguments
-        if self.kernel == "linear_kernel":
+        if "INPUTS" in given:
             rows, columns, inputs = given["rows"], given["columns"], given["INPUTS"]
-            moved = 2 * given["PARTS"] * columns * inputs + 4 * rows * (inputs + columns * inputs // given["SLICED"])
-            return float(moved)
+            weights = given["weight_at"].element_size() * given.get("PARTS", 1)
+            return float(weights * columns * inputs + 4 * rows * (inputs + columns * self.slices))
         rows, width = self.grid[0], given.get("WIDTH", given.get("vocabulary", 1))
-        return float(rows * width * (8 + 8 * self.keys * (self.kernel == "attend_kernel")))
+        return float(rows * width * (8 + 8 * self.keys * ("PATHS" in given)))
+
+    @property
+    def slices(self) -> int:
+        """Pieces of a product."""
+        return int(self.arguments["INPUTS"] // self.arguments.get("SLICED", self.arguments["INPUTS"]))
 
     @property
     def keys(self) -> int:
@@ -73,23 +85,27 @@ class Launch:
 
     @property
     def operations(self) -> float:
-        """Of tensor cores."""
+        """Of tensor cores, in bf16; an operation in int8 counts half."""
         given = self.arguments
-        if self.kernel != "linear_kernel":
+        if "INPUTS" not in given:
             return 0.0
-        products = given["PARTS"] * (3 if given["EXACT"] else 1)
+        products = given["PARTS"] * (3 if given["EXACT"] else 1) if "EXACT" in given else 0.5
         return float(2 * products * kernels.ROWS * self.grid[0] * given["columns"] * given["INPUTS"])
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What one variant of a kernel needs: registers a thread, bytes spilled to memory, bytes of shared memory."""
+    """What one variant of a kernel needs: registers a thread, bytes spilled to memory, bytes of shared memory.
+
+    And whether every operation in fp32 is rounded by itself, as IEEE 754 says.
+    """
 
     kernel: str
     architecture: int
     registers: int
     spilled: int
     shared: int
+    rounded: bool
 
 
 @dataclass
@@ -111,18 +127,21 @@ class _Recorder:
 def _recorded() -> Iterator[list[Launch]]:
     """Let launches be taken down instead of carried out."""
     launches: list[Launch] = []
-    real = {name: value for name, value in vars(kernels).items() if name.endswith("_kernel")}
-    for name, kernel in real.items():
-        setattr(kernels, name, _Recorder(kernel, launches))
+    for name, kernel in KERNELS.items():
+        vars(_home(name))[name] = _Recorder(kernel, launches)
     try:
         yield launches
     finally:
-        for name, kernel in real.items():
-            setattr(kernels, name, kernel)
+        for name, kernel in KERNELS.items():
+            vars(_home(name))[name] = kernel
+
+
+def _home(kernel: str) -> ModuleType:
+    return int8_kernels if kernel.startswith("int8_") else kernels
 
 
 def launches(
-    config: ModelConfig, rows: int, *, encoder: bool = False, half: bool = False, watched: bool = True
+    config: ModelConfig, rows: int, *, encoder: bool = False, dtype: str = "fp32", watched: bool = True
 ) -> list[Launch]:
     """Return what a pass of a model launches, in order.
 
@@ -130,12 +149,12 @@ def launches(
         config: of the model; its weights are bf16, as those shipped are.
         rows: nodes, or source tokens.
         encoder: of the encoder instead of the decoder.
-        half: computed in bf16.
+        dtype: what is computed in.
         watched: with one head of the cross-attention and the hidden states given out.
     """
     with torch.device("meta"):
         model = Transformer(config)
-    backend = TritonBackend(model, torch.device("meta"), half=half, operations=kernels)
+    backend = TritonBackend(model, torch.device("meta"), dtype=dtype)
     done: RecordedPass
     if encoder:
         done = EncoderPass(backend, rows)
@@ -151,7 +170,7 @@ def launches(
 
 def compiled(launch: Launch, architecture: int) -> Usage:
     """Compile a kernel as for a launch and return what it needs."""
-    kernel: Any = getattr(kernels, launch.kernel)
+    kernel = KERNELS[launch.kernel]
     values = list(launch.arguments.items())
     signature = {name: _type(name, value) for name, value in values}
     aligned = {
@@ -163,7 +182,8 @@ def compiled(launch: Launch, architecture: int) -> Usage:
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
     done = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=launch.options)
     registers, stack, local = _usage(done.asm["cubin"])
-    return Usage(launch.kernel, architecture, registers, stack + local, done.metadata.shared)
+    rounded = not re.search(r"(fma|approx|ftz|div\.full)\S*\.f32", done.asm["ptx"])
+    return Usage(launch.kernel, architecture, registers, stack + local, done.metadata.shared, rounded)
 
 
 def _type(name: str, value: Any) -> str:

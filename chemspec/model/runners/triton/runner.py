@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from itertools import pairwise
 from threading import RLock
 from types import ModuleType
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from chemspec.model.int8 import quantised
 from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, multiple
 from chemspec.model.runners.triton.pool import Numbers, Pool
 from chemspec.model.runners.triton.weights import Layer, Weights, pack, supports
@@ -26,6 +28,7 @@ from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import BOS, EOS
 
+KERNELS = {"int8": "int8_kernels"}  # instead of `kernels`
 SIZES = (1, 4, 16, *(1 << power for power in range(6, 15)))  # rows of recorded passes; larger ones are not recorded
 # Of the pool at first; it doubles, and then what was recorded is recorded anew.
 SLOTS, SOURCES, DEPTHS = 1 << 15, 1 << 13, 256
@@ -49,8 +52,8 @@ class TritonBackend:
     Args:
         model: in fp32, on the CPU.
         device: a CUDA device; anything else is for tests.
-        half: compute products in bf16, with the same bits in any company too.
-        operations: what computes; default: the kernels.
+        dtype: "fp32", "bf16" (products) or "int8" (see `chemspec.model.int8`), with the same bits in any company each.
+        operations: what computes; default: the kernels for this precision.
         record: turns a function into one that does the same again; default: CUDA graphs.
 
     Raises:
@@ -62,7 +65,7 @@ class TritonBackend:
         model: Transformer,
         device: torch.device,
         *,
-        half: bool = False,
+        dtype: str = "fp32",
         operations: ModuleType | None = None,
         record: Recorder | None = None,
     ) -> None:
@@ -71,13 +74,12 @@ class TritonBackend:
             raise UnsupportedError(f"the kernels take widths in steps of 32, not {config.d_model} features")
         if operations is None:
             try:
-                from chemspec.model.runners.triton import kernels as operations
+                operations = import_module(f"chemspec.model.runners.triton.{KERNELS.get(dtype, 'kernels')}")
             except ImportError as error:
                 raise UnsupportedError(f"Triton cannot be imported ({error}); pip install 'chemspec[gpu]'") from error
-        assert operations is not None
         self.operations, self.record = operations, record or (CudaGraphs() if device.type == "cuda" else None)
-        self.config, self.device, self.half = config, device, half
-        self.weights: Weights = pack(model, device, half=half)
+        self.config, self.device, self.dtype = config, device, dtype
+        self.weights: Weights = pack(model, device, dtype=dtype)
         self.pool = Pool(
             config.decoder_layers,
             config.d_model,
@@ -154,10 +156,10 @@ class RecordedPass:
         self.backend, self.operations, self.weights = backend, backend.operations, backend.weights
         self.host = torch.zeros(8, rows, dtype=torch.int32, pin_memory=device.type == "cuda")
         self.inputs = torch.zeros(8, rows, dtype=torch.int32, device=device)
-        width, exact = config.d_model, not backend.half
+        width = config.d_model
         self.x, self.q, self.y = (torch.zeros(rows, width, device=device) for _ in range(3))
         self.inner = torch.zeros(rows, config.feedforward, device=device)
-        self.exact, self.parts = exact, torch.zeros(0, device=device)
+        self.parts = torch.zeros(0, device=device)
         slices = self.weights.stacks[1][0].down.slices
         if slices > 1:
             self.parts = torch.zeros(slices, rows, width, device=device)
@@ -185,19 +187,14 @@ class RecordedPass:
         """Run the feed-forward sub-layer, and what stands between it and the next."""
         norm, operations, config = layer.norms[-1], self.operations, self.backend.config
         operations.linear(
-            self.x,
-            layer.up,
-            self.inner,
-            exact=self.exact,
-            norm=norm if config.norm_first else None,
-            activation=config.activation,
+            self.x, layer.up, self.inner, norm=norm if config.norm_first else None, activation=config.activation
         )
         after = None if config.norm_first else norm
         if layer.down.slices > 1:
-            operations.linear(self.inner, layer.down, self.parts, exact=self.exact)
+            operations.linear(self.inner, layer.down, self.parts)
             operations.settle(self.x, self.x, parts=self.parts, bias=layer.down.bias, norm=after)
         else:
-            operations.linear(self.inner, layer.down, self.x, exact=self.exact, add=True)
+            operations.linear(self.inner, layer.down, self.x, add=True)
             self.after(layer, -1)
 
     def after(self, layer: Layer, which: int) -> None:
@@ -221,24 +218,18 @@ class EncoderPass(RecordedPass):
         """Encode."""
         self.inputs.copy_(self.host, non_blocking=True)
         given, weights, operations = self.inputs, self.weights, self.operations
-        heads, exact = self.backend.config.heads, self.exact
+        heads = self.backend.config.heads
         operations.embed(given[TOKEN], given[DEPTH], weights.tables[0], weights.positions, self.x)
         for layer in weights.stacks[0]:
             operations.linear(
-                self.x,
-                layer.qkv,
-                self.q,
-                exact=exact,
-                norm=self.before(layer, 0),
-                cache=self.scratch,
-                slots=given[PARENT],
+                self.x, layer.qkv, self.q, norm=self.before(layer, 0), cache=self.scratch, slots=given[PARENT]
             )
             operations.attend(self.q, self.scratch, given[START], given[COUNT], self.y, heads=heads)
-            operations.linear(self.y, layer.out, self.x, exact=exact, add=True)
+            operations.linear(self.y, layer.out, self.x, add=True)
             self.after(layer, 0)
             self.feed(layer)
         for matrix, cache in zip(weights.memory, self.backend.pool.source, strict=True):
-            operations.linear(self.x, matrix, self.q, exact=exact, norm=weights.last[0], cache=cache, slots=given[SLOT])
+            operations.linear(self.x, matrix, self.q, norm=weights.last[0], cache=cache, slots=given[SLOT])
 
 
 class DecoderPass(RecordedPass):
@@ -273,30 +264,28 @@ class DecoderPass(RecordedPass):
         """Decode."""
         self.inputs.copy_(self.host, non_blocking=True)
         given, weights, operations, pool = self.inputs, self.weights, self.operations, self.backend.pool
-        heads, exact = self.backend.config.heads, self.exact
+        heads = self.backend.config.heads
         operations.embed(given[TOKEN], given[DEPTH], weights.tables[1], weights.positions, self.x)
         operations.paths(given[DEPTH], given[SLOT], given[PARENT], given[BASE], pool.table)
         views = iter(self.attention)
         for index, layer in enumerate(weights.stacks[1]):
             assert layer.cross is not None and layer.cross_out is not None
             cache, source = pool.cache[index], pool.source[index]
-            operations.linear(
-                self.x, layer.qkv, self.q, exact=exact, norm=self.before(layer, 0), cache=cache, slots=given[SLOT]
-            )
+            operations.linear(self.x, layer.qkv, self.q, norm=self.before(layer, 0), cache=cache, slots=given[SLOT])
             operations.attend(self.q, cache, given[SLOT], given[KEYS], self.y, heads=heads, table=pool.table)
-            operations.linear(self.y, layer.out, self.x, exact=exact, add=True)
+            operations.linear(self.y, layer.out, self.x, add=True)
             self.after(layer, 0)
-            operations.linear(self.x, layer.cross, self.q, exact=exact, norm=self.before(layer, 1))
+            operations.linear(self.x, layer.cross, self.q, norm=self.before(layer, 1))
             for head in self.watched[index]:
                 operations.watch(self.q, source, given[START], given[COUNT], head, next(views), heads=heads)
             operations.attend(self.q, source, given[START], given[COUNT], self.y, heads=heads)
-            operations.linear(self.y, layer.cross_out, self.x, exact=exact, add=True)
+            operations.linear(self.y, layer.cross_out, self.x, add=True)
             self.after(layer, 1)
             self.feed(layer)
         last = weights.last[1]
         if self.states is not None:
             operations.settle(self.x, self.states, parts=None, bias=weights.output.bias, norm=last)
-        operations.linear(self.x, weights.output, self.logits, exact=exact, norm=last)
+        operations.linear(self.x, weights.output, self.logits, norm=last)
         operations.best(self.logits, *self.found)
         for result, found in zip(self.results, self.found, strict=True):
             result.copy_(found, non_blocking=True)
@@ -370,7 +359,7 @@ class TritonRunner:
             assert isinstance(done, DecoderPass)
             if done.states is not None:
                 # In the precision of the networks that read them; a copy, because the next pass writes there.
-                kind = torch.bfloat16 if self.backend.half else torch.float32
+                kind = torch.bfloat16 if self.backend.dtype == "bf16" else torch.float32
                 self.hidden_states = done.states[:count].to(kind, copy=True)
             if self._heads:
                 seen = torch.cat(done.attention, dim=1)[:count].cpu().numpy()
@@ -408,7 +397,7 @@ def _give_back(pool: Pool, held: list[Numbers], counts: Ints) -> None:
 
 
 # Nats by which a trial's log-probs may differ from torch's.
-TRIAL = {"fp32": 1e-3, "bf16": 0.3}
+TRIAL = {"fp32": 1e-3, "bf16": 0.3, "int8": 1e-5}
 
 
 def checked(model: Transformer, device: torch.device, dtype: str, **options: Any) -> TritonBackend:
@@ -417,21 +406,22 @@ def checked(model: Transformer, device: torch.device, dtype: str, **options: Any
     Args:
         model: in fp32, on the CPU.
         device: a CUDA device.
-        dtype: "fp32" or "bf16".
+        dtype: a name in `TRIAL`.
         options: of `TritonBackend`.
 
     Raises:
         UnsupportedError: saying what is not supported, or how far the scores were off.
     """
     if dtype not in TRIAL:
-        raise UnsupportedError(f"the kernels compute in fp32 and bf16, not in {dtype}")
+        raise UnsupportedError(f"the kernels compute in {', '.join(TRIAL)}, not in {dtype}")
     try:
-        backend = TritonBackend(model, device, half=dtype == "bf16", **options)
+        backend = TritonBackend(model, device, dtype=dtype, **options)
+        judge = quantised(model) if dtype == "int8" else model
         text = [BOS, *(4 + place % max(1, model.config.vocab_size - 4) for place in range(12))]
         source = text[1:]
         read = [BOS, *source, EOS] if model.config.source_specials else source
         with torch.inference_mode():
-            expected = torch.log_softmax(model(torch.tensor([read]), torch.tensor([text]))[0].float(), dim=1).numpy()
+            expected = torch.log_softmax(judge(torch.tensor([read]), torch.tensor([text]))[0].float(), dim=1).numpy()
         worst = 0.0
         for parts in ((0, 1, 13), (0, 3, 7, 13), (0, 13)):  # a recording is made when a size comes again
             runner = backend.open([source], top_k=5)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from chemspec.model.int8 import quantise
 from chemspec.model.transformer import Attention, Transformer
 from chemspec.settings import ModelConfig
 
@@ -32,16 +33,25 @@ class Norm:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A linear layer: bf16 parts (P, O, K), rarest bits last; fp32 numbers of that precision off a GPU. Bias (O,)."""
+    """A linear layer.
+
+    Attributes:
+        parts: bf16 parts (P, O, K), rarest bits last; fp32 numbers of that precision off a GPU. Or int8 (1, O, K).
+        bias: (O,).
+        exact: whether what is multiplied is split likewise; else it is rounded to bf16.
+        scale: of each output (O,), where parts are int8.
+    """
 
     parts: Tensor
     bias: Tensor
+    exact: bool = True
+    scale: Tensor | None = None
 
     @property
     def slices(self) -> int:
         """Pieces of the inputs whose sums are added afterwards; 1: the sum is not cut."""
         inputs = self.parts.shape[2]
-        return inputs // SLICE if inputs > SLICE and inputs % SLICE == 0 else 1
+        return inputs // SLICE if inputs > SLICE and inputs % SLICE == 0 and self.scale is None else 1
 
 
 @dataclass(frozen=True)
@@ -95,13 +105,13 @@ def split(weight: Tensor) -> Tensor:
     return torch.stack(parts)
 
 
-def pack(model: Transformer, device: torch.device, *, half: bool) -> Weights:
+def pack(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
     """Copy a model's weights to a device.
 
     Args:
         model: in fp32.
         device: where to; on a CPU, whose bf16 the interpreter of Triton gets wrong, parts are kept as fp32.
-        half: round matrices to bf16, for a model that is to compute in that precision.
+        dtype: "fp32"; "bf16", matrices rounded; or "int8", see `chemspec.model.int8`.
     """
     config, kind = model.config, torch.float32 if device.type == "cpu" else torch.bfloat16
 
@@ -109,9 +119,12 @@ def pack(model: Transformer, device: torch.device, *, half: bool) -> Weights:
         return tensor.detach().float().contiguous().to(device)
 
     def matrix(weight: Tensor, bias: Tensor | None) -> Matrix:
-        parts = weight.detach().bfloat16().float()[None] if half else split(weight)
-        zeros = torch.zeros(len(weight))
-        return Matrix(parts.to(device, kind).contiguous(), floats(zeros if bias is None else bias))
+        shift = floats(torch.zeros(len(weight)) if bias is None else bias)
+        if dtype == "int8":
+            whole, scale = quantise(weight.detach().float())
+            return Matrix(whole[None].to(device, torch.int8).contiguous(), shift, scale=floats(scale[:, 0]))
+        parts = weight.detach().bfloat16().float()[None] if dtype == "bf16" else split(weight)
+        return Matrix(parts.to(device, kind).contiguous(), shift, dtype == "fp32")
 
     def linear(layer: nn.Linear) -> Matrix:
         return matrix(layer.weight, layer.bias)

@@ -1,0 +1,388 @@
+"""The kernels of a pass in int8: `chemspec.model.int8` in Triton, to the last bit; twins in `int8_reference.py`.
+
+Products of whole numbers are summed in int32, where no order matters. All else follows the order that is written down
+there, is rounded as IEEE 754 says (`div_rn`, `sqrt_rn`) and is not fused into multiply-adds. So a GPU gives the bits of
+the compiled kernel on a CPU; only the logarithm and the erf, taken in fp64 and rounded, rest on a library.
+
+Shapes: as in `kernels.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from chemspec.model.int8 import LANES
+from chemspec.model.runners.triton.kernels import (
+    ACTIVATIONS,
+    COLUMNS,
+    INNER,
+    KEYS,
+    ROWS,
+    block,
+    embed,
+    paths,
+    put,
+    watch,
+)
+from chemspec.model.runners.triton.weights import Matrix, Norm
+
+
+@triton.jit
+def whole(x):
+    """The nearest whole numbers of fp32 numbers below 2 ** 22; ties to even."""
+    return (x + 12582912.0) - 12582912.0
+
+
+@triton.jit
+def folded(x):
+    """Add the second half of the last dimension (R, N) to the first, until one number is left (R,); N is up to 16."""
+    rows: tl.constexpr = x.shape[0]
+    size: tl.constexpr = x.shape[1]
+    if size > 8:
+        x = tl.sum(tl.reshape(x, (rows, 2, 8)), axis=1)
+    if size > 4:
+        x = tl.sum(tl.reshape(x, (rows, 2, 4)), axis=1)
+    if size > 2:
+        x = tl.sum(tl.reshape(x, (rows, 2, 2)), axis=1)
+    if size > 1:
+        x = tl.sum(tl.reshape(x, (rows, 2, 1)), axis=1)
+    return tl.reshape(x, (rows,))
+
+
+@triton.jit
+def exponential(x):
+    """e^x for x <= 0, as `int8.exponential`."""
+    x = tl.maximum(x, -87.0)
+    n = whole(x * 1.44269504)
+    r = x - n * 0.693359375
+    r = r + n * 2.12194440e-4
+    p = r * 1.9875691500e-4 + 1.3981999507e-3
+    p = p * r + 8.3334519073e-3
+    p = p * r + 4.1665795894e-2
+    p = p * r + 1.6666665459e-1
+    p = p * r + 5.0000001201e-1
+    p = p * r * r + r + 1.0
+    return p * ((n.to(tl.int32) + 127) << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def statistics(x_row, there, eps, WIDTH: tl.constexpr, BM: tl.constexpr, LANES: tl.constexpr):
+    """Mean and reciprocal deviation of rows at addresses (BM, 1), where they are there (BM, 1)."""
+    lane = tl.arange(0, LANES)[None, :]
+    total = tl.zeros((BM, LANES), tl.float32)
+    for start in range(0, WIDTH, LANES):
+        total += tl.load(x_row + start + lane, mask=there, other=0.0)
+    mean = tl.div_rn(folded(total), WIDTH * 1.0)
+    total = tl.zeros((BM, LANES), tl.float32)
+    for start in range(0, WIDTH, LANES):
+        off = tl.load(x_row + start + lane, mask=there, other=0.0) - mean[:, None]
+        total += off * off
+    variance = tl.div_rn(folded(total), WIDTH * 1.0) + eps
+    return mean, tl.div_rn(1.0, tl.sqrt_rn(variance))
+
+
+@triton.jit
+def read(x_row, at, there, mean, shrink, gain_at, shift_at, NORM: tl.constexpr):
+    """Columns of rows, normed."""
+    x = tl.load(x_row + at[None, :], mask=there, other=0.0)
+    if NORM:
+        x = tl.load(shift_at + at)[None, :] + (x - mean[:, None]) * shrink[:, None] * tl.load(gain_at + at)[None, :]
+    return x
+
+
+@triton.jit(do_not_specialize=["rows", "spaces"], do_not_specialize_on_alignment=["slot_at"])
+def int8_linear_kernel(
+    x_at,
+    weight_at,
+    scale_at,
+    bias_at,
+    gain_at,
+    shift_at,
+    y_at,
+    cache_at,
+    slot_at,
+    rows,
+    columns,
+    spaces,
+    eps,
+    INPUTS: tl.constexpr,
+    NORM: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    ADD: tl.constexpr,
+    FIRST: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    row = tl.program_id(0) * BM + tl.arange(0, BM)
+    column = tl.program_id(1) * BN + tl.arange(0, BN)
+    column_in = column < columns
+    inner = tl.arange(0, BK)
+    x_row = x_at + row.to(tl.int64)[:, None] * INPUTS
+    there = (row < rows)[:, None]
+    mean = tl.zeros((BM,), tl.float32)
+    shrink = tl.zeros((BM,), tl.float32)
+    if NORM:
+        mean, shrink = statistics(x_row, there, eps, INPUTS, BM, LANES)
+    largest = tl.zeros((BM,), tl.float32)
+    for start in range(0, INPUTS, BK):
+        x = read(x_row, start + inner, there, mean, shrink, gain_at, shift_at, NORM)
+        largest = tl.maximum(largest, tl.max(tl.abs(x), axis=1))
+    factor = tl.where(largest > 1e-30, tl.div_rn(127.0, tl.maximum(largest, 1e-30)), 0.0)
+    total = tl.zeros((BM, BN), tl.int32)
+    for start in range(0, INPUTS, BK):
+        at = start + inner
+        x = whole(read(x_row, at, there, mean, shrink, gain_at, shift_at, NORM) * factor[:, None])
+        w = tl.load(weight_at + column[None, :] * INPUTS + at[:, None], mask=column_in[None, :], other=0)
+        total = tl.dot(x.to(tl.int8), w, total)
+    scale = tl.load(scale_at + column, mask=column_in, other=0.0)[None, :]
+    y = total.to(tl.float32) * tl.div_rn(largest, 127.0)[:, None] * scale
+    y += tl.load(bias_at + column, mask=column_in, other=0.0)[None, :]
+    if ACTIVATION == 1:
+        y = tl.maximum(y, 0.0)
+    if ACTIVATION == 2:
+        y = 0.5 * y * (1.0 + tl.erf((y * 0.70710678).to(tl.float64)).to(tl.float32))
+    put(y, y_at, cache_at, slot_at, row, column, rows, columns, spaces, ADD, FIRST, WIDTH)
+
+
+@triton.jit
+def int8_norm_kernel(
+    x_at,
+    gain_at,
+    shift_at,
+    y_at,
+    eps,
+    NORM: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64) + tl.arange(0, 1)
+    column = tl.arange(0, BLOCK)
+    inside = column < WIDTH
+    x_row = x_at + row[:, None] * WIDTH
+    x = tl.load(x_row + column[None, :], mask=inside[None, :], other=0.0)
+    if NORM:
+        mean, shrink = statistics(x_row, (row >= 0)[:, None], eps, WIDTH, 1, LANES)
+        gain = tl.load(gain_at + column, mask=inside, other=0.0)
+        shift = tl.load(shift_at + column, mask=inside, other=0.0)
+        x = shift[None, :] + (x - mean[:, None]) * shrink[:, None] * gain[None, :]
+    tl.store(y_at + row[:, None] * WIDTH + column[None, :], x, mask=inside[None, :])
+
+
+@triton.jit
+def scores(q_row, k_at, slot, there, scale, WIDTH: tl.constexpr, HEAD: tl.constexpr, STEP: tl.constexpr):
+    """Of one query with keys (N,), in steps of so many features, odd and even steps apart."""
+    keys: tl.constexpr = slot.shape[0]
+    inner = tl.arange(0, STEP)
+    even = tl.zeros((keys, STEP), tl.float32)
+    odd = tl.zeros((keys, STEP), tl.float32)
+    for step in tl.static_range(HEAD // STEP):
+        at = step * STEP + inner
+        k = tl.load(k_at + slot[:, None] * WIDTH + at[None, :], mask=there[:, None], other=0.0)
+        product = tl.load(q_row + at)[None, :] * k
+        if step % 2 == 0:
+            even += product
+        else:
+            odd += product
+    return folded(even + odd) * scale
+
+
+@triton.jit(do_not_specialize=["spaces", "depths"], do_not_specialize_on_alignment=["start_at", "count_at", "path_at"])
+def int8_attend_kernel(
+    q_at,
+    cache_at,
+    start_at,
+    count_at,
+    path_at,
+    y_at,
+    spaces,
+    depths,
+    scale,
+    PATHS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    HEAD: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STEP: tl.constexpr,
+    KEYS: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(1) * HEAD
+    key = tl.arange(0, KEYS)
+    inner = tl.arange(0, BLOCK)
+    inside = inner < HEAD
+    q_row = q_at + row * WIDTH + first
+    begin = tl.load(start_at + row).to(tl.int64)
+    count = tl.load(count_at + row)
+    slot_row = path_at + begin * depths
+    highest = -float("inf")
+    for start in range(0, count, KEYS):
+        there = start + key < count
+        if PATHS:
+            slot = tl.load(slot_row + start + key, mask=there, other=0).to(tl.int64)
+        else:
+            slot = begin + start + key
+        score = scores(q_row, cache_at + first, slot, there, scale, WIDTH, HEAD, STEP)
+        highest = tl.maximum(highest, tl.max(tl.where(there, score, -float("inf")), axis=0))
+    weight = 0.0
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, count, KEYS):
+        there = start + key < count
+        if PATHS:
+            slot = tl.load(slot_row + start + key, mask=there, other=0).to(tl.int64)
+        else:
+            slot = begin + start + key
+        score = scores(q_row, cache_at + first, slot, there, scale, WIDTH, HEAD, STEP)
+        chance = tl.where(there, exponential(score - highest), 0.0)
+        for place in range(tl.minimum(KEYS, count - start)):  # a sum in the order of the keys
+            own = tl.sum(tl.where(key == place, chance, 0.0), axis=0)
+            where = tl.sum(tl.where(key == place, slot, 0), axis=0)
+            v = tl.load(cache_at + spaces * WIDTH + where * WIDTH + first + inner, mask=inside, other=0.0)
+            weight += own
+            total += own * v
+    tl.store(y_at + row * WIDTH + first + inner, total * tl.div_rn(1.0, weight), mask=inside)
+
+
+@triton.jit(do_not_specialize=["wanted"], do_not_specialize_on_alignment=["id_at", "log_prob_at"])
+def int8_best_kernel(logit_at, id_at, log_prob_at, vocabulary, wanted, BLOCK: tl.constexpr, LANES: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    token = tl.arange(0, BLOCK)
+    lane = tl.arange(0, LANES)[None, :]
+    inside = token < vocabulary
+    x = tl.load(logit_at + row * vocabulary + token, mask=inside, other=-float("inf"))
+    highest = tl.max(x, axis=0)
+    total = tl.zeros((1, LANES), tl.float32)
+    for start in range(0, vocabulary, LANES):
+        at = start + lane
+        some = tl.load(logit_at + row * vocabulary + at, mask=at < vocabulary, other=-float("inf"))
+        total += exponential(some - highest)
+    x = x - highest - tl.sum(tl.log(folded(total).to(tl.float64)).to(tl.float32), axis=0)
+    left = inside
+    for rank in range(wanted):
+        most = tl.max(tl.where(left, x, -float("inf")), axis=0)
+        # Of equal log-probs the lowest id.
+        best = tl.min(tl.where(left & (x == most), token, BLOCK), axis=0)
+        tl.store(id_at + row * wanted + rank, best)
+        tl.store(log_prob_at + row * wanted + rank, most)
+        left = left & (token != best)
+
+
+def linear(
+    x: Tensor,
+    matrix: Matrix,
+    y: Tensor,
+    *,
+    norm: Norm | None = None,
+    activation: str = "",
+    add: bool = False,
+    cache: Tensor | None = None,
+    slots: Tensor | None = None,
+) -> None:
+    """Round rows to whole numbers and multiply by a matrix of these; the arguments are those of `kernels.linear`."""
+    _, columns, inputs = matrix.parts.shape
+    assert matrix.scale is not None
+    given = norm or Norm(matrix.bias, matrix.bias, 0.0)
+    held, places = (x, x) if cache is None or slots is None else (cache, slots)
+    width = 0 if cache is None else cache.shape[2]
+    int8_linear_kernel[(triton.cdiv(len(x), ROWS), triton.cdiv(columns, COLUMNS))](
+        x,
+        matrix.parts,
+        matrix.scale,
+        matrix.bias,
+        given.gain,
+        given.shift,
+        y,
+        held,
+        places,
+        len(x),
+        columns,
+        held.shape[1],
+        given.eps,
+        inputs,
+        norm is not None,
+        ACTIVATIONS[activation],
+        add,
+        columns - 2 * width,
+        width,
+        ROWS,
+        COLUMNS,
+        INNER if inputs % INNER == 0 else 32,
+        LANES,
+        num_warps=4,
+        num_stages=3,
+        enable_fp_fusion=False,
+    )
+
+
+def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:
+    """Write x (R, D), normed, to y; no sum is cut here, so that there are no parts."""
+    assert parts is None
+    rows, width = x.shape
+    given = norm or Norm(bias, bias, 0.0)
+    int8_norm_kernel[(rows,)](
+        x,
+        given.gain,
+        given.shift,
+        y,
+        given.eps,
+        norm is not None,
+        width,
+        block(width),
+        LANES,
+        num_warps=1,
+        enable_fp_fusion=False,
+    )
+
+
+def attend(
+    q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, y: Tensor, *, heads: int, table: Tensor | None = None
+) -> None:
+    """Attend to keys and values; the arguments are those of `kernels.attend`."""
+    rows, width = q.shape
+    head = width // heads
+    step = 1 if LANES % heads or head % (LANES // heads) else LANES // heads
+    int8_attend_kernel[(rows, heads)](
+        q,
+        cache,
+        starts,
+        counts,
+        starts if table is None else table,
+        y,
+        cache.shape[1],
+        0 if table is None else table.shape[1],
+        float(np.float32(1.0) / np.float32(math.sqrt(head))),
+        table is not None,
+        width,
+        head,
+        block(head),
+        step,
+        KEYS,
+        num_warps=1,
+        enable_fp_fusion=False,
+    )
+
+
+def best(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+    """Write the best tokens of logits (R, V), ties by id, and their log-probs to (R, k) each."""
+    rows, vocabulary = logits.shape
+    int8_best_kernel[(rows,)](
+        logits,
+        ids,
+        log_probs,
+        vocabulary,
+        ids.shape[1],
+        block(vocabulary),
+        LANES,
+        num_warps=1 if vocabulary <= 512 else 4,
+        enable_fp_fusion=False,
+    )
+
+
+__all__ = ["attend", "best", "embed", "linear", "paths", "settle", "watch"]
