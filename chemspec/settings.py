@@ -42,6 +42,7 @@ class ModelConfig:
     tied_output: bool = True
     output_bias: bool = True
     source_specials: bool = False  # the source reads <bos> ... <eos>, as in Andronov et al.
+    stored_positions: bool = False  # the table of positions is a weight: learned, or of another formula than ours
     max_positions: int = 1024
 
     def __post_init__(self) -> None:

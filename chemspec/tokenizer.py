@@ -6,10 +6,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -19,6 +19,9 @@ SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 _ATOM_WISE = re.compile(
     r"\[[^\]]+\]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|/|:|~|@|\?|>|\*|\$|%[0-9]{2}|[0-9]"
 )
+
+_MARK = re.compile(r"<[A-Za-z]\w*>")  # a token that is no SMILES, such as the class of a reaction, <RX_1>
+HOLE = "{query}"
 
 
 class TokenError(ValueError):
@@ -50,11 +53,32 @@ def split(smiles: str) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How a model that another program trained reads a query; models of our own have none.
+
+    Its queries may also be split at blanks already, and begin with marks of its vocabulary such as <RX_1>.
+
+    Attributes:
+        template: the text that it reads, with `{query}` where the SMILES goes.
+        unread: tokens that it writes and does not read.
+        unknown_as_unk: read unknown tokens as unk, as the other program does, instead of refusing them.
+    """
+
+    template: str = HOLE
+    unread: tuple[str, ...] = ()
+    unknown_as_unk: bool = False
+
+    def __post_init__(self) -> None:
+        if self.template.count(HOLE) != 1:
+            raise ValueError(f"template {self.template!r} must hold {HOLE} once, where the SMILES goes")
+
+
+@dataclass(frozen=True)
 class Tokenizer:
     """A fixed vocabulary: `tokens[i]` is the text of id i; the first four are pad, bos, eos and unk."""
 
     tokens: tuple[str, ...]
-    prompt_length: ClassVar[int] = 0  # tokens of a query that come before its SMILES
+    reading: Reading | None = None
 
     def __post_init__(self) -> None:
         if self.tokens[: len(SPECIALS)] != SPECIALS:
@@ -79,19 +103,23 @@ class Tokenizer:
             ValueError: naming the file and its fault.
         """
         try:
-            tokens = json.loads(path.read_text(encoding="utf-8"))
+            values = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is no JSON text: {error}") from error
+        tokens = values.get("tokens") if isinstance(values, dict) else values
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise ValueError(f"{path} is not a list of tokens")
         try:
-            return cls(tuple(tokens))
-        except ValueError as error:
+            return cls(tuple(tokens), _reading(values.get("reading")) if isinstance(values, dict) else None)
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
-        """Write the vocabulary as a JSON list."""
-        path.write_text(json.dumps(list(self.tokens), ensure_ascii=False), encoding="utf-8")
+        """Write the vocabulary as a JSON list, or with how it is read if that is not as in our own models."""
+        values: Any = list(self.tokens)
+        if self.reading is not None:
+            values = {"tokens": values, "reading": asdict(self.reading)}
+        path.write_text(json.dumps(values, ensure_ascii=False), encoding="utf-8")
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -105,6 +133,38 @@ class Tokenizer:
     def _ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.tokens)}
 
+    @cached_property
+    def _read(self) -> dict[str, int]:
+        """The ids of what a query may hold."""
+        unread = () if self.reading is None else self.reading.unread
+        return {token: index for token, index in self._ids.items() if token not in unread}
+
+    @cached_property
+    def prompt_length(self) -> int:
+        """How many tokens of a query come before its SMILES."""
+        return 0 if self.reading is None else len(self._marked(self.reading.template.partition(HOLE)[0]))
+
+    def lead(self, text: str) -> tuple[str, str]:
+        """Split a query as typed into the marks that it begins with and its SMILES, which is none of the model's."""
+        if self.reading is None:
+            return "", text
+        words = text.split()
+        if len(words) > 1 and all(word in self._ids for word in words):  # as files of OpenNMT are written
+            text = "".join(words)
+        end = 0
+        while (mark := _MARK.match(text, end)) and mark.group() in self._ids:
+            end = mark.end()
+        return text[:end], text[end:].lstrip() if end else text
+
+    def _marked(self, text: str) -> list[str]:
+        """The tokens of a text that may hold marks."""
+        pieces, position = [], 0
+        for mark in _MARK.finditer(text):
+            if mark.group() in self._ids:
+                pieces += [*split(text[position : mark.start()]), mark.group()]
+                position = mark.end()
+        return pieces + split(text[position:])
+
     def encode(self, smiles: str) -> tuple[int, ...]:
         """Token ids without bos and eos.
 
@@ -112,8 +172,11 @@ class Tokenizer:
             TokenError: naming position and token, where the text is not SMILES or the model never saw the token.
         """
         ids, position = [], 0
-        for token in split(smiles):
-            index = self._ids.get(token)
+        tokens = split(smiles) if self.reading is None else self._marked(self.reading.template.replace(HOLE, smiles))
+        for token in tokens:
+            index = self._read.get(token)
+            if index is None and self.reading is not None and self.reading.unknown_as_unk:
+                index = UNK
             if index is None:
                 raise TokenError(
                     f"the model has never seen {token!r} (position {position + 1}); it cannot answer for it",
@@ -141,3 +204,14 @@ class Tokenizer:
             if index >= len(SPECIALS) or index == UNK:
                 pieces.append(self.tokens[index])
         return pieces
+
+
+def _reading(values: Any) -> Reading | None:
+    if values is None:
+        return None
+    if not isinstance(values, dict) or set(values) - {field.name for field in fields(Reading)}:
+        raise ValueError("its reading has keys this version does not know")
+    unread = values.get("unread", ())
+    if not isinstance(unread, (list, tuple)) or not all(isinstance(token, str) for token in unread):
+        raise ValueError("its reading does not list unread tokens")
+    return Reading(**{**values, "unread": tuple(unread)})

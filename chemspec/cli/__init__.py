@@ -7,6 +7,18 @@ Exit codes: 0 all went well; 1 something in the input could not be answered (som
 from chemspec.cli.base import app, main
 
 # Each adds its commands; the order is that of --help.
-from chemspec.cli import predict, plan, evaluate, train, dev_answers, dev_speed, dev_models, dev_gpu  # isort: skip
+from chemspec.cli import predict, importing, plan, evaluate, train, dev_answers, dev_speed, dev_models, dev_gpu  # isort: skip
 
-__all__ = ["app", "dev_answers", "dev_gpu", "dev_models", "dev_speed", "evaluate", "main", "plan", "predict", "train"]
+__all__ = [
+    "app",
+    "dev_answers",
+    "dev_gpu",
+    "dev_models",
+    "dev_speed",
+    "evaluate",
+    "importing",
+    "main",
+    "plan",
+    "predict",
+    "train",
+]

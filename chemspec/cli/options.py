@@ -26,7 +26,7 @@ def option(text: str, *names: str) -> Any:
 TaskOption = Annotated[str, option("forward (what forms?) or retro (what from?).", "--task", "-t")]
 ModelOption = Annotated[
     str,
-    option("Model folder, installed name or Hugging Face id (fetched before); default: the task's.", "--model", "-m"),
+    option("Folder, checkpoint, installed name or Hugging Face id (fetched); default: the task's.", "--model", "-m"),
 ]
 NOption = Annotated[int, option("Answers wanted.", "--n", "-n")]
 DecoderOption = Annotated[str, option(f"auto, {', '.join(DECODERS)}; auto: greedy for one answer, else beam.")]
@@ -40,7 +40,7 @@ DtypeOption = Annotated[str, option("auto, fp32, int8, bf16 or fp16.")]
 DeviceOption = Annotated[str, option("auto, cpu, cuda, cuda:1, ...; to predict a file also cuda:all.")]
 ThreadsOption = Annotated[int, option("CPU threads; 0: all cores.")]
 RuntimeOption = Annotated[str, option("auto, native, onnx, torch, graphs or triton.")]
-TemplateOption = Annotated[str, option("What a Hugging Face model reads, {query} being the SMILES.")]
+TemplateOption = Annotated[str, option("What another program's model reads, {query} being the SMILES.")]
 JsonOption = Annotated[bool, option("Machine-readable: the last line is one JSON document.", "--json")]
 AugmentOption = Annotated[int, option("Decode so many spellings of each query and merge their answers; 1: off.")]
 DistinctOption = Annotated[

@@ -41,12 +41,23 @@ OUT_OF_MEMORY = "the GPU's memory does not suffice for this query; ask for fewer
 
 @dataclass(frozen=True)
 class PreparedQuery:
-    """A query that can be decoded, or the result that says why not."""
+    """A query that can be decoded, or the result that says why not.
+
+    Attributes:
+        text: as it was typed.
+        ids, tokens: what the model reads.
+        notes: what to tell with the answer.
+        lead: marks of the model's own that it was typed with, such as the class of a reaction.
+        smiles: the canonical SMILES.
+        refusal: the result, if it cannot be decoded.
+    """
 
     text: str
     ids: tuple[int, ...] = ()
     tokens: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    lead: str = ""
+    smiles: str = ""
     refusal: DecodeResult | None = None
 
 
@@ -98,11 +109,12 @@ class Engine:
         runtime: str = "auto",
         task: Task | None = None,
         template: str = "",
+        vocab: str | Path = "",
     ) -> Engine:
-        """Load a model folder of any format that `chemspec.importers.registry.IMPORTERS` knows.
+        """Load a model of any format that `chemspec.importers.registry.IMPORTERS` knows.
 
         Args:
-            name: a path, or the name of an installed model ("forward", "retro").
+            name: a folder or file, or the name of an installed model ("forward", "retro").
             device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
             dtype: "auto" (fp32), "fp32", "int8" (linear layers in whole numbers, see `model.int8`: faster on a CPU, and
                 the same bits everywhere), "bf16", "fp16".
@@ -110,8 +122,9 @@ class Engine:
             runtime: "auto" (for fp32 on a CPU the compiled kernel, or ONNX Runtime where it cannot be compiled; else
                 torch; on a GPU recorded graphs), "native", "onnx", "torch", "graphs" (torch with recorded CUDA graphs),
                 or "triton" (kernels whose scores have the same bits in any company).
-            task: of a Hugging Face model, "forward" or "retro"; our own folders say what they are for.
-            template: what a Hugging Face model reads, see `importers.hf.load`.
+            task: of another program's model, "forward" or "retro"; our own folders say what they are for.
+            template: what another program's model reads, see `importers.base.LoadOptions`.
+            vocab: the file of its vocabulary, where that lies apart.
 
         Raises:
             checkpoint.CheckpointError: if the folder is no usable model.
@@ -119,8 +132,8 @@ class Engine:
         """
         folder = model_folder(name)
         wanted = RuntimeConfig.find(device=device, dtype=dtype, runtime=runtime, threads=threads)
-        given_name = "" if Path(name).is_dir() else str(name)
-        loaded = importers.load(folder, LoadOptions(task, template, given_name))
+        given_name = "" if Path(name).exists() else str(name)
+        loaded = importers.load(folder, LoadOptions(task, template, given_name, Path(vocab) if vocab else None))
         backend, runtime = loaded.backend(wanted)
         config = replace(wanted, runtime=runtime)
         measured, problem = _confidence(loaded)
@@ -291,12 +304,13 @@ class Engine:
 
     def prepare(self, text: str) -> PreparedQuery:
         """Clean, canonicalise and tokenise one query, or say what is wrong with it."""
-        query = chem.read_query(text, self.task, max_chars=MAX_CHARS)
+        lead, bare = self.tokenizer.lead(text)
+        query = chem.read_query(bare, self.task, max_chars=MAX_CHARS)
         if isinstance(query, chem.Fault):
             status = "too_long" if query.kind == "length" else "invalid"
             return PreparedQuery(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
         try:
-            ids = self.tokenizer.encode(query.smiles)
+            ids = self.tokenizer.encode(lead + query.smiles)
         except TokenError as error:
             return PreparedQuery(
                 text, refusal=DecodeResult(text, "invalid", f"{error} in {query.smiles}", notes=query.notes)
@@ -305,7 +319,7 @@ class Engine:
             message = f"{len(ids)} tokens; queries may have at most {self.longest_query}"
             return PreparedQuery(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
         notes = (*query.notes, *self.caveats)
-        return PreparedQuery(text, ids, tuple(self.tokenizer.pieces(ids)), notes)
+        return PreparedQuery(text, ids, tuple(self.tokenizer.pieces(ids)), notes, lead, query.smiles)
 
     def _answer(self, ready: Sequence[PreparedQuery], settings: DecodeSettings) -> list[DecodeResult]:
         """Answer one batch; where different answers are wanted, those queries that lack some again and wider."""
@@ -340,12 +354,12 @@ class Engine:
         """The rows of a batch that a query takes: itself, and other spellings of it that the model can read."""
         if settings.augment == 1:
             return [ready]
-        smiles = "".join(ready.tokens)
+        smiles = ready.smiles
         rng = Random(f"{settings.seed}/{smiles}")  # what else is asked changes nothing
         rows = [replace(ready, text=smiles, notes=())]
         for text in root_align.spellings(smiles, settings.augment, rng)[1:]:
             try:
-                ids = self.tokenizer.encode(text)
+                ids = self.tokenizer.encode(ready.lead + text)
             except TokenError:  # more ring labels, say, than the vocabulary has
                 continue
             if len(ids) <= self.longest_query:
@@ -490,6 +504,8 @@ def _plain(settings: DecodeSettings) -> dict[str, Any]:
 
 def _confidence(loaded: LoadedModel) -> tuple[confidence.Confidence | None, str]:
     """What turns probabilities into chances of being right, or why there is none; a model answers without it."""
+    if not loaded.folder.is_dir():  # a checkpoint of another program
+        return None, ""
     try:
         return confidence.load(loaded.folder, loaded.digest), ""
     except confidence.ConfidenceError as error:

@@ -15,7 +15,7 @@ from chemspec.model import checkpoint
 
 
 def model_folder(name: str | Path) -> Path:
-    """The folder of a model given by path, or by the name of a shipped one.
+    """The folder or file of a model given by path, or by the name of a shipped one.
 
     Raises:
         checkpoint.CheckpointError: if there is none, naming those that exist.
@@ -26,6 +26,8 @@ def model_folder(name: str | Path) -> Path:
     shipped = models_dir() / str(name)
     if shipped.is_dir():
         return shipped
+    if path.is_file():
+        return path
     if (found := importers.find(str(name))) is not None:
         return found
     known = ", ".join(folder.name for folder in installed()) or "none"

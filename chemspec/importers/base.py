@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +12,9 @@ from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig, Task
+
+# Texts that published models were trained to read. ReactionT5v2 was given a blank where a reaction has no reagents.
+TEMPLATES = {"reactiont5-forward": "REACTANT:{query}REAGENT: ", "reactiont5-retro": "{query}"}
 
 
 class TextTokenizer(Protocol):
@@ -30,6 +33,9 @@ class TextTokenizer(Protocol):
         """About how many tokens come before the query."""
 
     def __len__(self) -> int: ...
+
+    def lead(self, text: str) -> tuple[str, str]:
+        """Split a query as typed into what comes before its SMILES, as `encode` reads it, and its SMILES."""
 
     def encode(self, smiles: str) -> tuple[int, ...]:
         """Return ids; raises `TokenError` for what the model has never seen."""
@@ -54,6 +60,8 @@ class LoadedModel:
         backend: makes what computes it (device, precision, runtime, threads), and says which runtime that is; raises
             ValueError for one that cannot be had.
         notes: what to tell with every answer.
+        found: what the checkpoint turned out to be, to be told when it is imported.
+        save: writes it, and the text of a card, into a folder that can be loaded without the checkpoint.
     """
 
     name: str
@@ -64,6 +72,8 @@ class LoadedModel:
     digest: str
     backend: Callable[[RuntimeConfig], tuple[Backend, str]]
     notes: tuple[str, ...] = ()
+    found: Mapping[str, str] = field(default_factory=dict)
+    save: Callable[[Path, str], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -72,13 +82,20 @@ class LoadOptions:
 
     Attributes:
         task: what it is for.
-        template: the text that it reads, with `{query}` where the SMILES goes.
+        template: the text that it reads, with `{query}` where the SMILES goes, or a name of `TEMPLATES`.
         name: what to call it; "" takes the folder's.
+        vocab: the file of its vocabulary, where that lies apart.
+        unknown_as_unk: read tokens that it has never seen as unk, where its own program does; else refuse them.
     """
 
     task: Task | None = None
     template: str = ""
     name: str = ""
+    vocab: Path | None = None
+    unknown_as_unk: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "template", TEMPLATES.get(self.template, self.template))
 
 
 def config_names(folder: Path, key: str) -> bool:
@@ -100,7 +117,7 @@ class Importer:
 
     Attributes:
         name: of the format.
-        recognises: whether a folder holds a model of this format; quick, and never raises.
+        recognises: whether a path holds a model of this format; quick, and never raises.
         load: reads it; raises `CheckpointError` for a model that cannot be used.
         find: the folder of a name that is no path, such as an id of a hub; raises `CheckpointError` for a name of the
             right form that is not on this machine.

@@ -9,16 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
-from chemspec.importers.base import Importer, LoadedModel, config_names
+from chemspec.importers.base import TEMPLATES, Importer, LoadedModel, config_names
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runners.hf_runner import FAMILIES, HfBackend, HfModel, IdMap
 from chemspec.model.runtime import RuntimeConfig
@@ -93,7 +94,8 @@ class HfTokenizer:
         size = len(inner)
         texts = [_plain(token) for token in inner.convert_ids_to_tokens(list(range(size)))]
         self.tokens = tuple(texts[token] if token < size else f"<{token}>" for token in numbers.theirs)
-        self._silent = set(inner.all_special_ids)
+        added = getattr(inner, "added_tokens_decoder", {})
+        self._silent = {*inner.all_special_ids, *(number for number, token in added.items() if token.special)}
         self._unknown = inner.unk_token_id
         head = template[: template.index(HOLE)]
         self.prompt_length = len(self._split(head)) if head.strip() else 0
@@ -113,6 +115,10 @@ class HfTokenizer:
             if bare and whole[start : start + len(bare)] == bare:
                 return whole[:start], whole[start + len(bare) :]
         raise ValueError(f"its tokenizer reads 'C' as {whole}, which does not contain {bare}")
+
+    def lead(self, text: str) -> tuple[str, str]:
+        """Return a query as it is: what comes before it, the template says."""
+        return "", text
 
     def encode(self, smiles: str) -> tuple[int, ...]:
         """Return ids of the template filled with a SMILES, without what the tokenizer puts around it.
@@ -140,6 +146,13 @@ class HfTokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each id, up to the first eos, without pad and bos."""
         return [self.tokens[token] for token in _until_eos(ids) if token not in (PAD, BOS)]
+
+    def lost_blank(self) -> tuple[str, ...]:
+        """Return a note if the template ends in a blank that the tokenizer does not pass on."""
+        filled = self.template.replace(HOLE, "C")
+        if filled == filled.rstrip() or self._split(filled) != self._split(filled.rstrip()):
+            return ()
+        return ("its tokenizer drops the blank at the end of the template; take the tokenizer.json of its authors",)
 
     def _split(self, text: str) -> list[int]:
         return list(self.inner(text, add_special_tokens=False, verbose=False)["input_ids"])
@@ -239,16 +252,16 @@ def load(folder: Path, *, task: Task | None = None, template: str = "", name: st
             f'(or a file {OWN} with {{"task": "retro"}} to the folder)'
         )
     template = template or own.get("template") or HOLE
+    template = TEMPLATES.get(template, template)
     _check_files(folder)
     network = _network(library, folder)
-    with _reading(folder, "the tokenizer"):
-        inner = library.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    inner = _tokenizer(library, folder, network.config.model_type)
     try:
         model, tokenizer = _assemble(network, inner, template)
     except ValueError as error:
         raise CheckpointError(f"{folder}: {error}") from error
     _check_agreement(model, folder)
-    return HfCheckpoint(
+    read = HfCheckpoint(
         name=name or folder.name,
         task=task,
         tokenizer=tokenizer,
@@ -256,9 +269,11 @@ def load(folder: Path, *, task: Task | None = None, template: str = "", name: st
         folder=folder,
         digest=_digest(folder, template),
         backend=partial(_backend, model),
-        notes=_notes(network.generation_config),
+        notes=(*_notes(network.generation_config), *tokenizer.lost_blank()),
+        found=_described(network, tokenizer),
         model=model,
     )
+    return replace(read, save=partial(_save, read))
 
 
 def _library() -> Any:
@@ -360,6 +375,50 @@ def _network(library: Any, folder: Path) -> Any:
     return network
 
 
+def _tokenizer(library: Any, folder: Path, kind: str) -> Any:
+    """Return the tokenizer, from its own file where transformers 5 would build another one.
+
+    Of T5 it takes the vocabulary alone and drops what `tokenizer.json` says about normalising and splitting: ReactionT5
+    then loses the blank after its `REAGENT:`.
+    """
+    file = folder / "tokenizer.json"
+    with _reading(folder, "the tokenizer"):
+        if FAMILIES[kind] != "t5" or not file.is_file():
+            return library.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        names = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+        for beside in ("special_tokens_map.json", "tokenizer_config.json"):
+            said = json.loads((folder / beside).read_text(encoding="utf-8")) if (folder / beside).is_file() else {}
+            for name in names:
+                token = said.get(name)
+                names[name] = (token.get("content") if isinstance(token, dict) else token) or names[name]
+        return library.PreTrainedTokenizerFast(tokenizer_file=str(file), **names)
+
+
+def _save(model: HfCheckpoint, folder: Path, card: str) -> None:
+    """Copy the files that are read here, and say what the model is for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in model.folder.iterdir():
+        if file.is_file() and file.suffix in (".safetensors", ".json", ".model", ".txt"):
+            shutil.copyfile(file, folder / file.name)
+    own = {"task": model.task, "template": model.tokenizer.template}
+    (folder / OWN).write_text(json.dumps(own), encoding="utf-8")
+    (folder / "card.md").write_text(card, encoding="utf-8")
+
+
+def _described(network: Any, tokenizer: HfTokenizer) -> dict[str, str]:
+    config = network.config
+    depth = [getattr(config, name, None) for name in ("num_layers", "encoder_layers")]
+    written = [getattr(config, name, None) for name in ("num_decoder_layers", "decoder_layers")]
+    layers = " + ".join(str(next((one for one in both if one), "?")) for both in (depth, written))
+    return {
+        "format": f"Hugging Face, {config.model_type}",
+        "layers": f"{layers}, width {config.d_model}",
+        "parameters": f"{sum(weight.numel() for weight in network.parameters()):,}",
+        "vocabulary": f"{len(tokenizer)} tokens",
+        "reads": repr(tokenizer.template),
+    }
+
+
 def _assemble(network: Any, inner: Any, template: str) -> tuple[HfModel, HfTokenizer]:
     """Return model and tokenizer with chemspec's ids.
 
@@ -434,4 +493,9 @@ def _digest(folder: Path, template: str) -> str:
     return digest.hexdigest()[:16]
 
 
-IMPORTER = Importer("huggingface", recognises, lambda folder, options: load(folder, **vars(options)), find)
+IMPORTER = Importer(
+    "huggingface",
+    recognises,
+    lambda folder, options: load(folder, task=options.task, template=options.template, name=options.name),
+    find,
+)

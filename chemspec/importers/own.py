@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions, config_names
+from chemspec.importers.foreign import with_template
 from chemspec.model import checkpoint
 
 
@@ -14,15 +16,19 @@ def recognises(folder: Path) -> bool:
 
 
 def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Read a model folder; of the options none is needed, and a template is refused.
+    """Read a model folder; only one that was imported takes a template.
 
     Raises:
         CheckpointError: naming what is wrong with the folder.
-        ValueError: for a template.
+        ValueError: for a template, or a vocabulary of its own, that the model does not take.
     """
-    if options.template:
-        raise ValueError(f"{folder} is no Hugging Face model; only those take a template")
+    if options.vocab:
+        raise ValueError(f"{folder} has its vocabulary; leave --vocab out")
     read = checkpoint.load(folder)
+    if options.template:
+        if read.tokenizer.reading is None:
+            raise ValueError(f"{folder} is no Hugging Face model; only those take a template, and imported ones")
+        read = replace(read, tokenizer=with_template(read.tokenizer, options.template, folder))
     return LoadedModel(
         read.name,
         read.task,

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chemspec.importers import hf, own
+from chemspec.importers import chemformer, hf, onmt, own, pickled, translation_transformer
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions
 from chemspec.plugins import Registry
 
 IMPORTERS: Registry[Importer] = Registry("importer", __name__)
 
-for _importer in (hf.IMPORTER, own.IMPORTER):
+for _importer in (hf.IMPORTER, own.IMPORTER, onmt.IMPORTER, translation_transformer.IMPORTER, chemformer.IMPORTER):
     IMPORTERS.register(_importer)
 
 
-def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
-    """Read a model folder of any known format; what nobody recognises is read, and refused, as one of our own.
+def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
+    """Read a model of any known format; a folder that nobody recognises is read, and refused, as one of our own.
 
     Raises:
         CheckpointError: for a model that cannot be used, saying what could be done.
         ValueError: for options that the format does not know.
         ModuleNotFoundError: without the extra that the format needs.
     """
-    importer = next((known for known in IMPORTERS.values() if known.recognises(folder)), own.IMPORTER)
-    return importer.load(folder, options)
+    importer = next((known for known in IMPORTERS.values() if known.recognises(path)), None)
+    if importer is None and pickled.looks_like_one(path):
+        pickled.explain(path)
+    return (importer or own.IMPORTER).load(path, options)
 
 
 def find(name: str) -> Path | None:

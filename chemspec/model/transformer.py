@@ -175,7 +175,7 @@ class Transformer(nn.Module):
         if config.tied_output:
             self.output.weight = self.target_table.weight
         table = sinusoids(config.max_positions, config.d_model).to(self.embedding.weight.dtype)
-        self.register_buffer("positions", table, persistent=False)
+        self.register_buffer("positions", table, persistent=config.stored_positions)
 
     @property
     def target_table(self) -> nn.Embedding:

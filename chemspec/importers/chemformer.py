@@ -1,0 +1,116 @@
+"""Load checkpoints of Chemformer 1.x and 2.x (Irwin et al.), which Lightning wrote; vocabulary in them or apart."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from chemspec.importers import foreign, pickled
+from chemspec.importers.base import Importer, LoadedModel, LoadOptions
+from chemspec.importers.foreign import Options, Vocabulary
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.settings import ModelConfig
+
+SPECIALS = ("<PAD>", "^", "&", "?")
+NAMES = ("bart_vocab_downstream.json", "bart_vocab.json", "bart_vocab.txt", "vocab.json", "vocab.txt")
+HEAD = "token_fc.weight"
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a path is such a checkpoint, or a folder with one."""
+    return pickled.holds(path, "state_dict", lambda names: "pos_emb" in names and HEAD in names)
+
+
+def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
+    """Read a checkpoint; where it does not hold its tokenizer, the vocabulary is `bart_vocab.json` or `.txt` beside it.
+
+    Raises:
+        CheckpointError: for one that is damaged, or without its vocabulary.
+    """
+    file = pickled.checkpoint_at(path) or path
+    values = pickled.read(file)
+    opt = Options(pickled.entries(values.get("hyper_parameters")))
+    tokens = None if options.vocab else _pickled_tokens(opt.values)
+    if tokens is None:
+        what = "bart_vocab.json (2.x) or bart_vocab.txt (1.x) of the release that it was trained with"
+        options = pickled.with_vocabulary(file, options, NAMES, what)
+        tokens = _tokens(options.vocab)  # type: ignore[arg-type]
+    try:
+        return _assembled(file, options, opt, values["state_dict"], tokens)
+    except CheckpointError:
+        raise
+    except (ValueError, KeyError) as error:
+        missing = "it lacks " if isinstance(error, KeyError) else ""
+        raise CheckpointError(f"{file}: {missing}{error}") from error
+
+
+def _assembled(
+    file: Path, options: LoadOptions, opt: Options, weights: dict[str, Tensor], tokens: Sequence[str]
+) -> LoadedModel:
+    opt.only("activation", "relu", "gelu")
+    vocabulary = Vocabulary.of(tokens, tokens, SPECIALS)
+    vocabulary.check("SMILES", len(tokens), weights["emb.weight"])
+    state = {name: tensor.float() for name, tensor in weights.items() if re.match(r"(en|de)coder\.", name)}
+    state["embedding.weight"] = vocabulary.rows(weights["emb.weight"], vocabulary.source)
+    for part in ("weight", "bias"):
+        state[f"output.{part}"] = vocabulary.rows(weights[f"token_fc.{part}"], vocabulary.target)
+    layers = int(opt.need("num_layers"))
+    config = ModelConfig(
+        vocab_size=len(tokens),
+        d_model=weights["emb.weight"].shape[1],
+        heads=int(opt.need("num_heads")),
+        feedforward=state["encoder.layers.0.linear1.weight"].shape[0],
+        encoder_layers=layers,
+        decoder_layers=layers,
+        activation=opt.values.get("activation") or "gelu",
+        norm_first=True,
+        scale_embedding=True,
+        shared_embedding=True,
+        tied_output=False,
+        source_specials=True,
+        **foreign.positions(state, weights["pos_emb"]),
+    )
+    return foreign.finished(
+        file,
+        options,
+        family="Chemformer",
+        config=config,
+        state=state,
+        vocabulary=vocabulary,
+        hints=[opt.values.get(name) for name in ("task", "forward_prediction", "datamodule_type")],
+    )
+
+
+def _pickled_tokens(values: Any) -> list[str] | None:
+    """Return the tokens of the tokenizer that a checkpoint carries in its hyper-parameters, if it does."""
+    for holder in (pickled.entries(values.get("decode_sampler")), values):
+        for name in ("tokeniser", "tokenizer"):
+            named = pickled.entries(holder.get(name))
+            words = next((named[key] for key in ("vocab", "vocabulary") if named.get(key)), None)
+            if isinstance(words, dict):
+                return [str(token) for token, _ in sorted(words.items(), key=lambda item: item[1])]
+            if isinstance(words, (list, tuple)):
+                return [str(token) for token in words]
+    return None
+
+
+def _tokens(file: Path) -> list[str]:
+    """Return the tokens by id: of a JSON file with `vocabulary`, or one a line.
+
+    Raises:
+        CheckpointError: for a file that holds none.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+        values: Any = json.loads(text)["vocabulary"] if file.suffix == ".json" else text.split("\n")
+        return [token for token in values if isinstance(token, str) and token]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"{file} is no vocabulary of Chemformer: {error}") from error
+
+
+IMPORTER = Importer("chemformer", recognises, load)

@@ -1,0 +1,251 @@
+"""What the importers of pickled checkpoints share: vocabularies in our order, one network, one check, one card."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chemspec.importers.base import LoadedModel, LoadOptions
+from chemspec.model import checkpoint
+from chemspec.model.checkpoint import Checkpoint, CheckpointError
+from chemspec.model.transformer import Transformer, sinusoids
+from chemspec.settings import ModelConfig, Task
+from chemspec.tokenizer import BOS, EOS, SPECIALS, Reading, TokenError, Tokenizer, split
+
+IMPOSSIBLE = -1e4  # output bias of a token that a model cannot write; finite in half precision too
+LONGEST = 1024  # positions kept of a table; queries and answers are shorter
+SAME_TABLE = 1e-4  # by which tables of one formula differ, as they were rounded
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Two vocabularies as one in our order.
+
+    Attributes:
+        tokens: ours.
+        source, target: of each of our ids the row in theirs, or -1.
+    """
+
+    tokens: tuple[str, ...]
+    source: Tensor
+    target: Tensor
+
+    @classmethod
+    def of(cls, source: Sequence[str], target: Sequence[str], specials: Sequence[str]) -> Vocabulary:
+        """Number tokens anew: `specials` (pad, bos, eos, unk) first, the others in their order.
+
+        Raises:
+            ValueError: for a vocabulary without one of the special tokens, or one that is not of whole SMILES tokens.
+        """
+        for tokens in (source, target):
+            if missing := [token for token in specials if token not in tokens]:
+                raise ValueError(f"its vocabulary has no {missing[0]!r}")
+        theirs = (*specials, *(token for token in dict.fromkeys((*source, *target)) if token not in specials))
+        for token in theirs[len(SPECIALS) :]:
+            if token in ("[", "▁") or token.startswith(("▁", "##")) or _is_text(token):
+                raise ValueError(f"its vocabulary holds {token!r}: it splits SMILES in another way than atom by atom")
+        places = [{token: place for place, token in enumerate(tokens)} for tokens in (source, target)]
+        rows = (torch.tensor([known.get(token, -1) for token in theirs]) for known in places)
+        return cls((*SPECIALS, *theirs[len(SPECIALS) :]), *rows)
+
+    def rows(self, table: Tensor, side: Tensor, missing: float = 0.0) -> Tensor:
+        """Return the rows of a table (V, ...) in our order."""
+        filled = table.float()[side.clamp_min(0)]
+        filled[side < 0] = missing
+        return filled
+
+    def check(self, side: str, size: int, table: Tensor) -> None:
+        """Refuse a table of another size than the vocabulary's.
+
+        Raises:
+            ValueError: naming both.
+        """
+        if table.ndim != 2 or len(table) != size:
+            shape = " x ".join(map(str, table.shape))
+            raise ValueError(f"its {side} vocabulary has {size} tokens, its table of embeddings is {shape}")
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Tokens that the source lacks."""
+        lacks = (self.source < 0).tolist()
+        return tuple(token for token, lacking in zip(self.tokens, lacks, strict=True) if lacking)
+
+
+def _is_text(token: str) -> bool:
+    try:
+        return len(split(token)) > 1
+    except TokenError:
+        return False
+
+
+class Options:
+    """Options that a checkpoint names; what chemspec does not compute is refused by its name."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def need(self, *names: str) -> Any:
+        """Return the first of these options that there is.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        for name in names:
+            if self.values.get(name) is not None:
+                return self.values[name]
+        raise ValueError(f"it does not say its {names[0]}")
+
+    def only(self, name: str, *allowed: Any) -> None:
+        """Refuse an option that is there with another value than these.
+
+        Raises:
+            ValueError: naming it.
+        """
+        value = self.values.get(name)
+        if value is not None and value not in allowed:
+            raise ValueError(f"its option {name} is {value!r}, which chemspec does not compute")
+
+
+def positions(state: dict[str, Tensor], table: Tensor) -> dict[str, Any]:
+    """Put a table of positions into the state; return the fields of the config that say so."""
+    table = table.reshape(-1, table.shape[-1])[:LONGEST].float()
+    state["positions"] = table.clone()
+    return {"stored_positions": True, "max_positions": len(table)}
+
+
+def rounded_sinusoids(width: int) -> Tensor:
+    """Return the table that programs compute in single precision and do not store, (LONGEST, width)."""
+    place = torch.arange(LONGEST, dtype=torch.float32)[:, None]
+    ratio = -torch.log(torch.tensor(10000.0, dtype=torch.float64)).item() / width
+    frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * ratio)
+    table = torch.zeros(LONGEST, width)
+    table[:, 0::2] = torch.sin(place * frequency)
+    table[:, 1::2] = torch.cos(place * frequency)
+    return table
+
+
+def task_of(options: LoadOptions, path: Path, *hints: Any) -> tuple[Task, tuple[str, ...]]:
+    """Return what a model is for and a note: as told, else as names suggest, else forward."""
+    if options.task is not None:
+        return options.task, ()
+    words = " ".join(map(str, (path.name, path.parent.name, *hints))).lower()
+    retro = any(word in words for word in ("retro", "backward", "p2r", "prod2react", "50k"))
+    task: Task = "retro" if retro else "forward"
+    return task, (f"the checkpoint does not say what it is for; taken for a {task} model (--task says otherwise)",)
+
+
+def finished(
+    path: Path,
+    options: LoadOptions,
+    *,
+    family: str,
+    config: ModelConfig,
+    state: Mapping[str, Tensor],
+    vocabulary: Vocabulary,
+    hints: Sequence[Any] = (),
+) -> LoadedModel:
+    """Return a checkpoint as a model, checked.
+
+    Args:
+        path: the checkpoint.
+        options: what the caller says.
+        family: the program that wrote it, for people.
+        config: its architecture.
+        state: its weights, in our names and order.
+        vocabulary: its tokens.
+        hints: what may suggest its task.
+
+    Raises:
+        CheckpointError: for weights that do not fit or do not compute.
+    """
+    tokenizer = Tokenizer(vocabulary.tokens, Reading(unread=vocabulary.unread, unknown_as_unk=options.unknown_as_unk))
+    if options.template:
+        tokenizer = with_template(tokenizer, options.template, path)
+    source, target = state["embedding.weight"], state.get("target_embedding.weight")
+    if target is None or torch.equal(source, target):
+        config = replace(config, shared_embedding=True)
+        state = {name: tensor for name, tensor in state.items() if name != "target_embedding.weight"}
+    if torch.equal(state["output.weight"], source if config.shared_embedding else state["target_embedding.weight"]):
+        config = replace(config, tied_output=True)
+        state = {name: tensor for name, tensor in state.items() if name != "output.weight"}
+    model = checkpoint.build_filled(lambda: Transformer(config), state, where=str(path))
+    _probe(model, path)
+    digest = hashlib.sha256(path.read_bytes())
+    for text in (options.vocab.read_bytes() if options.vocab else b"", options.template.encode()):
+        digest.update(text)
+    task, notes = task_of(options, path, *hints)
+    read = Checkpoint(options.name or path.stem, task, model, tokenizer, path, digest.hexdigest()[:16], notes)
+
+    def save(folder: Path, card: str) -> None:
+        checkpoint.save(folder, model, tokenizer, task=task, half=False)
+        (folder / "card.md").write_text(card, encoding="utf-8")
+
+    return LoadedModel(
+        read.name,
+        task,
+        tokenizer,
+        config,
+        path,
+        read.digest,
+        backend=lambda runtime: runtime.backend(read),
+        notes=notes,
+        found=_described(family, model, tokenizer, hashlib.sha256(path.read_bytes()).hexdigest()),
+        save=save,
+    )
+
+
+def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
+    """Return a tokenizer that reads a query in a template.
+
+    Raises:
+        CheckpointError: for one that the model has no tokens for.
+    """
+    try:
+        told = replace(tokenizer, reading=replace(tokenizer.reading or Reading(), template=template))
+        told.encode("")
+    except ValueError as error:
+        raise CheckpointError(f"{path}: template {template!r}: {error}") from error
+    return told
+
+
+def _probe(model: Transformer, path: Path) -> None:
+    """Compute some logits; what is not finite, or the same for two texts, is no model.
+
+    Raises:
+        CheckpointError: in that case.
+    """
+    size = model.config.vocab_size
+    source = torch.tensor([[BOS, *(4 + (7 * i) % max(1, size - 4) for i in range(12)), EOS]]).clamp_max(size - 1)
+    with torch.inference_mode():
+        logits = model(source, source[:, :-1])
+    if not torch.isfinite(logits).all():
+        raise CheckpointError(f"{path}: the model computes numbers that are not finite")
+    if bool((logits == logits[:, :1]).all()):
+        raise CheckpointError(f"{path}: the model answers every text alike; weights seem to be missing")
+
+
+def _described(family: str, model: Transformer, tokenizer: Tokenizer, digest: str) -> dict[str, str]:
+    config = model.config
+    ours = sinusoids(config.max_positions, config.d_model).float()
+    norms = "before each part" if config.norm_first else "after each part"
+    same = bool((model.positions - ours).abs().max() <= SAME_TABLE)
+    return {
+        "format": family,
+        "layers": f"{config.encoder_layers} + {config.decoder_layers}, width {config.d_model}, {config.heads} heads, "
+        f"feed-forward {config.feedforward}, {config.activation}",
+        "parameters": f"{sum(weight.numel() for weight in model.parameters()):,}",
+        "norms": f"{norms}, {'' if config.final_norms else 'not '}after the last layer, eps {config.layer_norm_eps:g}",
+        "embeddings": f"{'shared' if config.shared_embedding else 'of source and target apart'}, "
+        f"{'' if config.scale_embedding else 'not '}scaled; output {'tied' if config.tied_output else 'of its own'}",
+        "positions": f"{'sines and cosines' if same else 'a table of its own'}, {config.max_positions} kept",
+        "vocabulary": f"{len(tokenizer)} tokens"
+        + (f", {len(tokenizer.reading.unread)} of them only written" if tokenizer.reading.unread else ""),  # type: ignore[union-attr]
+        "reads": "bos and eos around the source" if config.source_specials else "the source without bos and eos",
+        "sha256": digest,
+    }

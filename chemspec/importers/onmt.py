@@ -1,0 +1,206 @@
+"""Load transformers of OpenNMT-py: 0.4.1 (Molecular Transformer), 1.x and 2.x (R-SMILES, RXN) and 3.x."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chemspec.importers import foreign, pickled
+from chemspec.importers.base import Importer, LoadedModel, LoadOptions
+from chemspec.importers.foreign import Options, Vocabulary
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.settings import ModelConfig
+
+SPECIALS = ("<blank>", "<s>", "</s>", "<unk>")  # pad, bos, eos, unk
+PARTS = {"model", "generator", "vocab", "opt"}
+LUT = "embeddings.make_embedding.emb_luts.0.weight"
+TABLE = "embeddings.make_embedding.pe.pe"
+# Options that change what is computed, and the values with which they do not.
+PLAIN: dict[str, tuple[Any, ...]] = {
+    "encoder_type": ("transformer",),
+    "decoder_type": ("transformer",),
+    "model_type": ("text",),
+    "model_task": ("seq2seq",),
+    "self_attn_type": ("scaled-dot", "scaled-dot-flash"),
+    "generator_function": ("softmax", "log_softmax"),
+    "position_encoding": (True,),
+    "position_encoding_type": ("SinusoidalInterleaved", "SinusoidalConcat"),
+    "max_relative_positions": (0,),
+    "relative_positions_buckets": (0,),
+    "pos_ffn_activation_fn": ("relu", "gelu"),
+    "layer_norm": ("standard",),
+    "copy_attn": (False,),
+    "multiquery": (False,),
+    "num_kv": (0,),
+    "parallel_residual": (False,),
+    "shared_layer_norm": (False,),
+    "num_experts": (0,),
+    "sliding_window": (0,),
+    "quant_layers": ([], ""),
+    "lora_layers": ([], ""),
+    "src_feats_vocab": ({}, []),
+}
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a path is a checkpoint of OpenNMT-py, or a folder with one."""
+    file = pickled.checkpoint_at(path)
+    try:
+        return file is not None and set(pickled.outline(file)) >= PARTS
+    except CheckpointError:  # said when it is loaded
+        return False
+
+
+def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
+    """Read a checkpoint; its vocabulary lies in it.
+
+    Raises:
+        CheckpointError: for one that is damaged, or of an architecture that chemspec does not compute.
+    """
+    file = pickled.checkpoint_at(path) or path
+    values = pickled.read(file)
+    opt = Options(pickled.entries(values["opt"]))
+    try:
+        return _assembled(file, options, opt, values)
+    except CheckpointError:
+        raise
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        missing = "it lacks " if isinstance(error, KeyError) else ""
+        raise CheckpointError(f"{file}: {missing}{error}") from error
+
+
+def _assembled(file: Path, options: LoadOptions, opt: Options, values: Mapping[str, Any]) -> LoadedModel:
+    for name, allowed in PLAIN.items():
+        opt.only(name, *allowed)
+    weights, generator = dict(values["model"] or {}), dict(values["generator"] or {})
+    if not weights:
+        raise ValueError("its weights lie in other files; save it as one checkpoint (save_format pytorch)")
+    weights |= {name.replace("0.", "", 1) if name[0] == "0" else name: part for name, part in generator.items()}
+    words = values["vocab"]
+    source, target = (_tokens(words, side) for side in ("src", "tgt"))
+    vocabulary = Vocabulary.of(source, target, SPECIALS)
+    vocabulary.check("source", len(source), weights[f"encoder.{LUT}"])
+    vocabulary.check("target", len(target), weights[f"decoder.{LUT}"])
+    width = weights[f"encoder.{LUT}"].shape[1]
+    if extra := [name for name in weights if ".emb_luts.1." in name]:
+        raise ValueError(f"it has features beside the tokens ({extra[0]}), which chemspec does not compute")
+    if extra := [name for name in weights if ".relative_positions_" in name or ".context_attn.layer_norm" in name]:
+        raise ValueError(f"it has {extra[0]}, which chemspec does not compute")
+    state = {
+        "embedding.weight": vocabulary.rows(weights[f"encoder.{LUT}"], vocabulary.source),
+        "target_embedding.weight": vocabulary.rows(weights[f"decoder.{LUT}"], vocabulary.target),
+        "output.weight": vocabulary.rows(weights["weight"], vocabulary.target),
+        "output.bias": vocabulary.rows(
+            weights.get("bias", torch.zeros(len(target))), vocabulary.target, foreign.IMPOSSIBLE
+        ),
+    }
+    table = weights.get(f"encoder.{TABLE}")
+    if table is None:  # computed anew by the other program
+        opt.only("position_encoding_type", "SinusoidalInterleaved")
+        table = foreign.rounded_sinusoids(width)
+    placed = foreign.positions(state, table)
+    for theirs, ours in (("encoder.transformer", "encoder.layers"), ("decoder.transformer_layers", "decoder.layers")):
+        layers = 1 + max((int(name.split(".")[2]) for name in weights if name.startswith(f"{theirs}.")), default=-1)
+        if layers < 1:
+            raise ValueError(f"it has no {theirs}")
+        for layer in range(layers):
+            state |= _layer(weights, f"{theirs}.{layer}.", f"{ours}.{layer}.")
+    old = "encoder.layer_norm.a_2" in weights
+    for stack in ("encoder", "decoder"):
+        state |= _norm(weights, f"{stack}.layer_norm", f"{stack}.norm")
+    config = ModelConfig(
+        vocab_size=len(vocabulary.tokens),
+        d_model=width,
+        heads=int(opt.need("heads")),
+        feedforward=state["encoder.layers.0.linear1.weight"].shape[0],
+        encoder_layers=sum(name.startswith("encoder.layers.") and name.endswith(".linear1.weight") for name in state),
+        decoder_layers=sum(name.startswith("decoder.layers.") and name.endswith(".linear1.weight") for name in state),
+        activation=opt.values.get("pos_ffn_activation_fn") or "relu",
+        norm_first=True,
+        final_norms=True,
+        # That of 0.4.1 is added to the deviation, not to the variance: beside a variance it is its square.
+        layer_norm_eps=1e-12 if old else float(opt.values.get("norm_eps") or 1e-6),
+        scale_embedding=True,
+        shared_embedding=False,
+        tied_output=False,
+        output_bias=True,
+        source_specials=False,
+        **placed,
+    )
+    return foreign.finished(
+        file,
+        options,
+        family=f"OpenNMT-py, {'0.4.1 or 0.5' if old else '3.x' if isinstance(words['src'], list) else '1.x or 2.x'}",
+        config=config,
+        state=state,
+        vocabulary=vocabulary,
+        hints=[opt.values.get(name) for name in ("data", "save_model", "save_data")],
+    )
+
+
+def _tokens(words: Any, side: str) -> list[str]:
+    """Return the tokens of a side, by id, however the release keeps them.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    pairs = words if isinstance(words, list) else list(words.items())
+    found: Any = next((one[1] for one in pairs if one[0] == side), None)
+    for _ in range(6):
+        if isinstance(found, (list, tuple)) and found and all(isinstance(token, str) for token in found):
+            return list(found)
+        named = pickled.entries(found)
+        inner = next(
+            (named[name] for name in ("itos", "ids_to_tokens", "vocab", "base_field", "fields") if name in named), None
+        )
+        if inner is None and isinstance(found, (list, tuple)) and found:
+            inner = found[0][1] if isinstance(found[0], (list, tuple)) else found[0]
+        found = inner
+    raise ValueError(f"it holds no vocabulary {side!r}")
+
+
+def _layer(weights: Mapping[str, Tensor], theirs: str, ours: str) -> dict[str, Tensor]:
+    decoder = f"{theirs}context_attn.linear_keys.weight" in weights
+    parts = {"self_attn": "self_attn"} | ({"multihead_attn": "context_attn"} if decoder else {})
+    state = {}
+    for name, other in parts.items():
+        three = [_linear(weights, f"{theirs}{other}.linear_{part}") for part in ("query", "keys", "values")]
+        state[f"{ours}{name}.in_proj_weight"] = torch.cat([weight for weight, _ in three])
+        state[f"{ours}{name}.in_proj_bias"] = torch.cat([bias for _, bias in three])
+        weight, bias = _linear(weights, f"{theirs}{other}.final_linear")
+        state |= {f"{ours}{name}.out_proj.weight": weight, f"{ours}{name}.out_proj.bias": bias}
+    for number in (1, 2):
+        weight, bias = _linear(weights, f"{theirs}feed_forward.w_{number}")
+        state |= {f"{ours}linear{number}.weight": weight, f"{ours}linear{number}.bias": bias}
+    norms = (
+        ["layer_norm_1", "layer_norm_2", "feed_forward.layer_norm"]
+        if decoder
+        else ["layer_norm", "feed_forward.layer_norm"]
+    )
+    for number, name in enumerate(norms, 1):
+        state |= _norm(weights, theirs + name, f"{ours}norm{number}")
+    return state
+
+
+def _linear(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
+    """Return weight and bias; 3.x has layers without one."""
+    weight = weights[f"{name}.weight"].float()
+    bias = weights.get(f"{name}.bias")
+    return weight, torch.zeros(len(weight)) if bias is None else bias.float()
+
+
+def _norm(weights: Mapping[str, Tensor], theirs: str, ours: str) -> dict[str, Tensor]:
+    """Return a norm; 0.4.1 divides by the deviation of a sample, sqrt(d / (d - 1)) times that of all."""
+    if f"{theirs}.a_2" in weights:
+        gain, shift = weights[f"{theirs}.a_2"].double(), weights[f"{theirs}.b_2"]
+        gain = gain * ((len(gain) - 1) / len(gain)) ** 0.5
+    else:
+        gain, shift = weights[f"{theirs}.weight"], weights[f"{theirs}.bias"]
+    return {f"{ours}.weight": gain.float(), f"{ours}.bias": shift.float()}
+
+
+IMPORTER = Importer("onmt", recognises, load)

@@ -1,0 +1,307 @@
+"""Read checkpoints that torch pickled, without running what is in them.
+
+A pickle names functions and classes and has them called. Here every name is one of three: needed to build tensors and
+plain containers, and then it is ours or torch's own; of a package that writes checkpoints of reaction models, and then
+an empty class takes its place, which keeps what it is given and does nothing; or anything else, and then the file is
+refused before a single name of it is called.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from chemspec.importers.base import LoadOptions
+from chemspec.model.checkpoint import CheckpointError
+
+SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
+LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # how torch before 1.6 begins a file
+ZIP = b"PK\x03\x04"
+
+# Packages whose classes are named by checkpoints of reaction models; none of them need be installed.
+WRITERS = frozenset(
+    {
+        "argparse",
+        "chemformer",
+        "datetime",
+        "deepspeed",
+        "jsonargparse",
+        "lightning",
+        "lightning_fabric",
+        "lightning_lite",
+        "lightning_utilities",
+        "molbart",
+        "numpy",
+        "omegaconf",
+        "onmt",
+        "pathlib",
+        "pysmilesutils",
+        "pytorch_lightning",
+        "torchmetrics",
+        "torchtext",
+        "typing",
+    }
+)
+TYPES = "object type set frozenset slice range complex bytearray bytes str list tuple dict int float bool"
+# Of other modules, what does nothing but hold values.
+HARMLESS = {
+    "collections": {"Counter", "defaultdict", "deque", "namedtuple"},
+    "functools": {"partial"},
+    "re": {"_compile", "Pattern"},
+    "copyreg": {"_reconstructor"},
+    "builtins": set(TYPES.split()),
+    "__builtin__": set(TYPES.split()),  # as Python 2 wrote it
+    "enum": {"Enum", "IntEnum"},
+    "torch": {"Size", "device", "Generator"},
+    "_codecs": {"encode"},
+}
+
+
+class Inert(dict[Any, Any]):
+    """Stands in for an object of a class that is not wanted: keeps items, arguments and state, and does nothing."""
+
+    arguments: tuple[Any, ...]
+
+    def __new__(cls, *arguments: Any, **_: Any) -> Inert:
+        """Keep the arguments."""
+        made = super().__new__(cls)
+        made.arguments = arguments
+        return made
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
+
+    def __setstate__(self, state: Any) -> None:
+        for part in state if isinstance(state, tuple) else (state,):
+            if isinstance(part, dict):
+                self.__dict__.update(part)
+
+    def extend(self, items: Any) -> None:
+        """Forget items of what was a list."""
+
+    append = add = extend
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+class _Rebuild:
+    """One of torch's functions that build tensors; cannot be changed by what a pickle says."""
+
+    __slots__ = ("name",)
+    name: str
+
+    def __init__(self, name: str) -> None:
+        object.__setattr__(self, "name", name)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return REBUILD[self.name](*arguments)
+
+    def __setattr__(self, *_: Any) -> NoReturn:
+        raise pickle.UnpicklingError("it changes a function")
+
+    def __setstate__(self, _: Any) -> NoReturn:
+        raise pickle.UnpicklingError("it changes a function")
+
+
+def _parameter(data: Tensor, *_: Any) -> Tensor:
+    return data
+
+
+REBUILD: dict[str, Callable[..., Any]] = {
+    "_rebuild_tensor": torch._utils._rebuild_tensor,  # type: ignore[attr-defined]
+    "_rebuild_tensor_v2": torch._utils._rebuild_tensor_v2,  # type: ignore[attr-defined]
+    "_rebuild_parameter": _parameter,
+}
+KINDS = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
+STORAGES = frozenset(f"{kind}Storage" for kind in KINDS)
+DTYPES = frozenset(name for name, kind in vars(torch).items() if isinstance(kind, torch.dtype))
+
+
+class RefusedError(pickle.UnpicklingError):
+    """A name that no checkpoint needs."""
+
+
+class Unpickler(pickle.Unpickler):
+    """Finds what `find_class` allows, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what stands for a name of a pickle.
+
+        Raises:
+            RefusedError: for one that is not known to be needed.
+        """
+        root = module.partition(".")[0]
+        if (module, name) == ("collections", "OrderedDict"):
+            return type("OrderedDict", (OrderedDict,), {"__module__": "inert"})
+        if module == "torch._utils" and name in REBUILD:
+            return _Rebuild(name)
+        if module in ("torch", "torch.cuda") and name in STORAGES:
+            return torch.serialization.StorageType(name)  # type: ignore[no-untyped-call]
+        if module == "torch" and name in DTYPES:
+            return getattr(torch, name)
+        trainers = module.startswith(("torch.optim.", "torch.nn."))
+        if root in WRITERS or trainers or name in HARMLESS.get(module, ()):
+            return type(name.rpartition(".")[2] or "unnamed", (Inert,), {"__module__": "inert"})
+        raise RefusedError(f"it names {module}.{name}, which no checkpoint needs")
+
+
+def _load(file: Any, **options: Any) -> Any:
+    return Unpickler(file, **options).load()
+
+
+# What torch.load takes for the module pickle.
+SAFE_PICKLE: Any = SimpleNamespace(Unpickler=Unpickler, load=_load, __name__="inert")
+
+
+class _Outline(Unpickler):
+    """As above, but the data of tensors are left in the file."""
+
+    def persistent_load(self, _: Any) -> Any:
+        return Inert()
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        return Inert if isinstance(found, (_Rebuild, torch.serialization.StorageType, torch.dtype)) else found
+
+
+def checkpoint_at(path: Path) -> Path | None:
+    """Return the pickled checkpoint that a path means: the file, or the only one in a folder; None if there is none."""
+    if path.is_file():
+        return path if _head(path)[:4] == ZIP or _head(path) == LEGACY else None
+    if not path.is_dir() or (path / "config.json").exists():
+        return None
+    found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and checkpoint_at(file))
+    return found[0] if len(found) == 1 else None
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(LEGACY))
+    except OSError:
+        return b""
+
+
+def outline(path: Path) -> dict[Any, Any]:
+    """Return what a checkpoint holds, without its tensors: quick, whatever its size.
+
+    Raises:
+        CheckpointError: for a file that is damaged, unsafe or none.
+    """
+    stat = path.stat()
+    return _outline(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=4)
+def _outline(path: Path, _time: int, _size: int) -> dict[Any, Any]:
+    try:
+        if _head(path)[:4] == ZIP:
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
+                if any(name.endswith("constants.pkl") for name in names):
+                    raise CheckpointError(f"{path} is a TorchScript program, which is not run here")
+                pickles = [name for name in names if name.rpartition("/")[2] == "data.pkl"]
+                if len(pickles) != 1:
+                    raise CheckpointError(f"{path} is a zip archive without the data.pkl of a checkpoint")
+                with archive.open(pickles[0]) as file:
+                    values = _Outline(file, encoding="utf-8").load()
+        else:
+            with path.open("rb") as file:
+                if file.read(512)[257:262] == b"ustar":
+                    raise CheckpointError(f"{path} is an archive of a kind that is not opened")
+                file.seek(0)
+                for _ in range(3):  # magic number, version, byte order
+                    _Outline(file, encoding="utf-8").load()
+                values = _Outline(file, encoding="utf-8").load()
+    except RefusedError as error:
+        raise CheckpointError(f"{path} is refused, and nothing in it was run: {error}") from error
+    except CheckpointError:
+        raise
+    except Exception as error:  # a damaged pickle may raise anything
+        raise CheckpointError(f"{path} cannot be read, it is damaged or cut off: {_first(error)}") from error
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path} holds a {type(values).__name__}, not the parts of a checkpoint")
+    return values
+
+
+def read(path: Path) -> dict[Any, Any]:
+    """Read a checkpoint, tensors included; those of a zip archive stay on the disk until they are used.
+
+    Raises:
+        CheckpointError: for a file that is damaged, unsafe or none.
+    """
+    outline(path)  # refuses
+    zipped = _head(path)[:4] == ZIP
+    try:
+        values: dict[Any, Any] = torch.load(
+            path, map_location="cpu", pickle_module=SAFE_PICKLE, weights_only=False, mmap=zipped
+        )
+    except Exception as error:
+        raise CheckpointError(f"{path} cannot be read, it is damaged or cut off: {_first(error)}") from error
+    return values
+
+
+def holds(path: Path, part: str, test: Callable[[Sequence[str]], bool]) -> bool:
+    """Return whether a path is a checkpoint with a part whose names pass a test; never raises."""
+    file = checkpoint_at(path)
+    try:
+        return file is not None and test([str(name) for name in outline(file).get(part) or ()])
+    except (CheckpointError, TypeError):  # said when it is loaded
+        return False
+
+
+def with_vocabulary(file: Path, options: LoadOptions, names: Sequence[str], what: str) -> LoadOptions:
+    """Return options that name the file of the vocabulary: the one given, or one beside the checkpoint.
+
+    Raises:
+        CheckpointError: if there is none.
+    """
+    beside = (file.parent / name for name in names)
+    found = options.vocab or next((one for one in beside if one.is_file()), None)
+    if found is None or not found.is_file():
+        where = f"{found} is missing" if found else f"none of {', '.join(names)} lies beside it"
+        raise CheckpointError(f"{file} does not hold its vocabulary, and {where}; give --vocab FILE: {what}")
+    return replace(options, vocab=found)
+
+
+def looks_like_one(path: Path) -> bool:
+    """Return whether a path that no importer recognises is a file, or a folder of pickles and no other model."""
+    if not path.is_dir():
+        return path.is_file()
+    return not (path / "config.json").exists() and any(file.suffix in SUFFIXES for file in path.iterdir())
+
+
+def explain(path: Path) -> NoReturn:
+    """Say why a file that no importer recognises is of no use.
+
+    Raises:
+        CheckpointError: always.
+    """
+    file = checkpoint_at(path)
+    if file is None and path.is_dir():
+        found = sorted(one.name for one in path.iterdir() if one.suffix in SUFFIXES)
+        raise CheckpointError(f"{path} holds several checkpoints, {', '.join(found[:5])}; name one of them")
+    if file is None:
+        raise CheckpointError(f"{path} is neither a model folder nor a checkpoint that torch wrote")
+    parts = ", ".join(map(str, list(outline(file))[:8]))
+    raise CheckpointError(f"{file} is of no known family; its parts are {parts or 'none'}")
+
+
+def _first(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def entries(value: Any) -> dict[str, Any]:
+    """Return the named values of a dictionary or of what stands in for an object."""
+    named = dict(value) if isinstance(value, dict) else {}
+    return {**named, **getattr(value, "__dict__", {})}

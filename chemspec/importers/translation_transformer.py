@@ -1,0 +1,111 @@
+"""Load checkpoints of Academich/translation-transformer (Andronov et al.), which Lightning wrote; vocabulary apart."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from chemspec.importers import foreign, pickled
+from chemspec.importers.base import Importer, LoadedModel, LoadOptions
+from chemspec.importers.foreign import Options, Vocabulary
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.settings import ModelConfig
+
+SPECIALS = ("<PAD>", "<BOS>", "<EOS>", "?")
+NAMES = ("vocab.json", "vocabulary.json")
+HEAD = "next_token_classifier.weight"
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a path is such a checkpoint, or a folder with one."""
+    return pickled.holds(path, "state_dict", lambda names: any(name.endswith(HEAD) for name in names))
+
+
+def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
+    """Read a checkpoint and the vocabulary that its data module wrote, by default a `vocab.json` beside it.
+
+    Raises:
+        CheckpointError: for one that is damaged, or without its vocabulary.
+    """
+    file = pickled.checkpoint_at(path) or path
+    values = pickled.read(file)
+    options = pickled.with_vocabulary(file, options, NAMES, "the vocab.json that its training wrote")
+    opt = Options(pickled.entries(values.get("hyper_parameters")))
+    try:
+        return _assembled(file, options, opt, values["state_dict"])
+    except CheckpointError:
+        raise
+    except (ValueError, KeyError) as error:
+        missing = "it lacks " if isinstance(error, KeyError) else ""
+        raise CheckpointError(f"{file}: {missing}{error}") from error
+
+
+def _assembled(file: Path, options: LoadOptions, opt: Options, weights: dict[str, Tensor]) -> LoadedModel:
+    prefix = next(name for name in weights if name.endswith(HEAD))[: -len(HEAD)]
+    weights = {name.removeprefix(prefix): tensor for name, tensor in weights.items()}
+    opt.only("activation", "relu", "gelu")
+    tokens = _tokens(options.vocab)  # type: ignore[arg-type]
+    vocabulary = Vocabulary.of(tokens, tokens, SPECIALS)
+    source, target = (weights[f"{side}_token_featurizer.embedding.weight"] for side in ("src", "tgt"))
+    width = weights["transformer.encoder.norm.weight"].shape[0]
+    if source.shape == (width, len(tokens)) != target.shape[::-1]:  # as linear layers, in its first releases
+        source, target = source.t(), target.t()
+    for side, table in (("source", source), ("target", target)):
+        vocabulary.check(side, len(tokens), table)
+    state = {
+        name.removeprefix("transformer."): tensor.float()
+        for name, tensor in weights.items()
+        if re.match(r"transformer\.(en|de)coder\.", name)
+    }
+    state["embedding.weight"] = vocabulary.rows(source, vocabulary.source)
+    state["target_embedding.weight"] = vocabulary.rows(target, vocabulary.target)
+    for part in ("weight", "bias"):
+        state[f"output.{part}"] = vocabulary.rows(weights[f"next_token_classifier.{part}"], vocabulary.target)
+    stored = weights.get("positional_encoding.pe")
+    config = ModelConfig(
+        vocab_size=len(vocabulary.tokens),
+        d_model=width,
+        heads=int(opt.need("num_heads")),
+        feedforward=state["encoder.layers.0.linear1.weight"].shape[0],
+        encoder_layers=int(opt.need("num_encoder_layers")),
+        decoder_layers=int(opt.need("num_decoder_layers")),
+        activation=opt.values.get("activation") or "relu",
+        norm_first=False,
+        scale_embedding=False,
+        shared_embedding=False,
+        tied_output=False,
+        source_specials=True,
+        **foreign.positions(state, foreign.rounded_sinusoids(width) if stored is None else stored),
+    )
+    return foreign.finished(
+        file,
+        options,
+        family="translation-transformer",
+        config=config,
+        state=state,
+        vocabulary=vocabulary,
+        hints=[opt.values.get("report_prediction_file")],
+    )
+
+
+def _tokens(file: Path) -> list[str]:
+    """Return the tokens by id.
+
+    Raises:
+        CheckpointError: for a file that holds no such vocabulary.
+    """
+    try:
+        values: Any = json.loads(file.read_text(encoding="utf-8"))
+        numbered = sorted((int(number), token) for number, token in values.items())
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{file} is no vocabulary of translation-transformer: {error}") from error
+    if [number for number, _ in numbered] != list(range(len(numbered))):
+        raise CheckpointError(f"{file} does not number its tokens 0, 1, 2, ...")
+    return [str(token) for _, token in numbered]
+
+
+IMPORTER = Importer("translation-transformer", recognises, load)

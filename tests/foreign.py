@@ -1,0 +1,187 @@
+"""Write small checkpoints as OpenNMT-py, translation-transformer and Chemformer do, from a network of ours."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from small import TOKENS
+from torch import Tensor
+
+from chemspec.importers.foreign import rounded_sinusoids
+from chemspec.model.transformer import Transformer
+from chemspec.testing import tiny_model
+
+WIDTH = 32
+SHAPE: dict[str, Any] = {"d_model": WIDTH, "heads": 4, "feedforward": 48, "max_positions": 1024, "final_norms": True}
+MARKS = ("<RX_1>", "<RX_2>")
+ONMT = ("<unk>", "<blank>", "<s>", "</s>", *TOKENS, *MARKS)
+TT = ("<PAD>", "<BOS>", "<EOS>", "?", *TOKENS)
+CHEMFORMER = ("<PAD>", "?", "^", "&", "<MASK>", "<SEP>", "<UNUSED_1>", *MARKS, *TOKENS)
+
+
+def network(size: int, **options: Any) -> Transformer:
+    """Return a random network in single precision whose positions are those of single precision."""
+    model = tiny_model(3, size, sharpness=1.5, **{**SHAPE, **options}).float()
+    model.positions = rounded_sinusoids(WIDTH)
+    return model
+
+
+@contextmanager
+def packages() -> Iterator[None]:
+    """Make classes that a checkpoint of OpenNMT-py 1.x and 2.x names, as if its packages were installed."""
+    names = {
+        "torchtext.vocab": ["Vocab"],
+        "torchtext.data.field": ["Field"],
+        "onmt.inputters.text_dataset": ["TextMultiField"],
+        "molbart.decoder": ["DecodeSampler"],
+        "molbart.tokeniser": ["MolEncTokeniser"],
+    }
+    above = {module.rsplit(".", depth)[0] for module in names for depth in (1, 2)}
+    made = {module: types.ModuleType(module) for module in {*above, *names}}
+    for module, classes in names.items():
+        for name in classes:
+            setattr(made[module], name, type(name, (), {"__module__": module}))
+    sys.modules.update(made)
+    try:
+        yield
+    finally:
+        for module in made:
+            del sys.modules[module]
+
+
+def _holding(module: str, name: str, **values: Any) -> Any:
+    held = getattr(sys.modules[module], name)()
+    held.__dict__.update(values)
+    return held
+
+
+def _linear(state: dict[str, Tensor], ours: str, theirs: str, biases: bool) -> dict[str, Tensor]:
+    kept = {f"{theirs}.weight": state[f"{ours}.weight"]}
+    return kept | ({f"{theirs}.bias": state[f"{ours}.bias"]} if biases else {})
+
+
+def _norm(state: dict[str, Tensor], ours: str, theirs: str, old: bool) -> dict[str, Tensor]:
+    gain, shift = state[f"{ours}.weight"], state[f"{ours}.bias"]
+    if old:
+        return {f"{theirs}.a_2": gain * (WIDTH / (WIDTH - 1)) ** 0.5, f"{theirs}.b_2": shift}
+    return {f"{theirs}.weight": gain, f"{theirs}.bias": shift}
+
+
+def onmt(
+    file: Path,
+    model: Transformer,
+    *,
+    version: str = "2",
+    source: Sequence[str] = ONMT,
+    target: Sequence[str] = ONMT,
+    legacy: bool = False,
+    sizes: tuple[int, int] = (len(ONMT), len(ONMT)),
+    **opt: Any,
+) -> Path:
+    """Write a checkpoint of OpenNMT-py 0.4.1 ("0"), 1.x and 2.x ("2") or 3.x ("3").
+
+    Args:
+        file: to write.
+        model: its weights; ids are theirs. Of 3.x, biases inside of the layers are left out.
+        version: see above.
+        source, target: vocabularies.
+        legacy: in the format of torch before 1.6.
+        sizes: tokens of source and target whose embeddings are written.
+        opt: options that differ.
+    """
+    state, biases, old = model.state_dict(), version != "3", version == "0"
+    weights: dict[str, Tensor] = {}
+    for stack, theirs in (("encoder", "encoder.transformer"), ("decoder", "decoder.transformer_layers")):
+        table = model.embedding if stack == "encoder" else model.target_table
+        weights[f"{stack}.embeddings.make_embedding.emb_luts.0.weight"] = table.weight[: sizes[stack == "decoder"]]
+        weights[f"{stack}.embeddings.make_embedding.pe.pe"] = rounded_sinusoids(WIDTH)[:, None]
+        for layer in range(2):
+            ours, there = f"{stack}.layers.{layer}", f"{theirs}.{layer}"
+            if old and stack == "decoder":
+                weights[f"{there}.mask"] = torch.ones(1, 50, 50, dtype=torch.uint8)
+            attentions = {"self_attn": "self_attn"} | ({"multihead_attn": "context_attn"} if stack == "decoder" else {})
+            for name, other in attentions.items():
+                for part, which in enumerate(("query", "keys", "values")):
+                    rows = slice(part * WIDTH, (part + 1) * WIDTH)
+                    weights[f"{there}.{other}.linear_{which}.weight"] = state[f"{ours}.{name}.in_proj_weight"][rows]
+                    if biases:
+                        weights[f"{there}.{other}.linear_{which}.bias"] = state[f"{ours}.{name}.in_proj_bias"][rows]
+                weights |= _linear(state, f"{ours}.{name}.out_proj", f"{there}.{other}.final_linear", biases)
+            for number in (1, 2):
+                weights |= _linear(state, f"{ours}.linear{number}", f"{there}.feed_forward.w_{number}", biases)
+            norms = ["layer_norm"] if stack == "encoder" else ["layer_norm_1", "layer_norm_2"]
+            for number, name in enumerate([*norms, "feed_forward.layer_norm"], 1):
+                weights |= _norm(state, f"{ours}.norm{number}", f"{there}.{name}", old)
+        weights |= _norm(state, f"{stack}.norm", f"{stack}.layer_norm", old)
+    prefix = "" if version == "3" else "0."
+    generator = {f"{prefix}{part}": state[f"output.{part}"][: sizes[1]] for part in ("weight", "bias")}
+    options = {
+        "encoder_type": "transformer",
+        "decoder_type": "transformer",
+        "model_type": "text",
+        "heads": model.config.heads,
+        "position_encoding": True,
+        "self_attn_type": "scaled-dot",
+        "generator_function": "softmax",
+        "copy_attn": False,
+        "share_embeddings": False,
+        "norm_eps": 1e-6,
+    } | opt
+    with packages():
+        vocab: Any = {"src": list(source), "tgt": list(target), "data_task": "seq2seq"}
+        if version == "0":
+            vocab = [(side, _vocab(tokens)) for side, tokens in (("src", source), ("tgt", target))]
+        if version == "2":
+            vocab = {side: _field(side, tokens) for side, tokens in (("src", source), ("tgt", target))}
+        parts = {"model": weights, "generator": generator, "vocab": vocab, "opt": argparse.Namespace(**options)}
+        torch.save({**parts, "optim": None}, file, _use_new_zipfile_serialization=not legacy)
+    return file
+
+
+def _vocab(tokens: Sequence[str]) -> Any:
+    return _holding("torchtext.vocab", "Vocab", itos=list(tokens), stoi={word: i for i, word in enumerate(tokens)})
+
+
+def _field(side: str, tokens: Sequence[str]) -> Any:
+    field = _holding("torchtext.data.field", "Field", vocab=_vocab(tokens), pad_token="<blank>")
+    return _holding("onmt.inputters.text_dataset", "TextMultiField", fields=[(side, field)])
+
+
+def translation_transformer(file: Path, model: Transformer, **options: Any) -> Path:
+    """Write a checkpoint of translation-transformer and, beside it, its vocabulary; ids are theirs, and ours."""
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        if name.startswith(("encoder", "decoder")):
+            weights[f"model.transformer.{name}"] = tensor
+        if name.startswith("output"):
+            weights[f"model.next_token_classifier.{name.removeprefix('output.')}"] = tensor
+    weights["model.src_token_featurizer.embedding.weight"] = model.embedding.weight
+    weights["model.tgt_token_featurizer.embedding.weight"] = model.target_table.weight
+    values = {"num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "activation": "relu"} | options
+    torch.save({"epoch": 0, "state_dict": weights, "hyper_parameters": values}, file)
+    numbered = {str(number): token for number, token in enumerate(TT)}
+    (file.parent / "vocab.json").write_text(json.dumps(numbered), encoding="utf-8")
+    return file
+
+
+def chemformer(file: Path, model: Transformer, *, with_tokens: bool = True, **options: Any) -> Path:
+    """Write a checkpoint of Chemformer 1.x, its tokenizer pickled in its hyper-parameters if wanted."""
+    weights = {name: part for name, part in model.state_dict().items() if name.startswith(("encoder", "decoder"))}
+    weights |= {"pos_emb": model.positions[:512], "emb.weight": model.embedding.weight}
+    weights |= {f"token_fc.{part}": getattr(model.output, part).detach() for part in ("weight", "bias")}
+    values = {"vocab_size": len(CHEMFORMER), "num_layers": 2, "num_heads": 4, "activation": "gelu"} | options
+    with packages():
+        if with_tokens:
+            words = {token: number for number, token in enumerate(CHEMFORMER)}
+            tokeniser = _holding("molbart.tokeniser", "MolEncTokeniser", vocab=words)
+            values["decode_sampler"] = _holding("molbart.decoder", "DecodeSampler", tokeniser=tokeniser)
+        torch.save({"state_dict": weights, "hyper_parameters": values}, file)
+    return file

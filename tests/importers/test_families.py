@@ -1,0 +1,449 @@
+"""Checkpoints of other programs: what they compute, what they read, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import foreign
+import numpy as np
+import pytest
+import torch
+from foreign import CHEMFORMER, ONMT, TT
+from paths import SHARED
+from torch import Tensor
+from typer.testing import CliRunner
+
+from chemspec.cli import app
+from chemspec.engine.engine import Engine
+from chemspec.importers import pickled, registry
+from chemspec.importers.base import LoadedModel, LoadOptions
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.model.runtime import RuntimeConfig
+from chemspec.model.transformer import Transformer
+from chemspec.settings import DecodeSettings
+from chemspec.tokenizer import SPECIALS
+
+CHECKPOINTS = SHARED / "checkpoints"
+CPU = {"device": "cpu", "threads": 1}
+NAMES = {"<blank>": 0, "<PAD>": 0, "<s>": 1, "<BOS>": 1, "^": 1, "</s>": 2, "<EOS>": 2, "&": 2, "<unk>": 3, "?": 3}
+NAMED = {token: SPECIALS[number] for token, number in NAMES.items()}
+PRE = {"norm_first": True, "scale_embedding": True, "tied_output": False}
+POST = {"norm_first": False, "scale_embedding": False, "tied_output": False, "source_specials": True}
+
+
+def log_probs(loaded: LoadedModel, tokens: Sequence[str], source: Tensor, target: Tensor) -> Tensor:
+    """Log-probs of a loaded model for texts in the other program's ids, in its numbering."""
+    backend: Any = loaded.backend(RuntimeConfig("cpu", "fp32", "torch", 1))[0]
+    special = {SPECIALS[number]: number for number in range(4)}
+    ours = {token: number for number, token in enumerate(loaded.tokenizer.tokens)} | special
+    numbers = torch.tensor([NAMES[token] if token in NAMES else ours[token] for token in tokens])
+    with torch.inference_mode():
+        logits = backend.model(numbers[source], numbers[target])
+    return torch.log_softmax(logits, dim=-1)[..., numbers]
+
+
+# --- genuine checkpoints ---------------------------------------------------------------------------
+
+
+def genuine(name: str, tmp_path: Path) -> tuple[LoadedModel, list[str], Any]:
+    """A checkpoint that the other program wrote: as loaded, its tokens, and what it computed itself."""
+    folder = CHECKPOINTS / name
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there (CHEMSPEC_SHARED names the folder with genuine checkpoints)")
+    file, vocab = next((one for one in folder.iterdir() if one.suffix in (".pt", ".ckpt")), None), None
+    if name == "mt041":
+        file = tmp_path / "mt.pt"
+        file.write_bytes(lzma.decompress((folder / "mt_model_step_20.pt.xz").read_bytes()))
+    if name == "onmt22":
+        file = folder / "model_step_20.pt"
+    if name.startswith("onmt") or name == "mt041":
+        tokens = json.loads((folder / "oracle_itos.json").read_text())
+    elif name == "tt":
+        tokens = list(json.loads((folder / "vocab.json").read_text()).values())
+    else:  # without its vocabulary; the texts of other tokens than the special ones do not matter
+        tokens = ["<PAD>", "?", "^", "&", "<MASK>", "<SEP>", *(f"[X{number}]" for number in range(517))]
+        vocab = tmp_path / "bart_vocab.txt"
+        vocab.write_text("\n".join(tokens) + "\n")
+    assert file is not None
+    return registry.load(file, LoadOptions("forward", vocab=vocab)), tokens, np.load(folder / "oracle.npz")
+
+
+@pytest.mark.parametrize("name", ["mt041", "onmt22", "tt", "chemformer_v2"])
+def test_log_probs_are_those_that_the_other_program_computed(name: str, tmp_path: Path) -> None:
+    loaded, tokens, oracle = genuine(name, tmp_path)
+    source, target = torch.tensor(oracle["src"]), torch.tensor(oracle["tgt"])
+    found = log_probs(loaded, tokens, source, target)
+    padding = next(number for number, token in enumerate(tokens) if NAMES.get(token) == 0)
+    real = (target != padding)[..., None]
+    assert float(((found - torch.tensor(oracle["logp"])) * real).abs().max()) < 1e-5
+
+
+def test_greedy_tokens_are_those_that_the_other_program_wrote(tmp_path: Path) -> None:
+    loaded, _, oracle = genuine("tt", tmp_path)
+    engine = Engine.load(loaded.folder, task="forward", **CPU)
+    for source, written in zip(oracle["src"], oracle["greedy"], strict=True):
+        ids = tuple(int(token) for token in source if token > 2)
+        want = [int(token) for token in written[0] if token][1:]
+        settings = DecodeSettings(decoder="greedy", n=1, max_len=len(want), drafter="copy")
+        (answer,) = engine.write([ids], settings)[0]
+        assert list(answer.tokens)[: len(want)] == want
+
+
+# --- the same in small, written here ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Family:
+    """How to write a checkpoint, and the network that it should become."""
+
+    write: Callable[[Path, Transformer], Path]
+    tokens: Sequence[str]
+    options: dict[str, Any]
+    file: str = "model.pt"
+    biases: bool = True
+
+    def network(self) -> Transformer:
+        """The network, in the other program's ids."""
+        model = foreign.network(len(self.tokens), **self.options)
+        for name, weight in model.named_parameters():
+            if not self.biases and name.endswith("bias") and "layers" in name and "norm" not in name:
+                weight.zero_()
+        return model
+
+
+def _onmt(**how: Any) -> Callable[[Path, Transformer], Path]:
+    return lambda file, model: foreign.onmt(file, model, **how)
+
+
+EPS = {"layer_norm_eps": 1e-6}
+FAMILIES = {
+    "onmt 0.4.1": Family(_onmt(version="0"), ONMT, {**PRE, "layer_norm_eps": 1e-12}),
+    "onmt 0.4.1 as of torch 0.4": Family(_onmt(version="0", legacy=True), ONMT, {**PRE, "layer_norm_eps": 1e-12}),
+    "onmt 2": Family(_onmt(), ONMT, {**PRE, **EPS, "shared_embedding": False}),
+    "onmt 2 tied": Family(_onmt(), ONMT, {**PRE, **EPS, "tied_output": True}),
+    "onmt 3 gelu": Family(
+        _onmt(version="3", pos_ffn_activation_fn="gelu", norm_eps=1e-5),
+        ONMT,
+        {**PRE, "activation": "gelu"},
+        biases=False,
+    ),
+    "translation-transformer": Family(foreign.translation_transformer, TT, {**POST}, "last.ckpt"),
+    "chemformer": Family(
+        foreign.chemformer, CHEMFORMER, {**PRE, "activation": "gelu", "source_specials": True}, "last.ckpt"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_checkpoint_computes_what_its_network_does(name: str, tmp_path: Path) -> None:
+    family = FAMILIES[name]
+    model = family.network()
+    file = family.write(tmp_path / family.file, model)
+    loaded = registry.load(file, LoadOptions("forward"))
+    random = torch.Generator().manual_seed(5)
+    source, target = (torch.randint(6, len(family.tokens), (3, 20), generator=random) for _ in range(2))
+    found = log_probs(loaded, family.tokens, source, target)
+    with torch.inference_mode():
+        wanted = torch.log_softmax(model(source, target), dim=-1)
+    assert float((found - wanted).abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_drafts_change_no_bit_of_its_answers_in_the_kernel(name: str, tmp_path: Path) -> None:
+    family = FAMILIES[name]
+    engine = Engine.load(family.write(tmp_path / family.file, family.network()), task="retro", runtime="native", **CPU)
+    assert engine.runtime == "native"
+    queries = ["CC(=O)Nc1ccccc1", "CCO", "O=C(O)c1ccc(Br)cc1"]
+    for decoder, n in (("greedy", 1), ("beam", 4)):
+        plain, copied, windowed = (
+            engine.predict(queries, decoder=decoder, n=n, max_len=40, drafter=drafter)
+            for drafter in ("none", "copy", "windows")
+        )
+        for results in zip(plain, copied, windowed, strict=True):
+            told = [[(one.tokens, one.token_log_probs) for one in result.hypotheses] for result in results]
+            assert told[0] and told[0] == told[1] == told[2]
+
+
+@pytest.mark.parametrize("runtime", ["native", "onnx", "torch"])
+@pytest.mark.parametrize("name", ["onmt 0.4.1", "translation-transformer", "chemformer"])
+def test_all_runtimes_give_its_log_probs(name: str, runtime: str, tmp_path: Path) -> None:
+    if runtime == "onnx":
+        pytest.importorskip("onnxruntime")
+    family = FAMILIES[name]
+    file = family.write(tmp_path / family.file, family.network())
+    loaded = registry.load(file, LoadOptions("forward"))
+    assert loaded.backend(RuntimeConfig("cpu", "fp32", runtime, 1))[1] == runtime
+    engine = Engine.load(file, task="forward", runtime=runtime, **CPU)
+    ids = engine.tokenizer.encode("CC(=O)Nc1ccccc1")
+    settings = DecodeSettings(decoder="greedy", n=1, max_len=20, drafter="none")
+    (answer,) = engine.write([ids], settings)[0]
+    reference: Any = loaded.backend(RuntimeConfig("cpu", "fp32", "torch", 1))[0]
+    around = ([1], [2]) if reference.model.config.source_specials else ([], [])
+    tokens = list(answer.tokens) + [2] * (len(answer.log_probs) - len(answer.tokens))
+    source, target = torch.tensor([[*around[0], *ids, *around[1]]]), torch.tensor([[1, *tokens[:-1]]])
+    with torch.inference_mode():
+        scores = torch.log_softmax(reference.model(source, target), dim=-1)[0]
+    expected = [float(scores[place, token]) for place, token in enumerate(tokens)]
+    assert list(answer.log_probs) == pytest.approx(expected, abs=2e-5)
+
+
+@pytest.mark.parametrize("whose", ["its authors'", "transformers 5's"])
+def test_reactiont5_reads_the_blank_that_its_authors_feed(whose: str, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    folder, authors = CHECKPOINTS / "rt5", CHECKPOINTS / "rt5_440"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there (CHEMSPEC_SHARED names the folder with genuine checkpoints)")
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    if whose == "its authors'":
+        (tmp_path / "tokenizer.json").write_bytes((authors / "tokenizer.json").read_bytes())
+    loaded = registry.load(tmp_path, LoadOptions("forward", "reactiont5-forward"))
+    tokenizer: Any = loaded.tokenizer
+    ids = [tokenizer.numbers.theirs[token] for token in tokenizer.encode("CCBr.Cl")]
+    start, end, blank = [181, 3, 5, 5, 29, 28, 39, 151, 182], [1], [3]  # REACTANT: ▁ C C B r . Cl REAGENT:
+    assert tokenizer.around == ([], end)
+    if whose == "its authors'":
+        assert ids == start + blank and not loaded.notes
+    else:
+        assert ids == start and "drops the blank" in loaded.notes[0]
+    out = tmp_path / "out"
+    assert loaded.save is not None
+    loaded.save(out, "card")
+    again = registry.load(out)
+    assert (again.task, again.digest != "", again.tokenizer.encode("CCO")) == ("forward", True, tokenizer.encode("CCO"))
+
+
+# --- what it reads ---------------------------------------------------------------------------------
+
+
+def test_the_source_may_have_another_vocabulary_than_the_target(tmp_path: Path) -> None:
+    model = foreign.network(len(ONMT), **PRE, **EPS, shared_embedding=False)
+    source, target = [*ONMT[:-4], "[2H]", "[13C]"], [*ONMT[:-3]]  # the target alone has ONMT[-4]
+    file = foreign.onmt(tmp_path / "two.pt", model, source=source, target=target, sizes=(len(source), len(target)))
+    loaded = registry.load(file, LoadOptions("retro"))
+    tokens = loaded.tokenizer.tokens
+    assert set(tokens[4:]) == {*source[4:], *target[4:]}
+    places = [torch.tensor([tokens.index(NAMED.get(one, one)) for one in side]) for side in (source, target)]
+    read, written = torch.randint(4, len(source), (2, 9)), torch.randint(4, len(target), (2, 9))
+    backend: Any = loaded.backend(RuntimeConfig("cpu", "fp32", "torch", 1))[0]
+    with torch.inference_mode():
+        found = torch.log_softmax(backend.model(places[0][read], places[1][written]), dim=-1)
+        wanted = torch.log_softmax(model(read, written)[..., : len(target)], dim=-1)
+    assert float((found[..., places[1]] - wanted).abs().max()) < 1e-5
+    assert float(found.exp().sum(-1).sub(found[..., places[1]].exp().sum(-1)).abs().max()) < 1e-6
+    engine = Engine.load(file, task="retro", **CPU)
+    assert engine.prepare("[2H]C").ids == tuple(map(tokens.index, ("[2H]", "C")))
+    assert ONMT[-4] == "[Na+]" and "[Na+]" in engine.predict("[Na+].C", n=1).message
+
+
+def test_marks_come_before_the_smiles_by_query_or_by_template(tmp_path: Path) -> None:
+    file = foreign.onmt(tmp_path / "model.pt", foreign.network(len(ONMT), **PRE, **EPS))
+    engine = Engine.load(file, task="retro", **CPU)
+    marked, spaced = engine.prepare("<RX_2>CCO"), engine.prepare("<RX_2> C C O")
+    assert marked.tokens == ("<RX_2>", "C", "C", "O") == spaced.tokens
+    told = Engine.load(file, task="retro", template="<RX_2>{query}", **CPU)
+    assert told.prepare("OCC").ids == marked.ids
+    assert told.tokenizer.prompt_length == 1
+    assert engine.prepare("<RX_9>CCO").refusal is not None
+    with pytest.raises(CheckpointError, match="template"):
+        Engine.load(file, task="retro", template="<RX_9>{query}", **CPU)
+    spellings = engine._spellings(marked, DecodeSettings(augment=3))
+    assert len(spellings) > 1 and {row.tokens[0] for row in spellings} == {"<RX_2>"}
+
+
+def test_unknown_tokens_are_refused_by_name_or_read_as_unk_as_told(tmp_path: Path) -> None:
+    file = foreign.translation_transformer(tmp_path / "last.ckpt", foreign.network(len(TT), **POST))
+    refused = Engine.load(file, task="retro", **CPU).predict("C[SiH3]", n=1)
+    assert refused.status == "invalid" and "'[SiH3]'" in refused.message
+    loaded = registry.load(file, LoadOptions("retro", unknown_as_unk=True))
+    assert loaded.tokenizer.encode("C[SiH3]") == (4, 3)
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["onmt 0.4.1", "translation-transformer", "chemformer"])
+def test_import_writes_a_folder_that_answers_alike(name: str, tmp_path: Path) -> None:
+    family, out = FAMILIES[name], tmp_path / "out"
+    file = family.write(tmp_path / family.file, family.network())
+    done = CliRunner().invoke(app, ["import", str(file), "-o", str(out), "--task", "retro", "--license", "CC BY 4.0"])
+    assert done.exit_code == 0, done.output
+    for word in ("layers: 2 + 2", "vocabulary:", "norms:", "positions: sines and cosines"):
+        assert word in done.stdout
+    card = (out / "card.md").read_text()
+    assert "CC BY 4.0" in card and str(file) in card
+    assert {one.name for one in out.iterdir()} == {"config.json", "model.safetensors", "vocab.json", "card.md"}
+    direct, imported = (Engine.load(path, task="retro", **CPU) for path in (file, out))
+    for query in ("CC(=O)Nc1ccccc1", "C C O"):
+        one, other = (engine.predict(query, n=4, max_len=30) for engine in (direct, imported))
+        assert one.hypotheses == other.hypotheses and one.hypotheses
+    again = CliRunner().invoke(app, ["import", str(file), "-o", str(out)])
+    assert again.exit_code == 2 and "holds a model" in again.output
+
+
+# --- what is refused -------------------------------------------------------------------------------
+
+
+class Bomb:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.file}",)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_code_in_a_pickle_is_refused_and_not_run(legacy: bool, tmp_path: Path) -> None:
+    file, mark = tmp_path / "model.pt", tmp_path / "ran"
+    parts = {"model": {}, "generator": {}, "vocab": Bomb(mark), "opt": {}}
+    torch.save(parts, file, _use_new_zipfile_serialization=not legacy)
+    with pytest.raises(CheckpointError, match=r"nothing in it was run: it names \w+\.system"):
+        registry.load(file)
+    assert not mark.exists()
+    pickle.loads(pickle.dumps(Bomb(mark)))  # it would have
+    assert mark.exists()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("builtins", "eval"),
+        ("builtins", "getattr"),
+        ("torch", "load"),
+        ("torch.hub", "load"),
+        ("subprocess", "Popen"),
+        ("operator", "attrgetter"),
+        ("torch.serialization", "load"),
+        ("torch._utils", "_rebuild_wrapper_subclass"),
+        ("importlib", "import_module"),
+        ("collections", "abc.sys.modules"),
+    ],
+)
+def test_every_other_name_is_refused(call: tuple[str, str]) -> None:
+    with pytest.raises(pickled.RefusedError, match="which no checkpoint needs"):
+        pickled.Unpickler(_empty()).find_class(*call)
+
+
+def _empty() -> Any:
+    import io
+
+    return io.BytesIO()
+
+
+def test_a_pickle_cannot_change_what_stands_for_a_name() -> None:
+    known = pickled.Unpickler(_empty())
+    build = known.find_class("torch._utils", "_rebuild_tensor_v2")
+    for change in (lambda: setattr(build, "name", "x"), lambda: build.__setstate__({"name": "x"})):
+        with pytest.raises(pickle.UnpicklingError, match="changes a function"):
+            change()
+    inert = known.find_class("argparse", "Namespace")
+    assert inert is not known.find_class("argparse", "Namespace") and issubclass(inert, pickled.Inert)
+    assert inert("touch x", shell=True) == {}
+
+
+@pytest.mark.parametrize("keep", [0.2, 0.6, 0.99])
+def test_a_file_that_is_cut_off_is_refused(keep: float, tmp_path: Path) -> None:
+    for legacy in (False, True):
+        file = foreign.onmt(tmp_path / "model.pt", foreign.network(len(ONMT), **PRE, **EPS), legacy=legacy)
+        whole = file.read_bytes()
+        file.write_bytes(whole[: int(keep * len(whole))])
+        with pytest.raises(CheckpointError, match="damaged or cut off"):
+            registry.load(file)
+
+
+def test_a_file_of_another_family_is_refused_with_what_it_holds(tmp_path: Path) -> None:
+    torch.save({"weights": {}, "step": 3}, tmp_path / "x.pt")
+    with pytest.raises(CheckpointError, match="no known family; its parts are weights, step"):
+        registry.load(tmp_path / "x.pt")
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(CheckpointError, match="neither a model folder nor a checkpoint"):
+        registry.load(tmp_path / "notes.txt")
+    torch.save([1, 2], tmp_path / "list.pt")
+    with pytest.raises(CheckpointError, match="holds a list"):
+        registry.load(tmp_path / "list.pt")
+    with pytest.raises(CheckpointError, match=r"several checkpoints, list\.pt, x\.pt"):
+        registry.load(tmp_path)
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "program.pt")
+    with pytest.raises(CheckpointError, match="TorchScript"):
+        registry.load(tmp_path / "program.pt")
+
+
+def test_a_missing_vocabulary_is_named(tmp_path: Path) -> None:
+    file = foreign.translation_transformer(tmp_path / "last.ckpt", foreign.network(len(TT), **POST))
+    (tmp_path / "vocab.json").unlink()
+    with pytest.raises(CheckpointError, match=r"does not hold its vocabulary.*--vocab FILE"):
+        registry.load(file)
+    model = foreign.network(len(CHEMFORMER), **PRE, activation="gelu", source_specials=True)
+    other = foreign.chemformer(tmp_path / "chem.ckpt", model, with_tokens=False)
+    with pytest.raises(CheckpointError, match=r"bart_vocab\.txt"):
+        registry.load(other)
+    lines = tmp_path / "bart_vocab.txt"
+    lines.write_text("\n".join(CHEMFORMER) + "\n")
+    new = tmp_path / "v2.json"
+    new.write_text(json.dumps({"properties": {}, "vocabulary": list(CHEMFORMER)}))
+    one, two = registry.load(other), registry.load(other, LoadOptions(vocab=new))
+    assert one.tokenizer == two.tokenizer and one.tokenizer.tokens[4:7] == ("<MASK>", "<SEP>", "<UNUSED_1>")
+
+
+def test_another_vocabulary_size_is_refused_with_both_sizes(tmp_path: Path) -> None:
+    model = foreign.network(len(ONMT), **PRE, **EPS)
+    with pytest.raises(CheckpointError, match=rf"has {len(ONMT) - 1} tokens, its table of embeddings is {len(ONMT)} x"):
+        registry.load(foreign.onmt(tmp_path / "model.pt", model, source=ONMT[:-1], target=ONMT[:-1]))
+    file = foreign.translation_transformer(tmp_path / "last.ckpt", foreign.network(len(TT), **POST))
+    (tmp_path / "vocab.json").write_text(json.dumps({str(i): token for i, token in enumerate(TT[:-1])}))
+    with pytest.raises(CheckpointError, match="tokens, its table of embeddings"):
+        registry.load(file)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"self_attn_type": "average"},
+        {"copy_attn": True},
+        {"generator_function": "sparsemax"},
+        {"encoder_type": "rnn"},
+        {"max_relative_positions": 20},
+        {"layer_norm": "rms"},
+        {"pos_ffn_activation_fn": "gated-gelu"},
+        {"position_encoding": False},
+        {"num_kv": 2},
+    ],
+)
+def test_an_unsupported_option_is_named(option: dict[str, Any], tmp_path: Path) -> None:
+    file = foreign.onmt(tmp_path / "model.pt", foreign.network(len(ONMT), **PRE, **EPS), **option)
+    ((name, value),) = option.items()
+    with pytest.raises(CheckpointError, match=f"option {name} is {value!r}, which chemspec does not compute"):
+        registry.load(file)
+
+
+@pytest.mark.parametrize("token", ["CC", "▁C", "["])
+def test_a_vocabulary_of_other_pieces_than_atoms_is_refused(token: str, tmp_path: Path) -> None:
+    words = [*ONMT[:-1], token]
+    file = foreign.onmt(tmp_path / "model.pt", foreign.network(len(ONMT), **PRE, **EPS), source=words, target=words)
+    with pytest.raises(CheckpointError, match="splits SMILES in another way"):
+        registry.load(file)
+
+
+def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    model = foreign.network(len(TT), **POST)
+    model.decoder.layers[0].linear1.weight[0, 0] = float("nan")
+    with pytest.raises(CheckpointError, match="infinite or undefined"):
+        registry.load(foreign.translation_transformer(tmp_path / "last.ckpt", model))
+
+
+def test_a_checkpoint_without_a_task_says_what_it_is_taken_for(tmp_path: Path) -> None:
+    (tmp_path / "USPTO_50K").mkdir()
+    model = foreign.network(len(ONMT), **PRE, **EPS)
+    for folder, task in ((tmp_path, "forward"), (tmp_path / "USPTO_50K", "retro")):
+        loaded = registry.load(foreign.onmt(folder / "model.pt", model))
+        assert loaded.task == task and f"taken for a {task} model" in loaded.notes[0]
+        assert registry.load(folder / "model.pt", LoadOptions("retro")).notes == ()
