@@ -60,9 +60,9 @@ class DraftTree:
                             return
                         self.added[path] = None
 
-    def follow(self, lookahead: Iterable[Prefix], requested: Sequence[Prefix]) -> None:
+    def follow(self, lookahead: Iterable[Prefix], missing: Sequence[Prefix]) -> None:
         """Add what a decoder says it would request next, as far as the budget goes."""
-        skip = set(requested)
+        skip = set(missing)
         for prefix in lookahead:
             if prefix in skip:
                 continue

@@ -1,4 +1,4 @@
-"""Run decoders: merge what all queries request, add drafts, run the model once, resume the decoders; and again.
+"""Choose the loop that runs a batch of decoders, compiled or in Python (`python_loop`), and drive it pass by pass.
 
 Why drafts cannot change an exact decoder's answers. A decoder is a generator: it yields the prefixes whose scores it
 needs, is sent those scores, and has no other input. The scores of a prefix are a function of the source and the prefix

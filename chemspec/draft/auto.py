@@ -16,7 +16,7 @@ from chemspec.draft.base import IN_PYTHON, HostCost, Speculation
 from chemspec.draft.calibration import BY_MATCH, DrafterCalibration
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
-from chemspec.draft.tree.builder import LOOKAHEAD, MIN_CHANCE, ThroughputStop, TreeLimits
+from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, ThroughputStop, TreeLimits
 from chemspec.draft.tree.edit_ngrams import chance_class
 from chemspec.types import Draft, Prefix
 
@@ -138,7 +138,7 @@ class Auto:
     def _min_chance(self) -> float:
         """Return the chance below which no node pays: its seconds over those of a token without drafts."""
         seconds = self._seconds
-        slopes = [(seconds[b] - seconds[a]) / (b - a) for a, b in pairwise((0, *LOOKAHEAD))]
+        slopes = [(seconds[b] - seconds[a]) / (b - a) for a, b in pairwise((0, *PROBES))]
         return max(MIN_CHANCE, min(slopes) / seconds[0])
 
     def _copies(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
@@ -186,7 +186,7 @@ class Auto:
 @lru_cache(maxsize=512)
 def _seconds(cost: Callable[[float], float], asked: int, queries: int) -> Sequence[float]:
     """Return the seconds of a pass in which each query adds 0, 1, 2, ... nodes, host time included."""
-    added = [queries * nodes for nodes in range(NODES + LOOKAHEAD[-1] + 1)]
+    added = [queries * nodes for nodes in range(NODES + PROBES[-1] + 1)]
     host = _host(cost)
     return array("d", [cost(asked + nodes) + (host.start + host.node * nodes) for nodes in added])
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 FILE = "evaluation.json"
+LOSS = 0.002  # of top-k accuracy, at any k, that a faster precision may cost
 
 
 def read(folder: Path) -> dict[str, dict[str, Any]]:
@@ -45,3 +46,17 @@ def keep(folder: Path, name: str, measured: Mapping[str, Any], *, digest: str, c
     partial = folder / (FILE + ".partial")
     partial.write_bytes(msgspec.json.format(msgspec.json.encode(measurements), indent=1))
     partial.replace(folder / FILE)
+
+
+def int8_is_as_good(folder: Path) -> bool:
+    """Return whether a model folder records that int8 costs at most `LOSS` at every k, on the reactions of fp32.
+
+    Raises:
+        ValueError: naming the file, if it is damaged.
+    """
+    measurements = read(folder)
+    exact, fast = measurements.get("accuracy"), measurements.get("int8")
+    if not exact or not fast or any(exact[key] != fast[key] for key in ("digest", "file", "reactions")):
+        return False
+    # Shares of the same number of reactions: a difference of just LOSS may not fall to the arithmetic.
+    return all(top["value"] - fast["top"][k]["value"] <= LOSS + 1e-9 for k, top in exact["top"].items())

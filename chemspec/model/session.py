@@ -6,7 +6,7 @@ encoder's output is neither copied nor computed again. What was cleared away (`c
 for later, with the same result.
 
 A node is known by its whole prefix, a tuple of token ids: simple, but a step costs O(length) per node to copy and hash
-it. Nodes with numbers would not, and are planned.
+it. The compiled loop numbers its nodes instead (`decode/compiled/node_tree.h`) and leaves this tree empty.
 
 The session knows prefixes and slots; a `Runner` knows tensors. Between them go flat lists of nodes (`NodeBatch`).
 

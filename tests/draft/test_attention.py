@@ -125,14 +125,13 @@ def test_attention_changes_no_answer(folder: Path, runtime: str, how: DecodeSett
     DrafterCalibration(attention_weights=READING).save(folder)
     engine = Engine.load(folder, threads=1, runtime=runtime)
     plain = engine.predict(QUERIES, replace(how, drafter="none"))
-    for batch_size in (1, 4):
-        for count in (1, 3):
-            settings = replace(how, drafter="attention", batch_size=batch_size, draft_count=count)
-            found = engine.predict(QUERIES, settings)
-            for one, other in zip(found, plain, strict=True):
-                assert [item.tokens for item in one.hypotheses] == [item.tokens for item in other.hypotheses]
-                assert len(one.trace.passes) <= len(other.trace.passes)
-                assert {draft.drafter for step in one.trace.passes for draft in step.drafts} <= {"attention"}
+    for batch_size, count in ((1, 3), (4, 1)):
+        settings = replace(how, drafter="attention", batch_size=batch_size, draft_count=count)
+        found = engine.predict(QUERIES, settings)
+        for one, other in zip(found, plain, strict=True):
+            assert [item.tokens for item in one.hypotheses] == [item.tokens for item in other.hypotheses]
+            assert len(one.trace.passes) <= len(other.trace.passes)
+            assert {draft.drafter for step in one.trace.passes for draft in step.drafts} <= {"attention"}
 
 
 def test_a_damaged_file_is_told_when_a_drafter_wants_it(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from chemspec.draft.calibration import BY_CHANCE, FILE, AttentionWeights, Head
 from chemspec.draft.copy import TokenClasses, align_pointer
 from chemspec.draft.registry import Auto, Copy, Drafter, DrafterCalibration, Mixed, NoDrafts
 from chemspec.draft.tree import builder, native
-from chemspec.draft.tree.builder import LOOKAHEAD, MIN_CHANCE, TreeLimits
+from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
 from chemspec.draft.tree.copy_state import MAX_MATCH, CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, COPY_ONLY, EDGES, EditNgramTable, chance_class, context, count_edits
 from chemspec.engine.engine import Engine, installed
@@ -241,7 +241,7 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     place = random.randrange(len(source))
     texts = random.choices(range(3, few), k=random.randrange(9)), source[place : place + 80]
     prefix = (BOS, *random.choice(texts), *random.choice(texts))
-    curve = sorted(random.random() + 0.01 for _ in range(64 + LOOKAHEAD[-1] + 1))
+    curve = sorted(random.random() + 0.01 for _ in range(64 + PROBES[-1] + 1))
     limits = TreeLimits(
         max_nodes=random.choice((1, 2, 20, 64)),
         max_paths=random.choice((1, 2, 16)),

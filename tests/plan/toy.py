@@ -31,6 +31,7 @@ class Toy:
 
     table: Mapping[str, Sequence[tuple[str, float]]]
     digest: str = "toy"
+    dtype: str = "fp32"
     device: str = "cpu"
     asked: list[list[str]] = field(default_factory=list)
 

@@ -263,6 +263,18 @@ def test_options_change_the_question() -> None:
     assert len(page.code) == 1
 
 
+@weights
+def test_the_precision_is_one_choice() -> None:
+    page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
+    engine = queued_engine.in_memory()[model_folder("retro")]
+    offered = queued_engine.precisions("retro")
+    assert set(offered) == {"int8", "fp32"} and page.selectbox(key="precision").value == offered[0]
+    assert engine.dtype == (offered[0] if engine.runtime == "native" else "fp32")
+    page.selectbox(key="precision").select("fp32").run()
+    assert not page.exception
+    assert queued_engine.in_memory()[model_folder("retro")].dtype == "fp32"
+
+
 def test_a_stopped_question_stays_stopped() -> None:
     def script() -> None:
         from types import SimpleNamespace

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "../../draft/tree/tree.cpp"
-#include "prefix_tree.h"
+#include "node_tree.h"
 
 enum DrafterKind { NONE, COPYING, WINDOWS, MIXED, AUTO, OTHER };
 enum Speculation { OFF, DRAFT, LOOK_AHEAD };
@@ -51,7 +51,7 @@ extern "C" {
 // Calls back for the drafts after a prefix, to be handed to `chemspec_loop_add_draft`; returns 0 if that failed.
 typedef int (*ProposeBack)(void* loop, int query, const int32_t* prefix, int written, int room);
 
-struct DrafterSpec {
+struct DrafterArgs {
   int32_t kind;
   int32_t name, copy_name;  // of the drafts
   int32_t length, count, context;  // of `Copy`; `length` of `Windows`
@@ -92,14 +92,14 @@ struct AcceptanceRecord {
 
 // What all queries share.
 struct Drafter {
-  DrafterSpec spec;
+  DrafterArgs spec;
   std::vector<int32_t> rings;
   AcceptanceRecord by_match, by_chance;
   std::vector<double> accept_rates;  // of this pass
   PassPlan plan = {OFF, 0, nullptr};
   std::set<std::vector<int32_t>> observed;
 
-  explicit Drafter(const DrafterSpec& given) : spec(given), rings(given.rings, given.rings + given.labels) {
+  explicit Drafter(const DrafterArgs& given) : spec(given), rings(given.rings, given.rings + given.labels) {
     by_match = {{given.match_hits, given.match_hits + given.matches}, {given.match_tries, given.match_tries + given.matches}};
     by_chance = {{given.chance_hits, given.chance_hits + given.classes}, {given.chance_tries, given.chance_tries + given.classes}};
   }
@@ -132,7 +132,7 @@ struct Drafter {
 // The drafter of one query.
 class QueryDrafter {
  public:
-  QueryDrafter(Drafter& shared, PrefixTree& tree, DraftList& list, std::vector<int32_t> text)
+  QueryDrafter(Drafter& shared, NodeTree& tree, DraftList& list, std::vector<int32_t> text)
       : shared_(shared), spec_(shared.spec), tree_(tree), list_(list), text_(std::move(text)), length_(int(text_.size()) - 1) {
     start_ = std::min(spec_.prompt_length, length_);
     for (int position = start_, from = start_; position <= length_; position++)
@@ -411,8 +411,8 @@ class QueryDrafter {
   }
 
   Drafter& shared_;
-  const DrafterSpec& spec_;
-  PrefixTree& tree_;
+  const DrafterArgs& spec_;
+  NodeTree& tree_;
   DraftList& list_;
   const std::vector<int32_t> text_;  // the source and eos
   const int length_;  // without eos

@@ -9,7 +9,7 @@ from ctypes import c_void_p
 from functools import lru_cache
 from typing import Any
 
-from chemspec.decode.compiled.structures import DrafterSpec, PassPlan, ProposeBack, address
+from chemspec.decode.compiled.structures import DrafterArgs, PassPlan, ProposeBack, address
 from chemspec.decode.draft_tree import check_tokens
 from chemspec.decode.protocol import Limits
 from chemspec.draft.auto import Auto
@@ -64,7 +64,7 @@ class Proposals:
         self._fixed = PassPlan(Speculation.LOOKAHEAD if limits.budget else Speculation.OFF)
         self._adapts = bool(self.kind == AUTO and limits.budget)
         self._kept: list[Any] = []  # the structures hold no more than addresses
-        self.spec = DrafterSpec(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
+        self.spec = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
         if isinstance(drafter, Copy):
             self._describe_copy(drafter)
         elif isinstance(drafter, Windows):

@@ -1,6 +1,6 @@
-// The loop, compiled: `decode/loop.py` with greedy decoding or beam search, on numbered nodes.
+// The loop, compiled: `decode/python_loop.py` with greedy decoding or beam search, on numbered nodes.
 //
-// What it does, and why drafts change no answer, stands in `loop.py`, `query_state.py` and `draft_tree.py`, whose names it has; it
+// What it does, and why drafts change no answer, stands in `python_loop.py`, `query_state.py` and `draft_tree.py`, whose names it has; it
 // computes the same nodes in the same passes, with the same numbers to the last bit. A pass is `chemspec_loop_draft`, which lists the
 // nodes to compute, the model's own work, and `chemspec_loop_take`, which takes their scores. The constants in capitals come from
 // `build.py`.
@@ -86,7 +86,7 @@ class QueryState {
     record.margins.push_back(margin);
   }
 
-  // `loop._observe`: tells how the drafts after the leading prefix fared.
+  // `python_loop._observe`: tells how the drafts after the leading prefix fared.
   void observe() {
     const int text = leading(), depth = tree[before_].depth;
     if (tree[before_].drafts_pass != pass_ || tree[text].depth < depth || tree.ancestor(text, depth) != before_) return;
@@ -127,7 +127,7 @@ class QueryState {
     return true;
   }
 
-  PrefixTree tree;
+  NodeTree tree;
   DraftList list;
   QueryDrafter proposer;
   Record record;
@@ -386,7 +386,7 @@ struct Loop {
   std::vector<int32_t> columns, orders;
   PassState state{};
 
-  Loop(const LoopSpec& spec, const DrafterSpec& drafts)
+  Loop(const LoopSpec& spec, const DrafterArgs& drafts)
       : settings{spec.max_len, spec.budget, spec.vocab_size, spec.record != 0},
         drafter(drafts),
         threads(drafts.kind == OTHER ? 1 : spec.threads),
@@ -499,7 +499,7 @@ int guarded(const Work& work) {
 
 extern "C" {
 
-void* chemspec_loop(const LoopSpec* spec, const DrafterSpec* drafter) {
+void* chemspec_loop(const LoopSpec* spec, const DrafterArgs* drafter) {
   Loop* loop = nullptr;
   return guarded([&] { loop = new Loop(*spec, *drafter); return FINE; }) == FINE ? loop : nullptr;
 }

@@ -96,7 +96,7 @@ def compiled_loop(
 
 
 class CompiledLoop:
-    """A batch of queries being decoded by compiled code; `loop.PythonLoop` is the same in Python."""
+    """A batch of queries being decoded by compiled code; `python_loop.PythonLoop` is the same in Python."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@
 #include <queue>
 #include <vector>
 
-#include "prefix_tree.h"
+#include "node_tree.h"
 
 constexpr double INF = std::numeric_limits<double>::infinity();
 
@@ -48,7 +48,7 @@ struct Extension {
 
 class Search {
  public:
-  Search(PrefixTree& tree, const Rules& rules) : tree_(tree), rules_(rules) {}
+  Search(NodeTree& tree, const Rules& rules) : tree_(tree), rules_(rules) {}
 
   // `beam.advance`. `taken`: these are the model's scores, whose log-probs the nodes keep; else a look-ahead plays.
   void advance(Beam& beam, const std::vector<Scores>& scores, bool taken) {
@@ -118,7 +118,7 @@ class Search {
     if (candidates_.size() > count) candidates_.resize(count);
   }
 
-  PrefixTree& tree_;
+  NodeTree& tree_;
   const Rules rules_;
   std::vector<Extension> heads_, candidates_;  // kept for their memory
   std::vector<Hyp> next_;

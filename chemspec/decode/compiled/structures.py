@@ -22,7 +22,7 @@ class SearchRules(ctypes.Structure):
     _fields_ = (*_of(c_int32, "width max_len"), ("length_penalty", c_double))
 
 
-class DrafterSpec(ctypes.Structure):
+class DrafterArgs(ctypes.Structure):
     """The drafter of a run."""
 
     _fields_ = (

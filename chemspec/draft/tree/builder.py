@@ -19,7 +19,7 @@ from chemspec.types import Prefix
 
 MIN_CHANCE = 0.02  # what is less likely is not drafted, however cheap
 # Past a node that does not pay, `ThroughputStop` asks so many nodes ahead whether others would.
-LOOKAHEAD = (1, 3, 7, 15, 31)
+PROBES = (1, 3, 7, 15, 31)
 
 
 class Tree(NamedTuple):
@@ -50,7 +50,7 @@ class TreeLimits(NamedTuple):
         min_chance: probability of a path below which it is not followed.
         accept_rates: of each class of the table's probabilities, the share accepted in truth; without them, the
             probabilities are taken as they are.
-        pass_seconds: of a pass with 0, 1, 2, ... of these nodes, up to `max_nodes + LOOKAHEAD[-1]`; if given, the tree
+        pass_seconds: of a pass with 0, 1, 2, ... of these nodes, up to `max_nodes + PROBES[-1]`; if given, the tree
             is the one that makes tokens per second largest.
     """
 
@@ -140,4 +140,4 @@ class ThroughputStop:
             self.best, self._rate = nodes + 1, rate
             return True
         # No later node is likelier than this one, so that better rates than these are out of reach.
-        return any(self._tokens + ahead * chance > self._rate * seconds[nodes + 1 + ahead] for ahead in LOOKAHEAD)
+        return any(self._tokens + ahead * chance > self._rate * seconds[nodes + 1 + ahead] for ahead in PROBES)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from chemspec.draft.copy import MAX_MATCH, MAX_SKIP, TokenClasses
-from chemspec.draft.tree.builder import LOOKAHEAD, Tree, TreeLimits
+from chemspec.draft.tree.builder import PROBES, Tree, TreeLimits
 from chemspec.draft.tree.copy_state import initial_state
 from chemspec.draft.tree.edit_ngrams import CHILD_BASE, COPY, EditNgramTable
 from chemspec.system import compiled
@@ -21,7 +21,7 @@ SOURCE = Path(__file__).with_name("tree.cpp")
 CONSTANTS = {
     "MAX_MATCH": MAX_MATCH,
     "MAX_SKIP": MAX_SKIP,
-    "LOOKAHEAD": ",".join(map(str, LOOKAHEAD)),
+    "PROBES": ",".join(map(str, PROBES)),
     "CHILD_BASE": CHILD_BASE,
     "COPY": COPY,
     "PAD": PAD,

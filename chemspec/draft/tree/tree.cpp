@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr int AHEAD[] = {LOOKAHEAD};
+constexpr int AHEAD[] = {PROBES};
 
 struct CopyState {
   int position, match, pointer;

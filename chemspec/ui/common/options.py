@@ -18,6 +18,10 @@ GUARANTEES = {
     "the draws of a seed are others.",
     "relaxed": "**Relaxed**: the drafts can change the answers.",
 }
+PRECISIONS = {
+    "int8": "int8: half again as fast, and as accurate by the model's card",
+    "fp32": "fp32: as the model was trained",
+}
 ANSWERS = 5  # asked for unless changed: a product is often among them in several spellings
 
 
@@ -30,6 +34,7 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
         if len(names) > 1:
             chosen = names.index(wanted) if wanted in names else 0
             model = st.selectbox("Model", names, index=chosen, key=f"predict_model_{task}")
+        _precision(model)
         offered, missing = queued_engine.drafters(model)
         search = _select("Search", searches(offered), "predict_search")
         greedy = search == "greedy"
@@ -69,6 +74,13 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
             f"{queued_engine.MOST_ANSWERS} answers."
         )
     return model, settings
+
+
+def _precision(model: str) -> None:
+    """Let the visitor choose what the model computes in, where that was measured."""
+    offered = queued_engine.precisions(model) if model else ("fp32",)
+    if len(offered) > 1:
+        _select("Precision", {name: PRECISIONS[name] for name in offered}, queued_engine.PRECISION)
 
 
 def searches(drafters: Sequence[str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import streamlit as st
 
+from chemspec import evaluation
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed, model_folder, usable
 from chemspec.model.checkpoint import CheckpointError, task_of
@@ -24,6 +25,7 @@ from chemspec.types import DecodeResult
 from chemspec.ui.common.turns import Turns
 
 MOST_ANSWERS = 50
+PRECISION = "precision"  # where a session keeps what the visitor chose
 EVERY = 0.1  # seconds between two reports of progress
 
 Report = Callable[[str], None]  # shows one line
@@ -38,27 +40,46 @@ def turns() -> Turns:
 
 @st.cache_resource(show_spinner=False)
 def in_memory() -> dict[Path, Engine]:
-    """Return the engines loaded so far, by folder."""
+    """Return the engines used so far, by folder; of several precisions the last."""
     return {}
 
 
 def engine(name: str) -> Engine:
-    """Return the engine of an installed model, loaded and warmed up at first use.
+    """Return the engine of an installed model in the precision that the visitor chose, loaded at first use.
 
     Raises:
         CheckpointError: if the model cannot be loaded, saying why.
     """
-    return _engine(model_folder(name))
+    offered = precisions(name)
+    wanted = st.session_state.get(PRECISION)
+    folder = model_folder(name)
+    in_memory()[folder] = loaded = _engine(folder, wanted if wanted in offered else offered[0])
+    return loaded
+
+
+def precisions(model: str) -> tuple[str, ...]:
+    """Return what a model can compute in, the default first: int8 where its card shows that it is as good.
+
+    That is for the compiled kernel on a CPU; elsewhere `_engine` computes in fp32 all the same.
+    """
+    folder = model_folder(model)
+    try:
+        if "int8" not in evaluation.read(folder):
+            return ("fp32",)
+        return ("int8", "fp32") if evaluation.int8_is_as_good(folder) else ("fp32", "int8")
+    except (KeyError, TypeError, ValueError):
+        return ("fp32",)  # the page Models says what is wrong with the measurements
 
 
 @st.cache_resource(show_spinner="Loading the model …")
-def _engine(folder: Path) -> Engine:
-    loaded = Engine.load(folder)
+def _engine(folder: Path, dtype: str) -> Engine:
+    loaded = Engine.load(folder, dtype="auto")
+    if dtype != "fp32" and loaded.runtime == "native":
+        loaded = Engine.load(folder, dtype=dtype)
     with turns().turn():
         loaded.cost()  # measured once per machine, then read from disk
         for decoder in ("greedy", "beam"):
             loaded.predict(["CCO"], DecodeSettings(decoder=decoder, n=2, max_len=8))
-    in_memory()[folder] = loaded
     return loaded
 
 
@@ -124,7 +145,7 @@ def decode(
 
 def answer(model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None) -> DecodeResult:
     """Answer as `decode` does, remembered for this visitor: a page is run again at every click."""
-    key = (model.digest, query, settings)
+    key = (model.digest, model.dtype, query, settings)
     return remembered("_answers", key, lambda: decode(model, query, settings, report=report))
 
 

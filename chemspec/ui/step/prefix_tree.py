@@ -22,7 +22,7 @@ NEVER = 10**9
 
 
 @dataclass(frozen=True)
-class PrefixTree:
+class DrawnTree:
     """All recorded nodes, by number; a child has a higher number than its parent.
 
     Attributes:
@@ -45,7 +45,7 @@ class PrefixTree:
     answers: tuple[tuple[int, ...], ...]
 
 
-def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> PrefixTree | None:
+def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | None:
     """Return the tree that a trace recorded; None where it recorded none.
 
     Args:
@@ -72,7 +72,7 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> PrefixTree | N
     beams = (*(delta.beam for delta in deltas), ())
     paths = tuple(_path(children, texts, answer) for answer in answers)
     kept, dies = _fates(parents, depths, beams, reached, paths)
-    return PrefixTree(
+    return DrawnTree(
         parents=tuple(parents),
         texts=tuple(texts),
         sources=tuple(sources),
@@ -203,7 +203,7 @@ class TreeLayout:
     left_out: int
 
 
-def lay_out(tree: PrefixTree, *, spare: bool = False, most: int = MOST_DRAWN) -> TreeLayout:
+def lay_out(tree: DrawnTree, *, spare: bool = False, most: int = MOST_DRAWN) -> TreeLayout:
     """Lay a tree out, or the first `most` nodes of it.
 
     Args:
@@ -247,7 +247,7 @@ def lay_out(tree: PrefixTree, *, spare: bool = False, most: int = MOST_DRAWN) ->
     )
 
 
-def _chosen(tree: PrefixTree, spare: bool, most: int) -> set[int]:
+def _chosen(tree: DrawnTree, spare: bool, most: int) -> set[int]:
     """Return which nodes to draw: those that the beam went through first; always a node's parent with it."""
     chosen: set[int] = set()
     for needed in (True, False) if spare else (True,):
@@ -258,7 +258,7 @@ def _chosen(tree: PrefixTree, spare: bool, most: int) -> set[int]:
     return chosen
 
 
-def _rows(tree: PrefixTree, chosen: set[int], ranks: Sequence[Sequence[int]]) -> dict[int, int]:
+def _rows(tree: DrawnTree, chosen: set[int], ranks: Sequence[Sequence[int]]) -> dict[int, int]:
     """Return the rows of the chosen nodes.
 
     The chief child goes on in its parent's row; the other branches, the latest first, take the nearest row below that

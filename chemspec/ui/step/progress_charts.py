@@ -29,7 +29,7 @@ def measured(
         rounds = queued_engine.compare(model, query, [plain, standard(plain)], repeats=3, report=report)
         return [typical(results) for results in rounds]
 
-    fast, slow = queued_engine.remembered("step_measured", (model.digest, query, plain), compare)
+    fast, slow = queued_engine.remembered("step_measured", (model.digest, model.dtype, query, plain), compare)
     return fast, slow
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 from chemspec import chem
 from chemspec.metrics import SpeedNumbers, numbers
 from chemspec.types import AHEAD, ASKED, DecodeResult, Draft, Hypothesis, Pass, Trace
-from chemspec.ui.step.prefix_tree import NEVER, PrefixTree, build_tree
+from chemspec.ui.step.prefix_tree import NEVER, DrawnTree, build_tree
 
 END = "end"  # how end-of-sequence is shown
 MOST_DRAFTS = 25  # shown of a pass
@@ -106,7 +106,7 @@ class TraceView:
     passes: tuple[PassView, ...]
     answers: tuple[AnswerView, ...]
     several: bool
-    tree: PrefixTree | None
+    tree: DrawnTree | None
 
 
 def view_trace(result: DecodeResult) -> TraceView:
@@ -131,7 +131,7 @@ def _several(trace: Trace) -> bool:
     return bool(trace.settings.get("decoder", "greedy") != "greedy")
 
 
-def _answer(hypothesis: Hypothesis, trace: Trace, tree: PrefixTree | None, ends: Sequence[int]) -> AnswerView:
+def _answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, ends: Sequence[int]) -> AnswerView:
     texts = (*hypothesis.tokens, END) if hypothesis.ended == "eos" else hypothesis.tokens
     atoms = (*chem.atom_tokens(hypothesis.tokens), None)
     chances = dict(enumerate(hypothesis.token_log_probs))
@@ -169,7 +169,7 @@ def _from_spans(hypothesis: Hypothesis, trace: Trace) -> Origins:
     return origins
 
 
-def _from_tree(hypothesis: Hypothesis, tree: PrefixTree) -> Origins:
+def _from_tree(hypothesis: Hypothesis, tree: DrawnTree) -> Origins:
     """Return origins by the tree: a node computed before it was asked for had been drafted."""
     texts = list(hypothesis.tokens)
     path = next((path for path in tree.answers if [tree.texts[node] for node in path[1:]] == texts), ())
@@ -186,7 +186,7 @@ def _is_ring(text: str) -> bool:
     return text.isdigit() or text.startswith("%")
 
 
-def _pass(number: int, trace: Trace, best: AnswerView, tree: PrefixTree | None, ends: Sequence[int]) -> PassView:
+def _pass(number: int, trace: Trace, best: AnswerView, tree: DrawnTree | None, ends: Sequence[int]) -> PassView:
     step = trace.passes[number]
     several = _several(trace)
     if tree and several:
@@ -235,7 +235,7 @@ def _draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) -> Dr
     return DraftView(texts, draft.drafter, draft.span[0] if draft.span else None, accepted, right, right, accepted)
 
 
-def _chains(number: int, trace: Trace, tree: PrefixTree) -> list[DraftView]:
+def _chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftView]:
     """Return the pieces of the query that a pass of a beam search computed ahead, wherever in the tree they hang."""
     new = {node: None for node, born in enumerate(tree.born) if born == number}
     chains: list[DraftView] = []

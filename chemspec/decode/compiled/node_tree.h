@@ -18,9 +18,9 @@ struct Node {
   double log_prob = 0;                               // of its token, once a decoder has taken it
 };
 
-class PrefixTree {
+class NodeTree {
  public:
-  PrefixTree() { nodes_.push_back({-1, BOS, 0}); }
+  NodeTree() { nodes_.push_back({-1, BOS, 0}); }
   Node& operator[](int node) { return nodes_[node]; }
   const Node& operator[](int node) const { return nodes_[node]; }
 
