@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from numbers import Integral
 from typing import Any, Literal
 
@@ -232,3 +232,25 @@ class DecodeSettings:
     def guarantee(self) -> Guarantee:
         """What drafts leave as it is: the answers, the probability of every answer, or neither."""
         return DECODERS.lookup(self.decoder).guarantee if self.beta == 1 else "relaxed"
+
+
+def decode_settings(decoder: str, n: int, *, exact: bool, remedy: str, **others: Any) -> DecodeSettings:
+    """Return settings for somebody who may leave the decoder open, and who must ask for a relaxed one.
+
+    Args:
+        decoder: a name, or "auto": greedy for one answer, beam search for several.
+        n: answers wanted.
+        exact: whether the answers must be those of the standard algorithm.
+        remedy: what to do to get others, for the message.
+        others: fields of `DecodeSettings`.
+
+    Raises:
+        ValueError: for values out of range, or a relaxed decoder where `exact` was asked for.
+    """
+    if decoder == "auto":
+        decoder = "greedy" if n == 1 else "beam"
+    settings = DecodeSettings(decoder=decoder, n=n, **others)
+    if exact and not settings.exact:
+        what = f"greedy with beta {settings.beta}" if decoder == "greedy" else f"decoder {decoder!r}"
+        raise ValueError(f"{what} is relaxed: its answers may differ from the standard ones; {remedy}")
+    return replace(settings, n=1) if decoder == "greedy" else settings

@@ -12,7 +12,7 @@ from paths import ROOT
 
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (
-    ("types", "plugins", "settings", "tokenizer", "asset_files", "system"),
+    ("types", "plugins", "settings", "tokenizer", "asset_files", "system", "client"),
     ("metrics", "data.settings", "train.recipe"),
     ("chem",),
     ("data",),
@@ -22,7 +22,7 @@ LAYERS = (
     ("engine",),
     ("io", "evaluation"),
     ("plan",),
-    ("train", "ui"),
+    ("train", "ui", "service"),
     ("bench",),
     ("cli",),
 )

@@ -7,7 +7,8 @@ Exit codes: 0 all went well; 1 something in the input could not be answered (som
 from chemspec.cli.base import app, main
 
 # Each adds its commands; the order is that of --help.
-from chemspec.cli import predict, importing, plan, evaluate, train, dev_answers, dev_speed, dev_models, dev_gpu  # isort: skip
+from chemspec.cli import predict, importing, plan, serve, evaluate  # isort: skip
+from chemspec.cli import train, dev_answers, dev_speed, dev_models, dev_gpu  # isort: skip
 
 __all__ = [
     "app",
@@ -20,5 +21,6 @@ __all__ = [
     "main",
     "plan",
     "predict",
+    "serve",
     "train",
 ]

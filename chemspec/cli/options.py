@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chemspec import settings
 from chemspec.cli import show
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
@@ -82,14 +82,7 @@ def as_task(name: str) -> Task:
 
 def decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> DecodeSettings:
     """Return settings; a relaxed decoder must have been asked for with `exact` false."""
-    if decoder == "auto":
-        decoder = "greedy" if n == 1 else "beam"
-    settings = DecodeSettings(decoder=decoder, n=n, **others)
-    if exact and not settings.exact:
-        what = f"greedy with beta {settings.beta}" if decoder == "greedy" else f"decoder {decoder!r}"
-        message = f"{what} is relaxed: its answers may differ from the standard ones"
-        raise ValueError(f"{message}; add --relaxed")
-    return replace(settings, n=1) if decoder == "greedy" else settings
+    return settings.decode_settings(decoder, n, exact=exact, remedy="add --relaxed", **others)
 
 
 def load(task: str, model: str, **options: Any) -> Engine:

@@ -106,8 +106,12 @@ class Decoding:
             passes = self._loop.passes()
             yield [(number, passes[number][-1]) for number in numbers]
 
-    def run_to_end(self) -> list[list[FinishedSequence]]:
-        """Run the passes that are left, and return what every decoder returned, answers best first."""
+    def run_to_end(self, before_pass: Callable[[], None] = lambda: None) -> list[list[FinishedSequence]]:
+        """Run the passes that are left, and return what every decoder returned, answers best first.
+
+        What `before_pass` raises ends the run.
+        """
         while self._session.queries:
+            before_pass()
             self._loop.run_pass()
         return self._loop.answers()

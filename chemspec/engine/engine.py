@@ -232,8 +232,7 @@ class Engine:
         order = sorted((i for i in range(len(queries)) if i not in results), key=lambda i: len(prepared[i].ids))
         for start in range(0, len(order), settings.batch_size):
             batch = order[start : start + settings.batch_size]
-            with self.runtime_config.torch_scope():
-                results.update(zip(batch, self._answer([prepared[i] for i in batch], settings), strict=True))
+            results.update(zip(batch, self.decode([prepared[i] for i in batch], settings), strict=True))
             progress(len(results))
         return [results[i] for i in range(len(queries))]
 
@@ -321,14 +320,16 @@ class Engine:
         notes = (*query.notes, *self.caveats)
         return PreparedQuery(text, ids, tuple(self.tokenizer.pieces(ids)), notes, lead, query.smiles)
 
-    def _answer(self, ready: Sequence[PreparedQuery], settings: DecodeSettings) -> list[DecodeResult]:
+    def _answer(
+        self, ready: Sequence[PreparedQuery], settings: DecodeSettings, before_pass: Callable[[], None]
+    ) -> list[DecodeResult]:
         """Answer one batch; where different answers are wanted, those queries that lack some again and wider."""
         if not settings.distinct:
-            return self._decode(ready, settings)
+            return self._decode(ready, settings, before_pass)
         searched: list[list[DecodeResult]] = [[] for _ in ready]
         lacking = list(range(len(ready)))
         for width in distinct.widths(settings):
-            found = self._decode([ready[i] for i in lacking], replace(settings, n=width))
+            found = self._decode([ready[i] for i in lacking], replace(settings, n=width), before_pass)
             for i, result in zip(lacking, found, strict=True):
                 searched[i].append(result)
             lacking = [i for i in lacking if not distinct.enough(searched[i][-1], self.task, settings.n)]
@@ -336,19 +337,38 @@ class Engine:
                 break
         return [distinct.select(results, self.task, settings.n) for results in searched]
 
-    def _decode(self, ready: Sequence[PreparedQuery], settings: DecodeSettings) -> list[DecodeResult]:
+    def decode(
+        self,
+        ready: Sequence[PreparedQuery],
+        settings: DecodeSettings,
+        *,
+        before_pass: Callable[[], None] = lambda: None,
+    ) -> list[DecodeResult]:
+        """Answer queries in one batch, in their order: what `predict` does with each of its batches.
+
+        Args:
+            ready: what `prepare` returned, none of them refused.
+            settings: how to answer.
+            before_pass: called before every run of the model; what it raises ends the batch.
+        """
+        with self.runtime_config.torch_scope():
+            return self._answer(ready, settings, before_pass)
+
+    def _decode(
+        self, ready: Sequence[PreparedQuery], settings: DecodeSettings, before_pass: Callable[[], None]
+    ) -> list[DecodeResult]:
         """Decode one batch; where a GPU's memory does not suffice, decode its halves."""
         spelled = [self._spellings(query, settings) for query in ready]
         rows = [row for spellings in spelled for row in spellings]
         try:
-            results = iter(self._results(rows, self._open(rows, settings), settings))
+            results = iter(self._results(rows, self._open(rows, settings), settings, before_pass))
             return self._merged(ready, [list(islice(results, len(rows))) for rows in spelled], settings)
         except torch.cuda.OutOfMemoryError:
             if len(ready) == 1:
                 return [DecodeResult(ready[0].text, "failed", OUT_OF_MEMORY)]
         torch.cuda.empty_cache()  # after the exception, which keeps the tensors alive, is gone
         half = len(ready) // 2
-        return self._decode(ready[:half], settings) + self._decode(ready[half:], settings)
+        return self._decode(ready[:half], settings, before_pass) + self._decode(ready[half:], settings, before_pass)
 
     def _spellings(self, ready: PreparedQuery, settings: DecodeSettings) -> list[PreparedQuery]:
         """The rows of a batch that a query takes: itself, and other spellings of it that the model can read."""
@@ -426,14 +446,18 @@ class Engine:
         )
 
     def _results(
-        self, rows: Sequence[PreparedQuery], decoding: Decoding, settings: DecodeSettings
+        self,
+        rows: Sequence[PreparedQuery],
+        decoding: Decoding,
+        settings: DecodeSettings,
+        before_pass: Callable[[], None] = lambda: None,
     ) -> list[DecodeResult]:
         """Run a batch to its end; a query's seconds go from the batch's start to the query's last pass."""
         alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
         return [
             self._result(row, answers, self._trace(row, alone, passes, seconds))
             for row, answers, passes, seconds in zip(
-                rows, decoding.run_to_end(), decoding.passes, decoding.seconds, strict=True
+                rows, decoding.run_to_end(before_pass), decoding.passes, decoding.seconds, strict=True
             )
         ]
 

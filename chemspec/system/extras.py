@@ -21,6 +21,9 @@ EXTRAS = {
     "sentencepiece": "hf",
     "syntheseus": "plan",
     "apted": "plan",
+    "fastapi": "serve",
+    "uvicorn": "serve",
+    "prometheus_client": "serve",
     "ctranslate2": "bench",
     "vl_convert": "bench",
 }

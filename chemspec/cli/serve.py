@@ -1,0 +1,64 @@
+"""The service: `serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chemspec.cli import options as opt
+from chemspec.cli import show
+from chemspec.cli.base import app
+from chemspec.system import extras
+
+
+@app.command(rich_help_panel="Answers")
+def serve(
+    host: Annotated[str, opt.option("Address to listen on; 0.0.0.0 for all of this machine's.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any that is free.")] = 8000,
+    model: Annotated[
+        list[str] | None, opt.option("Model folder or installed name; may be repeated; default all.", "--model", "-m")
+    ] = None,
+    device: Annotated[
+        list[str] | None, opt.option("auto, cpu, cuda:0, cuda:all; may be repeated: one engine each.")
+    ] = None,
+    dtype: opt.DtypeOption = "auto",
+    threads: opt.ThreadsOption = 0,
+    runtime: opt.RuntimeOption = "auto",
+    batch_size: Annotated[int, opt.option("Most queries of a batch.")] = 16,
+    queue: Annotated[int, opt.option("Most queries that wait; beyond it clients are told to come back.")] = 1024,
+    queries: Annotated[int, opt.option("Most queries of a request.")] = 256,
+    answers: Annotated[int, opt.option("Most answers of a query.")] = 100,
+    body: Annotated[int, opt.option("Most bytes of a request.")] = 2_000_000,
+    timeout: Annotated[float, opt.option("Most seconds of a request.")] = 60.0,
+    grace: Annotated[float, opt.option("Seconds that a stop waits for what was accepted.")] = 60.0,
+    keys: Annotated[
+        Path | None, opt.option("File with API keys, one a line; also CHEMSPEC_API_KEYS, separated by commas.")
+    ] = None,
+    state: Annotated[
+        Path | None, opt.option("Where questions of the rxn4chemistry client are kept; default: the cache.")
+    ] = None,
+    log: Annotated[bool, opt.option("Log requests on standard error.", "--log/--quiet")] = True,
+) -> None:
+    """Answer over HTTP until SIGTERM or Ctrl-C; OpenAPI at /openapi.json."""
+    extras.require("fastapi", "uvicorn", "prometheus_client", what="the service")
+    from chemspec.service import server
+    from chemspec.service.limits import Limits
+    from chemspec.service.service import Service
+
+    limits = Limits(
+        batch_size=batch_size,
+        queue=queue,
+        queries=queries,
+        answers=answers,
+        body=body,
+        timeout=timeout,
+        grace=grace,
+        keys=server.read_keys(keys),
+    )
+    models = server.names_of(model or [])
+    devices = device or ["auto"]
+    service = Service(lambda: server.load(models, devices, dtype=dtype, threads=threads, runtime=runtime), limits)
+    show.note(f"serving {', '.join(models)} on http://{host}:{port}; Ctrl-C ends it")
+    server.run(service, host=host, port=port, state=state, log=log)

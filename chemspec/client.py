@@ -1,0 +1,292 @@
+"""Ask a chemspec service from anywhere: the standard library alone, no package of ours or of others.
+
+from chemspec.client import Client
+
+client = Client("http://localhost:8000")
+for result in client.predict(["CC(=O)Nc1ccc(O)cc1", "CCO"], task="retro", n=5):
+print(result.query, [answer.smiles for answer in result.answers], result.message)
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+from urllib.parse import urlsplit
+
+PART = 64  # queries of a request; more are asked in several
+RETRIED = (429, 502, 503)  # asking again may help; a question can be asked twice without harm
+LOST = (http.client.HTTPException, ConnectionError)
+
+
+class ServiceError(Exception):
+    """The service refused a request, or cannot be reached.
+
+    Attributes:
+        status: of HTTP; 0 where there was no answer.
+        code: for programs: "queue_full", "unknown_model", ...
+        after: seconds after which to ask again, where the service says so.
+    """
+
+    def __init__(self, message: str, status: int = 0, code: str = "", after: float = 0.0) -> None:
+        super().__init__(message)
+        self.status, self.code, self.after = status, code, after
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer; `canonical` is empty where it is no valid SMILES, `confidence` None where it is not known."""
+
+    smiles: str
+    canonical: str
+    valid: bool
+    log_prob: float
+    probability: float
+    confidence: float | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one query: answers best first, or another status than "ok" and a message."""
+
+    query: str
+    status: str
+    message: str
+    answers: tuple[Answer, ...] = ()
+    passes: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Result:
+        """Read a result of the service; fields that this version does not know are left out."""
+        answers = tuple(_fields(Answer, one) for one in document.get("hypotheses", ()))
+        result: Result = _fields(cls, {**document, "answers": answers})
+        return result
+
+
+class Client:
+    """A service; safe to share between threads, each of which keeps a connection of its own."""
+
+    def __init__(self, url: str = "", *, key: str = "", timeout: float = 120.0, patience: float = 60.0) -> None:
+        """Say where the service is; nothing is asked yet.
+
+        Args:
+            url: such as "http://localhost:8000"; by default CHEMSPEC_SERVER.
+            key: where the service wants one; by default CHEMSPEC_API_KEY.
+            timeout: seconds without a sign of life after which a request fails.
+            patience: seconds for which a service that is full, starting or gone is asked again.
+
+        Raises:
+            ValueError: if there is no usable address.
+        """
+        self.url = (url or os.environ.get("CHEMSPEC_SERVER", "")).rstrip("/")
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{self.url!r} is no address of a service; give one as http://HOST:PORT")
+        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+        self._path = parts.path
+        self._key = key or os.environ.get("CHEMSPEC_API_KEY", "")
+        self._timeout, self._patience = timeout, patience
+        self._local = threading.local()
+
+    def __repr__(self) -> str:
+        return f"<Client {self.url}>"
+
+    @overload
+    def predict(self, queries: str, *, task: str = ..., model: str = ..., n: int = ..., **settings: Any) -> Result: ...
+
+    @overload
+    def predict(
+        self, queries: Sequence[str], *, task: str = ..., model: str = ..., n: int = ..., **settings: Any
+    ) -> list[Result]: ...
+
+    def predict(
+        self, queries: str | Sequence[str], *, task: str = "", model: str = "", n: int = 5, **settings: Any
+    ) -> Result | list[Result]:
+        """Answer queries; a bad one gets a status and a message, and does not harm the others.
+
+        Args:
+            queries: SMILES, one or several; many are asked in several requests.
+            task: "forward" (what forms?) or "retro" (what from?).
+            model: its name, where the service has several for a task.
+            n: answers wanted.
+            settings: fields of `chemspec.DecodeSettings`, `exact`, and `timeout` in seconds.
+
+        Returns:
+            One result for a string, a list in the order of the queries for a sequence.
+
+        Raises:
+            ServiceError: if the service refuses the question or cannot be reached.
+        """
+        if isinstance(queries, str):
+            return self.predict([queries], task=task, model=model, n=n, **settings)[0]
+        how = _how(task, model, {"n": n, **settings})
+        found = []
+        for start in range(0, len(queries), PART):
+            asked = {"queries": list(queries[start : start + PART]), **how}
+            found += [Result.of(one) for one in self.request("POST", "/v1/predict", asked)["results"]]
+        return found
+
+    def stream(
+        self, query: str, *, task: str = "", model: str = "", **settings: Any
+    ) -> Iterator[dict[str, Any] | Result]:
+        """Answer one query; yields of every pass what it did and the text so far, and the result at the end.
+
+        Args:
+            query: SMILES.
+            task: as for `predict`.
+            model: as for `predict`.
+            settings: as for `predict`.
+
+        Raises:
+            ServiceError: if the service refuses the question, cannot be reached, or leaves in between.
+        """
+        for name, data in self.events("/v1/stream", {"query": query, **_how(task, model, settings)}):
+            if name == "pass":
+                yield data
+            elif name == "result":
+                yield Result.of(data)
+                return
+
+    def models(self) -> list[dict[str, Any]]:
+        """Return the models that answer: name, task, digest, drafters, ..."""
+        found: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
+        return found
+
+    def ready(self) -> bool:
+        """Return whether the service answers questions now."""
+        try:
+            self._once("GET", "/readyz", None)
+        except (ServiceError, *LOST, OSError):
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close this thread's connection; the next request opens another."""
+        self._local.kept = None
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request and return the document that comes back; while the service is full or gone, again.
+
+        Args:
+            method: of HTTP.
+            path: from the service's address on.
+            body: a value to send as JSON.
+
+        Raises:
+            ServiceError: if the service refuses it, or cannot be reached for as long as there is patience.
+        """
+        ends = time.monotonic() + self._patience
+        pause = 0.05
+        while True:
+            try:
+                return self._once(method, path, body)
+            except ServiceError as error:
+                if error.status not in RETRIED or time.monotonic() >= ends:
+                    raise
+                wait = error.after or pause
+            except LOST as error:
+                if time.monotonic() >= ends:
+                    raise ServiceError(f"{self.url} cannot be reached: {error!r}") from error
+                wait = pause
+            except OSError as error:  # timed out, most likely: to ask again would only add to the load
+                self.close()
+                raise ServiceError(f"{self.url}: {error}") from error
+            time.sleep(max(0.0, min(wait, ends - time.monotonic())))
+            pause = min(2.0, 2 * pause)
+
+    def events(self, path: str, body: Any) -> Iterator[tuple[str, Any]]:
+        """Send a request and yield the server-sent events of its answer, as names and documents.
+
+        Args:
+            path: from the service's address on.
+            body: a value to send as JSON.
+
+        Raises:
+            ServiceError: if the service refuses it, or an event says that it failed.
+        """
+        connection = self._open()  # one of its own: whoever stops reading in between closes it
+        try:
+            response = self._send(connection, "POST", path, body)
+            if response.status != 200:
+                raise _problem(response.status, response.read(), response.headers)
+            name = ""
+            for raw in response:
+                line = raw.decode().rstrip("\n")
+                if line.startswith("event: "):
+                    name = line[7:]
+                elif line.startswith("data: "):
+                    data = json.loads(line[6:])
+                    if name == "error":
+                        raise ServiceError(data["detail"], 200, data["code"])
+                    yield name, data
+        except (*LOST, OSError) as error:
+            raise ServiceError(f"{self.url}: {error!r}") from error
+        finally:
+            connection.close()
+
+    def _once(self, method: str, path: str, body: Any) -> Any:
+        kept: _Kept | None = getattr(self._local, "kept", None)
+        connection = self._local.kept = kept or _Kept(self._open())
+        try:
+            response = self._send(connection.opened, method, path, body)
+            text = response.read()
+        except LOST:
+            self.close()
+            if kept is None:
+                raise
+            return self._once(method, path, body)  # the service had closed a connection that was idle
+        if response.status >= 400:
+            raise _problem(response.status, text, response.headers)
+        return json.loads(text)
+
+    def _open(self) -> http.client.HTTPConnection:
+        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+        connection = kind(self._host, self._port, timeout=self._timeout)
+        connection.connect()
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def _send(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: Any
+    ) -> http.client.HTTPResponse:
+        headers = {"Content-Type": "application/json", **({"X-API-Key": self._key} if self._key else {})}
+        connection.request(method, self._path + path, None if body is None else json.dumps(body), headers)
+        return connection.getresponse()
+
+
+class _Kept:
+    """A connection that is closed when its thread or its client ends."""
+
+    def __init__(self, opened: http.client.HTTPConnection) -> None:
+        self.opened = opened
+        weakref.finalize(self, opened.close)  # in a cycle, the socket's own finalizer would come first
+
+
+def _problem(status: int, text: bytes, headers: Any) -> ServiceError:
+    try:
+        document = json.loads(text)
+        message, code = str(document["detail"]), str(document.get("code", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):  # whatever stands between here and the service
+        message, code = f"HTTP status {status}", ""
+    after = headers.get("Retry-After", "")
+    return ServiceError(message, status, code, float(after) if after.isdigit() else 0.0)
+
+
+def _how(task: str, model: str, settings: dict[str, Any]) -> dict[str, Any]:
+    return {**({"task": task} if task else {}), **({"model": model} if model else {}), **settings}
+
+
+def _fields(kind: Any, values: dict[str, Any]) -> Any:
+    return kind(**{name: values[name] for name in kind.__dataclass_fields__ if name in values})
+
+
+__all__ = ["Answer", "Client", "Result", "ServiceError"]

@@ -1,0 +1,287 @@
+"""The routes: each reads a question, hands it to the service and writes down what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from chemspec import __version__
+from chemspec.engine.engine import Engine
+from chemspec.engine.registry import usable
+from chemspec.io.writers import brief
+from chemspec.service import schema
+from chemspec.service.dropins import askcos, rxn
+from chemspec.service.guard import Guard
+from chemspec.service.scheduler import QueueFullError, StoppingError
+from chemspec.service.service import RefusedError, Service
+from chemspec.service.stream import Progress
+from chemspec.types import DecodeResult, Pass, to_json
+
+HEARTBEAT = 10.0  # seconds between two lines of a stream that has nothing to tell
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: {"model": schema.Problem, "description": "the question cannot be asked so"},
+    401: {"model": schema.Problem, "description": "no key, or a wrong one"},
+    404: {"model": schema.Problem, "description": "no such model"},
+    413: {"model": schema.Problem, "description": "too many bytes or queries"},
+    422: {"model": schema.Problem, "description": "a field is missing, unknown or out of range"},
+    429: {"model": schema.Problem, "description": "too many queries are waiting; see Retry-After"},
+    503: {"model": schema.Problem, "description": "not ready, or stopping; see Retry-After"},
+    504: {"model": schema.Problem, "description": "no answer in time"},
+}
+
+
+def create(service: Service, tasks: rxn.Tasks | None = None, loaded: Callable[[], Any] | None = None) -> FastAPI:
+    """Return the ASGI application of a service.
+
+    Args:
+        service: that answers; it is started and stopped with the application.
+        tasks: where what the rxn4chemistry client was promised is kept; None for in memory.
+        loaded: called when the models are loaded, or could not be.
+    """
+    kept = tasks or rxn.Tasks(None)
+
+    async def begin() -> None:
+        if service.ready:
+            kept.resume(service)
+        if loaded is not None:
+            loaded()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start(begin)
+        yield
+        await service.stop()
+        await kept.close()
+
+    app = FastAPI(
+        title="chemspec",
+        version=__version__,
+        description="Reaction prediction with SMILES-to-SMILES transformers, fast and without changing an answer.",
+        lifespan=lifespan,
+        docs_url=None,  # a page that loads scripts from another host
+        redoc_url=None,
+    )
+    app.add_middleware(Guard, service=service)  # type: ignore[arg-type]  # an ASGI application of its own
+    _answer_errors(app, service)
+    _probes(app, service)
+    _predict(app, service)
+    askcos.add(app, service, PROBLEMS)
+    rxn.add(app, service, kept)
+    _describe(app, service)
+    return app
+
+
+def _predict(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/predict", response_model=schema.Prediction, responses=PROBLEMS, tags=["predict"])
+    async def predict(question: schema.Question, request: Request) -> Response:
+        """Answer one query or many; a bad one gets a status and a message and never harms the others."""
+        name, engine = service.engine(question.model, question.task)
+        settings = service.settings(question, engine)
+        queries = [question.queries] if isinstance(question.queries, str) else question.queries
+        jobs = await service.submit(name, engine, queries, settings)
+        with _watching(request) as gone:
+            results = await service.results(jobs, service.timeout(question.timeout), gone)
+        document = {
+            "model": name,
+            "task": engine.task,
+            "digest": engine.digest,
+            "settings": msgspec.to_builtins(settings),
+            "results": [brief(result) for result in results],
+            "documents": [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None,
+        }
+        request.state.told.update(model=name, queries=len(queries), **_statuses(results))
+        return Response(msgspec.json.encode(document), media_type="application/json")
+
+    async def stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
+        name, engine = service.engine(question.model, question.task)
+        settings = service.settings(question, engine)
+        passes: asyncio.Queue[Pass] = asyncio.Queue()
+        jobs = await service.submit(name, engine, [question.query], settings, passes.put_nowait)
+        request.state.told.update(model=name, queries=1)
+        limit = service.timeout(question.timeout)
+
+        async def events() -> AsyncIterator[bytes]:
+            progress = Progress(engine.tokenizer)
+            answer = asyncio.ensure_future(service.results(jobs, limit))
+            try:
+                while not answer.done() or not passes.empty():
+                    some = asyncio.ensure_future(passes.get())
+                    await asyncio.wait({some, answer}, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
+                    if some.done():
+                        yield _event("pass", progress.told(some.result()))
+                        continue
+                    some.cancel()
+                    if not answer.done():
+                        yield f": {service.waiting} waiting\n\n".encode()
+                try:
+                    (result,) = answer.result()
+                    request.state.told.update(_statuses([result]))
+                    yield _event("result", brief(result))
+                    if question.trace:
+                        yield f"event: document\ndata: {to_json(result)}\n\n".encode()
+                except RefusedError as error:
+                    yield _event("error", {"detail": str(error), "code": error.code})
+            finally:  # also where the client has left
+                answer.cancel()
+                with suppress(asyncio.CancelledError, RefusedError):
+                    await answer
+
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
+
+    told = {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": EVENTS}}
+    how: dict[str, Any] = {"responses": {**PROBLEMS, **told}, "response_class": StreamingResponse, "tags": ["predict"]}
+
+    @app.post("/v1/stream", **how)
+    async def post_stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
+        """Answer one query by server-sent events: every pass when it is done, then the result."""
+        return await stream(question, request)
+
+    @app.get("/v1/stream", **how)
+    async def get_stream(question: Annotated[schema.StreamQuestion, Query()], request: Request) -> StreamingResponse:
+        """Answer one query by server-sent events, for an EventSource of a browser."""
+        return await stream(question, request)
+
+
+EVENTS = "events: pass (with the text so far), then result, and document if the trace was asked for; or error"
+
+
+def _probes(app: FastAPI, service: Service) -> None:
+    unready: dict[int | str, dict[str, Any]] = {503: {"model": schema.Problem}}
+
+    @app.get(
+        "/v1/models", response_model=schema.Models, responses={401: PROBLEMS[401], 503: PROBLEMS[503]}, tags=["models"]
+    )
+    async def models() -> Any:
+        """List the models that answer, and how much one may ask."""
+        if not service.devices:
+            raise RefusedError(503, "loading", "the models are still being loaded; ask again", after=2)
+        limits = service.limits
+        told = {
+            name: getattr(limits, name) for name in ("queries", "answers", "body", "timeout", "queue", "batch_size")
+        }
+        return {
+            "models": [_info(service, name, engine) for name, engine in sorted(service.devices[0].items())],
+            "version": __version__,
+            "limits": told,
+        }
+
+    @app.get("/healthz", response_model=dict[str, str], responses=unready, tags=["probes"])
+    async def healthz() -> Any:
+        """Say whether the process works; if not, it should be started anew."""
+        if not service.healthy:
+            raise RefusedError(503, "broken", "a thread that decodes has ended; start the service anew")
+        return {"status": "ok"}
+
+    @app.get("/readyz", response_model=dict[str, str], responses=unready, tags=["probes"])
+    async def readyz() -> Any:
+        """Say whether questions are answered: the models are loaded, and the service is not stopping."""
+        if not service.ready:
+            raise RefusedError(503, "not_ready", "stopping" if service.stopping else "the models are being loaded")
+        return {"status": "ready"}
+
+    @app.get("/metrics", response_class=Response, tags=["probes"], responses={200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        """Numbers for Prometheus."""
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _info(service: Service, name: str, engine: Engine) -> dict[str, Any]:
+    return {
+        "name": name,
+        "task": engine.task,
+        "digest": engine.digest,
+        "dtype": engine.dtype,
+        "runtime": engine.runtime,
+        "devices": [engines[name].device for engines in service.devices],
+        "exactness": engine.runtime_config.exactness,
+        "longest_query": engine.longest_query,
+        "drafters": usable(engine.folder),
+    }
+
+
+def _answer_errors(app: FastAPI, service: Service) -> None:
+    def problem(status: int, code: str, message: str, after: int = 0) -> JSONResponse:
+        if status in (413, 429, 503, 504):
+            service.metrics.refused.labels(code).inc()
+        headers = {"Retry-After": str(after)} if after else None
+        return JSONResponse({"detail": message, "code": code}, status, headers)
+
+    @app.exception_handler(RefusedError)
+    async def refused(_: Request, error: RefusedError) -> Response:
+        return problem(error.status, error.code, str(error), error.after)
+
+    @app.exception_handler(QueueFullError)
+    async def full(_: Request, error: QueueFullError) -> Response:
+        return problem(429, "queue_full", str(error), error.after)
+
+    @app.exception_handler(StoppingError)
+    async def stopping(_: Request, __: StoppingError) -> Response:
+        return problem(503, "stopping", "the service is stopping; ask another, or again later", 5)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(request: Request, error: RequestValidationError) -> Response:
+        """Name the field at fault, not what is in it."""
+        first = max(error.errors(), key=lambda one: len(one["loc"]))  # of alternatives the one that fits best
+        if first["type"] == "json_invalid":
+            return problem(422, "malformed", "the body is no JSON text")
+        if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+            return problem(422, "malformed", "send JSON, with the header Content-Type: application/json")
+        parts = [str(part) for part in first["loc"] if "constrained-" not in str(part)]
+        where = ".".join(parts).encode("utf-8", "backslashreplace").decode()
+        return problem(422, "malformed", f"{where[:200]}: {first['msg']}"[:500])
+
+
+def _describe(app: FastAPI, service: Service) -> None:
+    """Add to the OpenAPI document what FastAPI does not know: keys."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            document.get("components", {}).get("schemas", {}).pop("HTTPValidationError", None)
+            document.get("components", {}).get("schemas", {}).pop("ValidationError", None)
+            if service.limits.keys:
+                schemes = {"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
+                document.setdefault("components", {})["securitySchemes"] = schemes
+                for path, operations in document["paths"].items():
+                    for operation in operations.values() if path.startswith(("/v1", "/predictions", "/rxn")) else ():
+                        operation["security"] = [{"key": []}]
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+class _watching:  # noqa: N801 - used as a word
+    """Notice, inside, when the client of a request leaves."""
+
+    def __init__(self, request: Request) -> None:
+        self._task = asyncio.ensure_future(_left(request))
+
+    def __enter__(self) -> asyncio.Future[None]:
+        return self._task
+
+    def __exit__(self, *_: object) -> None:
+        self._task.cancel()
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _event(name: str, data: Any) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+def _statuses(results: list[DecodeResult]) -> dict[str, int]:
+    return {status: sum(result.status == status for result in results) for status in {one.status for one in results}}

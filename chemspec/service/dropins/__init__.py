@@ -1,0 +1,1 @@
+"""Speak the protocols of others, so that what they ship asks this service instead, unchanged."""

@@ -1,0 +1,37 @@
+"""Say how much the service takes on: sizes, waiting and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What bounds requests and the queue.
+
+    Attributes:
+        batch_size: most queries of a batch, spellings counted.
+        queue: most queries that wait; requests beyond it are told to come back (429).
+        queries: most queries of a request.
+        answers: most answers of a query.
+        body: most bytes of a request.
+        timeout: seconds after which a request gets what is done; a request may ask for less.
+        grace: seconds that a stop waits for what was accepted.
+        keys: of which a request must show one; none: everybody may ask.
+    """
+
+    batch_size: int = 16
+    queue: int = 1024
+    queries: int = 256
+    answers: int = 100
+    body: int = 2_000_000
+    timeout: float = 60.0
+    grace: float = 60.0
+    keys: frozenset[str] = field(default=frozenset(), repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "queue", "queries", "answers", "body", "timeout", "grace"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if self.queries > self.queue:
+            raise ValueError(f"a request may have {self.queries} queries, the queue only {self.queue}; raise the queue")

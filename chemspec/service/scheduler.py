@@ -1,0 +1,238 @@
+"""Feed engines from one queue: a device that is free takes the oldest query, and others like it in the same batch.
+
+A batch is formed when a device is free, never later: who comes to an idle service waits for nobody, and under load the
+batches fill up by themselves. A query that arrives while a batch is decoded waits for the next one, because a session
+of the model is opened for all its queries at once. The oldest query is always served first, so that none can starve;
+those that go with it are, of all that wait for the same model and settings, the most like it in length: a batch takes
+as many passes as its longest answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from threading import Condition, Thread
+
+from chemspec.engine.engine import Engine, PreparedQuery
+from chemspec.service.limits import Limits
+from chemspec.service.metrics import Metrics
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Pass
+
+FAILED = "the model failed over this query: {}"
+STOPPED = "the service was stopped before this query was answered; ask again"
+
+
+class QueueFullError(Exception):
+    """Too many queries wait already; `after` says in how many seconds to try again."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__(f"too many queries are waiting; try again in {after} s")
+        self.after = after
+
+
+class StoppingError(Exception):
+    """The service is stopping and takes no new queries."""
+
+
+class _AbandonedError(Exception):
+    """Nobody waits for any query of the batch any more."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One query that waits or is decoded.
+
+    Attributes:
+        model: the name of the model that is asked.
+        ready: the query.
+        settings: how to answer.
+        result: set when it is done.
+        watch: of a stream, gets every pass when it is done; it is decoded alone then.
+        abandoned: set where nobody waits for it any more; it is then decoded no further, if no other depends on that.
+        arrived: when it came, on the monotonic clock.
+    """
+
+    model: str
+    ready: PreparedQuery
+    settings: DecodeSettings
+    result: asyncio.Future[DecodeResult]
+    watch: Callable[[Pass], None] | None = None
+    abandoned: bool = False
+    arrived: float = field(default_factory=time.monotonic)
+
+
+Engines = Mapping[str, Engine]  # by the names of the models
+
+
+class Scheduler:
+    """Threads, one a device, that decode what waits in one queue."""
+
+    def __init__(self, devices: Sequence[Engines], limits: Limits, metrics: Metrics) -> None:
+        """Start the threads; to be called where an event loop runs, which gets the results.
+
+        Args:
+            devices: of each the engines on it, all with the same models.
+            limits: of the queue and of batches.
+            metrics: count what is done.
+        """
+        self._limits, self._metrics = limits, metrics
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Job] = deque()
+        self._changed = Condition()
+        self._closed = False
+        self._pace = 0.05  # seconds of a device for one query, as of late
+        self._busy = [0] * len(devices)
+        metrics.watch(lambda: len(self._waiting), lambda: sum(self._busy))
+        self._threads = [
+            Thread(target=self._work, args=(number, engines), name=f"device-{number}", daemon=True)
+            for number, engines in enumerate(devices)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether every device still has its thread."""
+        return all(thread.is_alive() for thread in self._threads)
+
+    @property
+    def waiting(self) -> int:
+        """How many queries wait."""
+        return len(self._waiting)
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Queue queries, all or none.
+
+        Raises:
+            QueueFullError: if there is no room for them.
+            StoppingError: if nothing new is taken on.
+        """
+        with self._changed:
+            if self._closed:
+                raise StoppingError
+            if len(self._waiting) + len(jobs) > self._limits.queue:
+                # An empty queue always has room: a request has fewer queries than the queue has places.
+                after = math.ceil(len(self._waiting) * self._pace / len(self._threads))
+                raise QueueFullError(min(60, max(1, after)))
+            self._waiting.extend(jobs)
+            self._changed.notify_all()
+
+    def abandon(self, jobs: Iterable[Job], reason: str) -> None:
+        """Decode these no further: nobody waits for them any more."""
+        left = [job for job in jobs if not job.result.done()]
+        with self._changed:
+            for job in left:
+                job.abandoned = True
+                with suppress(ValueError):  # it is being decoded
+                    self._waiting.remove(job)
+        self._metrics.abandoned.labels(reason).inc(len(left))
+
+    def close(self, seconds: float) -> None:
+        """Take nothing new, let the threads finish what waits for at most so long, and end them."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        ends = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, ends - time.monotonic()))
+        with self._changed:
+            late, self._waiting = list(self._waiting), deque()
+        for job in late:
+            self._deliver([(job, DecodeResult(job.ready.text, "failed", STOPPED))])
+
+    # In the threads ----------------------------------------------------------------------------------
+
+    def _work(self, number: int, engines: Engines) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                batch = self._take()
+                self._busy[number] = len(batch)
+            began = time.monotonic()
+            self._metrics.batch.labels(batch[0].model).observe(len(batch))
+            for job in batch:
+                self._metrics.waited.observe(began - job.arrived)
+            with suppress(_AbandonedError):
+                self._answer(engines[batch[0].model], batch)
+            seconds = time.monotonic() - began
+            self._pace += 0.1 * (seconds / len(batch) - self._pace)
+            self._busy[number] = 0
+            self._metrics.engine_seconds.labels(batch[0].model).observe(seconds)
+
+    def _take(self) -> list[Job]:
+        """Return the oldest query and what goes with it; the queue is locked and not empty."""
+        first = self._waiting[0]
+        room = max(1, self._limits.batch_size // first.settings.augment)
+        batch = [first]
+        if first.watch is None:
+            like = [
+                job
+                for job in self._waiting
+                if job is not first
+                and job.watch is None
+                and job.model == first.model
+                and job.settings == first.settings
+            ]
+            # Stable, so that of equals the older one goes first.
+            like.sort(key=lambda job: abs(len(job.ready.ids) - len(first.ready.ids)))
+            batch += like[: room - 1]
+        taken = set(map(id, batch))
+        self._waiting = deque(job for job in self._waiting if id(job) not in taken)
+        return batch
+
+    def _answer(self, engine: Engine, batch: list[Job]) -> None:
+        def before_pass() -> None:
+            if all(job.abandoned for job in batch):
+                raise _AbandonedError
+
+        if batch[0].watch is not None:
+            results = [self._stream(engine, batch[0], batch[0].watch, before_pass)]
+        else:
+            results = self._decode(engine, batch, before_pass)
+        self._metrics.answered(batch[0].model, results)
+        self._deliver(list(zip(batch, results, strict=True)))
+
+    def _decode(self, engine: Engine, batch: list[Job], before_pass: Callable[[], None]) -> list[DecodeResult]:
+        """Decode a batch; where that fails, decode its queries one by one to find those to blame."""
+        try:
+            return engine.decode([job.ready for job in batch], batch[0].settings, before_pass=before_pass)
+        except _AbandonedError:
+            raise
+        except Exception as error:
+            if len(batch) == 1:
+                return [DecodeResult(batch[0].ready.text, "failed", FAILED.format(error), notes=batch[0].ready.notes)]
+        return [result for job in batch for result in self._decode(engine, [job], before_pass)]
+
+    def _stream(
+        self, engine: Engine, job: Job, watch: Callable[[Pass], None], before_pass: Callable[[], None]
+    ) -> DecodeResult:
+        settings = replace(job.settings, record=job.settings.augment == 1)  # the tree of prefixes has the text so far
+        try:
+            for event in engine.stream(job.ready.text, settings):
+                if isinstance(event, DecodeResult):
+                    return event
+                before_pass()
+                self._loop.call_soon_threadsafe(watch, event)
+        except _AbandonedError:
+            raise
+        except Exception as error:
+            return DecodeResult(job.ready.text, "failed", FAILED.format(error), notes=job.ready.notes)
+        raise AssertionError("a stream ends with its result")
+
+    def _deliver(self, done: list[tuple[Job, DecodeResult]]) -> None:
+        def resolve() -> None:
+            for job, result in done:
+                if not job.result.done():
+                    job.result.set_result(result)
+
+        with suppress(RuntimeError):  # the event loop is closed: nobody is there to be told
+            self._loop.call_soon_threadsafe(resolve)

@@ -1,0 +1,98 @@
+"""The client: its results, its patience, and that it needs nothing."""
+
+from __future__ import annotations
+
+import ast
+import socket
+import sys
+import threading
+from typing import Any
+
+import pytest
+from paths import ROOT
+from serving import HURRY, Gated, Running, serving, until
+from small import QUERIES
+
+from chemspec import client as module
+from chemspec.client import Client, Result, ServiceError
+from chemspec.engine.engine import Engine
+
+pytest.importorskip("fastapi")
+
+
+def test_it_needs_the_standard_library_alone() -> None:
+    tree = ast.parse((ROOT / "chemspec/client.py").read_text())
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+def test_one_query_gives_one_result_and_many_give_many(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = running.client()
+    one = client.predict("CCO", task="retro", n=2, max_len=12)
+    assert isinstance(one, Result)
+    monkeypatch.setattr(module, "PART", 3)  # in several requests
+    many = client.predict(QUERIES, task="retro", n=2, max_len=12)
+    assert [result.query for result in many] == QUERIES
+    assert many[0].answers == one.answers
+    assert client.predict([], task="retro") == []
+
+
+@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://localhost", "http://"])
+def test_an_address_that_is_none_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CHEMSPEC_SERVER", raising=False)
+    with pytest.raises(ValueError, match="no address of a service"):
+        Client(url)
+
+
+def test_the_address_and_the_key_may_come_from_the_environment(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_SERVER", running.url + "/")
+    assert Client().ready()
+
+
+def test_a_service_that_is_not_there_is_told_after_the_patience() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    client = Client(f"http://127.0.0.1:{port}", patience=0.1)
+    assert not client.ready()
+    with pytest.raises(ServiceError, match="cannot be reached"):
+        client.models()
+
+
+def test_a_service_that_says_nothing_is_left_after_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = Client(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.05)
+        with pytest.raises(ServiceError, match="timed out"):
+            client.models()
+
+
+def test_a_connection_that_the_service_has_closed_is_opened_again(engines: dict[str, Engine]) -> None:
+    with serving([engines]) as service:
+        service.server.config.timeout_keep_alive = 0.01
+        client = service.client()
+        first = client.predict("CCO", task="retro", n=1, max_len=5)
+        until(lambda: not service.server.server_state.connections, "the closed connection")
+        assert client.predict("CCO", task="retro", n=1, max_len=5).answers == first.answers
+
+
+def test_threads_may_share_a_client(running: Running) -> None:
+    client, found = running.client(), dict[str, Any]()
+
+    def ask(query: str) -> None:
+        found[query] = client.predict(query, task="retro", n=2, max_len=12)
+
+    threads = [threading.Thread(target=ask, args=(query,)) for query in QUERIES]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(HURRY)
+    assert {query: result.query for query, result in found.items()} == {query: query for query in QUERIES}
+
+
+def test_a_refusal_names_its_code(engines: dict[str, Engine]) -> None:
+    with serving([{"retro": Gated(engines["retro"])}]) as service:
+        with pytest.raises(ServiceError) as refused:
+            list(service.client().stream("CCO", model="nobody"))
+        assert (refused.value.status, refused.value.code) == (404, "unknown_model")

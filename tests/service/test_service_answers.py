@@ -1,0 +1,223 @@
+"""What a service answers is what its engine answers, whoever else asks."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from serving import Gated, Running, serving, until
+from small import BAD, QUERIES
+
+from chemspec.client import Result, ServiceError
+from chemspec.engine.engine import Engine
+from chemspec.io.writers import brief
+from chemspec.types import DecodeResult, result_from_json
+
+pytest.importorskip("fastapi")
+
+HOW = [
+    {"n": 1, "max_len": 30},
+    {"n": 4, "max_len": 30},
+    {"n": 3, "max_len": 30, "decoder": "sample", "seed": 7},
+    {"n": 3, "max_len": 30, "augment": 3},
+    {"n": 3, "max_len": 30, "distinct": True},
+    {"n": 3, "max_len": 20, "drafter": "windows", "decoder": "beam", "length_penalty": 0.5},
+]
+
+
+def expected(engine: Engine, queries: Sequence[str], how: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the engine says itself, without its times."""
+    decoder = how.get("decoder", "greedy" if how["n"] == 1 else "beam")
+    return [plain(brief(result)) for result in engine.predict(queries, **{**how, "decoder": decoder})]
+
+
+def plain(document: dict[str, Any]) -> dict[str, Any]:
+    """A result without what a batch may change: the time, and how many passes its drafts saved."""
+    return {name: value for name, value in document.items() if name not in ("seconds", "passes", "tokens")}
+
+
+@pytest.mark.parametrize("how", HOW, ids=lambda how: "-".join(map(str, how.values())))
+@pytest.mark.parametrize("task", ["retro", "forward"])
+def test_the_answers_are_those_of_the_engine(
+    running: Running, engines: dict[str, Engine], task: str, how: dict[str, Any]
+) -> None:
+    status, document, _ = running.send("POST", "/v1/predict", {"queries": QUERIES, "task": task, **how})
+    assert status == 200, document
+    assert [plain(one) for one in document["results"]] == expected(engines[task], QUERIES, how)
+    assert (document["model"], document["digest"]) == (task, engines[task].digest)
+
+
+@given(st.lists(st.sampled_from([*QUERIES, *BAD]), min_size=1, max_size=12))
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_bad_query_never_harms_the_others(running: Running, engines: dict[str, Engine], queries: list[str]) -> None:
+    how = {"n": 2, "max_len": 12}
+    status, document, _ = running.send("POST", "/v1/predict", {"queries": queries, "task": "retro", **how})
+    assert status == 200
+    assert [plain(one) for one in document["results"]] == expected(engines["retro"], queries, how)
+    assert [one["status"] for one in document["results"]] == [BAD.get(query, "ok") for query in queries]
+
+
+def test_complete_results_come_with_their_traces(running: Running, engines: dict[str, Engine]) -> None:
+    asked = {"queries": "CCO", "task": "retro", "n": 2, "max_len": 12, "trace": True, "record": True}
+    (text,) = running.send("POST", "/v1/predict", asked)[1]["documents"]
+    result = result_from_json(json.dumps(text))
+    assert isinstance(result, DecodeResult)
+    own = engines["retro"].predict("CCO", n=2, max_len=12, record=True)
+    assert result.hypotheses == own.hypotheses
+    assert all(one.grown is not None for one in result.trace.passes)
+
+
+def test_a_query_that_breaks_the_model_does_not_harm_its_batch(engines: dict[str, Engine]) -> None:
+    gated = Gated(engines["retro"])
+    gated.break_over = "CCO"
+    gated.gate.set()
+    with serving([{"retro": gated}]) as service:
+        results = service.client().predict(QUERIES, task="retro", n=2, max_len=12)
+    assert [result.status for result in results] == ["failed" if query == "CCO" else "ok" for query in QUERIES]
+    assert "broken" in results[QUERIES.index("CCO")].message
+    assert len(gated.batches[0]) == len(QUERIES)
+
+
+def test_what_waits_is_joined_into_one_batch_of_like_lengths(engines: dict[str, Engine]) -> None:
+    gated = Gated(engines["retro"])
+    found: dict[str, Result] = {}
+    with serving([{"retro": gated}], batch_size=3) as service:
+
+        def ask(query: str, n: int = 2) -> threading.Thread:
+            def run() -> None:
+                found[query] = service.client().predict(query, task="retro", n=n, max_len=12)
+
+            before = service.service.waiting
+            thread = threading.Thread(target=run)
+            thread.start()
+            until(lambda: service.service.waiting > before or gated.batches[:1] != [], "the query")
+            return thread
+
+        threads = [ask("CCO")]
+        until(lambda: gated.batches, "the first batch")
+        for query in ("CCN", "CC(=O)Nc1ccccc1", "CCCC", "CCF", "CCCl"):
+            count = service.service.waiting
+            threads.append(ask(query, 1 if query == "CCF" else 2))
+            until(lambda count=count: service.service.waiting > count, "the query")
+        gated.gate.set()
+        for thread in threads:
+            thread.join()
+        assert gated.batches[0] == ["CCO"]
+        # The oldest, and with it those most like it in length that are asked for in the same way.
+        assert gated.batches[1] == ["CCN", "CCCl", "CCCC"]
+        assert sorted(map(tuple, gated.batches[2:])) == [("CC(=O)Nc1ccccc1",), ("CCF",)]
+        assert service.count("batch_queries_sum", model="retro") == 6
+    for query, result in found.items():
+        own = engines["retro"].predict(query, n=2 if len(result.answers) == 2 else 1, max_len=12, decoder="beam")
+        assert result.answers[0].smiles == own.hypotheses[0].smiles
+
+
+def test_several_devices_share_one_queue(engines: dict[str, Engine]) -> None:
+    one, other = Gated(engines["retro"]), Gated(engines["retro"])
+    with serving([{"retro": one}, {"retro": other}], batch_size=1) as service:
+        threads = [
+            threading.Thread(target=service.client().predict, args=(query,), kwargs={"task": "retro", "max_len": 5})
+            for query in ("CCO", "CCN")
+        ]
+        for thread in threads:
+            thread.start()
+        until(lambda: one.batches and other.batches, "a batch on each device")
+        one.gate.set()
+        other.gate.set()
+        for thread in threads:
+            thread.join()
+        assert service.send("GET", "/v1/models")[1]["models"][0]["devices"] == ["cpu", "cpu"]
+
+
+# --- streams -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_stream_tells_every_pass_and_ends_with_the_result(
+    running: Running, engines: dict[str, Engine], n: int
+) -> None:
+    events = list(running.client().stream("CC(=O)Nc1ccccc1", task="retro", n=n, max_len=20))
+    result = events.pop()
+    assert isinstance(result, Result)
+    own = engines["retro"].predict("CC(=O)Nc1ccccc1", decoder="greedy" if n == 1 else "beam", n=n, max_len=20)
+    assert [one.smiles for one in result.answers] == [one.smiles for one in own.hypotheses]
+    assert [event["pass"] for event in events] == list(range(1, result.passes + 1))
+    assert sum(event["emitted"] for event in events) == result.tokens
+    if n == 1:  # the text only grows, and the answer begins with it
+        texts = [event["text"] for event in events]
+        assert all(
+            later.startswith(text) for text, later in zip(texts, [*texts[1:], result.answers[0].smiles], strict=True)
+        )
+        assert texts[0] == "" and texts[-1]
+
+
+def test_a_stream_can_be_asked_for_by_get(running: Running) -> None:
+    status, text, headers = running.send("GET", "/v1/stream?query=CCO&task=retro&n=1&max_len=8")
+    assert status == 200 and headers["content-type"].startswith("text/event-stream")
+    assert text.count("event: result") == 1 and text.endswith("\n\n")
+
+
+def test_a_bad_query_is_a_result_of_a_stream(running: Running) -> None:
+    (result,) = running.client().stream("CC(", task="retro")
+    assert isinstance(result, Result) and result.status == "invalid"
+
+
+def test_whoever_stops_reading_a_stream_stops_the_decoding(engines: dict[str, Engine]) -> None:
+    begun, closed = threading.Event(), threading.Event()
+
+    class Endless(Gated):
+        def stream(self, query: str, how: Any) -> Any:
+            (first, *_) = self._engine.stream(query, how)
+            try:
+                while True:
+                    begun.set()
+                    yield first
+            finally:
+                closed.set()
+
+    with serving([{"retro": Endless(engines["retro"])}]) as service:
+        events = service.client().stream("CCO", task="retro", n=1)
+        next(events)
+        events.close()  # type: ignore[attr-defined]
+        assert begun.is_set()
+        until(closed.is_set, "the end of the decoding")
+        until(lambda: service.count("abandoned_queries_total", reason="client gone"), "the count")
+
+
+# --- models --------------------------------------------------------------------------------------
+
+
+def test_models_are_told_with_what_they_can(running: Running, engines: dict[str, Engine]) -> None:
+    models = {one["name"]: one for one in running.client().models()}
+    assert set(models) == set(engines)
+    assert models["retro"]["digest"] == engines["retro"].digest
+    assert "copy" in models["retro"]["drafters"] and "medusa" not in models["retro"]["drafters"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "code", "part"),
+    [
+        ({"model": "nobody"}, 404, "unknown_model", "there are forward, retro"),
+        ({}, 400, "no_task", "forward (what forms?)"),
+        ({"model": "retro", "task": "forward"}, 400, "wrong_task", "answers retro"),
+        ({"task": "retro", "n": 101}, 422, "too_many_answers", "at most 100"),
+        ({"task": "retro", "n": 0}, 422, "malformed", "body.n"),
+        ({"task": "retro", "temperature": "hot"}, 422, "malformed", "body.temperature"),
+        ({"task": "retro", "decoder": "nobody"}, 422, "settings", "no decoder 'nobody'"),
+        ({"task": "retro", "decoder": "sbs"}, 422, "settings", "exact: false"),
+        ({"task": "retro", "drafter": "medusa"}, 422, "settings", "cannot use the drafter medusa"),
+        ({"task": "retro", "tempreature": 1}, 422, "malformed", "body.tempreature"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_with_a_reason(
+    running: Running, asked: dict[str, Any], status: int, code: str, part: str
+) -> None:
+    with pytest.raises(ServiceError) as refused:
+        running.client().request("POST", "/v1/predict", {"queries": "CCO", **asked})
+    assert (refused.value.status, refused.value.code) == (status, code)
+    assert part in str(refused.value)

@@ -1,0 +1,312 @@
+"""What a service does not take on, and what it does when clients leave, wait too long, or send rubbish."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import re
+import socket
+import threading
+from typing import Any
+
+import pytest
+from serving import HURRY, Gated, Running, serving, until
+
+from chemspec.client import ServiceError
+from chemspec.engine.engine import Engine
+
+pytest.importorskip("fastapi")
+
+ASK = {"queries": "CCO", "task": "retro", "n": 2, "max_len": 12}
+DEEP = b'{"queries":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"null", b"[]", b"3", b'"CCO"', b"\xff\xfe", b'{"queries": }', DEEP,
+        b'{"queries": ["\\ud800"], "task": "retro"}',
+        b'{"queries": "CCO", "task": "retro", "\\ud800": 1}', b'{"queries": [null], "task": "retro"}',
+        b'{"queries": "CCO", "task": "retro", "temperature": NaN}', b'{"queries": "CCO", "task": "retro", "n": 1e400}',
+        b'{"queries": "CCO", "task": "retro", "seed": 99999999999999999999999}', b'{"queries": [], "task": "retro"}',
+    ],
+)  # fmt: skip
+def test_rubbish_is_refused_with_a_message(running: Running, body: bytes) -> None:
+    for path in ("/v1/predict", "/v1/stream", "/predictions/retro", "/rxn/api/api/v1/predictions/pr"):
+        status, document, _ = running.send("POST", path, body)
+        assert status in (400, 422), (path, document)
+        assert isinstance(document["detail"], str) and document["detail"]
+
+
+def test_a_form_is_told_to_be_json(running: Running) -> None:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert "application/json" in running.send("POST", "/v1/predict", b"queries=CCO", headers)[1]["detail"]
+
+
+def test_another_route_says_so_as_fastapi_does(running: Running) -> None:
+    # The gateway of ASKCOS knows a backend by this very body.
+    assert running.send("GET", "/nowhere")[:2] == (404, {"detail": "Not Found"})
+    assert running.send("GET", "/v1/predict")[:2] == (405, {"detail": "Method Not Allowed"})
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["length told", "in chunks"])
+def test_a_body_of_ten_megabytes_is_refused_and_the_client_hears_it(running: Running, told: bool) -> None:
+    text = json.dumps({**ASK, "queries": ["C" * 1000] * 10_000}).encode()
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=HURRY)
+    body: Any = text if told else iter([text[at : at + 65536] for at in range(0, len(text), 65536)])
+    connection.request("POST", "/v1/predict", body, {"Content-Type": "application/json"}, encode_chunked=not told)
+    response = connection.getresponse()
+    assert (response.status, json.loads(response.read())["code"]) == (413, "too_large")
+    connection.close()
+    assert running.client().predict("CCO", task="retro", n=1, max_len=5).status == "ok"
+
+
+def test_a_query_may_be_long_and_a_request_have_many_up_to_a_limit(running: Running) -> None:
+    (result,) = running.client().predict(["C" * 50_000], task="retro")
+    assert result.status == "too_long"
+    status, document, _ = running.send("POST", "/v1/predict", {**ASK, "queries": ["C" * 100_001]})
+    assert (status, document["code"]) == (422, "malformed")
+    status, document, _ = running.send("POST", "/v1/predict", {**ASK, "queries": ["C"] * 257})
+    assert (status, document["code"]) == (413, "too_many_queries")
+
+
+def test_a_full_queue_says_when_to_come_back_and_then_goes_on(engines: dict[str, Engine]) -> None:
+    gated = Gated(engines["retro"])
+    with serving([{"retro": gated}], queue=2, queries=2, batch_size=1) as service:
+        done: list[Any] = []
+        threads = [
+            threading.Thread(target=lambda query=query: done.append(service.client().predict(query, **HOW)))
+            for query in ("CCO", "CCN", "CCC")
+        ]
+        threads[0].start()
+        until(lambda: gated.batches, "a batch")
+        for thread in threads[1:]:
+            thread.start()
+        until(lambda: service.service.waiting == 2, "a full queue")
+        status, document, headers = service.send("POST", "/v1/predict", ASK)
+        assert (status, document["code"]) == (429, "queue_full")
+        assert 1 <= int(headers["retry-after"]) <= 60
+        assert service.count("refused_requests_total", reason="queue_full") == 1
+        # A client with patience comes back by itself.
+        patient = threading.Thread(target=lambda: done.append(service.client(patience=HURRY).predict("CCF", **HOW)))
+        patient.start()
+        until(lambda: service.count("refused_requests_total", reason="queue_full") == 2, "the patient client")
+        gated.gate.set()
+        for thread in [*threads, patient]:
+            thread.join()
+        assert [result.status for result in done] == ["ok"] * 4
+        assert service.service.waiting == 0
+
+
+HOW: dict[str, Any] = {"task": "retro", "n": 2, "max_len": 8}
+
+
+def test_who_waits_too_long_is_told_and_is_decoded_no_further(engines: dict[str, Engine]) -> None:
+    gated = Gated(engines["retro"])
+    with serving([{"retro": gated}]) as service:
+        status, document, _ = service.send("POST", "/v1/predict", {**ASK, "timeout": 0.05})
+        assert (status, document["code"]) == (504, "timeout")
+        until(lambda: gated.ended, "the end of the batch")
+        assert gated.ended[0] is not None  # it did not run to its end
+        # What is done by then is not lost: a query that needs no model is.
+        status, document, _ = service.send("POST", "/v1/predict", {**ASK, "queries": ["CC(", "CCO"], "timeout": 0.05})
+        assert [one["status"] for one in document["results"]] == ["invalid", "failed"]
+        assert "no answer within" in document["results"][1]["message"]
+        gated.gate.set()
+        assert service.client().predict("CCO", **HOW).status == "ok"
+
+
+def test_a_server_may_ask_for_more_haste_than_a_request(engines: dict[str, Engine]) -> None:
+    with serving([{"retro": Gated(engines["retro"])}], timeout=0.05) as service:
+        assert service.send("POST", "/v1/predict", {**ASK, "timeout": 1000})[0] == 504
+
+
+def test_who_leaves_is_decoded_no_further(engines: dict[str, Engine]) -> None:
+    gated = Gated(engines["retro"])
+    with serving([{"retro": gated}], batch_size=1) as service:
+        body = json.dumps({**ASK, "queries": ["CCO", "CCN"]}).encode()
+        head = f"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        with socket.create_connection(("127.0.0.1", service.port)) as client:
+            client.sendall(head.encode() + b"\r\n\r\n" + body)
+            until(lambda: gated.batches, "the batch")
+        until(lambda: gated.ended, "the end of the batch")
+        assert gated.ended[0] is not None
+        until(lambda: service.service.waiting == 0, "an empty queue")
+        assert gated.batches == [["CCO"]]
+        assert service.count("abandoned_queries_total", reason="client gone") == 2
+
+
+def test_who_leaves_does_not_take_the_others_of_the_batch_along(engines: dict[str, Engine]) -> None:
+    gated = Gated(engines["retro"])
+    with serving([{"retro": gated}]) as service:
+        found: list[Any] = []
+        stays = threading.Thread(target=lambda: found.append(service.client().predict("CCN", **HOW)))
+        first = threading.Thread(target=lambda: service.client().predict("CCC", **HOW))
+        first.start()
+        until(lambda: gated.batches, "a batch")
+        stays.start()
+        until(lambda: service.service.waiting == 1, "the one that stays")
+        with pytest.raises(ServiceError):
+            service.client().predict("CCO", timeout=0.05, **HOW)
+        gated.gate.set()
+        stays.join()
+        first.join()
+        assert found[0].status == "ok"
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def locked(engines: dict[str, Engine]) -> Any:
+    with serving([engines], keys=frozenset({"open sesame", "other"})) as service:
+        yield service
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-API-Key": "open sesame"},
+        {"Authorization": "Bearer other"},
+        {"authorization": "other"},
+        {"x-api-key": "other"},
+    ],
+)
+def test_a_key_opens(locked: Running, headers: dict[str, str]) -> None:
+    assert locked.send("POST", "/v1/predict", ASK, headers)[0] == 200
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-API-Key": ""}, {"X-API-Key": "open sesam"}, {"Authorization": "Bearer "}])
+def test_without_a_key_nothing_but_probes_is_answered(locked: Running, headers: dict[str, str]) -> None:
+    for method, path in (
+        ("POST", "/v1/predict"),
+        ("GET", "/v1/models"),
+        ("POST", "/predictions/retro"),
+        ("POST", "/rxn/api/api/v1/predictions/pr"),
+        ("GET", "/v1/stream"),
+        ("GET", "/nowhere"),
+    ):
+        status, document, told = locked.send(method, path, ASK if method == "POST" else None, headers)
+        assert (status, document["code"], told["www-authenticate"]) == (401, "key", "Bearer")
+    for path in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
+        assert locked.send("GET", path, None, headers)[0] == 200
+
+
+def test_all_keys_are_compared_in_constant_time(locked: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    import hmac
+
+    compared: list[int] = []
+    honest = hmac.compare_digest
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append(len(one))
+        return honest(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    for key in ("open sesame", "o", "open sesame and more"):
+        locked.send("GET", "/v1/models", None, {"X-API-Key": key})
+    assert compared == [32] * 6  # digests, so that not even a length shows
+
+
+def test_a_client_sends_its_key(locked: Running) -> None:
+    assert locked.client(key="other").models()
+    with pytest.raises(ServiceError) as refused:
+        locked.client().models()
+    assert refused.value.status == 401
+
+
+# --- log, metrics, probes ------------------------------------------------------------------------
+
+
+def test_the_log_has_a_line_a_request_and_never_a_query(
+    running: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("chemspec.service"), "propagate", True)
+    caplog.set_level(logging.DEBUG, "chemspec.service")
+    secret = "CC(C)(C)OC(=O)NC"
+    running.send("POST", "/v1/predict", {**ASK, "queries": [secret, "CC("]})
+    running.send("GET", f"/v1/stream?query={secret}&task=retro&n=1&max_len=5")
+    running.send("GET", f"/{secret}")
+    running.send("POST", "/v1/predict", {**ASK, "queries": [secret, 3]})
+    running.send("GET", "/healthz")
+    until(lambda: len(caplog.records) >= 5, "the log")
+    told = [record.told for record in caplog.records]
+    assert [(one["route"], one["status"]) for one in told] == [
+        ("/v1/predict", 200),
+        ("/v1/stream", 200),
+        ("unknown", 404),
+        ("/v1/predict", 422),
+        ("/healthz", 200),
+    ]
+    assert (told[0]["queries"], told[0]["ok"], told[0]["invalid"]) == (2, 1, 1)
+    assert len({one["id"] for one in told}) == 5
+    assert secret not in json.dumps(told) and "CC(" not in json.dumps(told)
+    assert [record.levelname for record in caplog.records].count("DEBUG") == 1
+
+
+def test_a_fault_of_ours_is_told_without_what_was_asked(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("over CCO")
+
+    monkeypatch.setattr(running.service, "engine", broken)
+    monkeypatch.setattr(logging.getLogger("chemspec.service"), "propagate", True)
+    caplog.set_level(logging.INFO, "chemspec.service")
+    status, document, _ = running.send("POST", "/v1/predict", ASK)
+    assert (status, document["code"]) == (500, "internal")
+    until(lambda: caplog.records, "the log")
+    (record,) = caplog.records
+    assert record.told["error"] == "RuntimeError" and "test_service_limits.py" in record.told["at"]
+    assert "CCO" not in json.dumps([document, record.told])
+
+
+def test_metrics_count_what_was_done(engines: dict[str, Engine]) -> None:
+    with serving([engines]) as service:
+        results = service.client().predict(["CCO", "CC(=O)Nc1ccccc1", "CC("], task="retro", n=1, max_len=20)
+        text = service.send("GET", "/metrics")[1]
+
+        def number(name: str) -> float:
+            return sum(map(float, re.findall(rf"^chemspec_{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)))
+
+        assert number("passes_total") == sum(result.passes for result in results)
+        assert number("emitted_tokens_total") == sum(result.tokens for result in results)
+        assert number("computed_nodes_total") >= number("passes_total")
+        assert number("drafted_tokens_total") >= number("accepted_tokens_total")
+        assert service.count("queries_total", model="retro", status="ok") == 2
+        assert service.count("queries_total", model="retro", status="invalid") == 1
+        assert number("batch_queries_count") == 1 and number("batch_queries_sum") == 2
+        assert number("queue_seconds_count") == 2 and number("tokens_per_pass_count") == 2
+        assert service.count("requests_total", route="/v1/predict", status="200") == 1
+
+
+def test_a_service_is_alive_before_it_is_ready(engines: dict[str, Engine]) -> None:
+    from chemspec.service.limits import Limits
+    from chemspec.service.service import RefusedError, Service
+
+    service = Service(lambda: [engines], Limits())
+    assert service.healthy and not service.ready
+    with pytest.raises(RefusedError, match="still being loaded"):
+        service.engine(None, "retro")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> None:
+    class Dying(Gated):
+        def decode(self, *_: Any, **__: Any) -> Any:
+            raise SystemExit  # ends a thread without a word
+
+    with serving([{"retro": Dying(engines["retro"])}], timeout=0.2) as service:
+        service.send("POST", "/v1/predict", ASK)
+        until(lambda: not service.service.healthy, "the end of the thread")
+        assert service.send("GET", "/healthz")[0] == 503
+        assert service.send("GET", "/readyz")[0] == 503
+
+
+@pytest.mark.parametrize("wrong", [{"queue": 0}, {"batch_size": -1}, {"timeout": float("nan")}, {"queries": 2000}])
+def test_limits_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    from chemspec.service.limits import Limits
+
+    with pytest.raises(ValueError, match=next(iter(wrong)) if "queries" not in wrong else "raise the queue"):
+        Limits(**wrong)

@@ -1,0 +1,156 @@
+"""`chemspec serve` as a process: it stops when it is asked to, and dies without losing what it has promised."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paths import ROOT
+from serving import HURRY, Process, until
+from small import QUERIES
+
+from chemspec.client import Client, Result, ServiceError
+from chemspec.engine.engine import Engine
+
+pytest.importorskip("fastapi")
+
+HOW: dict[str, Any] = {"task": "retro", "n": 3, "max_len": 30}
+
+
+@pytest.fixture
+def expected(engines: dict[str, Engine]) -> dict[str, list[str]]:
+    results = engines["retro"].predict(QUERIES, n=3, max_len=30, decoder="beam")
+    return {one.query: [answer.smiles for answer in one.hypotheses] for one in results}
+
+
+class Load:
+    """Clients that ask until they are told to stop."""
+
+    def __init__(self, url: str, count: int, *, patience: float) -> None:
+        self.answered: list[Result] = []
+        self.failed: list[Exception] = []
+        self.stop = threading.Event()
+        self._client = Client(url, patience=patience)
+        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self, number: int) -> None:
+        while not self.stop.is_set():
+            try:
+                self.answered.append(self._client.predict(QUERIES[number % len(QUERIES)], **HOW))
+            except ServiceError as error:
+                self.failed.append(error)
+                return
+            number += 1
+
+    def end(self) -> None:
+        self.stop.set()
+        for thread in self._threads:
+            thread.join(HURRY)
+
+
+@pytest.mark.smoke  # starts a process, which imports torch
+def test_a_stop_finishes_what_was_accepted(
+    tmp_path: Path, folders: dict[str, Path], expected: dict[str, list[str]]
+) -> None:
+    with Process(tmp_path, [folders["retro"]]) as process:
+        load = Load(process.url, 8, patience=0.0)
+        until(lambda: len(load.answered) > 20, "some answers")
+        assert process.stop(signal.SIGTERM) == 0
+        load.end()
+    # Every request was answered in full, or never begun: none was cut off.
+    for result in load.answered:
+        assert result.status == "ok", result
+        assert [one.smiles for one in result.answers] == expected[result.query]
+    for error in load.failed:
+        assert isinstance(error, ServiceError)
+        assert error.code == "stopping" or "cannot be reached" in str(error), error
+    lines = [json.loads(line) for line in process.log().splitlines() if line.startswith("{")]
+    served = [line for line in lines if line.get("route") == "/v1/predict"]
+    assert {line["status"] for line in served} <= {200, 503}
+    assert sum(line["status"] == 200 for line in served) == len(load.answered)  # nobody's answer got lost
+
+
+@pytest.mark.slow  # starts processes, which import torch
+def test_killed_and_started_again_under_load_it_loses_nothing_that_was_acknowledged(
+    tmp_path: Path, folders: dict[str, Path], expected: dict[str, list[str]]
+) -> None:
+    with Process(tmp_path, [folders["retro"], folders["forward"]]) as process:
+        port = process.port
+        load = Load(process.url, 8, patience=HURRY)
+        numbers: list[str] = []
+
+        def promise(client: Client) -> None:
+            asked = {"reactants": QUERIES * 30}
+            numbers.append(client.request("POST", "/rxn/api/api/v1/predictions/pr/batch", asked)["payload"]["task_id"])
+
+        until(lambda: len(load.answered) > 20, "some answers")
+        for _ in range(3):
+            promise(Client(process.url))
+        process.stop(signal.SIGKILL)
+    before = len(load.answered)
+    with Process(tmp_path, [folders["retro"], folders["forward"]], port=port) as process:
+        client = Client(process.url)
+        until(lambda: len(load.answered) > before + 20, "answers after the restart")
+        load.end()
+        assert not load.failed  # whoever asked again got an answer
+        for result in load.answered:
+            assert [one.smiles for one in result.answers] == expected[result.query]
+        for number in numbers:  # acknowledged before the kill, and fetched after it
+            path = f"/rxn/api/api/v1/predictions/pr/batch/{number}"
+
+            def done(path: str = path) -> Any:
+                payload = client.request("GET", path)["payload"]
+                return payload["task"]["status"] == "DONE" and payload
+
+            payload = until(done)
+            assert len(payload["result"]["predictions"]) == 30 * len(QUERIES)
+        assert process.stop() == 0
+
+
+@pytest.mark.slow  # starts a process, which imports torch
+def test_fifty_clients_at_once_get_no_error_and_no_wrong_answer(
+    tmp_path: Path, folders: dict[str, Path], expected: dict[str, list[str]]
+) -> None:
+    with Process(tmp_path, [folders["retro"]]) as process:
+        load = Load(process.url, 50, patience=0.0)
+        ends = time.monotonic() + 10
+        until(lambda: len(load.answered) > 500 and time.monotonic() > ends, "many answers")
+        load.end()
+        assert process.stop() == 0
+    assert not load.failed
+    assert all([one.smiles for one in result.answers] == expected[result.query] for result in load.answered)
+
+
+@pytest.mark.slow  # starts processes, which import torch
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (["--model", "nobody"], "no model 'nobody'"),
+        (["--keys", "empty"], "holds no key"),
+        (["--queue", "0"], "queue is 0"),
+        (["--model", "broken"], "broken is no model folder"),
+    ],
+)
+def test_what_cannot_be_served_is_said_at_once(tmp_path: Path, options: list[str], part: str) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    words = [sys.executable, "-m", "chemspec.cli", "serve", "--port", "0", "--state", "tasks", *options]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=_environment(), timeout=HURRY)
+    assert done.returncode == 2
+    assert part in done.stderr
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(ROOT)}

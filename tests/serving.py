@@ -1,0 +1,156 @@
+"""A service on tiny models: in this process, behind a real port, or as a process of its own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from paths import ROOT
+
+from chemspec.client import Client
+from chemspec.engine.engine import Engine
+
+HURRY = 60.0  # seconds after which a state that does not come is a failure
+
+
+def until(state: Callable[[], Any], what: str = "the state") -> Any:
+    """Wait for a state."""
+    ends = time.monotonic() + HURRY
+    while not (found := state()):
+        assert time.monotonic() < ends, f"{what} did not come"
+        time.sleep(0.005)
+    return found
+
+
+class Gated:
+    """An engine that decodes only while its gate is open, and says what it was given."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.gate = threading.Event()
+        self.batches: list[list[str]] = []  # begun
+        self.ended: list[BaseException | None] = []
+        self.break_over: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def decode(self, ready: Sequence[Any], settings: Any, *, before_pass: Callable[[], None]) -> Any:
+        """Decode when the gate opens; until then, act as if passes were being run."""
+        self.batches.append([one.text for one in ready])
+        try:
+            while not self.gate.wait(0.002):
+                before_pass()
+            if self.break_over in self.batches[-1]:
+                raise RuntimeError("broken")
+            results = self._engine.decode(ready, settings, before_pass=before_pass)
+        except BaseException as error:
+            self.ended.append(error)
+            raise
+        self.ended.append(None)
+        return results
+
+
+class Running:
+    """A service behind a port."""
+
+    def __init__(self, service: Any, server: Any, port: int) -> None:
+        self.service, self.server, self.port = service, server, port
+        self.url = f"http://127.0.0.1:{port}"
+
+    def client(self, **options: Any) -> Client:
+        """Return a client."""
+        return Client(self.url, **{"patience": 0.0, **options})
+
+    def send(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any, Mapping[str, str]]:
+        """Send a request and return status, document (or text) and headers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HURRY)
+        try:
+            data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            connection.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
+            response = connection.getresponse()
+            text = response.read().decode()
+            told = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, json.loads(text) if "json" in told.get("content-type", "") else text, told
+        finally:
+            connection.close()
+
+    def count(self, name: str, **labels: str) -> float:
+        """Return a number of /metrics."""
+        return self.service.metrics.registry.get_sample_value(f"chemspec_{name}", labels) or 0.0
+
+
+@contextmanager
+def serving(devices: Sequence[Mapping[str, Any]], state: Path | None = None, **limits: Any) -> Iterator[Running]:
+    """Run a service in this process; its engines are there already."""
+    import uvicorn
+
+    from chemspec.service import api
+    from chemspec.service.dropins.rxn import Tasks
+    from chemspec.service.limits import Limits
+    from chemspec.service.service import Service
+
+    service = Service(lambda: devices, Limits(**limits))
+    app = api.create(service, Tasks(state))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, ws="none"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until(lambda: server.started and service.ready, "the service")
+    try:
+        yield Running(service, server, server.servers[0].sockets[0].getsockname()[1])
+    finally:
+        for engine in {id(one): one for device in devices for one in device.values()}.values():
+            if isinstance(engine, Gated):
+                engine.gate.set()
+        server.should_exit = True
+        thread.join(HURRY)
+        assert not thread.is_alive(), "the service did not stop"
+
+
+class Process:
+    """`chemspec serve` as a process of its own."""
+
+    def __init__(self, folder: Path, models: Sequence[Path], *options: str, port: int = 0) -> None:
+        self._log = folder / "log"
+        words = ["-m", "chemspec.cli", "serve", "--port", str(port), "--state", str(folder / "tasks"), "--threads", "1"]
+        words += [word for model in models for word in ("--model", str(model))]
+        before = self.log()
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen([sys.executable, *words, *options], cwd=ROOT, stderr=log)
+        ready = until(lambda: self._ready(before) or self.process.poll() is not None, "the process")
+        assert ready is not True, self.log()
+        self.port = ready
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def _ready(self, before: str) -> int | None:
+        for line in self.log().removeprefix(before).splitlines():
+            if '"event": "ready"' in line:
+                return int(json.loads(line)["port"])
+        return None
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def log(self) -> str:
+        """Return what it has written on standard error."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(HURRY)
