@@ -289,7 +289,8 @@ def test_help_shows_what_users_need_and_dev_the_rest() -> None:
     def commands(text: str) -> list[str]:
         return re.findall(r"^│ ([a-z][a-z-]*) ", text, flags=re.MULTILINE)
 
-    assert commands(users) == ["predict", "models", "app", "plan", "serve", "evaluate", "bench", "data", "train", "dev"]
+    answers = ["predict", "models", "app", "import", "plan", "serve"]
+    assert commands(users) == [*answers, "evaluate", "bench", "data", "train", "dev"]
     assert {"lossless", "card", "calibrate", "papers"} < set(commands(developers))
     assert not set(commands(users)) & set(commands(developers))
 
