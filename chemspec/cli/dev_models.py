@@ -80,9 +80,13 @@ def distil(
 
 @command()
 def calibrate(
-    task: opt.TaskOption,
+    task: opt.TaskOption = "",
     model: opt.ModelOption = "",
     data_dir: Annotated[Path | None, opt.option("What `chemspec data` wrote; default data/<task>.", "--data")] = None,
+    unlabelled: Annotated[
+        Path | None, opt.option("Instead of data: a file of queries; the model's own answers to them teach.")
+    ] = None,
+    column: Annotated[str, opt.option("Column of that file with the SMILES.")] = "",
     pairs: Annotated[int, opt.option("Training pairs to learn phrases from.")] = 100_000,
     queries: Annotated[int, opt.option("Validation queries to measure and fit on.")] = 500,
     heads: Annotated[int, opt.option("Most attention heads to follow.")] = 3,
@@ -90,17 +94,29 @@ def calibrate(
     threads: opt.ThreadsOption = 0,
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Fit a model's drafters to its training and validation data; answers stay the same, passes get fewer."""
+    """Fit a model's drafters to its training data or to its own answers; answers stay the same, passes get fewer."""
     from chemspec.train import fit_drafters as learning
 
-    folder = data_dir or Path("data") / opt.as_task(task)
+    if not task and not model:
+        raise ValueError("say which model: --model or --task")
     engine = opt.load(task, model, threads=threads)
-    made = (
-        f"chemspec dev calibrate --task {engine.task} --pairs {pairs} --queries {queries} --heads {heads} --seed {seed}"
-    )
-    knowledge, report = learning.calibrate(
-        engine, folder, pairs=pairs, queries=queries, heads=heads, seed=seed, made=made, tell=show.note
-    )
+    if not engine.folder.is_dir():
+        raise ValueError(f"{engine.folder} is no folder to put it into; `chemspec import` it first")
+    if unlabelled is not None:
+        from chemspec.io import readers
+
+        made = f"chemspec dev calibrate --unlabelled {unlabelled.name} --heads {heads}"
+        texts = readers.read_queries(unlabelled, column)
+        knowledge, report = learning.calibrate_from_answers(engine, texts, heads=heads, made=made, tell=show.note)
+    else:
+        folder = data_dir or Path("data") / engine.task
+        made = (
+            f"chemspec dev calibrate --task {engine.task} --pairs {pairs} --queries {queries} --heads {heads} "
+            f"--seed {seed}"
+        )
+        knowledge, report = learning.calibrate(
+            engine, folder, pairs=pairs, queries=queries, heads=heads, seed=seed, made=made, tell=show.note
+        )
     knowledge.save(engine.folder)
     show.note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts, heads {report.heads}")
     if as_json:

@@ -8,6 +8,7 @@ longest.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ from chemspec.types import Draft, Prefix
 
 MAX_SKIP = 3  # tokens of the query that a deletion may leave out without losing the aligned pointer
 MAX_MATCH = 12  # longer matches are not told apart
+_RING = re.compile(r"%?[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class TokenClasses:
     @classmethod
     def from_tokens(cls, tokens: Sequence[str]) -> TokenClasses:
         """Look up the dot and the ring labels in a vocabulary."""
-        rings = [token for token in tokens if token.isdigit() or token.startswith("%")]
+        rings = [token for token in tokens if _RING.fullmatch(token)]
         rings.sort(key=lambda token: int(token.lstrip("%")))
         return cls(tokens.index(".") if "." in tokens else -1, tuple(map(tokens.index, rings)))
 

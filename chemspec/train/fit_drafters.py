@@ -17,6 +17,7 @@ from torch import Tensor
 from chemspec.data.arrays import Pairs
 from chemspec.draft.calibration import REACH, AttentionWeights, DrafterCalibration, Head
 from chemspec.draft.copy import Copy, TokenClasses
+from chemspec.draft.registry import DrafterInputs
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, chance_class, count_edits
 from chemspec.engine.engine import Engine
@@ -24,10 +25,11 @@ from chemspec.model import checkpoint
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
 from chemspec.settings import DecodeSettings
-from chemspec.tokenizer import BOS, EOS
+from chemspec.tokenizer import BOS, EOS, Tokenizer
 from chemspec.types import Prefix
 
 HOLDOUT = 1000  # pairs at the end of train.npz that training kept for validation where there is no val.npz
+FEWEST = 8  # answers that calibration without labels makes do with
 FURTHEST = 16  # tokens that a fitted place is asked to foretell
 FLOOR = 1e-3  # as in draft/attention.py
 Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]  # queries, and what the model writes, with eos
@@ -98,28 +100,76 @@ def calibrate(
     first = 0 if file.is_file() else usable
     asked = first + rng.permutation(len(validation) - first)[:queries]
     tell(f"{len(asked)} validation queries")
-    answers = _answers(engine, [validation.sources[i].tolist() for i in asked])
+    answers = _answers(engine, [engine.tokenizer.decode(validation.sources[i].tolist()) for i in asked])
     if not answers:
         raise ValueError(f"model {engine.name} answers none of the validation queries")
+    return _learned(engine, answers, edit_table, token_classes, heads, made, tell)
+
+
+def calibrate_from_answers(
+    engine: Engine,
+    queries: Sequence[str],
+    *,
+    heads: int = 3,
+    made: str = "",
+    tell: Callable[[str], None] = lambda _: None,
+) -> tuple[DrafterCalibration, CalibrationReport]:
+    """Learn from a model's own answers, where its training data is not at hand.
+
+    Drafts are judged by what the model writes, so its answers serve as well as true ones: three quarters of them for
+    the phrases, the others to measure on.
+
+    Args:
+        engine: the model.
+        queries: of the kind that it will be asked, the more the better.
+        heads: most attention heads to follow; none of a Hugging Face model.
+        made: the command, to be written down with what was learned.
+        tell: called with a line at each stage.
+
+    Raises:
+        ValueError: if too few of the queries are answered.
+    """
+    inputs = DrafterInputs(engine.cost, engine.tokenizer.alphabet, prompt_length=engine.tokenizer.prompt_length)
+    token_classes = inputs.token_classes
+    tell(f"answers to {len(queries)} queries")
+    answers = _answers(engine, queries)
+    if len(answers) < FEWEST:
+        raise ValueError(
+            f"model {engine.name} answers {len(answers)} of {len(queries)} queries; give {FEWEST} that it can"
+        )
+    kept = max(1, len(answers) // 4)
+    tell(f"phrases from {len(answers) - kept} answers")
+    edit_table = count_edits(((source, answer[:-1]) for source, answer in answers[kept:]), token_classes)
+    return _learned(engine, answers[:kept], edit_table, token_classes, heads, made, tell)
+
+
+def _learned(
+    engine: Engine,
+    answers: Answers,
+    edit_table: EditNgramTable,
+    token_classes: TokenClasses,
+    heads: int,
+    made: str,
+    tell: Callable[[str], None],
+) -> tuple[DrafterCalibration, CalibrationReport]:
     by_match, by_chance = _chances(answers, edit_table, token_classes)
-    tell("attention heads")
-    attention_weights, order, right = fit_reading(engine, answers, token_classes, heads)
+    attention_weights: AttentionWeights | None = None
+    order: tuple[tuple[int, int], ...] = ()
+    right: tuple[float, ...] = ()
+    if heads and isinstance(engine.tokenizer, Tokenizer):
+        tell("attention heads")
+        attention_weights, order, right = fit_reading(engine, answers, token_classes, heads)
     calibration = DrafterCalibration(by_match, by_chance, edit_table, attention_weights, made)
     report = CalibrationReport(len(edit_table.steps), len(answers), by_match, by_chance, order, right)
     return calibration, report
 
 
-def _answers(engine: Engine, sources: Sequence[Sequence[int]]) -> Answers:
+def _answers(engine: Engine, texts: Sequence[str]) -> Answers:
     """Return queries as the engine reads them, and its greedy answers where they end."""
-    texts = [engine.tokenizer.decode(source) for source in sources]
     how = DecodeSettings(decoder="greedy", n=1, drafter="copy", draft_length=16, draft_count=2)
-    numbers = {token: index for index, token in enumerate(engine.tokenizer.tokens)}
-    answers: Answers = []
-    for text, result in zip(texts, engine.predict(texts, how), strict=True):
-        if result.status == "ok" and result.hypotheses[0].ended == "eos":
-            written = tuple(numbers[token] for token in result.hypotheses[0].tokens)
-            answers.append((engine.prepare(text).ids, (*written, EOS)))
-    return answers
+    sources = [ready.ids for ready in map(engine.prepare, texts) if ready.refusal is None]
+    written = (answers[0] for answers in engine.write(sources, how))
+    return [(source, one.tokens) for source, one in zip(sources, written, strict=True) if one.ended == "eos"]
 
 
 def _chances(

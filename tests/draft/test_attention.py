@@ -222,3 +222,23 @@ def test_the_command_writes_the_file(tmp_path: Path) -> None:
     report = json.loads(done.stdout.strip().splitlines()[-1])
     assert report["nodes"] >= 1
     assert "--queries 8" in json.loads((model / FILE).read_text())["made"]
+
+
+def test_a_models_own_answers_teach_it_too(tmp_path: Path) -> None:
+    model, asked = tiny_folder(tmp_path / "tiny"), tmp_path / "asked.smi"
+    asked.write_text("\n".join([*QUERIES, "CC(", "[Xe]"] * 4) + "\n")
+    words = ["dev", "calibrate", "--model", str(model), "--unlabelled", str(asked), "--heads", "1", "--threads", "1"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    engine = Engine.load(model, threads=1)
+    learned = engine.knowledge()
+    assert learned.edit_table is not None and len(learned.edit_table.steps) > 1
+    assert "--unlabelled asked.smi" in learned.made
+    calls = {}
+    for name in ("none", "copy", "mixed"):
+        results = engine.predict(QUERIES, replace(GREEDY, drafter=name, batch_size=1))
+        calls[name] = sum(len(one.trace.passes) for one in results if one.trace)
+    assert calls["mixed"] < calls["copy"] <= calls["none"]
+    asked.write_text("CCO\n")
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2 and "answers 1 of 1 queries" in done.output.replace("\n", " ")
