@@ -13,6 +13,10 @@ Task = Literal["forward", "retro"]
 NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # those with weights of their own
 
 
+# Of an architecture that is worth planning: which tensors it has is then compared with those there are.
+MOST_LAYERS, MOST_WIDTH, MOST_POSITIONS = 256, 2**20, 2**14
+
+
 def check_keys(config: type[Any], values: Mapping[str, Any]) -> None:
     """Refuse keys that are no fields of a config, with ValueError: guessing would compute something else."""
     if unknown := sorted(set(values) - {field.name for field in fields(config)}):
@@ -47,12 +51,17 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "heads", "feedforward", "encoder_layers", "decoder_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+            most = MOST_LAYERS if name.endswith("layers") else MOST_WIDTH
+            if not 1 <= getattr(self, name) <= most:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1 and at most {most}")
         if self.d_model % self.heads:
             raise ValueError(f"d_model {self.d_model} does not divide into {self.heads} heads")
         if self.activation not in ("relu", "gelu"):
             raise ValueError(f"activation {self.activation!r} is not relu or gelu")
+        if not 0 < self.layer_norm_eps <= 1:
+            raise ValueError(f"layer_norm_eps is {self.layer_norm_eps}; it must be above 0 and at most 1")
+        if not 3 <= self.max_positions <= MOST_POSITIONS:  # in no tensor, but a table of them is made
+            raise ValueError(f"max_positions is {self.max_positions}; it must be between 3 and {MOST_POSITIONS}")
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> ModelConfig:

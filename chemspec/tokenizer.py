@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from chemspec.system.untrusted import read_json
+
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 
@@ -86,6 +88,8 @@ class Tokenizer:
         if len(set(self.tokens)) != len(self.tokens):
             twice = [token for token, count in Counter(self.tokens).items() if count > 1]
             raise ValueError(f"the vocabulary lists {twice[0]!r} twice")
+        if unseen := [token for token in self.tokens if not token.isprintable()]:
+            raise ValueError(f"token {unseen[0]!a} of the vocabulary cannot be printed")
         if "" in self.tokens:
             raise ValueError(f"token {self.tokens.index('')} of the vocabulary is empty")
 
@@ -103,8 +107,8 @@ class Tokenizer:
             ValueError: naming the file and its fault.
         """
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
+            values = read_json(path)
+        except ValueError as error:
             raise ValueError(f"{path} is no JSON text: {error}") from error
         tokens = values.get("tokens") if isinstance(values, dict) else values
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):

@@ -232,7 +232,8 @@ class DecodeResult:
 
     Attributes:
         query: as it was asked.
-        status: "ok"; "invalid" (no SMILES that can be read), "too_long" or "failed" (out of memory).
+        status: "ok"; "invalid" (no SMILES that can be read), "too_long" or "failed" (out of memory, or scores that are
+            no numbers).
         message: what is wrong and what to do, unless the status is "ok".
         hypotheses: the answers, best first.
         trace: how they were made.

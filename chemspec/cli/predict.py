@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from functools import partial
@@ -16,6 +15,7 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app
 from chemspec.system import extras
+from chemspec.system.untrusted import read_json
 
 command = partial(app.command, rich_help_panel="Answers")
 
@@ -138,7 +138,7 @@ def models(as_json: opt.JsonOption = False) -> None:
     rows = []
     for folder in installed():
         try:
-            task = json.loads((folder / "config.json").read_text(encoding="utf-8"))["task"]
+            task = read_json(folder / "config.json")["task"]
         except (OSError, ValueError, KeyError, TypeError):
             task = "unusable"  # one bad folder must not hide the others
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6

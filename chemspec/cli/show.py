@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -38,8 +39,8 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[ProgressReport]:
 
 
 def document(content: Any) -> None:
-    """A JSON document for scripts, on one line."""
-    print(json.dumps(content, default=str))
+    """A JSON document for scripts, on one line; numbers that are none become null, as JSON knows no others."""
+    print(json.dumps(json.loads(msgspec.json.encode(content, enc_hook=str))))
 
 
 def note(text: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chemspec.draft.tree.edit_ngrams import EDGES, EditNgramTable
+from chemspec.system.untrusted import read_json
 
 FILE = "drafting.json"
 REACH = 8  # matches of this length or longer are counted as one class
@@ -104,7 +105,7 @@ class DrafterCalibration:
         if not file.is_file():
             return cls()
         try:
-            values = json.loads(file.read_text(encoding="utf-8"))
+            values = read_json(file)
             if not isinstance(values, dict):
                 raise ValueError("it does not hold a JSON object")
             attention_weights, edit_table = values.get("reading"), values.get("phrases")
@@ -117,7 +118,7 @@ class DrafterCalibration:
                 else _attention_weights(attention_weights, layers, heads),
                 made=str(values.get("made", "")),
             )
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             remedy = "remove it, or make it anew with `chemspec dev calibrate`"
             raise ValueError(f"{file}: {error}; {remedy}") from error
         return found

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from chemspec.system.untrusted import read_json
 from chemspec.types import Hypothesis
 
 FILE = "confidence.json"
@@ -88,7 +89,7 @@ def load(folder: Path, digest: str) -> Confidence | None:
     file = folder / FILE
     remedy = "measure it again with `chemspec dev calibration`, or remove the file"
     try:
-        measured = msgspec.convert(json.loads(file.read_text(encoding="utf-8")), Confidence)
+        measured = msgspec.convert(read_json(file), Confidence)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

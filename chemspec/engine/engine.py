@@ -28,7 +28,7 @@ from chemspec.importers.base import LoadedModel, LoadOptions, TextTokenizer
 from chemspec.model.cost import CostCurve
 from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import Backend, Session
+from chemspec.model.session import Backend, ScoresError, Session
 from chemspec.settings import DecodeSettings, ModelConfig, Task
 from chemspec.tokenizer import TokenError
 from chemspec.types import DecodeResult, FinishedSequence, Hypothesis, Pass, Trace
@@ -281,8 +281,8 @@ class Engine:
                     break
                 passes = [event for _, event in events]
                 yield augment.together(passes, 1) if settings.augment > 1 else passes[0]
-        except torch.cuda.OutOfMemoryError:
-            yield DecodeResult(ready.text, "failed", OUT_OF_MEMORY)
+        except (torch.cuda.OutOfMemoryError, ScoresError) as error:
+            yield _failed(ready, error)
             return
         yield self._merged([ready], [self._results(rows, decoding, settings)], settings)[0]
 
@@ -363,9 +363,9 @@ class Engine:
         try:
             results = iter(self._results(rows, self._open(rows, settings), settings, before_pass))
             return self._merged(ready, [list(islice(results, len(rows))) for rows in spelled], settings)
-        except torch.cuda.OutOfMemoryError:
+        except (torch.cuda.OutOfMemoryError, ScoresError) as error:
             if len(ready) == 1:
-                return [DecodeResult(ready[0].text, "failed", OUT_OF_MEMORY)]
+                return [_failed(ready[0], error)]
         torch.cuda.empty_cache()  # after the exception, which keeps the tensors alive, is gone
         half = len(ready) // 2
         return self._decode(ready[:half], settings, before_pass) + self._decode(ready[half:], settings, before_pass)
@@ -514,6 +514,10 @@ class Engine:
             probability=exp(answer.log_prob),
             ended=answer.ended,
         )
+
+
+def _failed(ready: PreparedQuery, error: Exception) -> DecodeResult:
+    return DecodeResult(ready.text, "failed", str(error) if isinstance(error, ScoresError) else OUT_OF_MEMORY)
 
 
 def _settings(settings: DecodeSettings | None, overrides: dict[str, Any]) -> DecodeSettings:

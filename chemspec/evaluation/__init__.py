@@ -26,7 +26,7 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
         return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, Any]])
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{file} cannot be read: {error}; remove it and measure again") from error
 
 

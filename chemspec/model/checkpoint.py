@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, Task
-from chemspec.tokenizer import Tokenizer
+from chemspec.system.untrusted import read_json
+from chemspec.tokenizer import BOS, SPECIALS, Tokenizer
 
 
 class CheckpointError(ValueError):
@@ -99,7 +100,7 @@ def load(folder: Path) -> Checkpoint:
             raise CheckpointError(f"{folder} is no model folder: {file.name} is missing")
     try:
         task, config = _read_config(config_file)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{config_file}: {error}") from error
     try:
         tokenizer = Tokenizer.load(vocab_file)
@@ -112,6 +113,7 @@ def load(folder: Path) -> Checkpoint:
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{weights_file} cannot be read: {error}") from error
     model = build_filled(lambda: Transformer(config), state, where=str(weights_file))
+    check_computes(model, where=str(weights_file))
     return Checkpoint(folder.name, task, model, tokenizer, folder, digest_of(folder))
 
 
@@ -145,6 +147,24 @@ def build_filled(build: Callable[[], M], state: Mapping[str, Tensor], *, where: 
     model = build()
     model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=False)
     return model.eval().requires_grad_(False)
+
+
+@torch.inference_mode()
+def check_computes(model: Transformer, *, where: str) -> None:
+    """Refuse weights that give scores which are no numbers; every token is read once, on both sides.
+
+    Raises:
+        CheckpointError: naming the file.
+    """
+    length = min(32, model.config.max_positions - 1)
+    tokens = model.config.vocab_size - len(SPECIALS)
+    if tokens < 1:
+        return
+    rows = (torch.arange(-(-tokens // length) * length) % tokens + len(SPECIALS)).reshape(-1, length)
+    target = torch.cat([torch.full((len(rows), 1), BOS), rows[:, 1:]], 1)
+    for ids in (target, torch.cat([target[:, :1], rows[:, :1]], 1)):  # the second reads what bos has taken the place of
+        if not torch.isfinite(model(rows, ids)).all():
+            raise CheckpointError(f"{where}: the network computes scores that are infinite or undefined")
 
 
 def check_tensors(shapes: Mapping[str, tuple[int, ...]], state: Mapping[str, Tensor], *, where: str) -> None:
@@ -196,7 +216,7 @@ def _read_config(file: Path) -> tuple[Task, ModelConfig]:
     Raises:
         ValueError: for anything that `ModelConfig` would take without complaint but not mean.
     """
-    values = json.loads(file.read_text(encoding="utf-8"))
+    values = read_json(file)
     if not isinstance(values, dict):
         raise ValueError("it does not hold a JSON object")
     task = values.pop("task", None)

@@ -12,7 +12,6 @@ but none of its guesses would be accepted, so it is refused.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,16 +20,18 @@ from typing import Any, get_args
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from chemspec.model.checkpoint import CheckpointError, build_filled, digest_of, read_config, write
+from chemspec.model.checkpoint import CheckpointError, build_filled, check_computes, digest_of, read_config, write
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.session import Backend
 from chemspec.model.spec_drafter import MaskFiller
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, NetworkKind
+from chemspec.system.untrusted import read_json
 from chemspec.tokenizer import Tokenizer
 
 KINDS: tuple[NetworkKind, ...] = get_args(NetworkKind)
 FOLDER = "drafters"
+MOST_TOKENS = 1000  # of a draft, as in `DecodeSettings`
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,20 @@ def build(kind: str, shape: Mapping[str, Any]) -> Transformer | Heads:
     Raises:
         ValueError: for a shape that this kind cannot have.
     """
+    return _network(_shape(kind, shape))
+
+
+def _shape(kind: str, shape: Mapping[str, Any]) -> ModelConfig | HeadsConfig:
     if kind not in KINDS:
         raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
     try:
-        if kind == "spec_drafter":
-            return Transformer(ModelConfig.from_json(dict(shape)))
-        return Heads(HeadsConfig.from_json(dict(shape)))
+        return (ModelConfig if kind == "spec_drafter" else HeadsConfig).from_json(dict(shape))
     except (TypeError, AttributeError) as error:
         raise ValueError(f"the architecture is not one of a {kind} drafter: {error}") from error
+
+
+def _network(shape: ModelConfig | HeadsConfig) -> Transformer | Heads:
+    return Transformer(shape) if isinstance(shape, ModelConfig) else Heads(shape)
 
 
 def save(
@@ -145,9 +152,9 @@ def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterChec
             f"train one with `{command}`, or choose another drafter"
         )
     try:
-        config = json.loads(config_file.read_text(encoding="utf-8"))
+        config = read_json(config_file)
         kind, length = config["kind"], config["length"]
-        if kind not in KINDS or type(length) is not int or length < 1:
+        if kind not in KINDS or type(length) is not int or not 1 <= length <= MOST_TOKENS:
             raise ValueError(f"kind {kind!r} and length {length!r} are not those of a drafter")
         if config["vocabulary"] != vocabulary(tokenizer):
             raise CheckpointError(
@@ -161,10 +168,13 @@ def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterChec
                 f"train it again with `{command}`"
             )
         state = load_file(weights_file)
-        model = build_filled(lambda: build(kind, config["model"]), state, where=str(weights_file))
+        shape = _shape(kind, config["model"])
+        model = build_filled(lambda: _network(shape), state, where=str(weights_file))
+        if isinstance(model, Transformer):
+            check_computes(model, where=str(weights_file))
     except CheckpointError:
         raise
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{config_file}: no drafter's config: {error}") from error
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{weights_file} cannot be read: {error}") from error

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chemspec.settings import check_keys
+from chemspec.settings import MOST_WIDTH, check_keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,8 @@ class HeadsConfig:
             raise ValueError(f"style {self.style!r} is not blockwise or medusa")
         for name in ("vocab_size", "d_model", "heads", "feedforward"):
             value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name} is {value!r}; it must be at least 1")
+            if type(value) is not int or not 1 <= value <= MOST_WIDTH:
+                raise ValueError(f"{name} is {value!r}; it must be at least 1 and at most {MOST_WIDTH}")
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> HeadsConfig:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -58,6 +59,13 @@ class NodeBatch:
         self.tokens += [prefix[-1] for prefix in prefixes]
         self.depths += [len(prefix) - 1 for prefix in prefixes]
         self.parents += [tree.slots.get(prefix[:-1], -1) for prefix in prefixes]
+
+
+class ScoresError(ValueError):
+    """The model's scores are no numbers: no search can rank by them, and none may pretend to."""
+
+    def __init__(self) -> None:
+        super().__init__("the model's scores for this query are infinite or undefined; its weights cannot be trusted")
 
 
 class CompactionThreshold(NamedTuple):
@@ -254,11 +262,16 @@ class Session:
 
         Returns:
             For every query the scores of all nodes computed for it.
+
+        Raises:
+            ScoresError: where the best token's are not finite.
         """
         nodes, to_score = self.new_nodes(requested)
         if not nodes.tokens:
             return [{} for _ in to_score]
         ids, log_probs = (column.tolist() for column in self.runner.run(nodes))  # (R, k) each
+        if not all(isfinite(best[0]) for best in log_probs):
+            raise ScoresError
         if self._attention is not None or self._hidden_states is not None:
             self._keep_views(to_score)
         scored, start = [], 0

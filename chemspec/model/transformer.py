@@ -174,7 +174,8 @@ class Transformer(nn.Module):
             nn.init.zeros_(self.output.bias)
         if config.tied_output:
             self.output.weight = self.target_table.weight
-        table = sinusoids(config.max_positions, config.d_model).to(self.embedding.weight.dtype)
+        size = config.max_positions, config.d_model
+        table = torch.empty(size) if self.embedding.weight.is_meta else sinusoids(*size).to(self.embedding.weight.dtype)
         self.register_buffer("positions", table, persistent=config.stored_positions)
 
     @property

@@ -69,6 +69,10 @@ class QueryState {
   void take(const Id* ids, const Value* log_probs, int count, int width) {
     count_ = count;
     for (const int node : computed) {
+      if (!std::isfinite(double(log_probs[0]))) {  // the best token's: to compare with it would order nothing
+        bad_scores = true;
+        return;
+      }
       tree[node].scores = int(ids_.size() / std::max(1, count));
       ids_.insert(ids_.end(), ids, ids + count);
       log_probs_.insert(log_probs_.end(), log_probs, log_probs + count);
@@ -137,6 +141,7 @@ class QueryState {
   std::vector<int32_t> kept_slots;
   int32_t bad_token = 0, bad_draft = -1;  // a draft with a token that no model can read
   bool failed = false;  // a drafter that was called back
+  bool bad_scores = false;
 
   int waiting() const { return int(requested_.size()); }
 
@@ -374,7 +379,7 @@ struct PassState {
 namespace {
 
 constexpr int WORTH_A_THREAD = 24;  // prefixes waited for, from which on a pass is shared between threads
-enum Outcome { FINE = 1, NO_MEMORY = 0, BAD_DRAFT = -1, CALL_FAILED = -2 };
+enum Outcome { FINE = 1, NO_MEMORY = 0, BAD_DRAFT = -1, CALL_FAILED = -2, BAD_SCORES = -3 };
 
 struct Loop {
   Settings settings;
@@ -458,15 +463,18 @@ struct Loop {
   }
 
   template <class Id, class Value>
-  void take(const Id* ids, const Value* log_probs, int count) {
+  Outcome take(const Id* ids, const Value* log_probs, int count) {
     const int width = int(active.size());
     each([&](int at) {
       const size_t from = size_t(starts[at]) * count;
       queries[active[at]]->take(ids + from, log_probs + from, count, width);
     });
+    for (const int number : active)
+      if (queries[number]->bad_scores) return BAD_SCORES;
     if (drafter.spec.kind == AUTO && settings.budget)
       for (const int number : active) queries[number]->observe();
     look();
+    return FINE;
   }
 
   // What the next pass has before it, and what the cache is rid of before.
@@ -543,11 +551,10 @@ int chemspec_loop_take(void* handle, const void* ids, int wide_ids, const void* 
     const auto *ids64 = static_cast<const int64_t*>(ids);
     const auto *log32 = static_cast<const float*>(log_probs);
     const auto *log64 = static_cast<const double*>(log_probs);
-    if (wide_ids && wide_log_probs) loop.take(ids64, log64, count);
-    else if (wide_ids) loop.take(ids64, log32, count);
-    else if (wide_log_probs) loop.take(ids32, log64, count);
-    else loop.take(ids32, log32, count);
-    return FINE;
+    if (wide_ids && wide_log_probs) return loop.take(ids64, log64, count);
+    if (wide_ids) return loop.take(ids64, log32, count);
+    if (wide_log_probs) return loop.take(ids32, log64, count);
+    return loop.take(ids32, log32, count);
   });
 }
 

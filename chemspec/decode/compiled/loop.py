@@ -31,11 +31,11 @@ from chemspec.decode.draft_tree import refuse
 from chemspec.decode.greedy import GreedyRules
 from chemspec.decode.protocol import Decoder, Limits, RuledDecoder
 from chemspec.draft.base import Drafter
-from chemspec.model.session import NodeBatch, Session
+from chemspec.model.session import NodeBatch, ScoresError, Session
 from chemspec.tokenizer import EOS
 from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, TreeDelta
 
-FINE, BAD_DRAFT, CALL_FAILED = 1, -1, -2
+FINE, BAD_DRAFT, CALL_FAILED, BAD_SCORES = 1, -1, -2, -3
 RunAt = Callable[[int, int], tuple[int, int, int]]
 
 
@@ -139,7 +139,10 @@ class CompiledLoop:
         drafted = clock()
         scores = self._score(state.rows)
         scored = clock()
-        _check(code.chemspec_loop_take(self._loop, *scores[:5]))
+        taken = code.chemspec_loop_take(self._loop, *scores[:5])
+        if taken == BAD_SCORES:
+            raise ScoresError
+        _check(taken)
         if state.released or state.compacted:
             self._forget_finished()
         self._times.append((drafted - began, scored - drafted, clock()))

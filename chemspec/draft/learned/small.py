@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from chemspec.model.session import Backend, Session, Source
+from chemspec.system.untrusted import read_json
 from chemspec.types import Prefix, Scores
 
 ALPHA = "alpha.json"  # in the folder of a small model
@@ -48,7 +49,7 @@ def read_alpha(folder: Path) -> float:
     if not file.is_file():
         return DraftModel.alpha
     try:
-        found = float(json.loads(file.read_text(encoding="utf-8"))["alpha"])
+        found = float(read_json(file)["alpha"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{file} is damaged: {error!r}; delete it to do without") from error
     if not 0 < found < 1:

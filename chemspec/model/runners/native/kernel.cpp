@@ -775,11 +775,12 @@ inline void lowest_bytes(Lanes32 from, uint8_t* to) {
 #endif
 }
 
-// Rounds a row to whole numbers, to which `shift` is added, and returns its scale.
+// Rounds a row to whole numbers, to which `shift` is added, and returns its scale: no number if one of the row is none.
 float quantise(const float* x, int in, uint8_t* to, int shift) {
   const int whole = in / LANES * LANES;
   Lanes even = {}, odd = {};
-  const auto larger = [](Lanes x, Lanes y) { return x > y ? x : y; };
+  // Absolute values are ordered as their bits are, where what is no number is the largest.
+  const auto larger = [](Lanes x, Lanes y) { return (Lanes)((Lanes32)x > (Lanes32)y ? (Lanes32)x : (Lanes32)y); };
   const auto size = [](const float* from) { return (Lanes)((Lanes32)load<Lanes>(from) & 0x7fffffff); };
   int at = 0;
   for (; at + 2 * LANES <= whole; at += 2 * LANES) even = larger(size(x + at), even), odd = larger(size(x + at + LANES), odd);
@@ -789,7 +790,7 @@ float quantise(const float* x, int in, uint8_t* to, int shift) {
   if (LANES > 4) even = larger(even, rotate<4>(even));
   even = larger(even, rotate<2>(even));
   float largest = larger(even, rotate<1>(even))[0];
-  for (int i = whole; i < in; i++) largest = std::max(largest, std::fabs(x[i]));
+  for (int i = whole; i < in; i++) largest = largest >= std::fabs(x[i]) || std::isnan(largest) ? largest : std::fabs(x[i]);
   const float factor = largest > 1e-30f ? 127.0f / largest : 0.0f;
   const float magic = 12582912.0f;  // adding it rounds to an integer, ties to even, in the lowest bits
   for (int i = 0; i < whole; i += LANES) {

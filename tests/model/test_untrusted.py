@@ -1,0 +1,192 @@
+"""Model folders from strangers are data: what lies in them is refused, at once, with its reason."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from small import QUERIES, TOKENIZER, tiny_folder
+from typer.testing import CliRunner
+
+from chemspec.cli import app
+from chemspec.engine.confidence import ConfidenceError
+from chemspec.engine.confidence import load as load_confidence
+from chemspec.engine.engine import Engine
+from chemspec.model import checkpoint, drafter_checkpoints
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.model.heads import Heads, HeadsConfig
+from chemspec.model.transformer import Transformer
+from chemspec.settings import DecodeSettings, ModelConfig
+
+DEEP = "[" * 100_000 + "]" * 100_000
+SHORT = {"d_model": 16, "heads": 2, "feedforward": 16, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 32}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tiny_folder(tmp_path / "retro", **SHORT)
+
+
+def rewrite(file: Path, **values: Any) -> None:
+    """Put values, given as JSON text, into a file of JSON."""
+    known = {name: json.dumps(value) for name, value in json.loads(file.read_text()).items()}
+    lines = [f"{json.dumps(name)}: {value}" for name, value in {**known, **values}.items()]
+    file.write_text("{" + ", ".join(lines) + "}", encoding="utf-8")
+
+
+def refused(load: Callable[[], Any], error: type[Exception] = CheckpointError) -> str:
+    """The reason; within two seconds, and without a gigabyte."""
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    with pytest.raises(error) as caught:
+        load()
+    assert time.process_time() - began < 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        *(("max_positions", value, "max_positions") for value in ("3000000", "1000000000000", "-5", "0", "2")),
+        ("max_positions", str(2**63), "too large"),
+        *((key, str(2**20), "has shape") for key in ("d_model", "feedforward")),
+        *((key, str(2**62), "at most") for key in ("d_model", "feedforward", "vocab_size")),
+        *((key, "200", "is missing") for key in ("encoder_layers", "decoder_layers")),
+        *((key, "10000000", "at most") for key in ("encoder_layers", "decoder_layers")),
+        ("layer_norm_eps", "1" * 400, "too large"),
+        *(("layer_norm_eps", value, "no number") for value in ("NaN", "Infinity", "-Infinity")),
+        ("layer_norm_eps", "1e400", "too large"),
+        *(("layer_norm_eps", value, "layer_norm_eps") for value in ("-1.0", "0", "1e30")),
+        ("extra", DEEP, "nested"),
+    ],
+)
+def test_a_config_that_lies_is_refused_before_anything_is_allocated(
+    folder: Path, key: str, value: str, reason: str
+) -> None:
+    rewrite(folder / "config.json", **{key: value})
+    assert reason in refused(lambda: checkpoint.load(folder))
+
+
+@pytest.mark.parametrize("name", ["decoder.layers.0.linear1.weight", "embedding.weight", "output.bias"])
+@pytest.mark.parametrize("size", [1e38, -3e38])
+def test_weights_whose_scores_are_no_numbers_are_refused(folder: Path, name: str, size: float) -> None:
+    state = load_file(folder / "model.safetensors")
+    state[name].view(-1)[-1] = size  # of an embedding, that of one rare token
+    state[name].view(-1)[0] = size
+    if "linear1" in name:
+        state[name].fill_(size)
+    save_file(state, folder / "model.safetensors")
+    if name == "output.bias":  # large numbers may be fine: then the answers are, too
+        try:
+            checkpoint.load(folder)
+        except CheckpointError:
+            return
+        results = Engine.load(folder, threads=1, device="cpu").predict(QUERIES, decoder="greedy", n=1, max_len=8)
+        assert all(torch.isfinite(torch.tensor(one.hypotheses[0].log_prob)) for one in results if one.status == "ok")
+        return
+    assert "infinite or undefined" in refused(lambda: checkpoint.load(folder))
+
+
+@pytest.mark.parametrize("tokens", [["\ud800"], ["C\nN"], ["\x1b[2J"]])
+def test_a_vocabulary_that_cannot_be_printed_is_refused(folder: Path, tokens: list[str]) -> None:
+    known = list(TOKENIZER.tokens)
+    (folder / "vocab.json").write_text(json.dumps([*known[: -len(tokens)], *tokens]))
+    assert "cannot be printed" in refused(lambda: checkpoint.load(folder))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("length", "1000001"), ("length", str(10**30)), ("length", "1e400"), ("model", DEEP), ("vocabulary", "NaN")],
+)
+def test_a_drafter_that_lies_is_refused(folder: Path, key: str, value: str) -> None:
+    where = drafter_checkpoints.drafter_dir(folder, "medusa")
+    heads = Heads(HeadsConfig(vocab_size=len(TOKENIZER), d_model=16, style="medusa", heads=2))
+    drafter_checkpoints.save(where, heads, TOKENIZER, kind="medusa", length=3)
+    drafter_checkpoints.load(where, tokenizer=TOKENIZER)
+    rewrite(where / "config.json", **{key: value})
+    refused(lambda: drafter_checkpoints.load(where, tokenizer=TOKENIZER))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"max_positions": 10**9}, {"encoder_layers": 10**7}, {"d_model": 10**8}, {"feedforward": 10**15}],
+    ids=str,
+)
+def test_a_spec_drafter_that_lies_is_refused(folder: Path, change: dict[str, int]) -> None:
+    where = drafter_checkpoints.drafter_dir(folder, "spec_drafter")
+    network = Transformer(ModelConfig(vocab_size=len(TOKENIZER) + 1, **SHORT))  # type: ignore[arg-type]
+    drafter_checkpoints.save(where, network, TOKENIZER, kind="spec_drafter", length=4)
+    drafter_checkpoints.load(where, tokenizer=TOKENIZER)
+    shape = {**network.config.to_json(), **change}
+    rewrite(where / "config.json", model=json.dumps(shape))
+    refused(lambda: drafter_checkpoints.load(where, tokenizer=TOKENIZER))
+
+
+@pytest.mark.parametrize("change", [{"heads": 10**9}, {"vocab_size": 10**15}, {"d_model": 10**12}], ids=str)
+def test_heads_that_lie_are_refused(folder: Path, change: dict[str, int]) -> None:
+    where = drafter_checkpoints.drafter_dir(folder, "blockwise")
+    heads = Heads(HeadsConfig(vocab_size=len(TOKENIZER), d_model=16, heads=2))
+    drafter_checkpoints.save(where, heads, TOKENIZER, kind="blockwise", length=3)
+    rewrite(where / "config.json", model=json.dumps({**heads.config.to_json(), **change}))
+    refused(lambda: drafter_checkpoints.load(where, tokenizer=TOKENIZER))
+
+
+@pytest.mark.parametrize("text", [DEEP, '{"slope": 1e400}', '{"slope": ' + "1" * 400 + "}", '{"slope": NaN}', "[]"])
+def test_a_confidence_that_lies_is_refused(folder: Path, text: str) -> None:
+    (folder / "confidence.json").write_text(text)
+    refused(lambda: load_confidence(folder, "digest"), ConfidenceError)
+    engine = Engine.load(folder, threads=1, device="cpu")
+    assert engine.confidence is None and engine.confidence_problem
+
+
+@pytest.mark.parametrize(
+    "text", [DEEP, '{"by_match": [1e400]}', '{"reading": {"heads": [], "away": 1' + "0" * 400 + "}}"]
+)
+def test_what_drafters_learned_is_refused_if_it_lies(folder: Path, text: str) -> None:
+    (folder / "drafting.json").write_text(text)
+    engine = Engine.load(folder, threads=1, device="cpu")
+    assert "drafting.json" in refused(lambda: engine.predict("CCO", drafter="mixed"), ValueError)
+
+
+@pytest.fixture
+def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose weights pass every check but give scores that are no numbers as soon as a bracket is read."""
+    state = load_file(folder / "model.safetensors")
+    state["embedding.weight"][TOKENIZER.tokens.index("(")] = 1e38
+    save_file(state, folder / "model.safetensors")
+    monkeypatch.setattr(checkpoint, "check_computes", lambda *_, **__: None)
+    return folder
+
+
+@pytest.mark.parametrize("runtime", ["native", "torch"])
+@pytest.mark.parametrize("dtype", ["fp32", "int8"])
+@pytest.mark.parametrize("how", [{"decoder": "greedy", "n": 1}, {"decoder": "beam", "n": 3}], ids=str)
+def test_scores_that_are_no_numbers_never_leave_as_an_answer(
+    broken: Path, how: dict[str, Any], dtype: str, runtime: str
+) -> None:
+    engine = Engine.load(broken, threads=1, device="cpu", dtype=dtype, runtime=runtime)
+    settings = DecodeSettings(max_len=8, drafter="copy", **how)
+    results = engine.predict(QUERIES, settings)
+    bracketed = ["(" in query for query in QUERIES]
+    assert any(bracketed) and not all(bracketed)
+    for query, result in zip(QUERIES, results, strict=True):
+        if "(" in query:
+            assert result.status == "failed" and "infinite or undefined" in result.message and not result.hypotheses
+        assert result.status == "failed" or all(torch.isfinite(torch.tensor(h.log_prob)) for h in result.hypotheses)
+    *_, last = engine.stream(QUERIES[1], settings)
+    assert getattr(last, "status", "") == "failed"
+
+
+def test_json_holds_numbers_only(broken: Path) -> None:
+    result = CliRunner().invoke(
+        app, ["predict", QUERIES[1], "--model", str(broken), "--json", "--max-len", "8", "--device", "cpu"]
+    )
+    assert result.exit_code == 1
+    json.loads(result.stdout.splitlines()[-1], parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
