@@ -32,7 +32,7 @@ def measured() -> dict[tuple[str, ...], float]:
     found: dict[tuple[str, ...], float] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 20 and cells[3] == "1" and cells[7] in ("fp32", "float32"):
+        if len(cells) >= 20 and cells[3] == "1" and cells[7] in ("fp32", "float32"):
             key = (*cells[:3], cells[4].split()[0], cells[6])
             found.setdefault(key, float(cells[9]))
     return found

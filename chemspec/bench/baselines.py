@@ -30,6 +30,7 @@ Answer = tuple[int, ...]  # token ids without bos and eos
 Answers = list[list[Answer]]  # of each query, best first
 
 EARLY = "CTranslate2 stops once an ended candidate has led a step and n have ended: lower places may differ from ours"
+SPINNING = 0.25  # seconds; threads of OpenMP look for work for 0.2
 ORACLE = "oracle: a drafter that was told the answer, which no drafter can surpass on this machine"
 
 
@@ -48,6 +49,7 @@ class Program:
         beams: whether it can do more than greedy decoding.
         most: how many queries suffice to tell its speed, by decoder; all where it is not named.
         note: what one has to know to read its rows.
+        pause: seconds after each answer until its threads sleep; while they wait for more they take others' time.
         watch, traces: where the time went, if the program can tell; both grow with every answer.
     """
 
@@ -64,6 +66,7 @@ class Program:
     beams: bool = True
     most: dict[str, int] = field(default_factory=dict)
     note: str = ""
+    pause: float = 0.0
     watch: TimedBackend | None = None
     traces: list[Trace] = field(default_factory=list)
 
@@ -155,14 +158,26 @@ def ctranslate2(engine: Engine, cores: int) -> list[Program]:
                 return [[_bare(tokens) for tokens, _ in answers] for answers in translated]
 
             runs = f"{opponent.compute_type}, {cores} threads", precision, "cpu"
-            programs.append(Program("ctranslate2", opponent.version, *runs, answer, note=EARLY))
+            pause = SPINNING if cores > 1 else 0.0
+            programs.append(Program("ctranslate2", opponent.version, *runs, answer, note=EARLY, pause=pause))
     return programs
 
 
-# By name, in the order in which they run.
+def onnx(engine: Engine, threads: int) -> list[Program]:
+    """Return our standard decoder with ONNX Runtime for its passes.
+
+    Raises:
+        ModuleNotFoundError, ValueError: if ONNX Runtime cannot be had here.
+    """
+    other = Engine.load(engine.folder, device="cpu", dtype="fp32", threads=threads, runtime="onnx")
+    return [replace(program, pause=SPINNING) for program in chemspec(other, ())]
+
+
+# By name, in the order in which they run; what is compared with others in every precision comes first.
 ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Program]]] = {
     "chemspec": lambda engine, _, drafters: chemspec(engine, drafters),
     "oracle": lambda engine, *_: oracle(engine),
+    "onnx": lambda engine, threads, _: onnx(engine, threads),
     "naive": lambda engine, threads, _: naive(engine, threads),
     "ctranslate2": lambda engine, *_: ctranslate2(engine, 1),
     "ctranslate2-all": lambda engine, threads, _: ctranslate2(engine, threads or os.cpu_count() or 1),

@@ -1,7 +1,7 @@
 """Measure speed: the same weights, queries and machine for every row, in one run.
 
-chemspec with its drafters takes turns, batch by batch, so that what else the machine does falls on all of them alike;
-other programs, which keep threads of their own, run one after the other.
+Programs take turns, batch by batch, so that what else the machine does falls on all of them alike; only one that is so
+slow that a few queries have to tell its speed runs by itself, after the others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import platform
 import resource
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -20,19 +20,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from chemspec import __version__
+from chemspec.bench import roofline
 from chemspec.bench.baselines import ENGINES, Answers, Program
 from chemspec.bench.sweep import Progress, Row, Setting, sweep
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
 from chemspec.evaluation.accuracy import KnownReaction, questions
 from chemspec.io import tables
-from chemspec.metrics import Spread, numbers
+from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
-from chemspec.settings import DecodeSettings, Task, preset
+from chemspec.settings import DecodeSettings, ModelConfig, Task, preset
 from chemspec.system import extras, host
 from chemspec.tokenizer import Tokenizer
 
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WARM_UP = 5  # queries answered before the clock starts, or one batch if that is more: the longest
+PRECISIONS = {"float32": "fp32", "int8": "int8"}  # CTranslate2's names, and ours
+DRAWS = 1000  # of the bootstrap
 BATCHES = 20  # at least so many times are taken: fewer batches are answered several times
 TYPICAL = 45  # tokens of an answer; random weights seldom end by themselves
 
@@ -58,7 +62,7 @@ class BenchSettings:
     preset: str = ""
     threads: int = 0
     device: str = "auto"
-    dtype: str = "auto"
+    dtypes: tuple[str, ...] = ("auto",)
     runtime: str = "auto"
 
     def __post_init__(self) -> None:
@@ -87,34 +91,38 @@ def run(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[st
     Returns:
         `{"machine": ..., "notes": [...], "rows": [...]}`. Speed-ups are medians over batches against chemspec's own
         cached standard decoder (drafter none) on the same queries, or null where that was not measured; `identical`
-        compares with its answers.
+        compares with its answers. A speed-up is told with its 95 % interval (bootstrap over batches). `roof_ms` is what
+        the machine's arithmetic and memory allow, see `roofline`.
     """
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     total, done = sum(len(plan.settings(task)) for task in plan.tasks), 0
     for task in plan.tasks:
-        with _engine(task, plan) as engine:
+        with _engines(task, plan) as engines:
+            engine = engines[0]
             queries = [question.query for question in asked(engine, plan.source, plan.limit)]
             settings = plan.settings(task)
             measured = sweep(
                 engine,
                 queries,
                 settings,
-                measure=partial(race, programs=_programs(engine, plan, notes)),
+                measure=partial(race, programs=_programs(engines, plan, notes)),
                 progress=lambda some, _, before=done: progress(before + some, total),  # type: ignore[misc]
             )
-            rows += [_facts(row, task) for row in measured]
+            roof = _roof(engine, queries)
+            rows += [_facts(row, task, roof) for row in measured]
             done += len(settings)
     facts = {**machine(plan.threads), "warm_up": WARM_UP, "plan": asdict(plan)}
     return {"machine": facts, "notes": list(dict.fromkeys(notes)), "rows": rows}
 
 
-def _programs(engine: Engine, plan: BenchSettings, notes: list[str]) -> list[Program]:
+def _programs(engines: Sequence[Engine], plan: BenchSettings, notes: list[str]) -> list[Program]:
     """Return all that can run here, chemspec first, since others are compared with it; note what cannot."""
     programs: list[Program] = []
     for name in sorted(plan.engines, key=list(ENGINES).index):
         try:
-            programs += ENGINES[name](engine, plan.threads, plan.drafters)
+            for engine in engines if name in ("chemspec", "oracle") else engines[:1]:
+                programs += ENGINES[name](engine, plan.threads, plan.drafters)
         except (ModuleNotFoundError, ValueError) as error:
             notes.append(f"{name} left out: {error}")
     return programs
@@ -127,17 +135,17 @@ def race(engine: Engine, queries: Sequence[str], setting: Setting, *, programs: 
         engine: whose model the programs run.
         queries: SMILES.
         setting: how to decode.
-        programs: chemspec first; its drafters take turns.
+        programs: chemspec first.
     """
     able = [
         program
         for program in programs
         if (setting.settings.batch_size == 1 or program.batches) and (setting.settings.n == 1 or program.beams)
     ]
-    ours = [program for program in able if program.watch]
-    heats = [heat for heat in (ours, *([program] for program in able if not program.watch)) if heat]
+    timed = bool(able) and able[0].watch is not None
+    together = [program for program in able if not program.most]
     rows: list[Row] = []
-    for heat in heats:
+    for heat in filter(None, (together, *([program] for program in able if program.most))):
         for program, row in zip(heat, measure(heat, queries, setting), strict=True):
             facts = {
                 "engine": program.name,
@@ -148,11 +156,24 @@ def race(engine: Engine, queries: Sequence[str], setting: Setting, *, programs: 
                 "dtype": program.dtype,
                 "device": program.device,
                 "note": program.note,
-                "timed": bool(ours),  # against chemspec's standard decoder, else there is no speed-up
+                "timed": timed,  # against chemspec's standard decoder, else there is no speed-up
                 **_shares(program, sum(row.seconds) * _rounds(heat, queries, setting)),
             }
             rows.append(replace(row, facts=facts, baseline=rows[0] if rows else None))
-    return rows
+    return [replace(row, facts={**row.facts, **_peer(row, rows)}) for row in rows]
+
+
+def _peer(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return how many times as fast as the faster CTranslate2 of its precision a row of ours is, with its interval."""
+    peers = [
+        other
+        for other in rows
+        if other.facts["engine"] == "ctranslate2" and PRECISIONS[other.facts["dtype"]] == row.facts["dtype"]
+    ]
+    if row.facts["engine"] != "chemspec" or not peers:
+        return {"peer": None, "peer_low": None, "peer_high": None}
+    fastest = min(peers, key=lambda other: sum(other.seconds))
+    return dict(zip(("peer", "peer_low", "peer_high"), _ratio(fastest.per_query, row.per_query), strict=True))
 
 
 def _few(heat: Sequence[Program], setting: Setting) -> int | None:
@@ -166,7 +187,7 @@ def _rounds(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -
 
 
 def measure(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -> list[Row]:
-    """Answer all queries in batches; programs of one heat take turns, and who is first changes with the batch.
+    """Answer all queries in batches; programs take turns, and who is first changes with the batch.
 
     Args:
         heat: programs.
@@ -204,6 +225,7 @@ def measure(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -
             began = time.perf_counter()
             answered = heat[which].answer(part, replace(plain, drafter=heat[which].drafter))
             spent[which].append(time.perf_counter() - began)
+            time.sleep(heat[which].pause)
             if len(spent[which]) == 1:
                 answers[which].extend(answered)
         for every, times in zip(seconds, spent, strict=True):
@@ -230,17 +252,38 @@ def _shares(program: Program, seconds: float) -> dict[str, Any]:
     }
 
 
-def _facts(row: Row, task: Task) -> dict[str, Any]:
+def _facts(row: Row, task: Task, roof: Callable[[Row], float | None]) -> dict[str, Any]:
     """Return a row of the report."""
     how, facts = row.setting.settings, dict(row.facts)
     note, timed = facts.pop("note"), facts.pop("timed")
     head = {"task": task, "decoder": how.decoder, "n": how.n, "batch": how.batch_size}
-    return {**head, **facts, **_times(row, timed=timed), **_agreement(row), "peak_mb": row.peak_mb, "note": note}
+    times = {**_times(row, timed=timed), "roof_ms": roof(row)}
+    return {**head, **facts, **times, **_agreement(row), "peak_mb": row.peak_mb, "note": note}
+
+
+def _roof(engine: Engine, queries: Sequence[str]) -> Callable[[Row], float | None]:
+    """Return what bounds the milliseconds of a row whose passes were counted; None where nothing does."""
+    config = engine.config
+    if not isinstance(config, ModelConfig) or engine.device != "cpu":
+        return lambda _: None
+    limits = roofline.measure(roofline.decoder_weights(config), engine.threads)
+    source = fmean(len(engine.prepare(query).ids) for query in queries)
+
+    def bound(row: Row) -> float | None:
+        passes, dtype = row.facts["passes_per_query"], str(row.facts["dtype"])
+        if passes is None:
+            return None
+        nodes, batch = passes * row.facts["nodes_per_pass"], row.setting.settings.batch_size
+        return roofline.bound(limits, config, dtype=dtype, passes=passes, nodes=nodes, source=source, batch=batch)
+
+    return bound
 
 
 def _times(row: Row, *, timed: bool = True) -> dict[str, Any]:
     """Return times and the speed-up against the baseline, which is None if that is not to be compared with."""
-    spread, base = row.times, (row.baseline or row).per_query
+    spread = row.times
+    # Batch by batch, so that long queries and a busy moment weigh on both sides; some programs only run the first.
+    speedup = _ratio((row.baseline or row).per_query, row.per_query) if timed else (None,) * 3
     tokens = sum(len(answers[0]) + 1 for answers in row.answers if answers)
     return {
         "queries": sum(row.sizes),
@@ -249,9 +292,16 @@ def _times(row: Row, *, timed: bool = True) -> dict[str, Any]:
         "q3_ms": spread.high,
         "mean_ms": 1e3 * sum(row.seconds) / sum(row.sizes),
         "tokens_per_second": tokens / sum(row.seconds),  # of first answers, eos included
-        # Batch by batch, so that long queries and a busy moment weigh on both sides; some programs only run the first.
-        "speedup": Spread.of([b / t for b, t in zip(base, row.per_query, strict=False)]).median if timed else None,
+        **dict(zip(("speedup", "speedup_low", "speedup_high"), speedup, strict=True)),
     }
+
+
+def _ratio(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median of paired ratios, and its 95 % interval by drawing the pairs anew."""
+    ratios = np.array([one / other for one, other in zip(slow, fast, strict=False)])
+    drawn = np.random.default_rng(0).choice(ratios, (DRAWS, len(ratios)))
+    low, high = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
+    return float(np.median(ratios)), float(low), float(high)
 
 
 def _agreement(row: Row) -> dict[str, Any]:
@@ -261,11 +311,11 @@ def _agreement(row: Row) -> dict[str, Any]:
 
 
 @contextmanager
-def _engine(task: Task, plan: BenchSettings) -> Iterator[Engine]:
-    """Load the task's model, or random weights of the preset architecture."""
-    options: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "dtype", "threads", "runtime")}
+def _engines(task: Task, plan: BenchSettings) -> Iterator[list[Engine]]:
+    """Load the task's model, or random weights of the preset architecture, in every precision."""
+    options: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "threads", "runtime")}
     if not plan.preset:
-        yield Engine.load(task, **options)
+        yield [Engine.load(task, dtype=dtype, **options) for dtype in plan.dtypes]
         return
     tokenizer = Tokenizer.build(reference.bench_queries(task))
     with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as scratch:
@@ -273,7 +323,7 @@ def _engine(task: Task, plan: BenchSettings) -> Iterator[Engine]:
         model = Transformer(preset(plan.preset, vocab_size=len(tokenizer)))
         folder = Path(scratch) / f"{plan.preset}-random"
         checkpoint.save(folder, model, tokenizer, task=task)
-        yield Engine.load(folder, **options)
+        yield [Engine.load(folder, dtype=dtype, **options) for dtype in plan.dtypes]
 
 
 def asked(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction]:
@@ -350,6 +400,10 @@ COLUMNS = {
     "ms/query": "{median_ms:.2f}",
     "quartiles": "{q1_ms:.2f}-{q3_ms:.2f}",
     "speed-up": "{speedup:.2f}",
+    "95 %": "{speedup_low:.2f}-{speedup_high:.2f}",
+    "× CTranslate2": "{peer:.2f}",
+    "its 95 %": "{peer_low:.2f}-{peer_high:.2f}",
+    "roof ms": "{roof_ms:.2f}",
     "tok/s": "{tokens_per_second:.0f}",
     "passes": "{passes_per_query:.1f}",
     "nodes/pass": "{nodes_per_pass:.1f}",

@@ -80,15 +80,15 @@ def bench_(
     engines: Annotated[
         str,
         opt.option(
-            "Of chemspec, oracle (chemspec told the answer), naive, ctranslate2 (on one core), "
-            "ctranslate2-all (on all cores)."
+            "Of chemspec, oracle (chemspec told the answer), onnx (ONNX Runtime computes its passes), naive, "
+            "ctranslate2 (on one core), ctranslate2-all (on all cores)."
         ),
     ] = "chemspec,naive,ctranslate2,ctranslate2-all",
     drafters: Annotated[str, opt.option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
     preset: Annotated[str, opt.option("Time this architecture with random weights instead of the models.")] = "",
     threads: opt.ThreadsOption = 0,
     device: opt.DeviceOption = "auto",
-    dtype: opt.DtypeOption = "auto",
+    dtype: Annotated[str, opt.option("Of fp32, int8, bf16, fp16; several, by commas, side by side.")] = "auto",
     runtime: opt.RuntimeOption = "auto",
     markdown: Annotated[
         Path | None, opt.option("Append the table to this document, with command and machine.", "--markdown")
@@ -109,7 +109,7 @@ def bench_(
         preset=preset,
         threads=threads,
         device=device,
-        dtype=dtype,
+        dtypes=opt.words(dtype),
         runtime=runtime,
     )
     with show.progress("measuring") as report:

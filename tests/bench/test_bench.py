@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
+from chemspec.types import Trace
 
 NAMED = [
     "task",
@@ -199,6 +201,41 @@ def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
     assert {query for _, query in seen[: 2 * speed.WARM_UP]} == set(queries[-speed.WARM_UP :])
     assert [who for who, _ in timed[:32:4]] == ["none", "copy"] * 2 + ["copy", "none"] * 2
     assert sorted(timed) == sorted((who, query) for who in ("none", "copy") for query in queries * 2)
+
+
+def test_other_programs_take_turns_too_and_are_compared_in_their_precision() -> None:
+    """Slow programs that a few queries suffice for come last, by themselves."""
+    seen: list[str] = []
+
+    def racer(name: str, dtype: str, **more: Any) -> Any:
+        def answer(queries: Sequence[str], settings: DecodeSettings) -> list[list[tuple[int, ...]]]:
+            seen.append(name + dtype)
+            return [[(1,)] for _ in queries]
+
+        return baselines.Program(name, "1", "runtime", dtype, "cpu", answer, **more)
+
+    programs = [
+        racer("chemspec", "fp32", watch=baselines.TimedBackend(None)),  # type: ignore[arg-type]
+        racer("ctranslate2", "float32"),
+        racer("ctranslate2", "int8"),
+        racer("naive", "fp32", most={"greedy": 1}),
+    ]
+    programs[0].traces.append(Trace(("C",), {}))
+    setting = Setting("", DecodeSettings(decoder="greedy", n=1, batch_size=1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(speed, "_shares", lambda *_: {})
+        rows = speed.race(SimpleNamespace(name="m"), ["C", "CC"], setting, programs=programs)  # type: ignore[arg-type]
+    warm = seen.index("chemspecfp32", 1)
+    assert seen[warm : warm + 3] == ["chemspecfp32", "ctranslate2float32", "ctranslate2int8"]
+    assert seen[-1] == "naivefp32" and len(rows) == 4
+    assert rows[0].facts["peer"] is not None and all(row.facts["peer"] is None for row in rows[1:])
+    assert rows[3].sizes == (1,)
+
+
+def test_a_ratio_is_told_with_its_interval() -> None:
+    middle, low, high = speed._ratio([2.0, 4.0, 6.0, 8.0], [1.0, 1.0, 2.0, 2.0])
+    assert middle == 3.5 and 2.0 <= low < middle < high <= 4.0
+    assert speed._ratio([3.0], [2.0]) == (1.5, 1.5, 1.5)
 
 
 def test_times_of_batches_are_per_query() -> None:
