@@ -234,8 +234,15 @@ class DecodeSettings:
 
     @property
     def exact(self) -> bool:
-        """Whether the answers are those of the standard algorithm, whatever the drafter; see `guarantee`."""
+        """Whether the answers are those of the standard algorithm, whatever the drafter; see `guarantee`.
+
+        How far arithmetic lets this be true, precision and runtime decide: `exactness`.
+        """
         return self.guarantee != "relaxed"
+
+    def exactness(self, arithmetic: str) -> str:
+        """Return the guarantee with how far it holds where passes are computed, see `RuntimeConfig.exactness`."""
+        return f"{self.guarantee} {arithmetic}" if self.exact else "relaxed"
 
     @property
     def guarantee(self) -> Guarantee:

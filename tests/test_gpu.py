@@ -182,7 +182,7 @@ def test_half_precision_answers_are_near() -> None:
 
 @pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
 def test_int8_gives_the_bits_of_a_cpu(settings: DecodeSettings) -> None:
-    sources = sources_of(12 if GPU else 2, 30 if GPU else 8)
+    sources = sources_of(4 if GPU else 2, 30 if GPU else 8)
     expected = decoded(TorchBackend(quantised(model_of())), sources, settings, NoDrafts())
     assert decoded(flat("int8"), sources, settings, Copy(length=4, count=1)) == expected
 

@@ -92,7 +92,8 @@ def result(item: DecodeResult) -> None:
     table(answers_table)
     passes = item.trace.passes
     tokens = sum(step.emitted for step in passes)
-    line(f"  {tokens} tokens in {len(passes)} passes, {item.trace.seconds * 1e3:.0f} ms", "dim")
+    spent = f"{tokens} tokens in {len(passes)} passes, {item.trace.seconds * 1e3:.0f} ms"
+    line("  " + "; ".join(filter(None, [spent, item.trace.settings.get("exactness")])), "dim")
 
 
 def models(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -12,16 +12,19 @@ Only a decoder that is given the drafter itself (`decode.registry.DraftAwareDeco
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from chemspec.decode.compiled.loop import compiled_loop
+from chemspec.decode.compiled.loop import can_run, compiled_loop
 from chemspec.decode.protocol import Decoder, Limits
 from chemspec.decode.python_loop import PythonLoop
 from chemspec.draft.base import Drafter
 from chemspec.model.session import Session
 from chemspec.types import FinishedSequence, Pass
 
+T = TypeVar("T")
+DIVIDED = 32  # queries from which on a batch is decoded in halves: the host then takes about as long as a GPU's pass
 Clock = Callable[[], float]
 Event = tuple[int, Pass]  # which query, and what one model call did for it
 
@@ -29,8 +32,11 @@ Event = tuple[int, Pass]  # which query, and what one model call did for it
 class Loop(Protocol):
     """What runs the passes of a batch: `PythonLoop`, or `CompiledLoop` with the same passes and answers."""
 
-    def run_pass(self) -> None:
-        """Draft, score, and let the decoders go on."""
+    def start_pass(self) -> None:
+        """Draft, and let the model score, if it computes beside the host."""
+
+    def finish_pass(self) -> None:
+        """Let the decoders go on with the scores."""
 
     def answers(self) -> list[list[FinishedSequence]]:
         """Return what every decoder returned, answers best first; of one that is not done nothing."""
@@ -102,16 +108,87 @@ class Decoding:
     def __iter__(self) -> Iterator[list[Event]]:
         """Run pass after pass; yields after each what it did for every query that took part."""
         while numbers := self._session.queries:
-            self._loop.run_pass()
+            self.start_pass()
+            self.finish_pass()
             passes = self._loop.passes()
             yield [(number, passes[number][-1]) for number in numbers]
+
+    @property
+    def done(self) -> bool:
+        """Whether no pass is left."""
+        return not self._session.queries
+
+    def start_pass(self) -> None:
+        """Begin a pass, which `finish_pass` ends: what may be done between the two, a device need not wait for."""
+        self._loop.start_pass()
+
+    def finish_pass(self) -> None:
+        """End the pass that was begun."""
+        self._loop.finish_pass()
 
     def run_to_end(self, before_pass: Callable[[], None] = lambda: None) -> list[list[FinishedSequence]]:
         """Run the passes that are left, and return what every decoder returned, answers best first.
 
         What `before_pass` raises ends the run.
         """
-        while self._session.queries:
+        while not self.done:
             before_pass()
-            self._loop.run_pass()
+            self.start_pass()
+            self.finish_pass()
         return self._loop.answers()
+
+
+def divides(count: int, backend: object, decoder: Decoder, drafter: Drafter) -> bool:
+    """Whether a batch is decoded in halves, `InTurn`: it is large, and a device computes while the host goes on.
+
+    Args:
+        count: of queries.
+        backend: the model; one on a device says that it `overlaps`.
+        decoder: of a query, not started.
+        drafter: of the run.
+    """
+    return count >= DIVIDED and getattr(backend, "overlaps", False) and can_run([decoder], drafter)
+
+
+class InTurn:
+    """A batch decoded in parts: while a device computes a pass of one, the host does the work of the others.
+
+    Query i is number i // parts of part i % parts. A query's passes are those that it has in an undivided batch, unless
+    the drafter goes by the number of queries.
+    """
+
+    def __init__(self, parts: Sequence[Decoding]) -> None:
+        self._parts = parts
+
+    @property
+    def passes(self) -> list[list[Pass]]:
+        """See `Decoding.passes`."""
+        return _merged([part.passes for part in self._parts])
+
+    @property
+    def seconds(self) -> list[float]:
+        """See `Decoding.seconds`."""
+        return _merged([part.seconds for part in self._parts])
+
+    def run_to_end(self, before_pass: Callable[[], None] = lambda: None) -> list[list[FinishedSequence]]:
+        """Run all passes and return what every decoder returned, answers best first; see `Decoding.run_to_end`."""
+        under_way = deque(part for part in self._parts if not part.done)
+        for part in under_way:
+            before_pass()
+            part.start_pass()
+        while under_way:
+            part = under_way.popleft()
+            part.finish_pass()
+            if not part.done:
+                before_pass()
+                part.start_pass()
+                under_way.append(part)
+        return _merged([part.run_to_end() for part in self._parts])
+
+
+def _merged(parts: Sequence[list[T]]) -> list[T]:
+    """Put together what has been dealt out in turn."""
+    found: dict[int, T] = {}
+    for number, part in enumerate(parts):
+        found.update((number + place * len(parts), one) for place, one in enumerate(part))
+    return [found[index] for index in range(len(found))]

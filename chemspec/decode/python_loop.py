@@ -53,7 +53,10 @@ class PythonLoop:
         """Return of every query the clock's reading after its last pass."""
         return self._seconds
 
-    def run_pass(self) -> None:
+    def start_pass(self) -> None:
+        """Do nothing: here a pass is done at once."""
+
+    def finish_pass(self) -> None:
         """Draft, score, resume the decoders, and take down what came of it."""
         began, calls = self._clock(), self._draft_calls()
         numbers = self._session.queries

@@ -17,7 +17,7 @@ import torch
 from chemspec import chem
 from chemspec.chem import root_align
 from chemspec.decode import registry as decoders
-from chemspec.decode.loop import Decoding
+from chemspec.decode.loop import DIVIDED, Decoding, InTurn, divides
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterCalibration, DrafterInputs, NoDrafts, build
 from chemspec.engine import augment, confidence, distinct
@@ -361,7 +361,7 @@ class Engine:
         spelled = [self._spellings(query, settings) for query in ready]
         rows = [row for spellings in spelled for row in spellings]
         try:
-            results = iter(self._results(rows, self._open(rows, settings), settings, before_pass))
+            results = iter(self._results(rows, self._start(rows, settings), settings, before_pass))
             return self._merged(ready, [list(islice(results, len(rows))) for rows in spelled], settings)
         except (torch.cuda.OutOfMemoryError, ScoresError) as error:
             if len(ready) == 1:
@@ -405,8 +405,17 @@ class Engine:
             for item, results, passes in zip(ready, spelled, called, strict=True)
         ]
 
-    def _open(self, rows: Sequence[PreparedQuery], settings: DecodeSettings) -> Decoding:
-        """Open a session for one batch and start its decoders; the clock runs from here on."""
+    def _start(self, rows: Sequence[PreparedQuery], settings: DecodeSettings) -> Decoding | InTurn:
+        """Start a batch; on a device a large one in two parts."""
+        if len(rows) >= DIVIDED:
+            drafter = self._drafter(settings)
+            if divides(len(rows), self.backend, decoders.build(rows[0].ids, settings, drafter), drafter):
+                began = time.perf_counter()
+                return InTurn([self._open(rows[part::2], settings, began) for part in range(2)])
+        return self._open(rows, settings)
+
+    def _drafter(self, settings: DecodeSettings) -> Drafter:
+        """Make the drafter of a run; may measure the machine first."""
         resources = self.resources
         inputs = DrafterInputs(
             resources.cost,
@@ -415,8 +424,12 @@ class Engine:
             resources.companion,
             self.tokenizer.prompt_length,
         )
-        drafter = self.build_drafter(settings, inputs)  # may measure the machine first
-        began = time.perf_counter()
+        return self.build_drafter(settings, inputs)
+
+    def _open(self, rows: Sequence[PreparedQuery], settings: DecodeSettings, began: float = 0.0) -> Decoding:
+        """Open a session and start its decoders; the clock runs from `began` on, or from here."""
+        resources, drafter = self.resources, self._drafter(settings)
+        began = began or time.perf_counter()
         # A model cannot write more than it has positions for.
         if settings.max_len >= self.config.max_positions:
             settings = replace(settings, max_len=self.config.max_positions - 1)
@@ -448,7 +461,7 @@ class Engine:
     def _results(
         self,
         rows: Sequence[PreparedQuery],
-        decoding: Decoding,
+        decoding: Decoding | InTurn,
         settings: DecodeSettings,
         before_pass: Callable[[], None] = lambda: None,
     ) -> list[DecodeResult]:
@@ -488,7 +501,7 @@ class Engine:
                 **_plain(settings),
                 "drafter": settings.drafts_by,
                 "exact": settings.exact,
-                "exactness": f"{settings.guarantee} {self.runtime_config.exactness}" if settings.exact else "relaxed",
+                "exactness": settings.exactness(self.runtime_config.exactness),
             },
             tuple(passes),
             seconds,

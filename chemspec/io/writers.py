@@ -147,7 +147,7 @@ def brief(result: DecodeResult) -> dict[str, Any]:
 
     `votes`, `best_rank` and `score` of an answer, and `merged`, are null unless spellings were merged (see
     `types.Vote`, `types.Merged`); passes are then model calls, and tokens those of all spellings. `confidence` is null
-    where it is unknown.
+    where it is unknown. `exactness` says how far drafts and batches have left the answers as they are.
     """
     passes = result.trace.passes
     return {
@@ -169,6 +169,7 @@ def brief(result: DecodeResult) -> dict[str, Any]:
             for item in result.hypotheses
         ],
         "merged": asdict(result.merged) if result.merged else None,
+        "exactness": result.trace.settings.get("exactness"),
         "passes": len(passes),
         "tokens": sum(item.emitted for item in passes),
         "seconds": result.trace.seconds,

@@ -15,7 +15,7 @@ Shapes: R new nodes of a pass, k candidates kept per node, H watched attention h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple, Protocol
@@ -117,6 +117,16 @@ class Runner(Protocol):
         """Move these slots of a query to the front, in this order, and free its others.
 
         They are ascending, and hold the parent of every slot among them: the compiled kernel moves them in place.
+        """
+
+
+class DeferredRunner(Runner, Protocol):
+    """A runner on a device that computes while the host goes on."""
+
+    def start(self, nodes: NodeBatch) -> Callable[[], tuple[Ints, Floats]]:
+        """Let new nodes be computed; returns what waits for them and returns what `Runner.run` does.
+
+        It is called before the next pass of this session is started; other sessions' may be started meanwhile.
         """
 
 

@@ -24,7 +24,7 @@ from chemspec.io import writers
 from chemspec.plugins import DECODERS
 from chemspec.types import result_from_json
 
-TOP = ["query", "status", "message", "hypotheses", "merged", "passes", "tokens", "seconds"]
+TOP = ["query", "status", "message", "hypotheses", "merged", "exactness", "passes", "tokens", "seconds"]
 FAST = ("--threads", "1", "--max-len", "30", "--drafter", "none")
 
 
@@ -83,12 +83,15 @@ def test_json_is_one_line_with_the_fields_of_the_contract(task: str) -> None:
         "score",
     ]
     assert (len(fine["hypotheses"]), fine["status"], bad["status"]) == (2, "ok", "invalid")
-    assert bad["hypotheses"] == []
+    assert bad["hypotheses"] == [] and bad["exactness"] is None
+    assert fine["exactness"] in ("exact to the last bit", "exact up to ties")
     assert "character 3" in bad["message"]
 
 
 def test_exit_code_0_where_every_query_is_answered() -> None:
-    assert predict(*QUERIES).exit_code == 0
+    result = predict(*QUERIES)
+    assert result.exit_code == 0
+    assert result.stdout.count("; exact to the last bit") + result.stdout.count("; exact up to ties") == len(QUERIES)
 
 
 @pytest.mark.parametrize("query", ["", "  ", "CC(", "c1ccccc", "C(C)(C)(C)(C)C", "[Uus]", "C" * 2000])

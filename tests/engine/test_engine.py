@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from small import BAD, QUERIES, tiny_folder
 
 from chemspec import chem
-from chemspec.draft.registry import DRAFTERS
+from chemspec.decode.compiled.loop import can_run
+from chemspec.decode.loop import InTurn
+from chemspec.draft.registry import DRAFTERS, NoDrafts
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS, Engine, installed, model_folder
 from chemspec.evaluation import reference
 from chemspec.model.checkpoint import CheckpointError
@@ -374,3 +376,26 @@ def test_a_model_with_few_positions_refuses_what_it_cannot_hold(tmp_path: Path) 
 
 def test_a_config_is_json(tiny: Path) -> None:
     assert json.loads((tiny / "config.json").read_text())["task"] == "retro"
+
+
+def test_a_large_batch_on_a_device_is_decoded_in_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for a device: torch, said to compute beside the host."""
+    engine = Engine.load(tiny_folder(tmp_path / "m"), device="cpu", runtime="torch", threads=1)
+    expected = engine.predict(QUERIES, decoder="greedy", max_len=9, drafter="copy")
+    taken: list[int] = []
+
+    class Counted(InTurn):
+        def __init__(self, parts: Any) -> None:
+            taken.append(len(parts))
+            super().__init__(parts)
+
+    monkeypatch.setattr(engine.backend, "overlaps", True, raising=False)
+    for module in ("decode.loop", "engine.engine"):
+        monkeypatch.setattr(f"chemspec.{module}.DIVIDED", 3)
+    monkeypatch.setattr("chemspec.engine.engine.InTurn", Counted)
+    found = engine.predict(QUERIES, decoder="greedy", max_len=9, drafter="copy", batch_size=4)
+    assert [[one.tokens for one in result.hypotheses] for result in found] == [
+        [one.tokens for one in result.hypotheses] for result in expected
+    ]
+    assert all(0 < result.trace.seconds < 60 for result in found)
+    assert taken == ([2, 2] if can_run([], NoDrafts()) else [])

@@ -425,7 +425,17 @@ def test_what_is_kept_in_a_trace_is_no_other_way(tmp_path: Path) -> None:
 
 def test_the_fields_of_a_result_are_those_of_the_contract() -> None:
     found = writers.brief(Fake().answer("CCO"))
-    assert list(found) == ["query", "status", "message", "hypotheses", "merged", "passes", "tokens", "seconds"]
+    assert list(found) == [
+        "query",
+        "status",
+        "message",
+        "hypotheses",
+        "merged",
+        "exactness",
+        "passes",
+        "tokens",
+        "seconds",
+    ]
     assert list(found["hypotheses"][0]) == [
         "smiles",
         "canonical",

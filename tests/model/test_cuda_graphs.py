@@ -32,14 +32,15 @@ from chemspec.tokenizer import BOS
 
 
 class Tracer:
-    """Stands in for CUDA graphs."""
+    """Stands in for CUDA graphs; only counts where nothing is to be traced."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, traces: bool = True) -> None:
+        self.traces = traces
         self.recorded = self.replayed = 0
 
     def __call__(self, function: Function, device: torch.device) -> Function:
         self.recorded += 1
-        traced = make_fx(lambda: function())()
+        traced = make_fx(lambda: function())() if self.traces else function
 
         def again() -> None:
             self.replayed += 1
@@ -100,12 +101,27 @@ def test_a_size_is_recorded_when_it_comes_again() -> None:
     backend = GraphBackend(model_of(0, "pre"), record=trace)
     for count in range(1, 5):
         Session(backend, [[4, 5]], top_k=3).score([[(BOS, 4, 5)]])
-        assert (trace.recorded, trace.replayed) == (int(count > 1), count - 1)
+        assert (trace.recorded, trace.replayed) == (2 * (count > 1), 2 * (count - 1))  # the encoder and the pass
     # Three nodes and four, two source tokens and twenty: the same size.
     Session(backend, [[4] * 20], top_k=3).score([[(BOS, 4, 5, 6)]])
-    assert (trace.recorded, trace.replayed) == (1, 4)
+    assert (trace.recorded, trace.replayed) == (2, 8)
     Session(backend, [[4, 5]], top_k=2).score([[(BOS, 4, 5)]])
-    assert (trace.recorded, trace.replayed) == (1, 4)
+    assert (trace.recorded, trace.replayed) == (2, 9)
+
+
+@pytest.mark.parametrize("variant", ["pre", "source-specials"])
+def test_the_encoder_is_recorded_for_padded_sizes_up_to_the_models_positions(variant: str) -> None:
+    """Sources of many lengths, one after the other in the same arena, also as long as positions go."""
+    model, trace = tiny_model(0, VOCAB, **VARIANTS[variant], max_positions=40), Tracer()
+    backend, plain = GraphBackend(model, record=trace), TorchBackend(model)
+    room = 40 - 2 * int(variant == "source-specials")
+    for length in (3, 9, 1, room):
+        sources = [[4 + place % 5 for place in range(length)], [5], [6, 7]][: 3 if length > 3 else 2]
+        compare(*(Session(one, sources, top_k=VOCAB) for one in (backend, plain)), [[(BOS, 4)]] * len(sources))
+        gc.collect()
+    encoders = [arena.encoder for arena in backend._idle]
+    assert sum(one.times for one in encoders) == 4
+    assert all((one.replay is not None) == (one.times > 1) for one in encoders)
 
 
 def test_sessions_one_after_the_other_share_an_arena_and_others_do_not() -> None:
@@ -121,14 +137,14 @@ def test_sessions_one_after_the_other_share_an_arena_and_others_do_not() -> None
 
 def test_idle_arenas_are_kept_up_to_a_number_of_bytes_the_last_used_longest() -> None:
     """A batch that shrinks goes through many shapes, and none of them may lose its recordings."""
-    trace = Tracer()
+    trace = Tracer(traces=False)
     backend = GraphBackend(model_of(0, "pre"), record=trace)
     for _ in range(3):
         for rows in range(1, 14):
             Session(backend, [[4]] * rows, top_k=3).score([[(BOS, 4)]] * rows)
         gc.collect()
     shapes = len({rows_for(rows) for rows in range(1, 14)})
-    assert (trace.recorded, len(backend._idle)) == (shapes, shapes)
+    assert (trace.recorded, len(backend._idle)) == (2 * shapes, shapes)
     largest = max(arena.bytes for arena in backend._idle)
     backend.idle_bytes = largest
     backend.take_back([])

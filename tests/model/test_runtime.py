@@ -14,6 +14,7 @@ from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.cost import BATCHES, SIZES, CostCurve
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
+from chemspec.settings import DecodeSettings
 from chemspec.system import gpu
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import SPECIALS, Tokenizer
@@ -62,10 +63,15 @@ def test_a_gpu_gets_recorded_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("torch", "fp16", "up to rounding"),
         ("torch", "fp64", "up to ties"),
         ("torch", "int8", "to the last bit"),
+        ("triton", "bf16", "to the last bit"),
+        ("triton", "int8", "to the last bit"),
     ],
 )
 def test_exact_means_what_the_arithmetic_allows(name: str, dtype: str, expected: str) -> None:
-    assert RuntimeConfig("cuda", dtype, name, 1).exactness == expected
+    arithmetic = RuntimeConfig("cuda", dtype, name, 1).exactness
+    assert arithmetic == expected
+    assert DecodeSettings(decoder="beam").exactness(arithmetic) == f"exact {expected}"
+    assert DecodeSettings(decoder="sbs").exactness(arithmetic) == "relaxed"
 
 
 @pytest.mark.usefixtures("cuda")

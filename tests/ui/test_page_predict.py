@@ -185,7 +185,7 @@ def test_a_link_is_answered_with_badges_and_numbers() -> None:
     assert "round trip gives the query back" in text
     assert "atoms that change are highlighted" in text
     assert "model probability (uncalibrated)" in text
-    assert "tokens in" in text and "per pass" in text
+    assert "tokens in" in text and "per pass" in text and ("; exact to the last bit" in text or "; exact up to" in text)
     assert page.button(key="predict_measure").label == "Measure the saving"
 
 

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from chemspec.decode import registry as decoders
-from chemspec.decode.loop import Decoding
-from chemspec.draft.base import SessionReader, needs_of
+from chemspec.decode.loop import Decoding, InTurn, divides
+from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterInputs, NoDrafts, build
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.importers import own
@@ -85,10 +85,16 @@ class TokenModel:
         if self.runtime.device != "cpu":
             torch.cuda.synchronize(self.runtime.device)
 
-    def decode(self, sources: Sequence[Ids], settings: DecodeSettings) -> Decoding:
-        """Start decoding a batch."""
-        config, resources = self.loaded.config, self.resources
-        settings = replace(settings, max_len=min(settings.max_len, config.max_positions - 1))
+    def decode(self, sources: Sequence[Ids], settings: DecodeSettings) -> Decoding | InTurn:
+        """Start decoding a batch; a large one in two parts, as `Engine` does."""
+        settings = replace(settings, max_len=min(settings.max_len, self.loaded.config.max_positions - 1))
+        drafter = self._drafter(settings)
+        if divides(len(sources), self.backend, decoders.build(sources[0], settings, drafter), drafter):
+            return InTurn([self._open(sources[part::2], settings, self._drafter(settings)) for part in range(2)])
+        return self._open(sources, settings, drafter)
+
+    def _drafter(self, settings: DecodeSettings) -> Drafter:
+        resources = self.resources
         inputs = DrafterInputs(
             resources.cost,
             self.loaded.tokenizer.alphabet,
@@ -96,7 +102,10 @@ class TokenModel:
             resources.companion,
             self.loaded.tokenizer.prompt_length,
         )
-        drafter = build(settings, inputs)
+        return build(settings, inputs)
+
+    def _open(self, sources: Sequence[Ids], settings: DecodeSettings, drafter: Drafter) -> Decoding:
+        config, resources = self.loaded.config, self.resources
         needs = needs_of(drafter)
         session = Session(
             resources.watching() if any(needs) else self.backend,

@@ -6,6 +6,7 @@ import ctypes
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_int32, c_void_p
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,11 @@ def rules_of(decoders: Sequence[Decoder]) -> list[SearchRules] | None:
         else:
             return None
     return found
+
+
+def can_run(decoders: Sequence[Decoder], drafter: Drafter) -> bool:
+    """Whether the compiled loop is there and knows these, so that only a session may keep it from running."""
+    return rules_of(decoders) is not None and drafters.knows(drafter) and library() is not None
 
 
 def compiled_loop(
@@ -117,6 +123,7 @@ class CompiledLoop:
         _check(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         proposals.start(self._loop)
+        self._begun: tuple[float, float, Callable[[], tuple[Any, ...]]]
         self._times: list[tuple[float, float, float]] = []  # of every pass: of drafting, of the model, and its end
         self._passes: list[list[Pass]] = [[] for _ in range(spec.queries)]
         self._read = [(0, 0, 0)] * spec.queries  # spans, entries of beams and nodes of the passes read so far
@@ -128,16 +135,21 @@ class CompiledLoop:
         if getattr(self, "_loop", None):
             self._code.chemspec_loop_free(self._loop)
 
-    def run_pass(self) -> None:
-        """Draft, score, and let the decoders go on."""
+    def start_pass(self) -> None:
+        """Draft, and let the model begin to score, if it computes beside the host."""
         code, state, clock = self._code, self._state, self._clock
         began = clock()
         plan = self._proposals.plan(state.asked, state.active, state.waiting)
         done = code.chemspec_loop_draft(self._loop, byref(plan))
         if done != FINE:
             self._raise(done)
-        drafted = clock()
-        scores = self._score(state.rows)
+        self._begun = began, clock(), self._begin(state.rows)
+
+    def finish_pass(self) -> None:
+        """Wait for the scores, and let the decoders go on."""
+        code, state, clock = self._code, self._state, self._clock
+        began, drafted, finish = self._begun
+        scores = finish()
         scored = clock()
         taken = code.chemspec_loop_take(self._loop, *scores[:5])
         if taken == BAD_SCORES:
@@ -147,14 +159,19 @@ class CompiledLoop:
             self._forget_finished()
         self._times.append((drafted - began, scored - drafted, clock()))
 
-    def _score(self, count: int) -> tuple[Any, ...]:
-        """Return addresses and widths of ids and log-probs, how many there are of each node, and what keeps them."""
+    def _begin(self, count: int) -> Callable[[], tuple[Any, ...]]:
+        """Return what gives the scores of the new nodes, which a `session.DeferredRunner` computes meanwhile."""
         runner, columns = self._session.runner, self._state.columns
-        if self._run_at is not None:
-            ids, log_probs, top_k = self._run_at(columns, count)
-            return ids, False, log_probs, False, top_k
+        run_at = self._run_at
+        if run_at is not None:
+            return lambda: _addressed(*run_at(columns, count))
         flat = integers(columns, 4 * count)
-        found = runner.run(NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count))))
+        nodes = NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count)))
+        finish = runner.start(nodes) if hasattr(runner, "start") else partial(runner.run, nodes)
+        return lambda: self._scores(finish())
+
+    def _scores(self, found: tuple[Any, Any]) -> tuple[Any, ...]:
+        """Return addresses and widths of ids and log-probs, how many there are of each node, and what keeps them."""
         one, other = _plain(found[0], np.int32, np.int64), _plain(found[1], np.float32, np.float64)
         widths = one.itemsize == 8, other.itemsize == 8
         return one.ctypes.data, widths[0], other.ctypes.data, widths[1], one.shape[1], one, other
@@ -281,6 +298,10 @@ class CompiledLoop:
                 tuple(places[place - place_0 : place - place_0 + places_]),
                 tuple(chances[chance - chance_0 : chance - chance_0 + chances_]),
             )
+
+
+def _addressed(ids: int, log_probs: int, top_k: int) -> tuple[Any, ...]:
+    return ids, False, log_probs, False, top_k
 
 
 def _plain(values: NDArray[Any], narrow: Any, wide: Any) -> NDArray[Any]:

@@ -21,10 +21,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chemspec.model.runners.padded import Mask
-from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner, ranked, split_host, write_kv
-from chemspec.model.session import Floats, Ints
+from chemspec.model.runners.padded import Finish, Mask
+from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner, ranked, source_batch, write_kv
+from chemspec.model.session import Floats, Ints, NodeBatch
 from chemspec.model.transformer import Transformer
+from chemspec.tokenizer import BOS, PAD
 
 Function = Callable[[], None]
 Recorder = Callable[[Function, torch.device], Function]
@@ -84,6 +85,31 @@ class CudaGraphs:
         return graph
 
 
+def recorded(function: Function, device: torch.device, record: Recorder) -> Function:
+    """Record a function, or return it as it is, with a warning, where that cannot be done."""
+    try:
+        return record(function, device)
+    except RuntimeError as error:
+        warnings.warn(f"a pass could not be recorded as a CUDA graph, so it is slower: {error}", stacklevel=2)
+        return function
+
+
+def pinned(tensor: Tensor) -> Tensor:
+    """Return zeros like a tensor on the host, where a GPU that holds it can read and write them on its own."""
+    return torch.zeros(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+
+
+def marked(device: torch.device) -> Function:
+    """Return what waits until the device has done what it has been given so far, and for nothing given later."""
+    if device.type != "cuda":
+        return lambda: None
+    with torch.cuda.device(device):
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+    wait: Function = event.synchronize
+    return wait
+
+
 class Arena:
     """Tensors that stay where they are, for sessions of up to `rows` queries, and the passes recorded on them."""
 
@@ -95,6 +121,7 @@ class Arena:
         self.memory = weight.new_zeros(config.decoder_layers, 2, rows, heads, source, width)
         self.source_mask = weight.new_zeros(rows, 1, 1, source, dtype=torch.bool)
         self.passes: dict[Any, RecordedPass] = {}
+        self.encoder = RecordedEncoder(model, self)
 
     @property
     def bytes(self) -> int:
@@ -109,7 +136,51 @@ class Arena:
         self.source_mask[..., 0] = True
 
 
-class RecordedPass:
+class Recorded:
+    """A computation on fixed addresses, which is recorded when it comes again."""
+
+    replay: Function | None = None
+    times = 0
+
+    def compute(self) -> None:
+        """Compute."""
+        raise NotImplementedError
+
+    def repeat(self, device: torch.device, record: Recorder) -> None:
+        """Compute, by the recording if there is one."""
+        self.times += 1
+        if self.replay is None and self.times > 1:
+            self.replay = recorded(self.compute, device, record)
+        (self.replay or self.compute)()
+
+
+class RecordedEncoder(Recorded):
+    """From source tokens to an arena's memory: of all its rows, as long as it and the model's positions allow."""
+
+    def __init__(self, model: Transformer, arena: Arena) -> None:
+        self.model, self.arena = model, arena
+        rows, source, _ = arena.shape
+        self.length = min(source, model.config.max_positions)
+        self.ids = torch.zeros(rows, self.length, dtype=torch.int64, device=arena.cache.device)
+        self.given = pinned(self.ids)
+
+    def start(self, ids: Tensor, record: Recorder) -> None:
+        """Encode sources (B, S), on the host and padded; rows beyond them are padding of one token."""
+        count, width = ids.shape
+        self.given.fill_(PAD)
+        self.given[count:, 0] = BOS
+        self.given[:count, :width] = ids
+        self.ids.copy_(self.given, non_blocking=True)
+        self.repeat(self.ids.device, record)
+
+    def compute(self) -> None:
+        """Encode what is in `ids`."""
+        memory, source_mask = self.model.encode(self.ids)
+        self.arena.memory[:, :, :, :, : self.length] = self.model.memory_cache(memory)
+        self.arena.source_mask[:, :, :, : self.length] = source_mask
+
+
+class RecordedPass(Recorded):
     """One size of a pass on an arena: its inputs, the computation, and its outputs, all at fixed addresses."""
 
     def __init__(
@@ -138,10 +209,10 @@ class RecordedPass:
         rows, device = arena.shape[0], arena.cache.device
         self.inputs = torch.zeros(3, rows, nodes, dtype=torch.int64, device=device)  # tokens, depths, slots
         self.attention_mask = torch.zeros(rows, nodes, used + nodes, dtype=torch.bool, device=device)
+        self.given = [pinned(tensor) for tensor in (self.inputs, self.attention_mask)]  # what goes there
+        self.found: Tensor | None = None  # a copy of `best` on the host
         self.rows = torch.arange(rows, device=device)[:, None]
         self.outputs: tuple[Tensor, ...] = ()  # those of `best`, then `attention`, then `hidden_states`
-        self.replay: Function | None = None
-        self.times = 0
 
     def compute(self) -> None:
         """Run the model on the inputs and copy what it gives to the outputs."""
@@ -184,8 +255,8 @@ class RecordedPass:
         """Last hidden states (B, N, D)."""
         return self.outputs[-1] if self.keeps_states else None
 
-    def run(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints, record: Recorder) -> None:
-        """Fill in the inputs of a pass whose sizes are no larger, and compute.
+    def start(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints, record: Recorder) -> Function:
+        """Fill in the inputs of a pass whose sizes are no larger, and let it be computed; returns what waits for that.
 
         Args:
             tokens: as `PaddedRunner.run_padded` takes them, like the next three.
@@ -194,28 +265,25 @@ class RecordedPass:
             slot_offsets: likewise.
             record: what records, if this size has come before.
         """
-        _, rows, nodes = self.inputs.shape
+        nodes = self.inputs.shape[2]
         count, width = tokens.shape
         cached = attention_mask.shape[2] - width
-        inputs = np.zeros((3, rows, nodes), dtype=np.int64)
+        inputs, mask = (tensor.numpy() for tensor in self.given)
+        inputs[:], mask[:] = 0, False
         inputs[0, :count, :width], inputs[1, :count, :width] = tokens, depths
         # Padding writes to slots that the next nodes will take.
         inputs[2, :count] = slot_offsets[:, None]
         inputs[2] += np.arange(nodes)
-        mask = np.zeros((rows, nodes, self.used + nodes), dtype=np.bool_)
         mask[:, np.arange(nodes), self.used + np.arange(nodes)] = True
         mask[:count, :width, :cached] = attention_mask[:, :, :cached]
         mask[:count, :width, self.used : self.used + width] = attention_mask[:, :, cached:]
-        self.inputs.copy_(torch.from_numpy(inputs))
-        self.attention_mask.copy_(torch.from_numpy(mask))
-        self.times += 1
-        if self.replay is None and self.times > 1:
-            try:
-                self.replay = record(self.compute, self.inputs.device)
-            except RuntimeError as error:  # the pass itself is fine: go on without a recording
-                warnings.warn(f"a pass could not be recorded as a CUDA graph, so it is slower: {error}", stacklevel=2)
-                self.replay = self.compute
-        (self.replay or self.compute)()
+        for tensor, given in zip((self.inputs, self.attention_mask), self.given, strict=True):
+            tensor.copy_(given, non_blocking=True)
+        self.repeat(self.inputs.device, record)
+        if self.found is None:
+            self.found = pinned(self.best)
+        self.found.copy_(self.best, non_blocking=True)
+        return marked(self.inputs.device)
 
 
 class GraphBackend(TorchBackend):
@@ -229,6 +297,7 @@ class GraphBackend(TorchBackend):
     def __init__(self, model: Transformer, *, record: Recorder | None = None, idle_bytes: int = 0) -> None:
         super().__init__(model)
         self.record = record or CudaGraphs()
+        self.overlaps = self.device.type == "cuda"
         self.computing = Lock()
         if not idle_bytes:
             on_gpu = self.device.type == "cuda"
@@ -238,10 +307,21 @@ class GraphBackend(TorchBackend):
         # No lock: sessions give back when they are collected, which may happen anywhere, also in `lend`.
         self._idle: deque[Arena] = deque()  # the one used last at the end
 
-    @property
-    def runner(self) -> type[TorchRunner]:
-        """The class of its runners."""
-        return GraphRunner
+    @torch.inference_mode()
+    def open(
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        top_k: int,
+        heads: Sequence[tuple[int, int]] = (),
+        states: bool = False,
+    ) -> GraphRunner:
+        """Encode the sources in an arena; see `session.Backend.open`."""
+        ids = source_batch(self.model, sources)
+        arena = self.lend(rows_for(len(ids)), multiple(ids.shape[1], SOURCE), FIRST_SLOTS)
+        with self.computing:
+            arena.encoder.start(ids, self.record)
+        return GraphRunner(self, arena, ids.shape, min(top_k, self.model.config.vocab_size), heads, states)
 
     def lend(self, rows: int, source: int, slots: int) -> Arena:
         """A cleared arena of this shape, one used before if there is one."""
@@ -274,18 +354,25 @@ class GraphRunner(TorchRunner):
     def __init__(
         self,
         backend: GraphBackend,
-        memory: Tensor,
-        source_mask: Tensor,
+        arena: Arena,
+        shape: Sequence[int],
         top_k: int,
         heads: Sequence[tuple[int, int]],
         states: bool,
     ) -> None:
-        """Move into an arena; the arguments are those of `TorchRunner`."""
-        super().__init__(backend, memory, source_mask, top_k, heads, states)
-        self.graphs, self.count, self.source = backend, memory.shape[2], memory.shape[4]
-        arena = backend.lend(rows_for(self.count), multiple(self.source, SOURCE), FIRST_SLOTS)
-        arena.memory[:, :, : self.count, :, : self.source] = memory
-        arena.source_mask[: self.count, :, :, : self.source] = source_mask
+        """Start with an empty cache.
+
+        Args:
+            backend: the model.
+            arena: where the sources have been encoded.
+            shape: queries, and tokens of the longest source.
+            top_k: candidates kept per node.
+            heads: (layer, head) of the cross-attention to watch.
+            states: whether to keep the last hidden states.
+        """
+        self.graphs, (self.count, self.source) = backend, shape
+        memory = arena.memory[:, :, : self.count, :, : self.source]
+        super().__init__(backend, memory, arena.source_mask, top_k, heads, states)
         self._held = [arena]
         self._use(arena)
         weakref.finalize(self, backend.take_back, self._held).atexit = False
@@ -313,9 +400,13 @@ class GraphRunner(TorchRunner):
         if slots > have:
             self._move(np.arange(self.count), max(multiple(slots, SLOTS), 2 * have))
 
+    def start(self, nodes: NodeBatch) -> Finish:
+        """Let new nodes be computed; see `session.DeferredRunner`."""
+        return self.begin(nodes)
+
     @torch.inference_mode()
-    def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
-        """Compute new nodes; see `PaddedRunner.run_padded`."""
+    def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
+        """Let new nodes be computed; see `PaddedRunner.run_padded`."""
         count, width = tokens.shape
         nodes, used = padded(width, NODES), multiple(attention_mask.shape[2] - width, SLOTS)
         self.reserve(max(used, int(slot_offsets.max()) + nodes))
@@ -324,14 +415,22 @@ class GraphRunner(TorchRunner):
         with self.graphs.computing:
             if key not in arena.passes:
                 arena.passes[key] = RecordedPass(self.graphs.model, arena, *key)
-            recorded = arena.passes[key]
-            recorded.run(tokens, depths, attention_mask, slot_offsets, self.graphs.record)
-            if recorded.hidden_states is not None:
-                self.hidden_states = recorded.hidden_states[:count, :width].clone()  # the next pass writes there
-            if recorded.attention is not None:
+            one = arena.passes[key]
+            wait = one.start(tokens, depths, attention_mask, slot_offsets, self.graphs.record)
+
+        @torch.inference_mode()
+        def finish() -> tuple[Ints, Floats]:
+            wait()
+            if one.hidden_states is not None:
+                self.hidden_states = one.hidden_states[:count, :width].clone()  # the next pass writes there
+            if one.attention is not None:
                 bos = int(self.graphs.model.config.source_specials)  # and eos, which nobody copies
-                self.attention = recorded.attention[:count, :width, :, bos : self.source].cpu().numpy().copy()
-            return split_host(recorded.best[:, :count, :width])
+                self.attention = one.attention[:count, :width, :, bos : self.source].cpu().numpy().copy()
+            assert one.found is not None
+            ids, log_probs = one.found[:, :count, :width].numpy()
+            return ids.astype(np.int64), log_probs.copy()
+
+        return finish
 
     def gather_rows(self, rows: Sequence[int]) -> None:
         """Keep these rows of the batch, in this order."""

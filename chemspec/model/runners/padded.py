@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from chemspec.model.session import DENSE, Floats, Ints, NodeBatch
 
+Finish = Callable[[], tuple[Ints, Floats]]
 Mask = NDArray[np.bool_]
 
 
@@ -74,6 +75,10 @@ class PaddedRunner(ABC):
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `session.Runner.run`."""
+        return self.begin(nodes)()
+
+    def begin(self, nodes: NodeBatch) -> Finish:
+        """Compute new nodes, or let a device begin to; see `session.DeferredRunner.start`."""
         if len(self._rows) < self._width and len(self._rows) <= self.ALIVE * self._width:
             self.gather_rows(list(self._rows.values()))
             self._rows = {query: row for row, query in enumerate(self._rows)}
@@ -98,14 +103,24 @@ class PaddedRunner(ABC):
             start += count
         self.reserve(used + width)
         # Masks of a Spec-Drafter leave keys and values beyond the slots in use, where the next pass overwrites them.
-        ids, log_probs = self.run_padded(tokens, depths, mask, slot_offsets)
+        finish = self.begin_padded(tokens, depths, mask, slot_offsets)
         rows = np.repeat([self._rows[query] for query in counts], list(counts.values()))
         columns = np.concatenate([np.arange(count) for count in counts.values()])
-        if self.attention is not None:
-            self.attention = self.attention[rows, columns]
-        if self.hidden_states is not None:
-            self.hidden_states = self.hidden_states[rows, columns]
-        return ids[rows, columns], log_probs[rows, columns]
+
+        def picked() -> tuple[Ints, Floats]:
+            ids, log_probs = finish()
+            if self.attention is not None:
+                self.attention = self.attention[rows, columns]
+            if self.hidden_states is not None:
+                self.hidden_states = self.hidden_states[rows, columns]
+            return ids[rows, columns], log_probs[rows, columns]
+
+        return picked
+
+    def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
+        """Do `run_padded`, or let a device begin to; returns what gives its result."""
+        result = self.run_padded(tokens, depths, attention_mask, slot_offsets)
+        return lambda: result
 
     def release(self, query: int) -> None:
         """Free what a finished query holds; see `session.Runner`."""

@@ -48,12 +48,7 @@ class TorchBackend:
         """Encode the sources; see `session.Backend.open`."""
         memory, source_mask = self.model.encode(source_batch(self.model, sources).to(self.device))
         top_k = min(top_k, self.model.config.vocab_size)
-        return self.runner(self, self.model.memory_cache(memory), source_mask, top_k, heads, states)
-
-    @property
-    def runner(self) -> type[TorchRunner]:
-        """The class of its runners."""
-        return TorchRunner
+        return TorchRunner(self, self.model.memory_cache(memory), source_mask, top_k, heads, states)
 
 
 class TorchRunner(PaddedRunner):

@@ -246,7 +246,9 @@ def summary(asked: ask.Asked, result: DecodeResult) -> None:
     """Say what speculation did for the answers, and offer to race it against the standard way."""
     counts = numbers([result.trace])
     told = f"{counts.emitted} tokens in {timing.passes(counts.passes)} ({counts.tokens_per_pass:.1f} per pass)"
-    st.html(f'<div class="cs-strip" role="status">{told}, {timing.ms(1000 * counts.seconds)}</div>')
+    exact = result.trace.settings.get("exactness")  # traces of older files say nothing
+    told = "; ".join(filter(None, [f"{told}, {timing.ms(1000 * counts.seconds)}", exact]))
+    st.html(f'<div class="cs-strip" role="status">{told}</div>')
     about = "Race this question, with drafts and without, on the page Speed"
     if st.button("Measure the saving", key="predict_measure", type="tertiary", help=about):
         race_against_standard(asked.settings)

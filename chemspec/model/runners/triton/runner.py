@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from itertools import pairwise
 from threading import RLock
@@ -21,7 +23,7 @@ import numpy as np
 import torch
 
 from chemspec.model.int8 import quantised
-from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, multiple
+from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, marked, multiple
 from chemspec.model.runners.triton.pool import Numbers, Pool
 from chemspec.model.runners.triton.weights import Layer, Weights, pack, supports
 from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
@@ -89,7 +91,8 @@ class TritonBackend:
             depths=min(DEPTHS, config.max_positions) if device.type == "cuda" else 8,
         )
         self.computing = RLock()
-        self._passes: dict[Any, RecordedPass] = {}
+        self.overlaps = device.type == "cuda"
+        self._passes: dict[Any, list[RecordedPass]] = {}  # those of a size that nobody uses now
 
     def open(
         self,
@@ -127,18 +130,23 @@ class TritonBackend:
         columns[START, :count] = firsts
         columns[COUNT] = 1
         columns[COUNT, :count] = np.repeat(lengths, lengths)
-        self.run(("encode", columns.shape[1]), columns, lambda: EncoderPass(self, columns.shape[1]))
+        done = self.start(("encode", columns.shape[1]), columns, lambda: EncoderPass(self, columns.shape[1]))
+        done.finish()
+        done.give_back()
 
-    def run(self, key: Any, columns: Numbers, make: Callable[[], RecordedPass]) -> RecordedPass:
-        """Run the pass of a key on these rows, and record it when it comes again."""
+    def start(self, key: Any, columns: Numbers, make: Callable[[], RecordedPass]) -> RecordedPass:
+        """Let the pass of a key be computed on these rows; it is recorded when it comes again.
+
+        Nobody else gets it until it is given back: two passes of one size may be under way at once.
+        """
         key = (self.pool.version, *key)
-        found = self._passes.get(key)
-        if found is None:
-            self._passes = {old: one for old, one in self._passes.items() if old[0] == self.pool.version}
-            found = make()
-            if columns.shape[1] in SIZES:
-                self._passes[key] = found
-        found.run(columns, self.record)
+        free = self._passes.get(key)
+        if free is None:
+            self._passes = {old: passes for old, passes in self._passes.items() if old[0] == self.pool.version}
+            free = self._passes[key] = []
+        found = free.pop() if free else make()
+        found.home = free if columns.shape[1] in SIZES else None
+        found.start(columns, self.record)
         return found
 
 
@@ -164,20 +172,29 @@ class RecordedPass:
         if slices > 1:
             self.parts = torch.zeros(slices, rows, width, device=device)
         self.replay: Function | None = None
+        self.wait: Function | None = None
+        self.home: list[RecordedPass] | None = None
         self.times = 0
 
-    def run(self, columns: Numbers, record: Recorder | None) -> None:
-        """Send the rows (8, R) and compute; results are on the host afterwards."""
+    def start(self, columns: Numbers, record: Recorder | None) -> None:
+        """Send the rows (8, R) and let them be computed."""
         self.host.copy_(torch.from_numpy(columns))
         self.times += 1
         if self.replay is None and self.times > 1 and record is not None:
             self.replay = record(self.compute, self.inputs.device)
-        if not self.inputs.is_cuda:
+        with torch.cuda.device(self.inputs.device) if self.inputs.is_cuda else nullcontext():
             (self.replay or self.compute)()
-            return
-        with torch.cuda.device(self.inputs.device):
-            (self.replay or self.compute)()
-            torch.cuda.current_stream().synchronize()
+        self.wait = marked(self.inputs.device)
+
+    def finish(self) -> None:
+        """Wait until results are on the host; who has read them calls `give_back`."""
+        assert self.wait is not None
+        self.wait()
+
+    def give_back(self) -> None:
+        """Let others use it."""
+        if self.home is not None:
+            self.home.append(self)
 
     def compute(self) -> None:
         """Copy the inputs, run the model and copy the outputs."""
@@ -329,9 +346,13 @@ class TritonRunner:
         self._held = [np.zeros((len(starts), 32), dtype=np.int32)]  # and their slots, in order
         weakref.finalize(self, _give_back, backend.pool, self._held, self._counts).atexit = False
 
-    @torch.inference_mode()
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `session.Runner.run`."""
+        return self.start(nodes)()
+
+    @torch.inference_mode()
+    def start(self, nodes: NodeBatch) -> Callable[[], tuple[Ints, Floats]]:
+        """Let new nodes be computed; see `session.DeferredRunner`."""
         assert not nodes.blocks, "a Spec-Drafter's network runs in torch here"
         count = len(nodes.tokens)
         queries, parents = np.array(nodes.queries), np.array(nodes.parents)
@@ -355,16 +376,22 @@ class TritonRunner:
             length = int(self._lengths.max())
             room = multiple(length, WATCHED) if self._heads else 0
             key = (columns.shape[1], self.top_k, self._heads, self._keeps_states, room)
-            done = self.backend.run(key, columns, lambda: DecoderPass(self.backend, *key))
-            assert isinstance(done, DecoderPass)
-            if done.states is not None:
-                # In the precision of the networks that read them; a copy, because the next pass writes there.
-                kind = torch.bfloat16 if self.backend.dtype == "bf16" else torch.float32
-                self.hidden_states = done.states[:count].to(kind, copy=True)
-            if self._heads:
-                seen = torch.cat(done.attention, dim=1)[:count].cpu().numpy()
-                self.attention = seen[..., int(self.backend.config.source_specials) : length]
-            ids, log_probs = (result[:count].numpy().copy() for result in done.results)
+            done = self.backend.start(key, columns, lambda: DecoderPass(self.backend, *key))
+        assert isinstance(done, DecoderPass)
+        return partial(self._finish, done, count, length)
+
+    @torch.inference_mode()
+    def _finish(self, done: DecoderPass, count: int, length: int) -> tuple[Ints, Floats]:
+        done.finish()
+        if done.states is not None:
+            # In the precision of the networks that read them; a copy, because the next pass writes there.
+            kind = torch.bfloat16 if self.backend.dtype == "bf16" else torch.float32
+            self.hidden_states = done.states[:count].to(kind, copy=True)
+        if self._heads:
+            seen = torch.cat(done.attention, dim=1)[:count].cpu().numpy()
+            self.attention = seen[..., int(self.backend.config.source_specials) : length]
+        ids, log_probs = (result[:count].numpy().copy() for result in done.results)
+        done.give_back()
         return ids.astype(np.int64), log_probs
 
     def _enter(self, queries: Ints, places: Ints, slots: Numbers) -> None:
