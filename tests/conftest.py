@@ -101,18 +101,18 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     from chemspec.model.runners.native import build
     from chemspec.system import cache, compiled
 
-    lasting = cache.cache_dir()
+    lasting = cache.cache_dir() / "compiled"
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("cache")
         patch.setenv("CHEMSPEC_CACHE", str(folder))
         for library in lasting.glob("*.so"):
-            shutil.copy2(library, folder)
+            shutil.copy2(library, compiled.folder())
         with suppress(compiled.NoKernelError):
             build.kernel()
             native.library()
             loop.library()
-            lasting.mkdir(parents=True, exist_ok=True)
-            for library in folder.glob("*.so"):
+            lasting.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for library in compiled.folder().glob("*.so"):
                 if not (lasting / library.name).exists():
                     shutil.copy2(library, lasting)
         yield folder

@@ -1,4 +1,8 @@
-"""Compile C++ for this machine, once; the result is cached by source, compiler and processor."""
+"""Compile C++ for this machine, once; the result is cached by source, compiler and processor.
+
+A library is code that will be run, so it lies in a folder that its user alone can enter, under a name that holds the
+digest of its content: what is torn, or was changed, does not have its name and is built again.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,10 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from stat import S_ISDIR
 
 from chemspec.system.cache import cache_dir
 
@@ -38,10 +44,9 @@ def load(source: Path, *flags: str) -> ctypes.CDLL:
     if compiler is None:
         raise NoKernelError("there is no C++ compiler (c++, g++ or clang++) on the path")
     command = [compiler, *FLAGS, *flags, str(source)]
-    path = cache_dir() / f"{source.stem}-{_key(source, command)}.so"
     try:
-        if not _ours(path):
-            build(command, path)
+        name = f"{source.stem}-{_key(source, command)}"
+        path = next(filter(_whole, sorted(folder().glob(f"{name}-*.so"))), None) or build(command, folder() / name)
         return ctypes.CDLL(str(path))
     except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", b"") or b""
@@ -49,20 +54,35 @@ def load(source: Path, *flags: str) -> ctypes.CDLL:
         raise NoKernelError(f"it could not be compiled: {lines[0] if lines else error}") from error
 
 
-def build(command: list[str], path: Path) -> None:
-    """Run a compiler's command, whose output becomes `path`, whole or not at all, also with several processes at once.
+def folder() -> Path:
+    """Return the folder of libraries, made if need be: of this user, and nobody else may write to it.
+
+    Raises:
+        OSError: if it cannot be made, or is not such a folder.
+    """
+    path = cache_dir() / "compiled"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()  # of a link, the link's own
+    if not S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise OSError(f"{path} is not a folder that only you can write to; remove it, or set CHEMSPEC_CACHE to another")
+    return path
+
+
+def build(command: list[str], base: Path) -> Path:
+    """Run a compiler's command and return its output, at `base`-DIGEST.so: whole, also with several processes at once.
 
     Raises:
         OSError, subprocess.SubprocessError: if that fails.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.so")
+    partial = base.with_name(f"{base.name}.{os.getpid()}.partial")
     try:
         subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=SECONDS)
-        partial.chmod(0o755)
+        path = base.with_name(f"{base.name}-{_digest(partial.read_bytes())}.so")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+    return path
 
 
 def _key(source: Path, command: list[str]) -> str:
@@ -90,9 +110,14 @@ def _processor() -> str:
     return platform.machine() + "".join(line for line in lines if line.split("\t")[0] in wanted)
 
 
-def _ours(path: Path) -> bool:
-    """Return whether the file is there and nobody else could have put it there: it is about to be run."""
-    if not path.is_file():
-        return False
-    status = path.stat()
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+def _whole(path: Path) -> bool:
+    """Return whether a library's content is the one that its name promises; one whose is not is removed."""
+    with suppress(FileNotFoundError):  # another process has found it damaged, too
+        if _digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
+            return True
+        path.unlink()
+    return False
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
