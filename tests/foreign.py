@@ -71,7 +71,7 @@ def _linear(state: dict[str, Tensor], ours: str, theirs: str, biases: bool) -> d
 def _norm(state: dict[str, Tensor], ours: str, theirs: str, old: bool) -> dict[str, Tensor]:
     gain, shift = state[f"{ours}.weight"], state[f"{ours}.bias"]
     if old:
-        return {f"{theirs}.a_2": gain * (WIDTH / (WIDTH - 1)) ** 0.5, f"{theirs}.b_2": shift}
+        return {f"{theirs}.a_2": gain * (len(gain) / (len(gain) - 1)) ** 0.5, f"{theirs}.b_2": shift}
     return {f"{theirs}.weight": gain, f"{theirs}.bias": shift}
 
 
@@ -83,7 +83,7 @@ def onmt(
     source: Sequence[str] = ONMT,
     target: Sequence[str] = ONMT,
     legacy: bool = False,
-    sizes: tuple[int, int] = (len(ONMT), len(ONMT)),
+    sizes: tuple[int, int] | None = None,
     **opt: Any,
 ) -> Path:
     """Write a checkpoint of OpenNMT-py 0.4.1 ("0"), 1.x and 2.x ("2") or 3.x ("3").
@@ -94,23 +94,29 @@ def onmt(
         version: see above.
         source, target: vocabularies.
         legacy: in the format of torch before 1.6.
-        sizes: tokens of source and target whose embeddings are written.
+        sizes: tokens of source and target whose embeddings are written; none: all.
         opt: options that differ.
     """
     state, biases, old = model.state_dict(), version != "3", version == "0"
+    width, depth = (
+        model.config.d_model,
+        {"encoder": model.config.encoder_layers, "decoder": model.config.decoder_layers},
+    )
     weights: dict[str, Tensor] = {}
     for stack, theirs in (("encoder", "encoder.transformer"), ("decoder", "decoder.transformer_layers")):
         table = model.embedding if stack == "encoder" else model.target_table
-        weights[f"{stack}.embeddings.make_embedding.emb_luts.0.weight"] = table.weight[: sizes[stack == "decoder"]]
-        weights[f"{stack}.embeddings.make_embedding.pe.pe"] = rounded_sinusoids(WIDTH)[:, None]
-        for layer in range(2):
+        weights[f"{stack}.embeddings.make_embedding.emb_luts.0.weight"] = table.weight[
+            : sizes[stack == "decoder"] if sizes else None
+        ]
+        weights[f"{stack}.embeddings.make_embedding.pe.pe"] = rounded_sinusoids(width)[:, None]
+        for layer in range(depth[stack]):
             ours, there = f"{stack}.layers.{layer}", f"{theirs}.{layer}"
             if old and stack == "decoder":
                 weights[f"{there}.mask"] = torch.ones(1, 50, 50, dtype=torch.uint8)
             attentions = {"self_attn": "self_attn"} | ({"multihead_attn": "context_attn"} if stack == "decoder" else {})
             for name, other in attentions.items():
                 for part, which in enumerate(("query", "keys", "values")):
-                    rows = slice(part * WIDTH, (part + 1) * WIDTH)
+                    rows = slice(part * width, (part + 1) * width)
                     weights[f"{there}.{other}.linear_{which}.weight"] = state[f"{ours}.{name}.in_proj_weight"][rows]
                     if biases:
                         weights[f"{there}.{other}.linear_{which}.bias"] = state[f"{ours}.{name}.in_proj_bias"][rows]
@@ -122,8 +128,18 @@ def onmt(
                 weights |= _norm(state, f"{ours}.norm{number}", f"{there}.{name}", old)
         weights |= _norm(state, f"{stack}.norm", f"{stack}.layer_norm", old)
     prefix = "" if version == "3" else "0."
-    generator = {f"{prefix}{part}": state[f"output.{part}"][: sizes[1]] for part in ("weight", "bias")}
+    generator = {
+        f"{prefix}{part}": state[f"output.{part}"][: sizes[1] if sizes else None] for part in ("weight", "bias")
+    }
+    layers = {
+        "enc_layers": depth["encoder"],
+        "dec_layers": depth["decoder"],
+        "transformer_ff": model.config.feedforward,
+    }
+    sizes_of = dict.fromkeys(("rnn_size", "enc_rnn_size", "dec_rnn_size", "hidden_size", "word_vec_size"), width)
     options = {
+        **layers,
+        **sizes_of,
         "encoder_type": "transformer",
         "decoder_type": "transformer",
         "model_type": "text",
@@ -165,7 +181,16 @@ def translation_transformer(file: Path, model: Transformer, **options: Any) -> P
             weights[f"model.next_token_classifier.{name.removeprefix('output.')}"] = tensor
     weights["model.src_token_featurizer.embedding.weight"] = model.embedding.weight
     weights["model.tgt_token_featurizer.embedding.weight"] = model.target_table.weight
-    values = {"num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "activation": "relu"} | options
+    config = model.config
+    values = {
+        "num_heads": config.heads,
+        "num_encoder_layers": config.encoder_layers,
+        "num_decoder_layers": config.decoder_layers,
+        "embedding_dim": config.d_model,
+        "feedforward_dim": config.feedforward,
+        "activation": config.activation,
+        "share_embeddings": config.shared_embedding,
+    } | options
     torch.save({"epoch": 0, "state_dict": weights, "hyper_parameters": values}, file)
     numbered = {str(number): token for number, token in enumerate(TT)}
     (file.parent / "vocab.json").write_text(json.dumps(numbered), encoding="utf-8")
@@ -177,7 +202,16 @@ def chemformer(file: Path, model: Transformer, *, with_tokens: bool = True, **op
     weights = {name: part for name, part in model.state_dict().items() if name.startswith(("encoder", "decoder"))}
     weights |= {"pos_emb": model.positions[:512], "emb.weight": model.embedding.weight}
     weights |= {f"token_fc.{part}": getattr(model.output, part).detach() for part in ("weight", "bias")}
-    values = {"vocab_size": len(CHEMFORMER), "num_layers": 2, "num_heads": 4, "activation": "gelu"} | options
+    config = model.config
+    values: dict[str, Any] = {
+        "vocab_size": config.vocab_size,
+        "num_layers": config.encoder_layers,
+        "num_heads": config.heads,
+        "d_model": config.d_model,
+        "d_feedforward": config.feedforward,
+        "max_seq_len": 512,
+        "activation": config.activation,
+    } | options
     with packages():
         if with_tokens:
             words = {token: number for number, token in enumerate(CHEMFORMER)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
@@ -70,6 +70,43 @@ def evaluate(
         show.accuracy(measured)
 
 
+def _head_to_head(
+    model: str,
+    against: str,
+    how: dict[str, Any],
+    *,
+    source: Path | None,
+    limit: int,
+    widths: tuple[int, ...],
+    drafter: str,
+    max_len: int,
+    threads: int,
+    as_json: bool,
+) -> None:
+    """Race a checkpoint's own program; see `bench.peers.compare`."""
+    from chemspec.bench import peers, speed
+    from chemspec.engine.engine import Engine
+
+    engine = Engine.load(model, threads=threads, **how)
+    queries = [one.query for one in speed.asked(engine, source, limit)]
+    vocab = how["vocab"] or None
+    with show.progress("racing") as report:
+        rows = peers.compare(
+            engine,
+            against,
+            queries,
+            widths=widths,
+            drafter=drafter,
+            max_len=max_len,
+            threads=threads,
+            vocab=vocab,
+            progress=report,
+        )
+    if not as_json:
+        show.line(peers.table(rows))
+    show.document({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
+
+
 @command(name="bench")
 def bench_(
     task: Annotated[str, opt.option("forward, retro or both.", "--task", "-t")] = "both",
@@ -86,6 +123,13 @@ def bench_(
     ] = "chemspec,naive,ctranslate2,ctranslate2-all",
     drafters: Annotated[str, opt.option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
     preset: Annotated[str, opt.option("Time this architecture with random weights instead of the models.")] = "",
+    model: Annotated[str, opt.option("With --against: a checkpoint of another program.", "--model", "-m")] = "",
+    against: Annotated[
+        str, opt.option("Race that program's own decoder: onmt, translation-transformer, chemformer or transformers.")
+    ] = "",
+    vocab: Annotated[Path | None, opt.option("With --against: the file of its vocabulary.")] = None,
+    template: opt.TemplateOption = "",
+    max_len: opt.LengthOption = opt.DEFAULT.max_len,
     threads: opt.ThreadsOption = 0,
     device: opt.DeviceOption = "auto",
     dtype: Annotated[str, opt.option("Of fp32, int8, bf16, fp16; several, by commas, side by side.")] = "auto",
@@ -96,6 +140,23 @@ def bench_(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Time decoding against the naive decoder and CTranslate2 on the same weights, queries and machine."""
+    if model or against:
+        if not (model and against):
+            raise ValueError("--model and --against go together: a checkpoint, and the program that wrote it")
+        how = {"task": None if task == "both" else opt.as_task(task), "template": template, "vocab": vocab or ""}
+        _head_to_head(
+            model,
+            against,
+            {**how, "device": device, "dtype": dtype, "runtime": runtime},
+            source=source,
+            limit=limit,
+            widths=opt.numbers("widths", widths),
+            drafter=opt.words(drafters)[0],
+            max_len=max_len,
+            threads=threads or 1,
+            as_json=as_json,
+        )
+        return
     from chemspec.bench import speed
 
     plan = speed.BenchSettings(

@@ -35,11 +35,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     file = pickled.checkpoint_at(path) or path
     values = pickled.read(file)
     opt = Options(pickled.entries(values.get("hyper_parameters")))
-    tokens = None if options.vocab else _pickled_tokens(opt.values)
-    if tokens is None:
-        what = "bart_vocab.json (2.x) or bart_vocab.txt (1.x) of the release that it was trained with"
-        options = pickled.with_vocabulary(file, options, NAMES, what)
-        tokens = _tokens(options.vocab)  # type: ignore[arg-type]
+    tokens = tokens_of(file, options.vocab)
     try:
         return _assembled(file, options, opt, values["state_dict"], tokens)
     except CheckpointError:
@@ -47,6 +43,20 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     except (ValueError, KeyError) as error:
         missing = "it lacks " if isinstance(error, KeyError) else ""
         raise CheckpointError(f"{file}: {missing}{error}") from error
+
+
+def tokens_of(file: Path, vocab: Path | None = None) -> list[str]:
+    """Return the tokens by id: of a file given, of the tokenizer in the checkpoint, or of a file beside it.
+
+    Raises:
+        CheckpointError: if there are none.
+    """
+    told = pickled.entries(pickled.outline(file).get("hyper_parameters"))
+    tokens = None if vocab else _pickled_tokens(told)
+    if tokens is None:
+        what = "bart_vocab.json (2.x) or bart_vocab.txt (1.x) of the release that it was trained with"
+        tokens = _tokens(pickled.vocabulary(file, vocab, NAMES, what))
+    return tokens
 
 
 def _assembled(

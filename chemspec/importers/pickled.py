@@ -12,7 +12,6 @@ import pickle
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +20,6 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from chemspec.importers.base import LoadOptions
 from chemspec.model.checkpoint import CheckpointError
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
@@ -260,18 +258,18 @@ def holds(path: Path, part: str, test: Callable[[Sequence[str]], bool]) -> bool:
         return False
 
 
-def with_vocabulary(file: Path, options: LoadOptions, names: Sequence[str], what: str) -> LoadOptions:
-    """Return options that name the file of the vocabulary: the one given, or one beside the checkpoint.
+def vocabulary(file: Path, given: Path | None, names: Sequence[str], what: str) -> Path:
+    """Return the file of the vocabulary: the one given, or one beside the checkpoint.
 
     Raises:
         CheckpointError: if there is none.
     """
     beside = (file.parent / name for name in names)
-    found = options.vocab or next((one for one in beside if one.is_file()), None)
+    found = given or next((one for one in beside if one.is_file()), None)
     if found is None or not found.is_file():
         where = f"{found} is missing" if found else f"none of {', '.join(names)} lies beside it"
         raise CheckpointError(f"{file} does not hold its vocabulary, and {where}; give --vocab FILE: {what}")
-    return replace(options, vocab=found)
+    return found
 
 
 def looks_like_one(path: Path) -> bool:

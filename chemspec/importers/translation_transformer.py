@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     """
     file = pickled.checkpoint_at(path) or path
     values = pickled.read(file)
-    options = pickled.with_vocabulary(file, options, NAMES, "the vocab.json that its training wrote")
+    vocab = pickled.vocabulary(file, options.vocab, NAMES, "the vocab.json that its training wrote")
+    options = replace(options, vocab=vocab)
     opt = Options(pickled.entries(values.get("hyper_parameters")))
     try:
         return _assembled(file, options, opt, values["state_dict"])
