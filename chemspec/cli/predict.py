@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict
 from functools import partial
@@ -17,6 +18,8 @@ from chemspec.cli.base import app
 from chemspec.system import extras
 from chemspec.system.untrusted import read_json
 
+ALL = "cuda:all"
+MOST_WORKERS = 8  # RDKit takes a millisecond a query, a GPU a fifth of that
 command = partial(app.command, rich_help_panel="Answers")
 
 
@@ -57,6 +60,9 @@ def predict(
     augment: opt.AugmentOption = opt.DEFAULT.augment,
     distinct: opt.DistinctOption = opt.DEFAULT.distinct,
     write_every: Annotated[int, opt.option("Write to --out after so many queries; 0: after a few batches.")] = 0,
+    workers: Annotated[
+        int, opt.option("Processes that read and write molecules beside the decoding; -1: of a file on a GPU, else 0.")
+    ] = -1,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Predict products (forward) or reactant sets (retro) for SMILES, a file of them, or standard input."""
@@ -86,7 +92,16 @@ def predict(
     queries, many = _queries(smiles, column)
     if trace is not None:
         trace.touch()  # fails now rather than when all the work is done
-    engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template)
+    engine = opt.load(
+        task,
+        model,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        runtime=runtime,
+        template=template,
+        workers=_workers(workers, device, many),
+    )
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
     if out is not None:
         with show.progress("predicting") as report:
@@ -109,6 +124,19 @@ def predict(
     if as_json:
         show.document(document)
     raise typer.Exit(0 if fine else 1)
+
+
+def _workers(asked: int, device: str, many: bool) -> int:
+    """Processes beside this one: by default so many as a GPU's queries need, where there are cores for them."""
+    import torch
+
+    if asked > 0 and device == ALL:
+        raise ValueError("with --device cuda:all each GPU's process reads its own molecules; leave --workers out")
+    if asked >= 0:
+        return asked
+    on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    spare = (os.cpu_count() or 1) - 1
+    return min(MOST_WORKERS, spare) if many and on_gpu and device != ALL and spare > 1 else 0
 
 
 def _queries(given: list[str] | None, column: str) -> tuple[list[str], bool]:

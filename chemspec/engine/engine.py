@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from math import exp
@@ -22,6 +22,7 @@ from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterCalibration, DrafterInputs, NoDrafts, build
 from chemspec.engine import augment, confidence, distinct
 from chemspec.engine.drafter_resources import DrafterResources
+from chemspec.engine.molecules import Job, MoleculePool, Molecules
 from chemspec.engine.registry import installed, model_folder, models_dir, usable
 from chemspec.importers import registry as importers
 from chemspec.importers.base import LoadedModel, LoadOptions, TextTokenizer
@@ -79,6 +80,7 @@ class Engine:
         confidence: from a probability to the chance of being right; None where nobody has measured it.
         confidence_problem: why it cannot be used although there is a file.
         build_drafter: makes the drafter of a run.
+        molecules: reads queries and writes up answers, in this process or in others.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Engine:
     confidence: confidence.Confidence | None = None
     confidence_problem: str = ""
     build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build
+    molecules: Molecules = field(default_factory=Molecules)
 
     def __repr__(self) -> str:
         return f"<Engine {self.name}: {self.task}, {self.dtype} on {self.device}, {self.runtime}>"
@@ -110,6 +113,7 @@ class Engine:
         task: Task | None = None,
         template: str = "",
         vocab: str | Path = "",
+        workers: int = 0,
     ) -> Engine:
         """Load a model of any format that `chemspec.importers.registry.IMPORTERS` knows.
 
@@ -125,6 +129,7 @@ class Engine:
             task: of another program's model, "forward" or "retro"; our own folders say what they are for.
             template: what another program's model reads, see `importers.base.LoadOptions`.
             vocab: the file of its vocabulary, where that lies apart.
+            workers: processes that read queries and write up answers while others are decoded; 0: this one does it.
 
         Raises:
             checkpoint.CheckpointError: if the folder is no usable model.
@@ -150,6 +155,7 @@ class Engine:
             resources=DrafterResources(loaded, backend, config),
             confidence=measured,
             confidence_problem=problem,
+            molecules=MoleculePool(workers) if workers else Molecules(),
         )
 
     @property
@@ -225,16 +231,25 @@ class Engine:
         settings = _settings(settings, overrides)
         if isinstance(queries, str):
             return self.predict([queries], settings, progress=progress)[0]
+        self.expect(queries)
         prepared = [self.prepare(query) for query in queries]
         results: dict[int, DecodeResult] = {i: query.refusal for i, query in enumerate(prepared) if query.refusal}
         progress(len(results))
         # Like lengths together: a batch takes as many passes as its longest answer.
         order = sorted((i for i in range(len(queries)) if i not in results), key=lambda i: len(prepared[i].ids))
-        for start in range(0, len(order), settings.batch_size):
-            batch = order[start : start + settings.batch_size]
-            results.update(zip(batch, self.decode([prepared[i] for i in batch], settings), strict=True))
+        batches = [order[start : start + settings.batch_size] for start in range(0, len(order), settings.batch_size)]
+        decoded = self.molecules.each(lambda batch: self.decode([prepared[i] for i in batch], settings), batches)
+        for batch, found in zip(batches, decoded, strict=True):
+            results.update(zip(batch, found, strict=True))
             progress(len(results))
         return [results[i] for i in range(len(queries))]
+
+    def expect(self, queries: Sequence[str]) -> None:
+        """Let queries be read that `predict` will be asked next, if there are other processes for that."""
+        self.molecules.expect(self._reading(self.tokenizer.lead(query)[1]) for query in queries)
+
+    def _reading(self, text: str) -> Job:
+        return "read", text, self.task, MAX_CHARS
 
     def stream(
         self, query: str, settings: DecodeSettings | None = None, **overrides: Any
@@ -304,7 +319,7 @@ class Engine:
     def prepare(self, text: str) -> PreparedQuery:
         """Clean, canonicalise and tokenise one query, or say what is wrong with it."""
         lead, bare = self.tokenizer.lead(text)
-        query = chem.read_query(bare, self.task, max_chars=MAX_CHARS)
+        query = self.molecules.get(*self._reading(bare))
         if isinstance(query, chem.Fault):
             status = "too_long" if query.kind == "length" else "invalid"
             return PreparedQuery(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
@@ -467,11 +482,12 @@ class Engine:
     ) -> list[DecodeResult]:
         """Run a batch to its end; a query's seconds go from the batch's start to the query's last pass."""
         alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
+        written = decoding.run_to_end(before_pass)
+        ended = (answer for answers in written for answer in answers if answer.ended == "eos")
+        self.molecules.expect(("canonical", self.tokenizer.decode(answer.tokens)) for answer in ended)
         return [
             self._result(row, answers, self._trace(row, alone, passes, seconds))
-            for row, answers, passes, seconds in zip(
-                rows, decoding.run_to_end(before_pass), decoding.passes, decoding.seconds, strict=True
-            )
+            for row, answers, passes, seconds in zip(rows, written, decoding.passes, decoding.seconds, strict=True)
         ]
 
     def cost(self) -> CostCurve:
@@ -516,7 +532,7 @@ class Engine:
 
     def _hypothesis(self, answer: FinishedSequence) -> Hypothesis:
         smiles = self.tokenizer.decode(answer.tokens)
-        canonical = chem.canonical(smiles) if answer.ended == "eos" else None
+        canonical = self.molecules.get("canonical", smiles) if answer.ended == "eos" else None
         return Hypothesis(
             smiles=smiles,
             canonical=canonical or "",

@@ -110,6 +110,9 @@ class EnginePool:
         """All devices, for documents."""
         return ",".join(self.devices)
 
+    def expect(self, queries: Sequence[str]) -> None:
+        """Do nothing: each engine reads what it is asked."""
+
     def close(self) -> None:
         """End the processes."""
         for worker in self.__dict__.pop("_workers", []):

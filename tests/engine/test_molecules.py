@@ -1,0 +1,155 @@
+"""RDKit's work in other processes: the same results, each string once, and nothing lost with a process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from small import BAD, QUERIES, tiny_folder
+
+from chemspec import chem
+from chemspec.cli.predict import _workers
+from chemspec.engine.engine import Engine
+from chemspec.engine.molecules import CHUNK, MoleculePool, Molecules
+from chemspec.io.writers import predict_file
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult
+
+HOW = DecodeSettings(decoder="beam", n=3, max_len=12, batch_size=2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("model") / "m")
+
+
+@pytest.fixture(scope="module")
+def pooled(folder: Path) -> Iterator[Engine]:
+    engine = Engine.load(folder, device="cpu", threads=1, workers=1)
+    yield engine
+    assert isinstance(engine.molecules, MoleculePool)
+    engine.molecules.close()
+
+
+def told(results: list[DecodeResult]) -> list[object]:
+    return [(one.query, one.status, one.message, one.hypotheses, one.notes) for one in results]
+
+
+def pool_of(engine: Engine) -> MoleculePool:
+    assert isinstance(engine.molecules, MoleculePool)
+    return engine.molecules
+
+
+@pytest.mark.smoke  # starts a process
+def test_results_are_those_of_one_process_and_a_string_is_sent_once(folder: Path, pooled: Engine) -> None:
+    plain = Engine.load(folder, device="cpu", threads=1)
+    queries = [*QUERIES, *BAD, *QUERIES[::-1]]
+    progress: list[int] = []
+    found = pooled.predict(queries, HOW, progress=progress.append)
+    expected = plain.predict(queries, HOW)
+    assert told(found) == told(expected)
+    assert progress == sorted(progress) and progress[-1] == len(queries)
+    strings = {one.smiles for result in expected for one in result.hypotheses if one.ended == "eos"}
+    assert pool_of(pooled).sent == len({*QUERIES, *BAD}) + len(strings)
+    pooled.expect(["CCOC"])  # of the next part of a file
+    assert told(pooled.predict(["CCOC", *queries], HOW)) == told([plain.predict("CCOC", HOW), *expected])
+
+
+@pytest.mark.smoke
+def test_a_process_that_dies_loses_nothing(folder: Path, pooled: Engine, tmp_path: Path) -> None:
+    texts = ["C" * size + "O" for size in range(1, 40)]
+    pool, out, again = pool_of(pooled), tmp_path / "a.csv", tmp_path / "b.csv"
+    pool.expect([("canonical", "CCO")])
+    assert pool.get("canonical", "CCO") == "CCO"
+    (executor,) = pool._executors
+    (process,) = executor._processes.values()
+    os.kill(process.pid or 0, signal.SIGSTOP)
+    pool.expect([("canonical", "OCC"), ("canonical", "OCCC")])
+    os.kill(process.pid or 0, signal.SIGKILL)
+    with pytest.warns(UserWarning, match="has died"):
+        assert pool.get("canonical", "OCC") == "CCO"
+    assert pool.get("canonical", "OCCC") == "CCCO"  # said once
+    sent = pool.sent
+    counts = predict_file(pooled, texts, out, HOW)
+    assert pool.sent > sent and pool._executors != [executor]
+    predict_file(Engine.load(folder, device="cpu", threads=1), texts, again, HOW)
+    assert counts == {"ok": len(texts)}
+    rows = [[line.rsplit(",", 1)[0] for line in file.read_text().splitlines()] for file in (out, again)]
+    assert rows[0] == rows[1]  # but for the seconds
+
+
+def test_an_interrupted_file_goes_on(pooled: Engine, folder: Path, tmp_path: Path) -> None:
+    texts, out = ["C" * size for size in range(1, 9)], tmp_path / "a.jsonl"
+    done: list[int] = []
+
+    def interrupt(some: int, _: int) -> None:
+        done.append(some)
+        if some >= 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        predict_file(pooled, texts, out, HOW, every=2, progress=interrupt)
+    assert len(out.read_text().splitlines()) == 4
+    assert predict_file(pooled, texts, out, HOW, every=2) == {"ok": 8}
+    assert [one.count('"status": "ok"') for one in out.read_text().splitlines()] == [1] * 8
+
+
+def test_after_many_deaths_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    from concurrent.futures.process import BrokenProcessPool
+
+    class Dead:
+        def __init__(self, *_: object, **__: object) -> None:
+            made.append(1)
+
+        def submit(self, *_: object) -> None:
+            raise BrokenProcessPool
+
+        def shutdown(self, **_: object) -> None: ...
+
+    made: list[int] = []
+    monkeypatch.setattr("chemspec.engine.molecules.ProcessPoolExecutor", Dead)
+    pool = MoleculePool(2)
+    pool.expect([("canonical", "OCC")] * 3)
+    assert pool.get("canonical", "OCC") == "CCO" and not pool.sent
+    assert len(made) == 3
+
+
+def test_in_one_process_nothing_is_expected() -> None:
+    here = Molecules()
+    here.expect([("canonical", "OCC")])
+    assert here.get("canonical", "OCC") == "CCO" and here.get("canonical", "C(") is None
+    assert here.get("read", "OCC", "retro", 10) == chem.read_query("OCC", "retro", max_chars=10)
+    assert list(here.each(len, ["a", "bb"])) == [1, 2]
+
+
+def test_what_is_kept_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Idle:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def submit(self, _: object, jobs: list[object]) -> object:
+            sizes.append(len(jobs))
+            return object()
+
+        def shutdown(self, **_: object) -> None: ...
+
+    sizes: list[int] = []
+    monkeypatch.setattr("chemspec.engine.molecules.ProcessPoolExecutor", Idle)
+    monkeypatch.setattr("chemspec.engine.molecules.KEPT", 10)
+    pool = MoleculePool(1)
+    for start in range(0, 400, 100):
+        pool.expect(("canonical", str(number)) for number in range(start, start + 100))
+        assert len(pool._known) <= 110
+    assert max(sizes) == CHUNK and sum(sizes) == 400
+
+
+def test_processes_are_for_files_on_a_gpu_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    assert [_workers(-1, device, True) for device in ("cpu", "cuda", "cuda:1", "cuda:all")] == [0, 8, 8, 0]
+    assert _workers(-1, "cuda", False) == 0 and _workers(3, "cpu", False) == 3
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert _workers(-1, "cuda", True) == 0
+    with pytest.raises(ValueError, match="leave --workers out"):
+        _workers(2, "cuda:all", True)
