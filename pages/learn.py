@@ -108,7 +108,7 @@ def papers() -> None:
 
 def body() -> None:
     """Draw the page."""
-    st.title("Learn")
+    st.title("How it works")
     st.markdown(
         "How a model writes molecules, why that is slow, and how drafts speed it up without changing the answer. "
         "Every example is a recorded run of a shipped model."

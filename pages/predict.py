@@ -1,4 +1,4 @@
-"""Ask a model what forms, or what a molecule is made from; see the answers, and what speculation did for them."""
+"""Ask a model what forms, or how a molecule is made; see answers as ideas, with what speaks for and against them."""
 
 import streamlit as st
 
@@ -8,8 +8,8 @@ from chemspec.settings import Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import history, nav, placeholder, progress, queued_engine, scheme
 from chemspec.ui.common.safe import plain
-from chemspec.ui.predict import answers, ask
-from chemspec.ui.predict.gallery import gallery
+from chemspec.ui.predict import answers, ask, understood, verdicts
+from chemspec.ui.predict.gallery import example, gallery
 
 NO_MODEL = (
     "No model for this question is installed. Put a model folder into `{home}`, or train one with "
@@ -20,10 +20,12 @@ NO_MODEL = (
 def body() -> None:
     """Draw the page."""
     st.html(f"<style>{scheme.CSS}{answers.CSS}</style>")
-    st.title("Predict a reaction")
-    asked, row = ask.ask()
+    left, right = st.columns([1, 3], gap="medium")
+    with left, st.container(key="predict_panel"):
+        st.title("Predict", anchor=False)
+        asked, stale, row = ask.ask()
     task = st.session_state.predict_task
-    with placeholder.container(asked or task, key="predict_stage"):
+    with right, placeholder.container(asked or task, key="predict_stage"):
         if asked is None:
             welcome(task)
         model = load(asked.model) if asked else None
@@ -33,13 +35,19 @@ def body() -> None:
         with row:
             ask.history_menu()
         if asked and result:
-            show(asked, result)
+            with st.container(key="predict_stale" if stale else "predict_fresh"):
+                show(asked, result, stale=stale)
 
 
 def welcome(task: Task) -> None:
     """Show what one sees before the first question."""
+    st.html(
+        '<p class="cs-lead">Predict what a reaction gives, or how to make a molecule. Runs on this computer; nothing '
+        "leaves it.</p>"
+    )
     if queued_engine.models(task):
-        st.subheader("Examples")
+        example(task)
+        st.html("<h2>More examples</h2>")
         gallery(task)
     else:
         st.info(NO_MODEL.format(home=models_dir()))
@@ -54,24 +62,30 @@ def load(name: str) -> Engine | None:
         return None
 
 
-def show(asked: ask.Asked, result: DecodeResult) -> None:
-    """First the answers; then, in their places, what takes longer to find out."""
+def show(asked: ask.Asked, result: DecodeResult, *, stale: bool) -> None:
+    """Draw the answers; below them, small, how they were made."""
     if result.status != "ok":
         st.error(f"The model cannot answer this: {plain(result.message)}.")
         return
-    left, right = st.columns([3, 1.4], vertical_alignment="center")
-    with left:
-        answers.summary(asked, result)
-    with right:
-        answers.toolbar(asked, result)
-    slots = answers.show(asked, result)
-    with st.expander("Examples"):
-        gallery(asked.task)
-    answers.highlight(slots)
-    if asked.task == "retro" and (names := queued_engine.models("forward")):
-        forward = load(names[0])
-        if forward:
-            answers.check(slots, forward)
+    found = verdicts.cards(asked.task, asked.smiles, result)
+    if asked.task == "retro" and (names := queued_engine.models("forward")) and (forward := load(names[0])):
+        found = answers.checked(asked, found, forward)
+    with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
+        st.html(f'<h2 role="status">{answers.heading(asked, found)}</h2>', width="stretch")
+        files = st.popover("Save or share", on_change="rerun", key="predict_save", type="tertiary")
+    if files.open:
+        with files:
+            answers.share(asked, found, result)
+    if stale:
+        st.html('<div class="cs-banner" role="status">These answers are to the question before; ask again.</div>')
+    answers.show(asked, result, found)
+    answers.details(asked, result)
+    # The panel, drawn before, marks the cuts from the next run on.
+    made = [card.change.made for card in found[: asked.cards] if card.change]
+    marked = understood.cuts(made) if asked.task == "retro" else ()
+    if st.session_state.get("predict_cuts", ()) != marked:
+        st.session_state.predict_cuts = marked
+        st.rerun()
 
 
 nav.page(body)

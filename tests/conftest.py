@@ -30,6 +30,7 @@ settings.register_profile("nightly", max_examples=5000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 torch.set_num_threads(1)
+os.environ["CHEMSPEC_WARM_UP"] = "0"  # no thread that outlives a test
 
 MOST_SECONDS = float(os.environ.get("CHEMSPEC_TEST_SECONDS", "5"))
 LOOP_SECONDS = 0.03  # of the loop in `slowness`, on the machine that the limit is meant for

@@ -39,6 +39,8 @@ export default function ({data, parentElement, setStateValue, setTriggerValue}) 
   box.maxLength = data.longest
   if (own.revision !== data.revision) {
     clearTimeout(own.timer)
+    // A button elsewhere asked: the focus, which went with it, comes here.
+    if (own.revision !== null && document.activeElement === document.body) box.focus({preventScroll: true})
     own.revision = data.revision
     own.sent = box.value = data.text
   }
@@ -70,7 +72,23 @@ export default function ({data, parentElement, setStateValue, setTriggerValue}) 
   resized.observe(field)
   const moved = () => setTriggerValue("moved", location.search)
   window.addEventListener("popstate", moved)
+  // / goes to the box, 1 to 9 to an answer, j and k to the next and the one before.
+  const keys = (event) => {
+    const at = event.composedPath()[0]
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(at.tagName) || at.isContentEditable) return
+    const ranks = [...document.querySelectorAll(".cs-rank")]
+    const now = ranks.indexOf(document.activeElement)
+    const to = {j: now + 1, k: now - 1}[event.key] ?? (/^[1-9]$/.test(event.key) ? event.key - 1 : -1)
+    if (event.key === "/") box.focus()
+    else if (ranks[to]) {
+      ranks[to].focus({preventScroll: true})
+      ranks[to].scrollIntoView({block: "center"})
+    } else return
+    event.preventDefault()
+  }
+  document.addEventListener("keydown", keys)
   own.stop = () => {
+    document.removeEventListener("keydown", keys)
     resized.disconnect()
     window.removeEventListener("popstate", moved)
   }

@@ -99,6 +99,9 @@ class Strategy:
         reagents: SMILES of what is usually added; empty if unknown.
         inverted: atoms of the product that are a stereocentre of the other hand than before, though they take no part.
         unset: atoms of the product that are a stereocentre, and none before, though they take no part.
+        origin: for each atom of the product the atom of the reactants that it comes from, or -1.
+        after: atoms of the product that changed.
+        before: atoms of the reactants that change or leave, of the molecules that give atoms to the product.
     """
 
     key: tuple[Any, ...]
@@ -109,6 +112,9 @@ class Strategy:
     reagents: str
     inverted: tuple[int, ...]
     unset: tuple[int, ...]
+    origin: tuple[int, ...]
+    after: tuple[int, ...]
+    before: tuple[int, ...]
 
 
 @lru_cache(maxsize=4000)
@@ -127,7 +133,11 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         ranks = list(Chem.CanonicalRankAtoms(right, breakTies=False, includeChirality=False))
         made = tuple(sorted(_made(match)))
         touched = [atom for atom in range(len(match.origin)) if match.changes(atom)]
-        rule = _ring(match, right, made) or _classify(match, left, right, made, touched)
+        changed = {match.origin[atom] for atom in touched if match.origin[atom] >= 0}
+        changed |= {
+            atom for atom, after in enumerate(match.target) if after < 0 and match.given[match.left.molecules[atom]]
+        }
+        rule = _ring(match, right, made) or _classify(left, right, made, set(touched), changed)
         inverted, unset = _stereo(match, left, right)
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
         return Strategy(
@@ -139,6 +149,9 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             rule.reagents,
             inverted,
             unset,
+            tuple(match.origin),
+            tuple(touched),
+            tuple(sorted(changed)),
         )
 
 
@@ -179,13 +192,10 @@ def _one_molecule(match: AtomMap, pair: tuple[int, int]) -> bool:
     return first >= 0 and second >= 0 and match.left.molecules[first] == match.left.molecules[second]
 
 
-def _classify(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ...], touched: list[int]) -> Rule:
+def _classify(left: Any, right: Any, made: tuple[tuple[int, int], ...], touched: set[int], changed: set[int]) -> Rule:
     pairs = {frozenset(pair) for pair in made}
-    changed = {match.origin[atom] for atom in touched} | {
-        atom for atom, target in enumerate(match.target) if target < 0 and match.given[match.left.molecules[atom]]
-    }
     for rule in _rules():
-        if _fits_product(rule.product, right, pairs, set(touched)) and all(
+        if _fits_product(rule.product, right, pairs, touched) and all(
             any(_numbered(pattern, hit) <= changed for hit in left.GetSubstructMatches(pattern, maxMatches=50))
             for pattern in rule.reactants
         ):
@@ -202,7 +212,7 @@ def _fits_product(pattern: Any, right: Any, made: set[frozenset[int]], touched: 
     ends = [atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
     hits = right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200)
     if not made:
-        return any(touched & {hit[end] for end in ends} if ends else touched & set(hit) for hit in hits)
+        return len(ends) < 2 and any(touched & ({hit[end] for end in ends} or set(hit)) for hit in hits)
     return bool(ends) and any(frozenset(hit[end] for end in ends) in made for hit in hits)
 
 

@@ -44,7 +44,7 @@ class Server:
         self.log = folder / f"server-{self.port}.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, **environment}
+                command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, "CHEMSPEC_WARM_UP": "1", **environment}
             )
         end = time.monotonic() + 240
         while True:

@@ -30,7 +30,7 @@ def test_the_first_visitor_of_a_fresh_server_may_come_by_a_deep_link(
     page = new_page()
     page.goto(new_server().url + "/learn")
     settled(page)
-    assert page.get_by_role("heading", name="Learn").count() == 1
+    assert page.get_by_role("heading", name="How it works").count() == 1
     assert page.get_by_role("link", name="Predict", exact=True).count() >= 1
 
 

@@ -18,7 +18,7 @@ APP = ROOT / "app.py"
 def test_the_first_page_opens_and_answers() -> None:
     app = AppTest.from_file(str(APP), default_timeout=240).run()
     assert not app.exception
-    assert app.title[0].value == "Predict a reaction"
+    assert app.title[0].value == "Predict"
     if "retro" not in {folder.name for folder in installed()}:
         pytest.skip("no retro model in assets/models")
     app = AppTest.from_file(str(APP), default_timeout=240)

@@ -58,7 +58,7 @@ def to_csv(results: Sequence[DecodeResult]) -> str:
     writer.writerow(CSV_COLUMNS)
     for result in results:
         for line in _answers(result):
-            writer.writerow([_cell(value) for value in line])
+            writer.writerow([cell(value) for value in line])
     return buffer.getvalue()
 
 
@@ -86,7 +86,8 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20\t]")
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """Return a value as text that no spreadsheet takes for a formula, without line breaks."""
     raw = str(value)
     text = re.sub(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+", " ", raw).replace("\0", "\N{REPLACEMENT CHARACTER}")
     text = text.encode("utf-8", errors="backslashreplace").decode("utf-8")

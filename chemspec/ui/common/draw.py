@@ -9,11 +9,18 @@ from functools import lru_cache
 from html import escape
 from typing import Any
 
+import numpy as np
 import streamlit as st
 from rdkit import Chem, rdBase
+from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
+from rdkit.Geometry import Point2D
 
 MOST_ATOMS = 300  # a drawing of more says nothing and takes long
+LENGTH = 22  # pixels of a bond
+
+Bonds = tuple[tuple[int, int], ...]
+Alike = tuple[str, Bonds]  # a SMILES; pairs of an atom of the molecule drawn and one of that
 
 
 def molecule(
@@ -24,6 +31,9 @@ def molecule(
     dark: bool = False,
     fills: Mapping[int, str] = {},
     tags: bool = False,
+    bold: Bonds = (),
+    notes: tuple[str, ...] = (),
+    like: Alike | None = None,
 ) -> str:
     """Return a molecule as SVG; empty where the SMILES cannot be read or has more than `MOST_ATOMS` atoms.
 
@@ -35,27 +45,49 @@ def molecule(
         fills: colours ("#rrggbb") behind atoms, by index in the SMILES as written (`chem.atom_tokens`); a bond between
             two atoms of one colour takes it too.
         tags: mark every atom with the classes `atom-selector atom-<index>`, for scripts and styles to find.
+        bold: bonds to draw thick, as pairs of atoms.
+        notes: a letter for each of these, written beside the bond.
+        like: another molecule, and which atom of this one is which of that: they are laid out alike.
     """
-    return _molecule(smiles, width, height, dark, tuple(sorted(fills.items())), tags)
+    return _molecule(smiles, width, height, dark, tuple(sorted(fills.items())), tags, bold, notes, like)
 
 
 @lru_cache(maxsize=2000)
-def _molecule(smiles: str, width: int, height: int, dark: bool, fills: tuple[tuple[int, str], ...], tags: bool) -> str:
+def _molecule(
+    smiles: str,
+    width: int,
+    height: int,
+    dark: bool,
+    fills: tuple[tuple[int, str], ...],
+    tags: bool,
+    bold: Bonds,
+    notes: tuple[str, ...],
+    like: Alike | None,
+) -> str:
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(smiles) if 0 < len(smiles) <= 3000 else None
     if mol is None or not 0 < mol.GetNumAtoms() <= MOST_ATOMS:
         return ""
     for atom in mol.GetAtoms():
         atom.SetAtomMapNum(0)  # not drawn: maps are not chemistry
+    if like is not None:
+        lay_out(mol, *like)
+    thick = [bond for bond in (mol.GetBondBetweenAtoms(*pair) for pair in bold) if bond is not None]
+    for bond, note in zip(thick, notes, strict=False):
+        bond.SetProp("bondNote", note)
     drawer = rdMolDraw2D.MolDraw2DSVG(width, height)
     options: Any = drawer.drawOptions()
     options.clearBackground = False
     options.bondLineWidth = 1.6
     options.padding = 0.07
-    options.fixedBondLength = 28  # small molecules are not blown up
+    options.fixedBondLength = LENGTH  # small molecules are not blown up, and all schemes have one scale
+    options.maxFontSize = 15
+    options.annotationFontScale = 0.8
+    options.setBondNoteColour((0.37, 0.83, 0.77) if dark else (0.04, 0.42, 0.39))
     if dark:
         rdMolDraw2D.SetDarkMode(drawer)
         options.clearBackground = False
+        options.updateAtomPalette({7: (0.56, 0.64, 1.0), 8: (1.0, 0.5, 0.47), 53: (0.8, 0.55, 0.95)})
     colors = {atom: _rgba(color) for atom, color in fills if atom < mol.GetNumAtoms()}
     bonds = {
         bond.GetIdx(): colors[bond.GetBeginAtomIdx()]
@@ -74,7 +106,25 @@ def _molecule(smiles: str, width: int, height: int, dark: bool, fills: tuple[tup
         drawer.TagAtoms(mol)
     drawer.FinishDrawing()
     text = str(drawer.GetDrawingText())
+    for bond in thick:
+        text = re.sub(rf"(class='bond-{bond.GetIdx()} [^>]*stroke-width:)[\d.]+", r"\g<1>4", text)
     return re.sub(r"<\?xml.*?\?>", "", text).replace("\n", " ").strip()
+
+
+def lay_out(mol: Any, model: str, pairs: Bonds) -> None:
+    """Give a molecule the places of another's atoms; none where that would squeeze or stretch it."""
+    other = Chem.MolFromSmiles(model)
+    if other is None or len(pairs) < 3:
+        return
+    rdDepictor.Compute2DCoords(other)
+    places = other.GetConformer()
+    fixed = {atom: Point2D(places.GetAtomPosition(there)) for atom, there in pairs}
+    rdDepictor.Compute2DCoords(mol, canonOrient=False, coordMap=fixed)
+    found = mol.GetConformer().GetPositions()[:, :2]
+    lengths = [np.linalg.norm(found[bond.GetBeginAtomIdx()] - found[bond.GetEndAtomIdx()]) for bond in mol.GetBonds()]
+    gaps = np.linalg.norm(found[:, None] - found[None], axis=-1) + 9 * np.eye(len(found))
+    if max(lengths, default=1.5) > 2.4 or min(lengths, default=1.5) < 0.9 or gaps.min() < 0.5:
+        mol.RemoveAllConformers()
 
 
 def _rgba(color: str) -> tuple[float, float, float, float]:

@@ -15,17 +15,17 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from chemspec.asset_files import assets
-from chemspec.ui.common import theme
+from chemspec.ui.common import queued_engine, theme
 
 # File in pages/, which is also the address (of the first: /); title.
 PAGES = (
     ("predict", "Predict"),
     ("plan", "Plan"),
+    ("batch", "Batch"),
+    ("learn", "How it works"),  # from here on at the right of the bar, see theme.css
     ("step", "Step through"),
     ("speed", "Speed"),
-    ("batch", "Batch"),
     ("models", "Models"),
-    ("learn", "Learn"),
 )
 ICON = "⌬"
 _INSIDE = "_inside_the_shell"
@@ -33,12 +33,15 @@ _INSIDE = "_inside_the_shell"
 
 def shell(folder: Path) -> None:
     """Draw navigation and the chosen page; `folder` is where app.py lies."""
-    st.set_page_config(page_title="chemspec", page_icon=ICON, layout="wide")
+    st.set_page_config(page_icon=ICON, layout="wide", initial_sidebar_state="collapsed")
     pages = [
         st.Page(folder / "pages" / f"{name}.py", title=title, url_path=name if number else None, default=number == 0)
         for number, (name, title) in enumerate(PAGES)
     ]
     chosen = st.navigation(pages, position="top")
+    st.set_page_config(page_title=f"{chosen.title} · chemspec")
+    st.logo(str(assets() / "web" / f"logo_{'dark' if theme.dark() else 'light'}.svg"), size="large")
+    queued_engine.warm_up()
     st.html(assets() / "web" / "theme.css")
     if theme.dark():
         st.html(assets() / "web" / "theme_dark.css")

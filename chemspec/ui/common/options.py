@@ -22,13 +22,14 @@ PRECISIONS = {
     "int8": "int8: half again as fast, and as accurate by the model's card",
     "fp32": "fp32: as the model was trained",
 }
-ANSWERS = 5  # asked for unless changed: a product is often among them in several spellings
+ANSWERS = 5  # asked for unless changed
+WIDE = 20  # answers that are searched for ideas: several are often one idea
 
 
-def options(task: Task) -> tuple[str, DecodeSettings]:
-    """Draw the options; return the model's name (empty if there is none) and the settings."""
+def options(task: Task) -> tuple[str, DecodeSettings, int]:
+    """Draw the options; return the model's name (empty if there is none), the settings, and how many cards to show."""
     names = queued_engine.models(task)
-    with st.popover("Options"):
+    with st.popover("Options", type="tertiary"):
         model = names[0] if names else ""
         wanted = st.session_state.get("predict_model", "")
         if len(names) > 1:
@@ -39,7 +40,7 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
         search = _select("Search", searches(offered), "predict_search")
         greedy = search == "greedy"
         count = st.number_input(
-            "Answers" + (" (greedy search gives one)" if greedy else ""),
+            ("Products" if task == "forward" else "Strategies") + (" (greedy search gives one)" if greedy else ""),
             1,
             queued_engine.MOST_ANSWERS,
             ANSWERS,
@@ -54,7 +55,7 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
             "Longest answer, in tokens", 20, 400, 200, 20, key="predict_max_len", persist_state="session"
         )
         augment = st.number_input(
-            "Spellings of the query to try",
+            "Ways of writing the query to try (slower, better)",
             1,
             MOST_SPELLINGS,
             1,
@@ -63,8 +64,14 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
             help="With more than one, each spelling is answered for itself and the answers are merged by rank and "
             "frequency. Takes as many times longer.",
         )
+        wide = int(count) if task == "forward" else min(queued_engine.MOST_ANSWERS, max(WIDE, 2 * int(count)))
         settings = DecodeSettings(
-            decoder=search, n=1 if greedy else int(count), drafter=drafter, max_len=longest, augment=int(augment)
+            decoder=search,
+            n=1 if greedy else wide,
+            drafter=drafter,
+            max_len=longest,
+            augment=int(augment),
+            distinct=True,
         )
         st.caption(GUARANTEES[settings.guarantee])
         if settings.augment > 1:
@@ -73,7 +80,7 @@ def options(task: Task) -> tuple[str, DecodeSettings]:
             f"Limits: queries of {MAX_CHARS:,} characters and {MAX_TOKENS} tokens, "
             f"{queued_engine.MOST_ANSWERS} answers."
         )
-    return model, settings
+    return model, settings, int(count)
 
 
 def _precision(model: str) -> None:

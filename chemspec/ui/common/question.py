@@ -18,9 +18,9 @@ from chemspec.settings import Task
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.web_files import web_file
 
-QUESTION = {"forward": "What forms?", "retro": "What is it made from?"}
-LABEL = {"forward": "Everything in the flask: reactants, reagents, solvents", "retro": "The molecule to make"}
-PLACEHOLDER = {"forward": "e.g. CC(=O)Cl.Nc1ccccc1", "retro": "e.g. CC(=O)Nc1ccc(O)cc1"}
+QUESTION = {"forward": "Forward: what forms?", "retro": "Retro: how to make it?"}
+LABEL = {"forward": "Everything in the flask", "retro": "The molecule to make"}
+PLACEHOLDER = {"forward": "e.g. aniline, CC(=O)Cl, Et3N, DCM", "retro": "e.g. lidocaine"}
 MOST_CHARS = 100_000  # of a paste; the longest files that read_any takes are shorter
 
 Read = formats.Input | chem.Fault | None  # what a text is; None for a blank one

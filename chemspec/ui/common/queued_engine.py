@@ -7,11 +7,14 @@ passes on.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from threading import Thread
+from typing import TypeVar, get_args
 
 import streamlit as st
 
@@ -53,7 +56,8 @@ def engine(name: str) -> Engine:
     offered = precisions(name)
     wanted = st.session_state.get(PRECISION)
     folder = model_folder(name)
-    in_memory()[folder] = loaded = _engine(folder, wanted if wanted in offered else offered[0])
+    with st.spinner("Loading the model …") if folder not in in_memory() else nullcontext():
+        in_memory()[folder] = loaded = _engine(folder, wanted if wanted in offered else offered[0])
     return loaded
 
 
@@ -71,7 +75,7 @@ def precisions(model: str) -> tuple[str, ...]:
         return ("fp32",)  # the page Models says what is wrong with the measurements
 
 
-@st.cache_resource(show_spinner="Loading the model …")
+@st.cache_resource(show_spinner=False)
 def _engine(folder: Path, dtype: str) -> Engine:
     loaded = Engine.load(folder, dtype="auto")
     if dtype != "fp32" and loaded.runtime == "native":
@@ -81,6 +85,23 @@ def _engine(folder: Path, dtype: str) -> Engine:
         for decoder in ("greedy", "beam"):
             loaded.predict(["CCO"], DecodeSettings(decoder=decoder, n=2, max_len=8))
     return loaded
+
+
+@st.cache_resource(show_spinner=False)
+def warm_up() -> Thread:
+    """Load the models of both tasks in the background, once a server: the first question need not wait for them."""
+
+    def load_all() -> None:
+        for task in get_args(Task):
+            for name in models(task)[:1]:
+                with suppress(CheckpointError, ValueError):  # whoever asks for it is told
+                    folder = model_folder(name)
+                    in_memory().setdefault(folder, _engine(folder, precisions(name)[0]))
+
+    thread = Thread(target=load_all, daemon=True, name="load models")
+    if os.environ.get("CHEMSPEC_WARM_UP", "1") != "0":
+        thread.start()
+    return thread
 
 
 def models(task: Task | None = None) -> list[str]:
@@ -141,6 +162,12 @@ def decode(
                 last = time.monotonic()
                 say(f"{written} tokens written in {passes} passes")
     raise RuntimeError("the engine returned nothing")
+
+
+def decode_many(model: Engine, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+    """Answer queries together, in one turn."""
+    with turns().turn():
+        return model.predict(queries, settings)
 
 
 def answer(model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None) -> DecodeResult:

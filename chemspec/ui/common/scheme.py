@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from rdkit import Chem, rdBase
 
@@ -22,11 +23,21 @@ _LINE = '<span class="cs-line" aria-hidden="true"></span>'
 
 @dataclass(frozen=True)
 class Side:
-    """One side of an arrow: canonical SMILES, atoms to highlight (`chem.atom_tokens`), a label for each molecule."""
+    """One side of an arrow.
+
+    Attributes:
+        smiles: canonical.
+        atoms: to highlight (`chem.atom_tokens`).
+        labels: a text below each molecule.
+        bold: bonds to draw thick.
+        like: a molecule whose layout is taken over, and pairs of an atom here and one there.
+    """
 
     smiles: str
     atoms: tuple[int, ...] = ()
     labels: tuple[str, ...] = ()
+    bold: draw.Bonds = ()
+    like: draw.Alike | None = None
 
 
 def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False) -> str:
@@ -39,7 +50,7 @@ def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False
         apart: write common reagents of the left side above the arrow instead of drawing them, but not those with atoms
             to highlight: they are reactants.
     """
-    drawn, names = set_apart(left.smiles.split("."), _reacting(left)) if apart else (None, ())
+    drawn, names = set_apart(left.smiles.split("."), reacting(left)) if apart else (None, ())
     return (
         '<div class="cs-scheme">'
         + side(left, dark=dark, only=drawn)
@@ -49,7 +60,7 @@ def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False
     )
 
 
-def _reacting(what: Side) -> set[str]:
+def reacting(what: Side) -> set[str]:
     """Return the parts with atoms to highlight; a lone ion or water stays a reagent even so."""
     first, reacting = 0, set()
     for part in what.smiles.split("."):
@@ -68,14 +79,10 @@ def molecules(smiles: str, *, dark: bool = False) -> str:
 
 def side(what: Side, *, dark: bool = False, only: Sequence[int] | None = None) -> str:
     """Return the molecules of one side, with plus signs between them."""
-    first, figures = 0, []
-    for number, part in enumerate(what.smiles.split(".")):
-        size = _atoms(part)
-        fills = {atom - first: CHANGED for atom in what.atoms if first <= atom < first + size}
-        first += size
-        if only is None or number in only:
-            label = what.labels[number] if number < len(what.labels) else ""
-            figures.append(figure(part, fills=fills, label=label, dark=dark))
+    figures = [
+        figure(part, label=what.labels[number] if number < len(what.labels) else "", dark=dark, **how)
+        for number, part, how in _parts(what, only)
+    ]
     more = len(figures) - MOST_DRAWN
     if more > 0:
         figures = [*figures[:MOST_DRAWN], f"<span>{more} more</span>"]
@@ -83,12 +90,44 @@ def side(what: Side, *, dark: bool = False, only: Sequence[int] | None = None) -
     return f'<div class="cs-side{few}">{_PLUS.join(figures)}</div>'
 
 
+def drawings(what: Side, only: Sequence[int] | None = None) -> list[str]:
+    """Return the molecules of one side as SVG."""
+    return [draw.molecule(part, width=-1, height=-1, **how) for _, part, how in _parts(what, only)]
+
+
+def _parts(what: Side, only: Sequence[int] | None) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield number, SMILES and manner of drawing of each molecule."""
+    first = 0
+    model, pairs = what.like or ("", ())
+    for number, part in enumerate(what.smiles.split(".")):
+        size = _atoms(part)
+        here = range(first, first + size)
+        fills = {atom - first: CHANGED for atom in what.atoms if atom in here}
+        bold = tuple((a - first, b - first) for a, b in what.bold if a in here and b in here)
+        like = (model, tuple((atom - first, there) for atom, there in pairs if atom in here)) if model else None
+        first += size
+        if only is None or number in only:
+            yield number, part, {"fills": fills, "bold": bold, "like": like}
+
+
 _PLUS = '<span class="cs-plus">+</span>'
 
 
-def figure(smiles: str, *, fills: Mapping[int, str] = {}, label: str = "", dark: bool = False) -> str:
-    """Return one molecule at the size that its bonds ask for, with its SMILES as the text for who cannot see it."""
-    svg = draw.molecule(smiles, width=-1, height=-1, dark=dark, fills=fills)
+def figure(
+    smiles: str,
+    *,
+    fills: Mapping[int, str] = {},
+    label: str = "",
+    dark: bool = False,
+    bold: draw.Bonds = (),
+    notes: tuple[str, ...] = (),
+    like: draw.Alike | None = None,
+) -> str:
+    """Return one molecule at the size that its bonds ask for, with its SMILES as the text for who cannot see it.
+
+    The arguments are those of `draw.molecule`; the label is written below.
+    """
+    svg = draw.molecule(smiles, width=-1, height=-1, dark=dark, fills=fills, bold=bold, notes=notes, like=like)
     note = f"; {len(fills)} atoms that change are highlighted" if fills else ""
     alt = escape(f"drawing of {smiles}{note}", quote=True)
     inside = (

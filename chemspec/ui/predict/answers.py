@@ -1,9 +1,9 @@
-"""Answers as cards: a scheme, what is known about the answer, and what to do with it."""
+"""Answers as cards: a scheme, how sure the model is, what is wrong if anything, and what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from math import exp
 from typing import Any
@@ -12,149 +12,222 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from chemspec.chem import formats
-from chemspec.chem.reaction_center import Changes, changes
+from chemspec.chem.strategy import Strategy
 from chemspec.engine.engine import Engine
+from chemspec.evaluation.roundtrip import leads_back
 from chemspec.metrics import numbers
+from chemspec.plan import stock
+from chemspec.plan.expand import split
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, to_json
-from chemspec.ui.common import draw, nav, queued_engine, scheme, theme, view3d
+from chemspec.ui.common import nav, queued_engine, scheme, theme, view3d
+from chemspec.ui.common.short_names import set_apart
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.predict import ask
-from chemspec.ui.predict.verdicts import AnswerCard, Badge, badges, cards, chance, round_trip_badge
+from chemspec.ui.predict import ask, schemes
+from chemspec.ui.predict.verdicts import (
+    AnswerCard,
+    Check,
+    chance,
+    measured,
+    order,
+    own_chance,
+    percent,
+    troubles,
+    warning,
+    word,
+)
 from chemspec.ui.speed import timing
 from chemspec.ui.speed.race_settings import race_against_standard
 
 CSS = web_file("answers.css")
-FOOTNOTE = (
-    "Shaded: atoms that change, found by comparing structures (a heuristic). Probabilities are the model's own and not "
-    "calibrated; a chance to be right, where one is told, is how often answers of such a probability were right on "
-    "validation reactions. Hydrogen is left out of the count of atoms."
-)
-ROUND_TRIP = (
-    " Round trip: the forward model is asked what forms from the proposed reactants alone, without reagents; a failure "
-    "need not mean that the reaction does not work."
-)
-MOST_KEPT = 500  # of what a visitor's session remembers
-SMALLEST = 4  # heavy atoms of a molecule worth asking about next
+FOOTNOTE = {
+    "forward": "Chance: of validation reactions with such an answer, so many were right; together 100 % at most. "
+    "Shaded: atoms that change; bold: bonds that are made; both are guessed by comparing structures.",
+    "retro": "Percent: how often such answers matched the route recorded in a patent; another route may be as good. "
+    "Forward model: asked what forms from the reactants, alone or with usual reagents; a doubt, no proof. "
+    "What it doubts counts a fifth in the order. Class, shading and bold bonds are guessed by comparing structures.",
+}
+CHECKED = 8  # ideas that the forward model is asked about
+SMALLEST = 4  # characters of a molecule worth asking about next
+FORWARD = DecodeSettings(decoder="greedy", n=1, max_len=200)
 
 
-WAITING = Badge("wait", "… round trip: asking the forward model")
+# --- before drawing ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Slot:
-    """A card on the page, and its parts that change after it is drawn."""
+def checked(asked: ask.Asked, found: Sequence[AnswerCard], forward: Engine) -> list[AnswerCard]:
+    """Return the cards with the forward model's opinion of the first few, in their new order.
 
-    asked: ask.Asked
-    card: AnswerCard
-    head: Any
-    scheme: Any
-    wide: bool
-
-    def draw_head(self, extra: Sequence[Badge] = ()) -> None:
-        """Rank, probability and badges."""
-        self.head.html(head(self.asked, self.card, extra))
-
-    def draw_scheme(self, changed: Changes | None = None) -> None:
-        """Show the reaction, with the atoms that change if they are known."""
-        self.scheme.html(_scheme(self, changed))
-
-    @property
-    def reaction(self) -> tuple[str, str]:
-        """Reactants and product."""
-        return sides(self.asked, self.card)
+    Where it does not give the target back from the reactants alone, it is asked again with the usual reagents.
+    """
+    kept: dict[str, Check] = st.session_state.setdefault("predict_checks", {})
+    heads = [card for card in found[:CHECKED] if card.best.valid]
+    _ask_forward(
+        forward, asked.smiles, {card.best.canonical: "" for card in heads if card.best.canonical not in kept}, kept
+    )
+    usual = {card.best.canonical: card.change.reagents for card in heads if card.change and card.change.reagents}
+    doubted = {text: added for text, added in usual.items() if not (kept[text].agrees or kept[text].added)}
+    _ask_forward(forward, asked.smiles, doubted, kept)
+    while len(kept) > 500:
+        kept.pop(next(iter(kept)))
+    opinion = [replace(card, check=kept.get(card.best.canonical)) for card in found]
+    return order(asked.task, asked.smiles, opinion)
 
 
-def sides(asked: ask.Asked, card: AnswerCard) -> tuple[str, str]:
-    """Return reactants and product of a question and its answer."""
-    query, answer = asked.smiles, card.best.canonical
-    return (query, answer) if asked.task == "forward" else (answer, query)
+def _ask_forward(forward: Engine, target: str, questions: dict[str, str], kept: dict[str, Check]) -> None:
+    """Ask what forms from reactants (the keys) with added reagents, and keep the opinions."""
+    texts = [".".join(filter(None, question)) for question in questions.items()]
+    results = queued_engine.decode_many(forward, texts, FORWARD) if texts else []
+    for (reactants, added), result in zip(questions.items(), results, strict=True):
+        kept[reactants] = _check(target, result, added)
 
 
-# --- drawing ----------------------------------------------------------------------------------------
+def _check(target: str, result: DecodeResult, added: str) -> Check:
+    first = next((one for one in result.hypotheses if one.valid), None) if result.status == "ok" else None
+    if first is None:
+        return Check(False, 0.0, "", added)
+    return Check(leads_back(target, first.canonical), first.probability, first.canonical, added)
 
 
-def show(asked: ask.Asked, result: DecodeResult) -> list[Slot]:
-    """Draw the cards; what takes time is left to `highlight` and `check`."""
-    drawn = cards(result)
-    wide = len(drawn) if asked.task == "retro" else 1
-    slots = [_card(asked, card, wide=True) for card in drawn[:wide]]
-    for first in range(wide, len(drawn), 2):
-        for place, card in zip(st.columns(2), drawn[first : first + 2], strict=False):
+@st.cache_resource(show_spinner=False)
+def _stock() -> stock.Stock:
+    return stock.load(stock.BUILT_IN)
+
+
+def marks(reactants: str) -> tuple[str, ...]:
+    """Return for each molecule of a set whether it is in the built-in stock, in order of the SMILES; ions have none."""
+    bought = {part: bool(_stock().source(part)) for part in split(reactants)}
+    return tuple("" if part not in bought else "● buy" if bought[part] else "○ make" for part in reactants.split("."))
+
+
+# --- drawing -------------------------------------------------------------------------------------
+
+
+def show(asked: ask.Asked, result: DecodeResult, found: Sequence[AnswerCard], *, still: bool = False) -> None:
+    """Draw heading, warning, cards, and what was left out.
+
+    Args:
+        asked: the question.
+        result: the answer.
+        found: its cards.
+        still: without buttons; for an example.
+    """
+    shown = list(found[: asked.cards])
+    if told := warning(asked.task, asked.smiles, result, shown):
+        st.html(f'<div class="cs-banner" role="alert">⚠ {escape(told)}</div>')
+    wide = shown if asked.task == "retro" else shown[:1]
+    for card in wide:
+        _card(asked, card, wide=True, still=still)
+    rest = shown[len(wide) :]
+    for first in range(0, len(rest), 2):
+        for place, card in zip(st.columns(2, gap="small"), rest[first : first + 2], strict=False):
             with place:
-                slots.append(_card(asked, card, wide=False))
-    st.caption(FOOTNOTE + (ROUND_TRIP if asked.task == "retro" else ""))
-    return slots
+                _card(asked, card, wide=False, still=still)
+    if not still:
+        _left_out(asked, result, found[asked.cards :])
+        st.caption(FOOTNOTE[asked.task])
 
 
-def _card(asked: ask.Asked, card: AnswerCard, *, wide: bool) -> Slot:
-    best = card.best
-    with st.container(border=True, height="content" if wide else "stretch", gap="xsmall"):
-        slot = Slot(asked, card, st.empty(), st.empty(), wide)
-        trip = _trips().get(best.canonical)
-        slot.draw_head([round_trip_badge(trip, asked.smiles)] if asked.task == "retro" and trip else ())
-        slot.draw_scheme(_changes().get(slot.reaction))
-        st.code(best.canonical or best.smiles, language=None, wrap_lines=True)
-        if best.valid:
-            _actions(asked, card)
-        st.html(tokens_html(best))
-    return slot
+def heading(asked: ask.Asked, found: Sequence[AnswerCard]) -> str:
+    """Return how many answers there are, in words."""
+    count = min(asked.cards, len(found))
+    if asked.task == "forward":
+        return f"{count} product{'s' * (count != 1)}"
+    answers = sum(len(card.members) for card in found[:count])
+    strategies = f"{count} strateg{'y' if count == 1 else 'ies'}"
+    return strategies if answers == count else f"{strategies}, {answers} answers"
 
 
-def _trips() -> dict[str, DecodeResult]:
-    """Return what the forward model said of reactants, remembered for this visitor."""
-    kept: dict[str, DecodeResult] = st.session_state.setdefault("predict_trips", {})
-    return kept
+def _card(asked: ask.Asked, card: AnswerCard, *, wide: bool, still: bool) -> None:
+    best, name = card.best, f"predict_{'still_' * still}{card.rank}"
+    with st.container(border=True, gap=None, key=f"{name}_card", height="content" if wide else "stretch"):
+        st.html(head(asked, card) + drawing(asked, card, wide=wide))
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{name}_foot"):
+            st.html(foot(asked, card), width="stretch")
+            if best.valid and not still:
+                _actions(asked, card, name)
+        if not still:
+            st.code(best.canonical or best.smiles, language=None)
 
 
-def _changes() -> dict[tuple[str, str], Changes | None]:
-    """Atoms that change in reactions, remembered for this visitor."""
-    kept: dict[tuple[str, str], Changes | None] = st.session_state.setdefault("predict_changes", {})
-    return kept
-
-
-def head(asked: ask.Asked, card: AnswerCard, extra: Sequence[Badge] = ()) -> str:
-    """Rank, probability and badges, as safe HTML."""
-    shown = "".join(
-        f'<span class="cs-mark cs-{mark.kind}">{escape(mark.text)}</span>'
-        for mark in (*badges(asked.task, asked.smiles, card), *extra)
-    )
-    odds, sure = card.best.probability, card.best.confidence
-    text = f"<b>{chance(odds)}</b> model probability (uncalibrated)"
-    if sure is not None:
-        text = f"<b>{chance(sure)}</b> chance to be right, as measured; {chance(odds)} model probability (uncalibrated)"
-    bar = 100 * min(1.0, odds if sure is None else sure)
+def head(asked: ask.Asked, card: AnswerCard) -> str:
+    """Rank, class and chance, as safe HTML."""
+    odds = chance(card)
+    known = measured(card)
+    title = card.name if asked.task == "retro" or card.change is None else card.change.name
+    about = f' title="{escape(card.change.sentence, quote=True)}"' if card.change else ""
+    if asked.task == "retro":
+        told = "match the recorded route" if known else "by the model, not measured"
+    else:
+        told = word(odds) if known else "by the model, not measured"
+    also = f'<span class="cs-also">{escape(card.also)}</span>' if card.also else ""
+    buy = ""
+    if asked.task == "retro" and card.best.valid:
+        stocked = [mark for mark in marks(card.best.canonical) if mark]
+        buy = '<span class="cs-ok">● all to buy</span>' if stocked and all("buy" in mark for mark in stocked) else ""
     return (
-        f'<div class="cs-head"><span class="cs-rank" aria-label="answer {card.rank}">{card.rank}</span>'
-        f'<span class="cs-odds">{text}'
-        f'<span class="cs-bar" aria-hidden="true"><i style="width:{bar:.1f}%"></i></span></span></div>'
-        f'<div class="cs-marks">{shown}</div>'
+        f'<header class="cs-head"><b class="cs-rank" tabindex="-1" aria-label="answer {card.rank}">{card.rank}</b>'
+        f'<h3{about}>{escape(title)}</h3>{also}{buy}<span class="cs-odds">'
+        f'<i class="cs-bar" style="--p:{100 * odds:.0f}%" aria-hidden="true"></i>'
+        f"<b>{percent(odds)}</b> {told}</span></header>"
     )
 
 
-def _scheme(slot: Slot, changed: Changes | None) -> str:
-    """Return the drawn reaction, or for further forward answers the product alone."""
-    asked, best, dark = slot.asked, slot.card.best, theme.dark()
+def drawing(asked: ask.Asked, card: AnswerCard, *, wide: bool) -> str:
+    """The scheme of an answer, as safe HTML: of a retro answer its reactants, of further products the product."""
+    best = card.best
     if not best.valid:
         return '<p class="cs-hint">There is nothing to draw.</p>'
-    reactants, product = slot.reaction
-    left = scheme.Side(reactants, changed.reactant_atoms if changed else ())
-    right = scheme.Side(product, changed.product_atoms if changed else ())
+    dark = theme.dark()
     if asked.task == "retro":
-        parts = range(reactants.count(".") + 1)
-        labels = tuple(_label(slot.card, number) for number in parts) if len(parts) > 1 else ()
-        return scheme.reaction(replace(left, labels=labels), right, dark=dark)
-    if slot.wide:
+        left, _ = schemes.sides(best.canonical, asked.smiles, card.change)
+        arrow = '<span class="cs-retro" aria-label="is made from">⇐</span>'
+        inside = scheme.side(replace(left, labels=marks(best.canonical)), dark=dark)
+        return f'<div class="cs-scheme cs-tight">{arrow}{inside}</div>'
+    left, right = schemes.sides(asked.smiles, best.canonical, card.change)
+    if wide:
         return scheme.reaction(left, right, dark=dark, apart=True)
-    return f'<div class="cs-scheme">{scheme.side(right, dark=dark)}</div>'
+    return f'<div class="cs-scheme cs-tight">{scheme.side(right, dark=dark)}</div>'
 
 
-def _label(card: AnswerCard, number: int) -> str:
-    return f"{card.rank}{chr(ord('a') + number % 26)}"
+def foot(asked: ask.Asked, card: AnswerCard) -> str:
+    """What is wrong, what the forward model says, which reagents are usual; as safe HTML."""
+    parts = []
+    check = card.check
+    wrong = troubles(asked.task, asked.smiles, card)
+    for text in wrong:
+        if check and check.product and text.startswith("the forward model"):
+            figure = scheme.side(scheme.Side(check.product), dark=theme.dark())
+            said = f"⚠ {escape(text)} ({percent(check.chance)})"
+            parts.append(f'<details class="cs-warn"><summary>{said}</summary>{figure}</details>')
+        else:
+            parts.append(f'<span class="cs-warn">⚠ {escape(text)}</span>')
+    if check and check.agrees:
+        names = _named(check.added)
+        given = f" with {names}" if names else " with the usual reagents" if check.added else ""
+        parts.append(f'<span class="cs-ok">✓ forward model agrees{escape(given)} ({percent(check.chance)})</span>')
+    if (
+        asked.task == "retro"
+        and card.change
+        and (names := _named(card.change.reagents))
+        and not (check and check.added)
+    ):
+        parts.append(f"<span>usual: {escape(names)}</span>")
+    if (vote := card.best.vote) is not None:
+        times = f"{vote.spellings} spelling{'s' * (vote.spellings > 1)} of the query gave it"
+        parts.append(f"<span>{times}</span>")
+    return f'<div class="cs-foot">{"".join(parts)}</div>'
+
+
+def _named(reagents: str) -> str:
+    """Return reagents as chemists write them; empty unless all have a name."""
+    parts = reagents.split(".") if reagents else []
+    drawn, names = set_apart([*parts, "C" * 30]) if parts else ((), ())  # a molecule without name, lest all be drawn
+    return ", ".join(names) if len(drawn) == 1 else ""
 
 
 def tokens_html(answer: Hypothesis) -> str:
-    """Return the answer token by token, each with its probability, as safe HTML that is closed until clicked."""
+    """Return the answer token by token, each with its probability, as safe HTML."""
     cells = []
     for token, log_prob in zip((*answer.tokens, "end"), answer.token_log_probs, strict=False):
         odds = exp(log_prob)
@@ -163,36 +236,74 @@ def tokens_html(answer: Hypothesis) -> str:
             f"<i>{100 * odds:.0f}</i></span>"
         )
     return (
-        '<details class="cs-tokens"><summary>Confidence, token by token</summary>'
         f'<div class="cs-strip-tokens">{"".join(cells)}</div>'
-        "<p>Percent: the probability of each token after those before it, as the model sees it (uncalibrated). "
-        "The darker, the less sure.</p></details>"
+        '<p class="cs-hint">Percent: the model\'s probability of each token after those before it. Darker: less '
+        "sure.</p>"
     )
 
 
-# --- what to do with an answer ------------------------------------------------------------------------
+def _left_out(asked: ask.Asked, result: DecodeResult, more: Sequence[AnswerCard]) -> None:
+    """Show one line for what is not on the page."""
+    if more:
+        st.button(
+            f"{len(more)} more, each under {percent(chance(more[0]) + 0.005)}",
+            key="predict_more",
+            type="tertiary",
+            on_click=lambda: st.session_state.update(predict_cards=asked.cards + len(more)),
+        )
+    aside = result.distinct.aside if result.distinct else ()
+    if aside:
+        rows = "".join(
+            f"<li><code>{escape(one.smiles)}</code>: {'gives the query back' if one.valid else 'no molecule'} "
+            f"({percent(one.probability)})</li>"
+            for one in aside
+        )
+        count = f"{len(aside)} answer{'s' * (len(aside) > 1)} left out: the query again, or no molecule"
+        st.html(f'<details class="cs-aside"><summary>{count}</summary><ul>{rows}</ul></details>')
 
 
-def _actions(asked: ask.Asked, card: AnswerCard) -> None:
-    smiles, name = card.best.canonical, f"predict_{card.rank}"
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        for number, part in enumerate(smiles.split(".")):
-            if len(part) < SMALLEST or (asked.task == "retro" and part == asked.smiles):
-                continue
-            what = _label(card, number) if asked.task == "retro" and "." in smiles else "this"
-            st.button(
-                f"What is {what} made from?",
-                key=f"{name}_next_{number}",
-                on_click=ask.put,
-                args=(part, "retro"),
-                type="tertiary",
-            )
-        if st.button("3-D view", key=f"{name}_3d", type="tertiary"):
-            _three_d(smiles)
-        files = st.popover("Save", on_change="rerun", key=f"{name}_save", type="tertiary")
-    if files.open:
-        with files:
-            _save(asked, card)
+# --- what to do with an answer ---------------------------------------------------------------------
+
+
+def _actions(asked: ask.Asked, card: AnswerCard, name: str) -> None:
+    parts = [part for part in dict.fromkeys(card.best.canonical.split(".")) if len(part) >= SMALLEST]
+    back = st.popover("Go back", on_change="rerun", key=f"{name}_back", type="tertiary", help="What is this made from?")
+    if back.open:
+        with back:
+            for number, part in enumerate(parts):
+                st.html(scheme.side(scheme.Side(part), dark=theme.dark()))
+                st.button(
+                    "What is this made from?",
+                    key=f"{name}_next_{number}",
+                    on_click=ask.put,
+                    args=(part, "retro"),
+                    width="stretch",
+                )
+    more = st.popover("More", on_change="rerun", key=f"{name}_more", type="tertiary")
+    if more.open:
+        with more:
+            _more(asked, card, name)
+
+
+def _more(asked: ask.Asked, card: AnswerCard, name: str) -> None:
+    best = card.best
+    if card.change:
+        st.caption(card.change.sentence)
+    if card.twins:
+        rows = "".join(
+            f"<li>{percent(own_chance(twin))} <code>{escape(twin.canonical)}</code>{_harm(change)}</li>"
+            for twin, change in card.twins
+        )
+        st.html(f'<div class="cs-aside">The same idea:<ul>{rows}</ul></div>')
+    st.html(f'<div class="cs-aside">Token by token:{tokens_html(best)}</div>')
+    with st.container(horizontal=True, gap="small"):
+        if st.button("3-D view", key=f"{name}_3d"):
+            _three_d(best.canonical)
+        _save(asked, card)
+
+
+def _harm(change: Strategy | None) -> str:
+    return " ⚠ a stereocentre changes" if change and (change.inverted or change.unset) else ""
 
 
 @st.dialog("3-D view", width="medium")
@@ -206,98 +317,70 @@ def _three_d(smiles: str) -> None:
 
 
 def _save(asked: ask.Asked, card: AnswerCard) -> None:
-    smiles, name = card.best.canonical, f"answer-{card.rank}"
+    name = f"answer-{card.rank}"
     left, right = sides(asked, card)
-    _file("SVG", draw.molecule(smiles, width=-1, height=-1), f"{name}.svg", "image/svg+xml")
-    _file("PNG", formats.to_png(smiles), f"{name}.png", "image/png")
-    _file("SDF", formats.to_sdf([row(card)]), f"{name}.sdf", "chemical/x-mdl-sdfile")
-    _file("RXN, the reaction", formats.to_rxn(left, right), f"{name}.rxn", "chemical/x-mdl-rxnfile")
-    _file("CDXML, for ChemDraw", formats.to_cdxml(smiles), f"{name}.cdxml", "chemical/x-cdxml")
+    _file("SVG", schemes.to_svg(left, right, card.change), f"{name}.svg", "image/svg+xml")
+    _file("PNG", schemes.to_png(left, right, card.change), f"{name}.png", "image/png")
+    _file("RXN", formats.to_rxn(left, right), f"{name}.rxn", "chemical/x-mdl-rxnfile")
+    _file("SDF", formats.to_sdf([row(asked, card)]), f"{name}.sdf", "chemical/x-mdl-sdfile")
+    _file("CDXML", formats.to_cdxml(card.best.canonical), f"{name}.cdxml", "chemical/x-cdxml")
 
 
-def _save_all(asked: ask.Asked, result: DecodeResult) -> None:
+def sides(asked: ask.Asked, card: AnswerCard) -> tuple[str, str]:
+    """Return reactants and product of a question and its answer."""
+    query, answer = asked.smiles, card.best.canonical
+    return (query, answer) if asked.task == "forward" else (answer, query)
+
+
+def share(asked: ask.Asked, found: Sequence[AnswerCard], result: DecodeResult) -> None:
+    """Draw the files of all answers, and the link."""
     base = (st.context.url or "").split("?")[0]
     st.caption("A link to this question")
     st.code(f"{base}?{urlencode({'task': asked.model, 'smi': asked.smiles})}", language=None)
-    rows = [row(card) for card in cards(result) if card.best.valid]
-    _file("CSV, all answers", formats.to_csv([result]), "answers.csv", "text/csv")
-    _file("SDF, all answers", formats.to_sdf(rows), "answers.sdf", "chemical/x-mdl-sdfile")
-    _file("JSON, answers and every pass", to_json(result), "answers.json", "application/json")
+    rows = [row(asked, card) for card in found if card.best.valid]
+    _file("CSV", schemes.to_csv(rows), "answers.csv", "text/csv")
+    _file("XLSX", schemes.to_xlsx(rows), "answers.xlsx", schemes.XLSX)
+    _file("SDF", formats.to_sdf(rows), "answers.sdf", "chemical/x-mdl-sdfile")
+    _file("JSON, with every pass", to_json(result), "answers.json", "application/json")
 
 
 def _file(label: str, content: str | bytes, name: str, mime: str) -> None:
     if content:
-        st.download_button(label, content, name, mime, key=f"predict_file_{name}", on_click="ignore", width="stretch")
+        st.download_button(label, content, name, mime, key=f"predict_file_{name}", on_click="ignore")
 
 
-def row(card: AnswerCard) -> dict[str, object]:
-    """Return an answer as a record of an SDF."""
-    sure = card.best.confidence
+def row(asked: ask.Asked, card: AnswerCard) -> dict[str, object]:
+    """Return an answer as a record of a file."""
+    left, right = sides(asked, card)
+    check = card.check
     return {
-        "smiles": card.best.canonical,
+        "query": asked.smiles,
         "rank": card.rank,
-        "model_probability_uncalibrated": f"{card.best.probability:.6g}",
-        "log_prob": f"{card.best.log_prob:.6f}",
-        **({} if sure is None else {"confidence": f"{sure:.6g}"}),
+        "smiles": card.best.canonical,
+        "class": card.change.name if card.change else "",
+        "chance": f"{chance(card):.4g}" if measured(card) else "",
+        "model_probability": f"{card.best.probability:.6g}",
+        "alike": " ; ".join(twin.canonical for twin, _ in card.twins),
+        "stock": "; ".join(filter(None, marks(card.best.canonical))) if asked.task == "retro" else "",
+        "forward_model": "" if check is None else "agrees" if check.agrees else f"gives {check.product}",
+        "trouble": "; ".join(troubles(asked.task, asked.smiles, card)),
+        "reaction": f"{left}>>{right}",
     }
 
 
-def summary(asked: ask.Asked, result: DecodeResult) -> None:
-    """Say what speculation did for the answers, and offer to race it against the standard way."""
+def details(asked: ask.Asked, result: DecodeResult) -> None:
+    """Say last and small what the decoder did, and where to see more of it."""
     counts = numbers([result.trace])
-    told = f"{counts.emitted} tokens in {timing.passes(counts.passes)} ({counts.tokens_per_pass:.1f} per pass)"
-    exact = result.trace.settings.get("exactness")  # traces of older files say nothing
-    told = "; ".join(filter(None, [f"{told}, {timing.ms(1000 * counts.seconds)}", exact]))
-    st.html(f'<div class="cs-strip" role="status">{told}</div>')
-    about = "Race this question, with drafts and without, on the page Speed"
-    if st.button("Measure the saving", key="predict_measure", type="tertiary", help=about):
-        race_against_standard(asked.settings)
-        nav.go("speed", task=asked.model, smi=asked.smiles)
-
-
-def toolbar(asked: ask.Asked, result: DecodeResult) -> None:
-    """Show what concerns all answers: how they were made, files, the link."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        if st.button("How was this made?", key="predict_step"):
-            nav.go("step", task=asked.model, smi=asked.smiles)
-        files = st.popover("Save or share", on_change="rerun", key="predict_save")
-    if files.open:
-        with files:
-            _save_all(asked, result)
-
-
-# --- afterwards -----------------------------------------------------------------------------------------
-
-
-def highlight(slots: Sequence[Slot]) -> None:
-    """Draw the cards' schemes again, with the atoms that change."""
-    kept = _changes()
-    for slot in slots:
-        if slot.card.best.valid and slot.reaction not in kept:
-            kept[slot.reaction] = changes(*slot.reaction)
-            slot.draw_scheme(kept[slot.reaction])
-            _trim(kept)
-
-
-def check(slots: Sequence[Slot], forward: Engine) -> None:
-    """Ask the forward model what comes of each set of reactants, and say so on its card."""
-    kept = _trips()
-    left = [slot for slot in slots if slot.card.best.valid and slot.card.best.canonical not in kept]
-    for slot in left:
-        slot.draw_head([WAITING])
-    for slot in left:
-
-        def report(_: str, slot: Slot = slot) -> None:
-            slot.draw_head([WAITING])  # a Streamlit call: here a click may end this
-
-        reactants = slot.card.best.canonical
-        kept[reactants] = queued_engine.decode(
-            forward, reactants, DecodeSettings(decoder="greedy", n=1), report=report, patient=True
-        )
-        slot.draw_head([round_trip_badge(kept[reactants], slot.asked.smiles)])
-        _trim(kept)
-
-
-def _trim(kept: dict[Any, Any]) -> None:
-    while len(kept) > MOST_KEPT:
-        kept.pop(next(iter(kept)))
+    told = f"{counts.emitted} tokens in {timing.passes(counts.passes)} ({counts.tokens_per_pass:.1f} a pass), "
+    told += timing.ms(1000 * counts.seconds)
+    told = "; ".join(filter(None, [told, result.trace.settings.get("exactness")]))  # older files say nothing
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_speed"):
+        st.html(f'<div class="cs-strip">Speed details: {told}</div>')
+        about = "Race this question, with drafts and without, on the page Speed"
+        if st.button("Measure the saving", key="predict_measure", type="tertiary", help=about):
+            race_against_standard(asked.settings)
+            nav.go("speed", task=asked.model, smi=asked.smiles)
+        if st.button("How was this made?", key="predict_step", type="tertiary"):
+            width = result.distinct.widths[-1] if result.distinct else asked.settings.n
+            how: dict[str, Any] = {"decoder": asked.settings.decoder, "n": str(width), "drafts": asked.settings.drafter}
+            nav.go("step", task=asked.model, smi=asked.smiles, **how)

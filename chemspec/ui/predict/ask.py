@@ -11,18 +11,19 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.engine.engine import MAX_CHARS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import history, question, queued_engine, safe, sketcher, vendor, widgets
 from chemspec.ui.common.options import options
 from chemspec.ui.common.question import QueryText, Read
 from chemspec.ui.common.short_names import set_apart
+from chemspec.ui.predict import understood
 
 TASKS: tuple[Task, ...] = get_args(Task)
-FORMATS = "SMILES, reaction SMILES, InChI, molfile, SDF, RXN or CDXML; common reagents also by name"
+FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN or CDXML; a list with dots, commas, + or lines"
 ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml"]
 LONGEST = 34  # characters of a SMILES on a button
 BOX = QueryText("predict")
+BUTTON: dict[Task, str] = {"forward": "Predict product", "retro": "Find precursors"}
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Asked:
         model: its name.
         smiles: the canonical query.
         notes: what was changed in reading it.
+        cards: answers, or ideas, to show at first.
     """
 
     model: str
@@ -40,6 +42,7 @@ class Asked:
     smiles: str
     settings: DecodeSettings
     notes: tuple[str, ...] = ()
+    cards: int = 5
 
 
 def put(text: str, task: Task | None = None, *, model: str = "") -> None:
@@ -52,11 +55,11 @@ def put(text: str, task: Task | None = None, *, model: str = "") -> None:
     state.predict_want = True
 
 
-def ask() -> tuple[Asked | None, Any]:
+def ask() -> tuple[Asked | None, bool, Any]:
     """Draw everything a visitor asks with.
 
     Returns:
-        the question, once there is one, and the row of buttons, for more of them.
+        the question, once there is one; whether the box holds another one by now; the row of buttons, for more.
     """
     _follow_link()
     state = st.session_state
@@ -65,22 +68,23 @@ def ask() -> tuple[Asked | None, Any]:
     )
     text, read = BOX.draw(task, typed=_typed, asked=_enter, moved=_moved)
     hint = st.empty()
-    row = st.container(horizontal=True, vertical_alignment="center", gap="small")
+    asking = BUTTON[task]
+    st.button(asking, type="primary", shortcut="Ctrl+Enter", on_click=_want, width="stretch", key="predict_ask")
+    row = st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_tools")
     with row:
-        st.button("Predict", type="primary", shortcut="Ctrl+Enter", on_click=_want)
-        opened = bool(state.get("predict_draw"))
-        st.button("Close the sketcher" if opened else "Draw", on_click=_toggle, key="predict_pen")
+        if st.button("Draw", key="predict_pen", type="tertiary"):
+            _sketch(text, read)
         _upload(task)
-        model, settings = options(task)
-    if opened:
-        _sketch(text, read)
+        model, settings, cards = options(task)
     if state.pop("predict_want", False):
         _accept(model, read)
     asked: tuple[str, str, tuple[str, ...]] | None = state.get("predict_asked")
-    _hint(hint, text, read, stands=asked is not None and _smiles(read) == asked[1])
+    stands = asked is not None and _smiles(read) == asked[1]
+    _hint(hint, text, read, task, stands=stands)
     if asked is None or model == "":
-        return None, row
-    return Asked(model, task, asked[1], settings, asked[2]), row
+        return None, False, row
+    cards = max(cards, state.get("predict_cards", 0))
+    return Asked(model, task, asked[1], settings, asked[2], cards), not stands, row
 
 
 # --- the link: ?task=retro&smi=... -----------------------------------------------------------------
@@ -149,10 +153,6 @@ def _want() -> None:
     st.session_state.predict_want = True
 
 
-def _toggle() -> None:
-    st.session_state.predict_draw = not st.session_state.get("predict_draw")
-
-
 def _forget() -> None:
     state = st.session_state
     state.predict_asked = None
@@ -164,6 +164,7 @@ def _accept(model: str, read: Read) -> None:
     state = st.session_state
     state.predict_stopped = None
     state.predict_asked = None
+    state.predict_cards = 0
     if isinstance(read, formats.Input) and model:
         state.predict_asked = (model, read.smiles, _notes(read))
         _write_link()
@@ -182,8 +183,8 @@ def _smiles(read: Read) -> str:
 # --- the parts --------------------------------------------------------------------------------------
 
 
-def _hint(place: Any, text: str, read: Read, *, stands: bool) -> None:
-    """Show one line below the box, always there: what it takes, what is wrong, or what was understood."""
+def _hint(place: Any, text: str, read: Read, task: Task, *, stands: bool) -> None:
+    """Show below the box what it takes, what is wrong, or what was understood, drawn."""
     state = st.session_state
     if state.pop("predict_unlink", False) and st.query_params:
         st.query_params.clear()
@@ -192,21 +193,24 @@ def _hint(place: Any, text: str, read: Read, *, stands: bool) -> None:
     if isinstance(read, chem.Fault):
         place.html(question.fault_html(text, read))
         return
-    if read is None and state.pop("predict_empty", False):
-        line = "Nothing to predict yet: type or paste a molecule, draw one, or try an example."
-    elif read is None:
-        line = f"{FORMATS}. Up to {MAX_CHARS:,} characters."
-    else:
-        count = read.smiles.count(".") + 1
-        counted = f"{count} molecules or ions" if count > 1 else "one molecule"
-        notes = "; ".join(_notes(read))
-        line = f"✓ {counted}{'; ' + notes if notes else ''}" + ("" if stands else " · Enter predicts")
-    place.html(f'<div class="cs-hint" role="status">{escape(line)}</div>')
+    if read is None:
+        line = FORMATS
+        if state.pop("predict_empty", False):
+            line = "Nothing to predict yet: type or paste a molecule, draw one, or try an example."
+        place.html(f'<div class="cs-hint" role="status">{escape(line)}</div>')
+        return
+    notes = "; ".join(_notes(read))
+    amber = any(note.startswith(("the first of", "left out")) or " dropped" in note for note in read.notes)
+    sign = "⚠" if amber else "✓"
+    line = f"{sign} {understood.in_words(read.smiles)}" + ("" if stands else " · Enter asks")
+    small = f'<div class="cs-hint{" cs-warn" * amber}">{escape(notes)}</div>' if notes else ""
+    picture = understood.picture(read.smiles, task, marked=state.get("predict_cuts", ()) if stands else ())
+    place.html(f'<div class="cs-hint" role="status">{escape(line)}</div>{small}{picture}')
 
 
 def _upload(task: Task) -> None:
     state = st.session_state
-    with st.popover("Upload", help="A file with one molecule or one reaction"):
+    with st.popover("Upload", type="tertiary"):
         st.file_uploader(
             "A file with one molecule or one reaction (at most 1 MB)",
             type=ENDINGS,
@@ -239,7 +243,7 @@ def history_menu() -> None:
     if not entries:
         return
     backward = queued_engine.models("retro")
-    with st.popover("History"):
+    with st.popover("History", type="tertiary"):
         for number, entry in enumerate(entries):
             task: Task = "retro" if entry.model in backward else "forward"
             arrow = "⇐" if task == "retro" else "⇒"
@@ -268,14 +272,15 @@ def _main(smiles: str) -> str:
     return safe.plain(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
 
 
+@st.dialog("Draw", width="large")
 def _sketch(text: str, read: Read) -> None:
-    """Show the sketcher, in step with the box both ways."""
+    """Show the sketcher with what the box holds; "Use" puts the drawing into the box."""
     if reason := vendor.why_not("ketcher"):
         st.info(f"No sketcher here, text only: {reason}.")
         return
     shown = text.strip() if ">" in text else _smiles(read) or text.strip()
-    sketcher.sketcher(shown, key="predict_sketcher", on_change=_drawn)
-
-
-def _drawn(smiles: str) -> None:
-    BOX.put(smiles)
+    state = st.session_state
+    sketcher.sketcher(shown, key="predict_sketcher", on_change=lambda drawn: state.update(predict_drawn=drawn))
+    if st.button("Use this drawing", type="primary", key="predict_use"):
+        BOX.put(state.pop("predict_drawn", None) or shown)
+        st.rerun()

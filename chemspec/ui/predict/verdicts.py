@@ -1,89 +1,196 @@
-"""What can be said about an answer: its other spellings, faults, atoms it cannot have, whether it leads back."""
+"""What can be said about answers: which are one idea, how sure the model is, what is wrong with them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from chemspec import chem
 from chemspec.chem import formula_balance
+from chemspec.chem.strategy import Strategy, strategy
+from chemspec.engine.distinct import is_echo
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
+from chemspec.ui.common.web_files import web_file
+
+CONFIDENT, DOUBTFUL = 0.8, 0.3  # chances from which on, and below which, other words are used
+TROUBLE = 0.2  # what the chance of a retro card counts in the order, where something speaks against it
+# Solvents, bases, counterions: what seldom gives an atom to a product.
+BYSTANDERS = frozenset(web_file("bystanders.txt").split())
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the forward model says of proposed reactants.
+
+    Attributes:
+        agrees: whether its first answer is the target.
+        chance: its probability of that answer.
+        product: its first answer; empty where there is none.
+        added: SMILES of the reagents that were added to the question; empty if none.
+    """
+
+    agrees: bool
+    chance: float
+    product: str
+    added: str = ""
 
 
 @dataclass(frozen=True)
 class AnswerCard:
-    """An answer with its other spellings; `rank` counts different molecules from 1."""
+    """One idea: its best answer, and the others that make the same bonds in the same kind of way.
+
+    Attributes:
+        rank: its place on the page, from 1.
+        best: the answer that stands for it.
+        change: what the step does; None where that is unknown.
+        twins: the others, with what those do.
+        check: of the best answer, where the forward model was asked.
+    """
 
     rank: int
     best: Hypothesis
-    others: tuple[Hypothesis, ...] = ()
+    change: Strategy | None
+    twins: tuple[tuple[Hypothesis, Strategy | None], ...] = ()
+    check: Check | None = None
+
+    @property
+    def members(self) -> tuple[Hypothesis, ...]:
+        """All answers of the card."""
+        return (self.best, *(twin for twin, _ in self.twins))
+
+    @property
+    def name(self) -> str:
+        """The class of the step."""
+        if self.change is None:
+            return "One step"
+        names = {change.name for _, change in self.twins if change} | {self.change.name}
+        family = str(self.change.key[0])
+        if len(names) > 1 and family.endswith("deprotection"):
+            return f"Deprotection of {'nitrogen' if family.startswith('N') else 'oxygen'}"
+        return self.change.name
+
+    @property
+    def also(self) -> str:
+        """What the twins differ in."""
+        if not self.twins:
+            return ""
+        mine = self.change.leaving if self.change else ""
+        words = dict.fromkeys(change.leaving for _, change in self.twins if change and change.leaving not in ("", mine))
+        count = len(self.twins)
+        return (
+            f"also as {', '.join(list(words)[:3])}" if words else f"{count} more alike" if count > 1 else "1 more alike"
+        )
 
 
-@dataclass(frozen=True)
-class Badge:
-    """A badge: a sign and words, never colour alone. `kind` is good, bad, note or wait."""
-
-    kind: str
-    text: str
+def measured(card: AnswerCard) -> bool:
+    """Return whether the chance of a card is one that was measured."""
+    return card.best.confidence is not None
 
 
-def cards(result: DecodeResult) -> list[AnswerCard]:
-    """Return the answers best first, different spellings of one molecule together."""
-    groups: dict[str, list[Hypothesis]] = {}
+def chance(card: AnswerCard) -> float:
+    """Return the chance that one of a card's answers is right: measured, or else the model's own."""
+    return min(1.0, sum(own_chance(answer) for answer in card.members))
+
+
+def own_chance(answer: Hypothesis) -> float:
+    """Return the chance of one answer: measured, or else the model's own."""
+    return answer.probability if answer.confidence is None else answer.confidence
+
+
+def percent(odds: float) -> str:
+    """Return a chance in whole percent, never as certain or impossible."""
+    return "under 1 %" if odds < 0.01 else "over 99 %" if odds > 0.99 else f"{100 * odds:.0f} %"
+
+
+def word(odds: float) -> str:
+    """Return how sure the model is, in words."""
+    return "confident" if odds >= CONFIDENT else "look closely" if odds >= DOUBTFUL else "the model does not know this"
+
+
+def cards(task: Task, query: str, result: DecodeResult) -> list[AnswerCard]:
+    """Return the answers as ideas, the likeliest first; for forward each answer is one."""
+    groups: dict[object, list[tuple[Hypothesis, Strategy | None]]] = {}
     for answer in result.hypotheses:
-        groups.setdefault(answer.canonical or "?" + answer.smiles, []).append(answer)
-    return [AnswerCard(rank, own[0], tuple(own[1:])) for rank, own in enumerate(groups.values(), 1)]
+        if task == "forward":
+            change = strategy(query, answer.canonical) if answer.valid and "." not in answer.canonical else None
+            groups[answer.smiles] = [(answer, change)]
+        else:
+            change = strategy(answer.canonical, query) if answer.valid else None
+            key: object = answer.smiles
+            if change:
+                key = (change.key, change.inverted, change.unset) if spoiled(change) else change.key
+            groups.setdefault(key, []).append((answer, change))
+    found = [AnswerCard(0, *own[0], tuple(own[1:])) for own in groups.values()]
+    return order(task, query, found)
 
 
-def badges(task: Task, query: str, card: AnswerCard) -> list[Badge]:
-    """Return what can be said about an answer at once."""
-    best = card.best
-    shown = []
+def order(task: Task, query: str, found: Sequence[AnswerCard]) -> list[AnswerCard]:
+    """Return cards by chance; for retro what something speaks against counts a fifth."""
+
+    def weight(card: AnswerCard) -> float:
+        return chance(card) * (TROUBLE if task == "retro" and troubles(task, query, card) else 1.0)
+
+    ranked = sorted(found, key=lambda card: -weight(card)) if task == "retro" else found
+    return [replace(card, rank=rank) for rank, card in enumerate(ranked, 1)]
+
+
+def spoiled(change: Strategy) -> bool:
+    """Return whether a step harms a stereocentre that takes no part in it."""
+    return bool(change.inverted or change.unset)
+
+
+def troubles(task: Task, query: str, card: AnswerCard) -> list[str]:
+    """Return what is wrong with an answer, in words; mostly nothing."""
+    best, change = card.best, card.change
     if best.ended == "length":
-        shown.append(Badge("bad", f"✂ cut after {len(best.tokens)} tokens"))
-    elif not best.valid:
-        shown.append(Badge("bad", f"✗ not a valid SMILES: {chem.explain(best.smiles) or ''}"))
-    else:
-        shown.append(Badge("good", "✓ valid"))
-        left, right = (query, best.canonical) if task == "forward" else (best.canonical, query)
-        lacking = formula_balance(left, right)
-        if lacking:
-            atoms = ", ".join(f"{element} {count}" for element, count in lacking.items())
-            shown.append(Badge("bad", f"⚠ atoms the reactants cannot supply: {atoms}"))
-        elif lacking is not None:
-            shown.append(Badge("good", "✓ atoms accounted for"))
-        if set(best.canonical.split(".")) & _products(task, query):
-            returned = "returns the query" if task == "retro" else "returns a starting material"
-            shown.append(Badge("bad", f"↺ {returned}"))
-    if best.vote is not None:
-        times = f"{best.vote.spellings} spelling{'s' * (best.vote.spellings > 1)} of the query"
-        shown.append(Badge("note", f"⊕ merged: {times} gave it, at best as answer {best.vote.best_rank}"))
-    if card.others:
-        odds = ", ".join(chance(answer.probability) for answer in card.others)
-        shown.append(Badge("note", f"≡ also found in another spelling ({odds})"))
-    return shown
+        return [f"cut after {len(best.tokens)} tokens"]
+    if not best.valid:
+        return [f"not a valid SMILES: {chem.explain(best.smiles) or ''}"]
+    found = []
+    left, right = (query, best.canonical) if task == "forward" else (best.canonical, query)
+    if is_echo(task, query, best.canonical):
+        found.append("returns the query" if task == "retro" else "returns a starting material")
+    if lacking := formula_balance(left, right):
+        found.append(f"the reactants cannot supply {_atoms(lacking)}")
+    elif task == "forward" and (core := _core(left)) and (taken := formula_balance(core, right)):
+        found.append(f"takes {_atoms(taken)} from a solvent, base or counterion")
+    if change:
+        if change.inverted:
+            found.append(f"wrong epimer: {_centres(change.inverted)} would have to invert")
+        if change.unset and task == "retro":
+            found.append(f"stereo missing: {_centres(change.unset)} is not set in the reactants")
+        if task == "retro" and change.key[0] == "dehalogenation":
+            found.append("takes off a halogen that had to be put on first")
+    if card.check and not card.check.agrees:
+        found.append("the forward model expects another product")
+    return found
 
 
-def _products(task: Task, query: str) -> set[str]:
-    parts = set(query.split("."))
-    main = chem.main_product(query)
-    return parts if task == "forward" or main is None else {main}
+def _atoms(lacking: dict[str, int]) -> str:
+    return ", ".join(f"{count} {element}" for element, count in lacking.items())
 
 
-def chance(odds: float) -> str:
-    """Return a probability in as many digits as it bears."""
-    return f"{odds:.2f}" if odds >= 0.01 else f"{odds:.1g}"
+def _centres(atoms: Sequence[int]) -> str:
+    return ("centre " if len(atoms) == 1 else "centres ") + ", ".join(str(atom + 1) for atom in atoms)
 
 
-def round_trip_badge(result: DecodeResult, query: str) -> Badge:
-    """Return whether the forward model's best answer is the query."""
-    if result.status != "ok":
-        return Badge("note", f"– no round trip: {result.message}")
-    answer = result.hypotheses[0]
-    if not answer.valid:
-        return Badge("bad", "✗ round trip: the forward model's answer is no valid SMILES")
-    if chem.same_molecules(answer.canonical, query) or (
-        chem.main_product(answer.canonical) == chem.main_product(query)
-    ):
-        return Badge("good", "✓ round trip gives the query back")
-    return Badge("bad", f"✗ round trip gives {answer.canonical}")
+def _core(flask: str) -> str:
+    return ".".join(part for part in flask.split(".") if part not in BYSTANDERS)
+
+
+def warning(task: Task, query: str, result: DecodeResult, shown: Sequence[AnswerCard]) -> str:
+    """Return one sentence where the answers as a whole deserve doubt; empty otherwise."""
+    aside = result.distinct.aside if result.distinct else ()
+    echo = max((answer.probability for answer in aside if answer.valid), default=0.0)
+    if not shown:
+        what = "No reaction predicted" if task == "forward" else "The model knows no way to make this"
+        return f"{what}: it only gives the query back, or no molecule at all."
+    best = max(map(chance, shown))
+    if task == "forward" and echo > shown[0].best.probability:
+        return f"The model rather expects no reaction: its first answer is a starting material ({percent(echo)})."
+    if task == "forward" and "." not in query and best < CONFIDENT:
+        return f"There is one molecule in the flask and nothing for it to react with; the chance is {percent(best)}."
+    if best < DOUBTFUL:
+        return f"The model does not know this: the chance of its best answer is {percent(best)}."
+    return ""

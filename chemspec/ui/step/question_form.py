@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -16,7 +17,7 @@ from chemspec.types import DecodeResult
 from chemspec.ui.common import draw, queued_engine, saved, theme
 from chemspec.ui.common.question import QueryText, fault_html, link, warn_of_unknown
 
-MOST_WIDTH = 10  # of a beam: the tree of a wider one cannot be read
+MOST_WIDTH = 50  # of a beam, as on the page Predict
 DECODERS = {"greedy": "Greedy: one answer", "beam": "Beam search: several answers"}
 BOX = QueryText("step")
 
@@ -37,21 +38,37 @@ def current(names: list[str]) -> Question | DecodeResult | None:
         if linked[0] and linked[0] not in names:
             warn_of_unknown(linked[0])
         st.session_state.update(step_link=linked, step_shown=None)
-        ask(linked[0] if linked[0] in names else (names or [""])[0], linked[1])
+        ask(linked[0] if linked[0] in names else (names or [""])[0], linked[1], **_linked_way())
     if names:
         _form(names)
     shown: Question | DecodeResult | None = st.session_state.get("step_shown")
     return shown
 
 
-def ask(model: str, query: str, decoder: str = "greedy") -> None:
-    """Put a question into the form with the page's defaults, and run it.
+def _linked_way() -> dict[str, Any]:
+    """Return the search that the address names, if it names one: that which gave the answers on the page Predict."""
+    asked = st.query_params
+    decoder, n, drafter = asked.get("decoder", ""), asked.get("n", ""), asked.get("drafts", "")
+    if decoder not in DECODERS or not (n.isdecimal() and 1 <= int(n) <= MOST_WIDTH) or drafter not in DRAFTERS:
+        return {}
+    return {"decoder": decoder, "n": max(2, int(n)), "drafter": drafter}
 
-    A beam alone fills its passes on a small machine, and `auto` then drafts nothing; on a page about drafts, `copy`
-    shows more.
+
+def ask(model: str, query: str, decoder: str = "greedy", n: int = 5, drafter: str = "") -> None:
+    """Put a question into the form and run it.
+
+    Without a drafter it is the page's own choice: a beam alone fills its passes on a small machine, and `auto` then
+    drafts nothing; on a page about drafts, `copy` shows more.
+
+    Args:
+        model: that answers.
+        query: the text for the box.
+        decoder: of `DECODERS`.
+        n: width of a beam.
+        drafter: that guesses.
     """
-    drafter = "auto" if decoder == "greedy" else "copy"
-    st.session_state.update(step_model=model, step_decoder=decoder, step_n=5, step_drafter=drafter, step_length=0)
+    chosen = drafter or ("auto" if decoder == "greedy" else "copy")
+    st.session_state.update(step_model=model, step_decoder=decoder, step_n=n, step_drafter=chosen, step_length=0)
     BOX.put(query)
     _run()
 
@@ -70,7 +87,8 @@ def _run() -> None:
             record=True,
         )
         state.update(step_shown=Question(model, read.smiles, settings), step_link=(model, read.smiles))
-        st.query_params.from_dict({"task": model, "smi": read.smiles})
+        way = {"decoder": decoder, "n": str(settings.n), "drafts": settings.drafter}
+        st.query_params.from_dict({"task": model, "smi": read.smiles, **way})
 
 
 def _enter(text: str) -> None:

@@ -1,0 +1,168 @@
+"""Reactions as pictures and tables that go into a notebook or a slide."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from rdkit.Chem.Draw import rdMolDraw2D
+from rdkit.Geometry import Point2D
+
+from chemspec.chem.formats.exports import cell
+from chemspec.chem.strategy import Strategy
+from chemspec.ui.common import draw, scheme
+from chemspec.ui.common.short_names import set_apart
+
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+
+
+def sides(reactants: str, product: str, change: Strategy | None) -> tuple[scheme.Side, scheme.Side]:
+    """Return both sides of a reaction: atoms that change, bonds that are made, reactants laid out like the product."""
+    if change is None:
+        return scheme.Side(reactants), scheme.Side(product)
+    pairs = tuple((origin, atom) for atom, origin in enumerate(change.origin) if origin >= 0)
+    left = scheme.Side(reactants, change.before, like=(product, pairs))
+    return left, scheme.Side(product, change.after, bold=change.made)
+
+
+# --- pictures --------------------------------------------------------------------------------------
+
+GAP, ARROW = 26, 110  # pixels between molecules, and of the arrow
+
+
+def to_svg(reactants: str, product: str, change: Strategy | None) -> str:
+    """Return the scheme of a reaction, reagents over its arrow, as one SVG; empty where nothing can be drawn."""
+    left, right = sides(reactants, product, change)
+    drawn, names = set_apart(reactants.split("."), scheme.reacting(left))
+    pieces = [*scheme.drawings(left, drawn), None, *scheme.drawings(right)]
+    if not all(svg for svg in pieces if svg is not None):
+        return ""
+    sizes = [(ARROW, 40) if svg is None else _size(svg) for svg in pieces]
+    high = max(height for _, height in sizes) + 8
+    x, parts = 4.0, []
+    for number, (svg, (wide, tall)) in enumerate(zip(pieces, sizes, strict=True)):
+        if svg is None:
+            text = escape(", ".join(names))
+            middle = high / 2
+            parts.append(
+                f'<text x="{x + ARROW / 2}" y="{middle - 8}" text-anchor="middle" font-size="11">{text}</text>'
+                f'<path d="M{x + 4} {middle}h{ARROW - 16}" stroke="#000" stroke-width="1.6"/>'
+                f'<path d="M{x + ARROW - 4} {middle}l-11 -4.5v9z"/>'
+            )
+        else:
+            if number and pieces[number - 1] is not None:
+                parts.append(f'<text x="{x - GAP / 2 - 5}" y="{high / 2 + 6}" font-size="18">+</text>')
+            parts.append(re.sub("<svg", f'<svg x="{x}" y="{(high - tall) / 2}"', svg, count=1))
+        x += wide + GAP
+    font = 'font-family="sans-serif"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{x:.0f}" height="{high:.0f}" {font}>{"".join(parts)}</svg>'
+
+
+def _size(svg: str) -> tuple[float, float]:
+    found = re.search(r"width='([\d.]+)px' height='([\d.]+)px'", svg)
+    return (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+
+
+def to_png(reactants: str, product: str, change: Strategy | None) -> bytes:
+    """Return the scheme of a reaction as PNG on white; empty where nothing can be drawn."""
+    from rdkit import Chem
+    from rdkit.Chem import rdDepictor
+
+    left, _ = sides(reactants, product, change)
+    drawn, names = set_apart(reactants.split("."), scheme.reacting(left))
+    mols: list[Any] = []
+    first = 0
+    model, pairs = left.like or ("", ())
+    for number, part in enumerate(reactants.split(".")):
+        mol = Chem.MolFromSmiles(part)
+        if mol is None:
+            return b""
+        size = mol.GetNumAtoms()
+        if number in drawn:
+            if model:
+                draw.lay_out(mol, model, tuple((a - first, b) for a, b in pairs if first <= a < first + size))
+            mols.append(mol)
+        first += size
+    target = Chem.MolFromSmiles(product)
+    if target is None:
+        return b""
+    rdDepictor.Compute2DCoords(target)
+    panels = [*mols, None, target]
+    wide, high = 420, 300
+    drawer = rdMolDraw2D.MolDraw2DCairo(wide * len(mols) + 240 + wide, high, wide, high)
+    options: Any = drawer.drawOptions()
+    options.bondLineWidth, options.fixedBondLength, options.padding = 2, 40, 0.04
+    drawer.ClearDrawing()
+    options.clearBackground = False
+    x = 0
+    for number, mol in enumerate(panels):
+        drawer.SetOffset(0, 0)
+        if mol is None:
+            drawer.SetColour((0, 0, 0))
+            for start, end in (((10, 150), (220, 150)), ((220, 150), (206, 143)), ((220, 150), (206, 157))):
+                drawer.DrawLine(Point2D(x + start[0], start[1]), Point2D(x + end[0], end[1]), True)
+            drawer.SetFontSize(16)
+            drawer.DrawString(", ".join(names), Point2D(x + 115, 125), True)
+            x += 240
+            continue
+        if number and panels[number - 1] is not None:
+            drawer.SetColour((0, 0, 0))
+            drawer.SetFontSize(22)
+            drawer.DrawString("+", Point2D(x, 150), True)
+        drawer.SetOffset(x, 0)
+        drawer.DrawMolecule(rdMolDraw2D.PrepareMolForDrawing(mol))
+        x += wide
+    drawer.FinishDrawing()
+    return bytes(drawer.GetDrawingText())
+
+
+# --- tables ----------------------------------------------------------------------------------------
+
+
+def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
+    """Return rows of the same keys as a table; no cell can be taken for a formula."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    writer.writerow(rows[0] if rows else ())
+    writer.writerows([cell(value) for value in row.values()] for row in rows)
+    return buffer.getvalue()
+
+
+def to_xlsx(rows: Sequence[Mapping[str, object]]) -> bytes:
+    """Return the same as a workbook of one sheet, every cell a text or a number."""
+    lines = [list(rows[0])] if rows else []
+    lines += [[str(value) for value in row.values()] for row in rows]
+    sheet = "".join(f"<row>{''.join(map(_xlsx_cell, line))}</row>" for line in lines)
+    space = "http://schemas.openxmlformats.org"
+    main, relations = f"{space}/spreadsheetml/2006/main", f"{space}/officeDocument/2006/relationships"
+    package = f"{space}/package/2006"
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+    files = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="rels" '
+        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        f'<Override PartName="/xl/workbook.xml" ContentType="{kind}.sheet.main+xml"/>'
+        f'<Override PartName="/xl/worksheets/sheet1.xml" ContentType="{kind}.worksheet+xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{relations}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{relations}"><sheets>'
+        '<sheet name="answers" sheetId="1" r:id="r1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{relations}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
+        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{sheet}</sheetData></worksheet>',
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, f'<?xml version="1.0" encoding="UTF-8" standalone="yes"?>{text}')
+    return buffer.getvalue()
+
+
+def _xlsx_cell(value: str) -> str:
+    if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", value):
+        return f"<c><v>{value}</v></c>"
+    return f'<c t="inlineStr"><is><t xml:space="preserve">{escape(value)}</t></is></c>'

@@ -1,0 +1,55 @@
+"""What was read from the box, before anybody asks: drawn, with formula and mass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from rdkit import Chem, rdBase
+from rdkit.Chem import Descriptors, rdMolDescriptors
+
+from chemspec.settings import Task
+from chemspec.ui.common import draw, scheme, theme
+from chemspec.ui.common.short_names import set_apart
+
+_LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
+@lru_cache(maxsize=500)
+def in_words(smiles: str) -> str:
+    """Return the formula and mass of one molecule, or how many there are."""
+    parts = smiles.split(".")
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromSmiles(smiles)
+        formula = rdMolDescriptors.CalcMolFormula(mol).translate(_LOWER)
+        mass = Descriptors.MolWt(mol)  # type: ignore[attr-defined]
+    return f"{formula} · {mass:.1f}" if len(parts) == 1 else f"{len(parts)} molecules or ions"
+
+
+def picture(smiles: str, task: Task, *, marked: Sequence[tuple[tuple[int, int], str]] = ()) -> str:
+    """Return what was read as safe HTML: of a flask its reactants, with the names of the others below.
+
+    Args:
+        smiles: canonical.
+        task: "retro" draws everything.
+        marked: bonds with a text, to draw thick.
+    """
+    dark = theme.dark()
+    if task == "retro":
+        bonds, notes = tuple(pair for pair, _ in marked), tuple(text for _, text in marked)
+        parts = smiles.split(".")
+        if len(parts) == 1:
+            return f'<div class="cs-read">{scheme.figure(smiles, dark=dark, bold=bonds, notes=notes)}</div>'
+        return f'<div class="cs-read">{scheme.side(scheme.Side(smiles), dark=dark)}</div>'
+    drawn, names = set_apart(smiles.split("."))
+    said = f"<p>{' · '.join(names)}</p>" if names else ""
+    return f'<div class="cs-read">{scheme.side(scheme.Side(smiles), dark=dark, only=drawn)}{said}</div>'
+
+
+def cuts(made: Sequence[draw.Bonds]) -> tuple[tuple[tuple[int, int], str], ...]:
+    """Return the bonds that the cards make, each with the numbers of its cards."""
+    numbers: dict[tuple[int, int], list[str]] = {}
+    for rank, bonds in enumerate(made, 1):
+        for pair in bonds:
+            numbers.setdefault(pair, []).append(str(rank))
+    return tuple((pair, ",".join(ranks)) for pair, ranks in numbers.items())
