@@ -15,7 +15,7 @@ from typing import Any, overload
 import torch
 
 from chemspec import chem
-from chemspec.chem import root_align
+from chemspec.chem import formats, root_align
 from chemspec.decode import registry as decoders
 from chemspec.decode.loop import DIVIDED, Decoding, InTurn, divides
 from chemspec.draft.base import Drafter, SessionReader, needs_of
@@ -320,6 +320,9 @@ class Engine:
         """Clean, canonicalise and tokenise one query, or say what is wrong with it."""
         lead, bare = self.tokenizer.lead(text)
         query = self.molecules.get(*self._reading(bare))
+        if isinstance(query, chem.Fault) and query.kind != "length":
+            read = formats.read_any(text, task=self.task, max_chars=MAX_CHARS)  # a name, a list, an InChI, a molfile
+            query = chem.Query(read.smiles, text, read.notes) if isinstance(read, formats.Input) else query
         if isinstance(query, chem.Fault):
             status = "too_long" if query.kind == "length" else "invalid"
             return PreparedQuery(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
-from rdkit.Chem import rdChemReactions
+from rdkit.Chem import rdChemReactions, rdMolDescriptors
 
 from chemspec import chem
 from chemspec.chem import Fault
@@ -251,7 +251,7 @@ NITROGEN = " N   0"  # in the atom's line of `molfile()`
         ("InChI=1S/" + "C" * 6000, "longer than"),
         ("64-17-5", "CAS"),
         ("C6H12O6", "formula"),
-        ("acetylsalicylic acid", "names are not known"),
+        ("hydrobromic ester", "of names only common"),
         ("*CCO", "any atom"),
         ("CCO>>", "no product"),
         ('{"root": {}}', "JSON"),
@@ -552,3 +552,52 @@ def test_exports_never_raise(text: str) -> None:
     assert isinstance(to_png(text, width=60, height=60), bytes)
     to_rxn(text, text)
     to_cdxml(text)
+
+
+# --- lists and names ---------------------------------------------------------------------------------
+
+ANILIDE = chem.canonical("CC(=O)Cl.Nc1ccccc1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Nc1ccccc1 CC(=O)Cl",
+        "CC(=O)Cl\nNc1ccccc1",
+        "aniline, acetyl chloride",
+        "aniline + CC(=O)Cl",
+        "acetyl chloride; aniline",
+        "acetyl chloride.aniline",
+        "CC(=O)Cl and aniline",
+    ],
+)
+def test_no_molecule_of_a_list_is_dropped(text: str) -> None:
+    read = read_any(text, task="forward")
+    assert isinstance(read, Input), read
+    assert chem.same_molecules(read.smiles, ANILIDE or "")
+
+
+def test_conditions_may_be_named_in_words() -> None:
+    read = read_any("CC(=O)Cl.Nc1ccccc1 in DCM with Et3N", task="forward")
+    assert isinstance(read, Input)
+    assert chem.same_molecules(read.smiles, f"{ANILIDE}.ClCCl.CCN(CC)CC")
+
+
+def test_what_follows_a_target_is_its_name() -> None:
+    read = read_any("CCO ethanol", task="retro")
+    assert isinstance(read, Input) and read.smiles == "CCO"
+
+
+@pytest.mark.parametrize("name", ["ibuprofen", "Aspirin", "phenol", "4-bromobenzonitrile", "lidocaine"])
+def test_names_are_molecules(name: str) -> None:
+    assert isinstance(read_any(name, task="retro"), Input)
+
+
+def test_every_name_has_its_formula_and_means_one_thing() -> None:
+    rows = [line.split("\t") for line in reagents.NAMES.read_text().splitlines() if not line.startswith("#")]
+    assert len(rows) > 150
+    for smiles, names, formula in rows:
+        assert rdMolDescriptors.CalcMolFormula(Chem.MolFromSmiles(smiles)) == formula, names
+        for name in names.split(" | "):
+            found = reagents.find(name)
+            assert found and chem.drop_stereo(found[0]) == chem.drop_stereo(smiles), name

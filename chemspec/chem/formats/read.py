@@ -395,34 +395,59 @@ def _inchikey(text: str, _: Task) -> Fault:
 
 # --- names and SMILES ----------------------------------------------------------------------------
 
-_SEPARATOR = re.compile(r"\s*;\s*|,\s+|\s+\+\s+")
+_SEPARATOR = re.compile(r"\s*;\s*|,\s+|\s+\+\s+|\s*\n\s*")
+_FILLERS = {"in", "with", "and", "plus", "+"}  # words of a list that mean no molecule
+_DOT = re.compile(r"\.(?![^\[]*\])")  # not within brackets
 
 
-def _name(text: str, _: Task) -> _Molecules | Fault | None:
-    """Read reagents by name, alone or in a list with SMILES; None where the text should be read as SMILES."""
-    if "\n" in text.strip() or ">" in text:
+def _name(text: str, task: Task) -> _Molecules | Fault | None:
+    """Read names, alone or in a list with SMILES; None where the text should be read as one SMILES.
+
+    Commas, semicolons, plus signs and lines part the molecules of a list, for the forward task blanks as well, and dots
+    where a part is a name. What follows the target of a retro question is taken for its name, as in .smi files.
+    """
+    if ">" in text or chem.is_valid(text.strip()):
         return None
-    parts = [part.strip() for part in _SEPARATOR.split(text.strip()) if part.strip()]
-    named = {part: reagents.find(part) for part in parts}
-    if len(parts) == 1:
-        found = named[parts[0]]
-        # A text that is valid SMILES is taken for that: NBS, PCC.
-        return _Molecules([found[0]], _meaning(parts[0], found[1])) if found and not chem.is_valid(parts[0]) else None
+    listed = _listed(text, task)
+    if len(listed) == 1 and (found := reagents.find(listed[0])):
+        return _Molecules([found[0]], _meaning(listed[0], found[1]))
+    named = {part: reagents.find(part) for part in listed}
     smiles = {part: found[0] if found else part for part, found in named.items()}
     unread = [part for part, written in smiles.items() if not chem.is_valid(written)]
-    if not parts or (unread and not any(named.values())):
+    if len(listed) < 2 or (task == "retro" and not any(named.values())) or (unread and len(unread) == len(listed)):
+        return None
+    if unread and not any(named.values()):
         return None
     for part in unread:
         at = text.index(part)
-        message = f"{part!r} is neither a SMILES nor a name in the built-in list of reagents"
+        message = f"{part!r} is neither a SMILES nor a name in the built-in list"
         return Fault(message, at, at + len(part), "other")
     notes = [note for part, found in named.items() if found for note in _meaning(part, found[1])]
     different = {chem.canonical(written): written for written in smiles.values()}
     return _Molecules(list(different.values()), (*notes, "a list, joined"))
 
 
+def _listed(text: str, task: Task) -> list[str]:
+    """Return the parts of a list as they stand in the text."""
+    found: list[str] = []
+    for part in filter(None, (part.strip() for part in _SEPARATOR.split(text.strip()))):
+        pieces = [piece.strip() for piece in _DOT.split(part)]
+        if len(pieces) > 1 and not chem.is_valid(part) and any(map(reagents.find, pieces)):
+            found += [word for piece in pieces for word in _words(piece, task)]
+        else:
+            found += _words(part, task)
+    return found
+
+
+def _words(part: str, task: Task) -> list[str]:
+    """Return what blanks part, where they part molecules."""
+    if task == "retro" or " " not in part or reagents.find(part):
+        return [part]
+    return [word for word in part.split() if word.casefold() not in _FILLERS]
+
+
 def _meaning(name: str, full: str) -> tuple[str, ...]:
-    return (f"{name}: {full}",) if name.casefold() != full.casefold() else ("a reagent by name",)
+    return (f"{name}: {full}",) if name.casefold() != full.casefold() else ()
 
 
 def _smiles(text: str, task: Task, max_chars: int) -> Input | Fault:
@@ -462,5 +487,5 @@ def _advice(text: str, fault: Fault) -> str:
     if re.fullmatch(r"(?:[A-Z][a-z]?\d*){2,}", text) and re.search(r"H\d", text):
         return "; a formula fits many molecules, enter the SMILES of the one you mean"
     if re.search(r"[a-z]{4}", re.sub(r"[bcnops]{4,}", "", text)) and re.fullmatch(r"[\w\s,()'\-\[\]]+", text):
-        return "; names are not known here except for common reagents, enter the SMILES"
+        return "; of names only common reagents, drugs and building blocks are known: enter the SMILES"
     return ""

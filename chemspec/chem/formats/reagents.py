@@ -1,6 +1,6 @@
-"""Look up the SMILES of common reagents and solvents, for those who type conditions as they would write them.
+"""Look up the SMILES of common reagents, solvents, drugs and building blocks, for those who type what they mean.
 
-The table, made by hand, is `reagents.tsv`.
+The tables, made by hand, are `reagents.tsv` and `names.tsv`.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from functools import cache
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("reagents.tsv")
+NAMES = Path(__file__).with_name("names.tsv")  # of drugs and building blocks
 _DASHES = "-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"
 
 
 def find(name: str) -> tuple[str, str] | None:
-    """Return SMILES and full name of a reagent; None if it is not in the table."""
+    """Return SMILES and full name of a molecule; None if it is in no table."""
     return _names().get(_key(name))
 
 
 @cache
 def _names() -> dict[str, tuple[str, str]]:
     table: dict[str, tuple[str, str]] = {}
-    for line in TABLE.read_text(encoding="utf-8").splitlines():
+    for line in (text for file in (NAMES, TABLE) for text in file.read_text(encoding="utf-8").splitlines()):
         if not line.startswith("#"):
-            smiles, names = line.split("\t")
+            smiles, names, *_ = line.split("\t")
             full, *others = names.split(" | ")
             table |= {_key(name): (smiles, full) for name in (full, *others)}
     return table

@@ -173,7 +173,7 @@ def _accept(model: str, read: Read) -> None:
 
 
 def _notes(read: formats.Input) -> tuple[str, ...]:
-    return read.notes if read.kind == "SMILES" else (f"read as {read.kind}", *read.notes)
+    return read.notes if read.kind in ("SMILES", "name") else (f"read as {read.kind}", *read.notes)
 
 
 def _smiles(read: Read) -> str:
