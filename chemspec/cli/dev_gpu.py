@@ -231,13 +231,14 @@ def passes(
 def estimate(
     preset: Annotated[str, opt.option("Size of the model, see `chemspec.settings.PRESETS`.")] = "mt-4x4",
     vocabulary: Annotated[int, opt.option("Its tokens.")] = 279,
+    dtype: Annotated[str, opt.option("fp32, bf16 or int8.")] = "fp32",
     measured: Annotated[Path | None, opt.option("Rows of `dev gpu passes`, to stand beside the estimates.")] = None,
 ) -> None:
     """Print the triton runtime's passes as a table: launches, bytes, operations, the time these make, the measured."""
     from chemspec.bench.gpu.estimate import table
 
     rows = [] if measured is None else [json.loads(line) for line in measured.read_text().splitlines()]
-    show.line(table(preset, vocabulary, rows))
+    show.line(table(preset, vocabulary, rows, dtype=dtype))
 
 
 def _tell(out: Path, row: dict[str, Any]) -> None:

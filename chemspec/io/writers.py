@@ -81,13 +81,13 @@ def predict_file(
             _cut(trace, done)
         with journal.open("ab") as rows, trace.open("ab") if trace else nullcontext() as full:
             progress(done, total)
-            parts = list(_chunks(queries[done:], every or settings.batch_size * BATCHES))
-            for number, part in enumerate(parts, 1):
+            size = every or settings.batch_size * BATCHES
+            for part in _chunks(queries[done:], size):
 
                 def report(some: int, before: int = done) -> None:
                     progress(before + some, total)
 
-                engine.expect([text for one in parts[number - 1 : number + 1] for text in one])  # and the next
+                engine.expect(queries[done : done + 2 * size])  # the next ones are read meanwhile
                 results = _predict(engine, part, settings, report)
                 if full:  # first, so that it never holds less than the other
                     _append(full, (to_json(result) + "\n" for result in results))

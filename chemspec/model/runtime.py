@@ -87,8 +87,8 @@ class RuntimeConfig:
         """What computes a model here, and its runtime; imports what it needs only.
 
         On a CPU "auto" takes the compiled kernel; where it cannot be had ONNX Runtime; where that is not installed
-        torch, with a warning. On a GPU it takes recorded graphs, as "triton" does, with a warning, where its kernels
-        cannot be had or give other scores than torch.
+        torch, with a warning. On a GPU it takes recorded graphs, and the kernels of "triton" in int8. Where these
+        cannot be had or give other scores than torch, recorded graphs take their place, in int8 torch, with a warning.
 
         Raises:
             ValueError: if the runtime asked for cannot be had.
@@ -123,14 +123,14 @@ class RuntimeConfig:
             from chemspec.model.runners.onnx_runner import OnnxBackend  # spares GPU boxes the import
 
             return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
-        if runtime == "triton":
+        if runtime == "triton" or (runtime == "auto" and int8 and not cpu):
             from chemspec.model.runners.triton.runner import UnsupportedError, checked
 
             try:
                 return checked(loaded.model, torch.device(self.device), self.dtype), "triton"
             except UnsupportedError as why:
-                warnings.warn(f"passes are recorded graphs, not the triton runtime's: {why}", stacklevel=2)
-                runtime = "graphs"
+                runtime, those = ("torch", "torch's") if int8 else ("graphs", "recorded graphs")
+                warnings.warn(f"passes are {those}, not the triton runtime's: {why}", stacklevel=2)
         model = loaded.model.to(device=self.device, dtype=self.precision)
         if int8:
             return TorchBackend(quantised(model)), "torch"

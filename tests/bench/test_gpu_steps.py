@@ -242,3 +242,22 @@ def test_nothing_of_it_needs_rdkit_streamlit_or_pandas() -> None:
         "import chemspec.engine.drafter_resources, chemspec.decode.registry, chemspec.testing, chemspec.model.cost\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed here")
+def test_estimates_stand_beside_a_column_for_what_is_measured() -> None:
+    from chemspec.bench.gpu.estimate import HEAD, table
+
+    measured = [
+        {"runtime": "triton", "dtype": dtype, "queries": 1, "nodes": 1, "ms": ms}
+        for dtype, ms in (("fp32", 0.123), ("int8", 0.456))
+    ]
+    measured += [{**measured[0], "runtime": "graphs", "nodes": 4}, {"runtime": "triton", "error": "x", "queries": 1}]
+    for dtype, launches, ms in (("fp32", "40", "0.12"), ("int8", "36", "0.46")):
+        head, _, *rows = table("mt-4x4", 279, measured, dtype=dtype).splitlines()
+        assert head == HEAD and len(rows) == len(answers.SHAPES)
+        cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+        assert cells[0][:2] == ["1 x 1", launches] and cells[0][5] == ms
+        assert not any(row[5] for row in cells[1:])
+        estimated = [float(row[4]) for row in cells]
+        assert 0.05 < estimated[0] < estimated[-1] < 10

@@ -140,6 +140,7 @@ class Scale:
     Attributes:
         device: what computes.
         runtimes: that are compared.
+        int8: the runtime whose passes are timed in that precision.
         recipes: of each task: a name, or a file.
         batches: queries at a time, where several are compared.
         limit, beams: queries of a case.
@@ -152,6 +153,7 @@ class Scale:
 
     device: str = "cuda"
     runtimes: str = "torch,graphs,triton"
+    int8: str = "triton"
     recipes: Mapping[str, str] = field(default_factory=lambda: {"forward": "forward-mit-gpu", "retro": "retro-all"})
     batches: tuple[int, int] = (32, 256)
     limit: int = 200
@@ -183,7 +185,7 @@ def prove(steps: Steps, scale: Scale = FULL) -> list[StepResult]:
     tests = Path("tests") / "test_gpu.py"
     if tests.is_file():
         pytest = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0", "-W", "ignore", "-q")
-        steps.step("tests", 90 * scale.slow, *pytest, tests)
+        steps.step("tests", 110 * scale.slow, *pytest, tests)
     for task in TASKS:
         few = replace(scale, limit=min(40, scale.limit))
         _check(steps, few, f"right-{task}", 75, task, "greedy", f"1,{scale.batches[0]}", "none,auto", scale.runtimes)
@@ -219,6 +221,7 @@ def measure(steps: Steps, scale: Scale = FULL) -> list[StepResult]:
     model = steps.keep / "run-forward" / "model"
     if model.is_dir():
         _passes(steps, scale, "size", model)
+        _passes(steps, replace(scale, runtimes=scale.int8), "size-int8", model, "--dtype", "int8", limit=30)
     return steps.finish()
 
 
@@ -241,10 +244,10 @@ def _check(
     steps.program(name, limit * scale.slow, "dev", "gpu", "check", model, keep / f"{task}.json", *words, *out)
 
 
-def _passes(steps: Steps, scale: Scale, name: str, model: Path) -> None:
+def _passes(steps: Steps, scale: Scale, name: str, model: Path, *more: str, limit: float = 60) -> None:
     words = ("--device", scale.device, "--runtimes", scale.runtimes, "--out", steps.out / "results.jsonl")
     shapes = ("--shapes", scale.shapes) if scale.shapes else ()
-    steps.program(name, 60 * scale.slow, "dev", "gpu", "passes", model, *words, *shapes)
+    steps.program(name, limit * scale.slow, "dev", "gpu", "passes", model, *words, *shapes, *more)
 
 
 def _tail(steps: Steps, file: Path, lines: int) -> None:
@@ -315,7 +318,7 @@ def rehearse(folder: Path, *, slow: float = 1.0) -> list[StepResult]:
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
     }
-    scale = Scale(device="cpu", runtimes="torch,native", recipes=recipes, slow=slow, **SMALL)
+    scale = Scale(device="cpu", runtimes="torch,native", int8="native", recipes=recipes, slow=slow, **SMALL)
     done: list[StepResult] = []
     for name in ("prove", *TASKS, "measure"):
         steps = Steps(kit, folder / "out" / name, keep, environment)
