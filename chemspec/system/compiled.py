@@ -43,7 +43,8 @@ def load(source: Path, *flags: str) -> ctypes.CDLL:
     compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if compiler is None:
         raise NoKernelError("there is no C++ compiler (c++, g++ or clang++) on the path")
-    command = [compiler, *FLAGS, *flags, str(source)]
+    extra = os.environ.get("CHEMSPEC_CXXFLAGS", "").split()  # sanitizers, see .ci/sanitize
+    command = [compiler, *FLAGS, *flags, *extra, str(source)]
     try:
         name = f"{source.stem}-{_key(source, command)}"
         path = next(filter(_whole, sorted(folder().glob(f"{name}-*.so"))), None) or build(command, folder() / name)

@@ -1,0 +1,72 @@
+"""Drive kernel, trees and loop through everything they have, for sanitizers; `.ci/sanitize` runs this as a program.
+
+Small models with random weights, every drafter that compiled code knows, greedy decoding and beams, batches, threads,
+fp32 and int8, records and compaction.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+from small import QUERIES, tiny_folder
+
+from chemspec.decode.compiled import build as loop
+from chemspec.draft.tree import native
+from chemspec.engine.engine import Engine, PreparedQuery
+from chemspec.model.runners.native import build as kernel
+from chemspec.settings import DecodeSettings
+
+DRAFTERS = ("none", "windows", "copy", "mixed", "auto")
+
+
+def answers(engine: Engine, how: DecodeSettings) -> list[list[tuple[int, ...]]]:
+    """Decode ids, for RDKit's exceptions are none of ours; read the passes too, for they lie in compiled code."""
+    sources = [engine.tokenizer.encode(query) for query in QUERIES]
+    decoding = engine._open([PreparedQuery("", source) for source in sources], how)
+    found = decoding.run_to_end()
+    assert all(sum(one.emitted for one in passes) > 0 for passes in decoding.passes)
+    return [[answer.tokens for answer in each] for each in found]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    kernel.kernel()
+    assert native.library() is not None and loop.library() is not None, "the compiled code must be there"
+    runs = 0
+    with tempfile.TemporaryDirectory() as home:
+        shapes = [{}, {"heads": 2, "d_model": 48, "feedforward": 40, "tied_output": True}]
+        for number, shape in enumerate(shapes):
+            folder = tiny_folder(Path(home) / str(number), seed=number, **shape)
+            for dtype in ("fp32", "int8"):
+                engine = Engine.load(folder, device="cpu", dtype=dtype, threads=2, runtime="native")
+                for decoder, n in (("greedy", 1), ("beam", 4)):
+                    expected = None
+                    for drafter in DRAFTERS:
+                        how = DecodeSettings(
+                            decoder=decoder, n=n, drafter=drafter, max_len=24, batch_size=7, record=drafter == "copy"
+                        )
+                        found = answers(engine, how)
+                        assert expected in (None, found), f"{dtype} {decoder} {drafter}: answers differ"
+                        expected, runs = found, runs + 1
+                # A wide beam shares its bookkeeping between threads; several Python threads share one engine.
+                answers(engine, DecodeSettings(n=12, drafter="copy", max_len=16, batch_size=7))
+                several = [
+                    threading.Thread(target=answers, args=(engine, DecodeSettings(n=3, drafter="mixed", max_len=12)))
+                    for _ in range(2)
+                ]
+                for one in several:
+                    one.start()
+                for one in several:
+                    one.join()
+                runs += 3
+    sys.stdout.write(f"{runs} runs of {len(QUERIES)} queries\n")
+
+
+if __name__ == "__main__":
+    main()
