@@ -23,7 +23,7 @@ LAYERS = (
     ("io", "evaluation"),
     ("plan",),
     ("train", "ui", "service"),
-    ("bench",),
+    ("bench", "fuzz"),
     ("cli",),
 )
 FREE = ("", "__init__")  # the package itself: only its version

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -161,6 +161,33 @@ def roundtrip(
         show.document(measured)
     else:
         show.shares(back.rows(measured))
+
+
+@dev.command(rich_help_panel="Can it be trusted?")
+def fuzz(
+    cases: Annotated[int, opt.option("How many; a night is 100,000.")] = 2000,
+    seed: Annotated[int, opt.option("The same seed gives the same cases.")] = 0,
+    way: Annotated[list[str] | None, opt.option("Way in, may be given several times; default all.")] = None,
+    out: Annotated[Path, opt.option("Folder for cases that are defects.")] = Path("runs/fuzz"),
+    case: Annotated[Path | None, opt.option("Try one kept case again (with --way), and nothing else.")] = None,
+) -> None:
+    """Throw what nobody would write at every way in: query texts, files, model folders, traces, links, jobs.
+
+    A case may take 5 s of processor time and 1 GB, and may end with a documented error. Anything else is a defect: it
+    is told and kept, and the exit code is 1. Needs hypothesis (extra test).
+    """
+    from chemspec.fuzz import campaign
+
+    if case is not None:
+        defect = campaign.again((way or [""])[0], case.read_bytes())
+        report: dict[str, Any] = {"defects": [defect] if defect else []}
+    else:
+        with show.progress("fuzzing") as told:
+            report = campaign.campaign(cases, seed=seed, only=way or (), out=out, progress=told)
+    for defect in report["defects"][:20]:
+        show.note(f"{defect['way']}: {defect['what']} ({defect['where']}) {defect.get('file', '')}")
+    show.document(report)
+    raise typer.Exit(1 if report["defects"] else 0)
 
 
 @dev.command(rich_help_panel="Can it be trusted?")

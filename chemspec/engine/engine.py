@@ -318,6 +318,7 @@ class Engine:
 
     def prepare(self, text: str) -> PreparedQuery:
         """Clean, canonicalise and tokenise one query, or say what is wrong with it."""
+        text = text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text that could be told back
         lead, bare = self.tokenizer.lead(text)
         query = self.molecules.get(*self._reading(bare))
         if isinstance(query, chem.Fault) and query.kind != "length":

@@ -54,14 +54,16 @@ def python_packages(root: str = "chemspec", extras: frozenset[str] = frozenset()
 
 def _licence(known: Distribution) -> str:
     """Return what the metadata say: an expression, else classifiers, else the first line of a text."""
-    if expression := known.metadata.get("License-Expression"):
-        return expression
+    (expression, *_) = known.metadata.get_all("License-Expression") or [""]
+    if expression:
+        return str(expression)
     names = [
         line.rpartition(" :: ")[2]
         for line in known.metadata.get_all("Classifier") or ()
         if line.startswith("License :: ") and not line.endswith("OSI Approved")
     ]
-    text = (known.metadata.get("License") or "").strip().split("\n")[0]
+    (text, *_) = known.metadata.get_all("License") or [""]
+    text = str(text).strip().split("\n")[0]
     return "; ".join(names) or text[:60] or "not said"
 
 

@@ -18,9 +18,11 @@ import secrets
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+import msgspec
 
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import app_dir
@@ -142,14 +144,15 @@ def load(name: str) -> Job:
     """
     path = folder(name) / "job.json"
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
-        settings = DecodeSettings(**values.pop("settings"))
-        return replace(Job(**values, settings=settings), columns=tuple(values["columns"]))
+        job = msgspec.convert(json.loads(path.read_text(encoding="ascii")), Job)
+        if job.id != name or not 0 <= job.column < len(job.columns):
+            raise ValueError("it is that of another job")
+        return job
     except (FileNotFoundError, NotADirectoryError):
         raise JobError(
             f"there is no such job here; it was deleted, or not changed for {DAYS} days and then removed"
         ) from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise JobError(f"the job's description cannot be read ({error}); delete the job") from error
 
 

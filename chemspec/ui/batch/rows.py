@@ -5,14 +5,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from chemspec.io.writers import csv_row, flat
 from chemspec.ui.batch import jobs
-from chemspec.ui.batch.jobs import Job
+from chemspec.ui.batch.jobs import Job, JobError
 
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+
+
+@contextmanager
+def damage() -> Iterator[None]:
+    """Say that a job's files are damaged, where they hold what no program of ours writes.
+
+    Raises:
+        JobError: in place of what is raised inside.
+    """
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise JobError(f"the job's rows are damaged ({error!r}); start a new job with the file") from error
 
 
 class JsonLines:
@@ -56,8 +70,9 @@ class JsonLines:
             for line in file:
                 if not line.endswith(b"\n"):
                     break
-                value = json.loads(line)
-                self.kinds.append(value["status"] if isinstance(value, dict) else "")
+                with damage():
+                    value = json.loads(line)
+                    self.kinds.append(str(value["status"]) if isinstance(value, dict) else "")
                 self._starts.append(self._starts[-1] + len(line))
         return self
 
@@ -69,7 +84,7 @@ class JsonLines:
         """Read the lines of these numbers, counted from 0."""
         if not len(self):
             return []
-        with self._path.open("rb") as file:
+        with damage(), self._path.open("rb") as file:
             return [json.loads(self._line(file, number)) for number in numbers]
 
     def _line(self, file: Any, number: int) -> bytes:
@@ -105,15 +120,16 @@ def as_csv(job: Job) -> bytes:
     answers = [f"{name}_{k}" for k in range(1, n + 1) for name in ("smiles", "probability", "log_prob")]
     own = [job.columns[place] for place in others(job)]
     head = ["row", *own, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
-    lines = [csv_row(harmless(flat(name)) for name in head)]
-    for number, cells, row in _together(job):
-        line: list[Any] = [number, *(harmless(flat(cells[place])) for place in others(job))]
-        line += [harmless(flat(row[name])) for name in ("query", "status", "message")]
-        for answer in row["hypotheses"][:n]:
-            smiles = harmless(flat(answer["canonical"] or answer["smiles"]))
-            line += [smiles, f"{answer['probability']:.6g}", f"{answer['log_prob']:.6f}"]
-        line += [""] * 3 * (n - len(row["hypotheses"]))
-        lines.append(csv_row([*line, row["passes"], row["tokens"], f"{row['seconds']:.4f}"]))
+    with damage():
+        lines = [csv_row(harmless(flat(name)) for name in head)]
+        for number, cells, row in _together(job):
+            line: list[Any] = [number, *(harmless(flat(cells[place])) for place in others(job))]
+            line += [harmless(flat(row[name])) for name in ("query", "status", "message")]
+            for answer in row["hypotheses"][:n]:
+                smiles = harmless(flat(answer["canonical"] or answer["smiles"]))
+                line += [smiles, f"{answer['probability']:.6g}", f"{answer['log_prob']:.6f}"]
+            line += [""] * 3 * (n - len(row["hypotheses"]))
+            lines.append(csv_row([*line, row["passes"], row["tokens"], f"{row['seconds']:.4f}"]))
     text = "".join(lines)
     return text.encode("utf-8" if text.isascii() else "utf-8-sig")
 
@@ -124,9 +140,10 @@ def as_jsonl(job: Job) -> bytes:
     A line is `chemspec.io.writers.brief` with the number of the `row`, and the other uploaded cells as `input`.
     """
     lines = []
-    for number, cells, row in _together(job):
-        given = {job.columns[place]: cells[place] for place in others(job)}
-        lines.append(json.dumps({"row": number, **({"input": given} if given else {}), **row}) + "\n")
+    with damage():
+        for number, cells, row in _together(job):
+            given = {job.columns[place]: cells[place] for place in others(job)}
+            lines.append(json.dumps({"row": number, **({"input": given} if given else {}), **row}) + "\n")
     return "".join(lines).encode("ascii")
 
 

@@ -1,0 +1,1 @@
+"""Throw what nobody would write at every way in: `chemspec dev fuzz`."""
