@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from chemspec.system.files import write_whole
 from chemspec.system.untrusted import read_json
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -123,7 +124,7 @@ class Tokenizer:
         values: Any = list(self.tokens)
         if self.reading is not None:
             values = {"tokens": values, "reading": asdict(self.reading)}
-        path.write_text(json.dumps(values, ensure_ascii=False), encoding="utf-8")
+        write_whole(path, json.dumps(values, ensure_ascii=False))
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, Task
+from chemspec.system.files import write_whole
 from chemspec.system.untrusted import read_json
 from chemspec.tokenizer import BOS, SPECIALS, Tokenizer
 
@@ -77,7 +78,7 @@ def write(folder: Path, model: nn.Module, config: Mapping[str, Any], *, half: bo
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"{folder}: {name} holds infinite or undefined numbers")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    write_whole(folder / "config.json", json.dumps(config, indent=1))
     partial = folder / "model.safetensors.partial"
     try:
         save_file(state, partial)

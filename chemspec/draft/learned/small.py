@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from chemspec.model.session import Backend, Session, Source
+from chemspec.system.files import write_whole
 from chemspec.system.untrusted import read_json
 from chemspec.types import Prefix, Scores
 
@@ -60,7 +61,7 @@ def read_alpha(folder: Path) -> float:
 def write_alpha(folder: Path, found: float, *, counted: str) -> Path:
     """Keep a rate and the command that counted it; returns the file."""
     file = folder / ALPHA
-    file.write_text(json.dumps({"alpha": found, "counted": counted}), encoding="utf-8")
+    write_whole(file, json.dumps({"alpha": found, "counted": counted}))
     return file
 
 

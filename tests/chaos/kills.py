@@ -1,0 +1,175 @@
+"""Kill processes at random moments and look at what they leave: `python tests/chaos/kills.py 200 [SEED]`.
+
+A process is a fork of this one, so that a kill costs milliseconds and hits the work, not the imports. After each kill:
+every row once and in order, no file that is torn, and the same call goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from random import Random
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+from small import QUERIES, TOKENIZER, tiny_folder
+
+from chemspec import evaluation
+from chemspec.engine.confidence import Confidence
+from chemspec.engine.engine import Engine
+from chemspec.io import writers
+from chemspec.model import checkpoint
+from chemspec.settings import DecodeSettings
+from chemspec.system import cache
+from chemspec.ui.batch import jobs
+from chemspec.ui.common.uploads import Sheet
+
+HOW = DecodeSettings(decoder="greedy", n=1, max_len=8, batch_size=4, drafter="copy")
+ROWS = 600
+
+
+def killed(work: Callable[[], None], after: Callable[[], bool], seconds: float) -> bool:
+    """Run something in a fork and kill it, some time after a state was reached; returns whether it still ran."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    while not after() and os.waitpid(child, os.WNOHANG) == (0, 0):
+        time.sleep(0.001)
+    time.sleep(seconds)
+    try:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    except (ProcessLookupError, ChildProcessError):
+        return False
+    return True
+
+
+def files(kills: int, random: Random, home: Path) -> int:
+    """`predict FILE`: rows are a beginning of what an undisturbed run writes, and the next run goes on."""
+    engine = Engine.load(tiny_folder(home / "model"), device="cpu", threads=1, runtime="torch")
+    queries = [QUERIES[random.randrange(len(QUERIES))] for _ in range(ROWS)]
+    done = 0
+    while done < kills:
+        out = home / f"out-{done}{random.choice(('.csv', '.jsonl'))}"
+        wanted = [result.query for result in engine.predict(queries, HOW)]
+        for _ in range(min(10, kills - done)):
+            before = out.stat().st_size if out.exists() else 0
+            hit = killed(
+                lambda out=out: writers.predict_file(engine, queries, out, HOW, every=8),  # type: ignore[misc]
+                lambda out=out, before=before: out.exists() and out.stat().st_size > before,  # type: ignore[misc]
+                random.random() * 0.02,
+            )
+            if not hit:
+                break
+            done += 1
+            whole = out.read_bytes().rpartition(b"\n")[0].decode()
+            told = asked(whole, out.suffix)
+            assert told == wanted[: len(told)], "rows are a beginning of what was asked"
+        writers.predict_file(engine, queries, out, HOW)
+        assert asked(out.read_text(), out.suffix) == wanted, "every row once, in order"
+    return done
+
+
+def asked(text: str, suffix: str) -> list[str]:
+    """The queries of a file of answers."""
+    if suffix == ".csv":
+        return [row["query"] for row in csv.DictReader(io.StringIO(text))]
+    return [json.loads(line)["query"] for line in text.splitlines() if line]
+
+
+def whole(
+    kills: int, random: Random, write: Callable[[int], None], read: Callable[[], object], wanted: set[object]
+) -> int:
+    """Kill what writes one version after the other; whatever is there is one of them, whole."""
+    for number in range(kills):
+
+        def again() -> None:
+            for turn in range(1_000_000):
+                write(turn)
+
+        assert killed(again, lambda: True, 0.005 + random.random() * 0.03)
+        found = read()
+        assert found in wanted, f"kill {number} left {found!r}"
+    return kills
+
+
+def models(kills: int, random: Random, home: Path) -> int:
+    """`checkpoint.save`: a model folder can always be loaded, and holds one version."""
+    folder = tiny_folder(home / "saved", seed=0)
+    versions = [checkpoint.load(tiny_folder(home / f"v{seed}", seed=seed)).model for seed in (0, 1)]
+    sums = {round(float(model.embedding.weight.double().sum()), 9) for model in versions}
+    return whole(
+        kills,
+        random,
+        lambda turn: checkpoint.save(folder, versions[turn % 2], TOKENIZER, task="retro", half=False),
+        lambda: round(float(checkpoint.load(folder).model.embedding.weight.double().sum()), 9),
+        sums,
+    )
+
+
+def jobs_(kills: int, random: Random, home: Path) -> int:
+    """`jobs.save`: a job can always be read."""
+    os.environ["CHEMSPEC_HOME"] = str(home / "home")
+    sheet = Sheet(("smiles",), (("CCO",), ("CN",)))
+    job = jobs.create(sheet, file="a.csv", column=0, model="m", digest="d", task="retro", settings=HOW)
+    return whole(
+        kills,
+        random,
+        lambda turn: jobs.save(replace(job, message="x" * (turn % 2) * 5000)),
+        lambda: len(jobs.load(job.id).message),
+        {0, 5000},
+    )
+
+
+def notes(kills: int, random: Random, home: Path) -> int:
+    """What is kept beside weights and in the cache: old or new, never half."""
+    os.environ["CHEMSPEC_CACHE"] = str(home / "cache")
+
+    def write(turn: int) -> None:
+        text = "abc"[turn % 3] * 20_000
+        cache.write("x", text.encode())
+        Confidence(text, 1.0, 0.0, "", {}).save(home)
+        evaluation.keep(home, "a", {"text": text}, digest="d", command="c", today=date(2026, 1, 1))
+
+    def read() -> object:
+        raw = cache.read("x") or b""
+        kept = (
+            json.loads((home / "confidence.json").read_text())["digest"] if (home / "confidence.json").exists() else ""
+        )
+        measured = evaluation.read(home).get("a", {}).get("text", "")
+        return all(len(text) in (0, 20_000) and len(set(text)) <= 1 for text in (raw, kept, measured))
+
+    return whole(kills, random, write, read, {True})
+
+
+TARGETS = {"files": files, "models": models, "jobs": jobs_, "notes": notes}
+
+
+def run(kills: int, seed: int, names: tuple[str, ...] = tuple(TARGETS)) -> dict[str, int]:
+    """Kill so many times in all, shared out among the targets; returns how often each was hit."""
+    torch.set_num_threads(1)
+    told = {}
+    for number, name in enumerate(names):
+        with tempfile.TemporaryDirectory() as home:
+            share = kills // len(names) + (number < kills % len(names))
+            told[name] = TARGETS[name](share, Random(seed * 31 + number), Path(home))
+    return told
+
+
+if __name__ == "__main__":
+    words = [int(word) for word in sys.argv[1:]]
+    sys.stdout.write(f"kills survived: {run(words[0], words[1] if len(words) > 1 else 0)}\n")
