@@ -172,7 +172,7 @@ function drawFrame(root, scene, frame, state, colors) {
     pass: number("pass"),
     tokens: number(several ? "beam steps" : "tokens written"),
     fresh: number("in this pass"),
-    rate: number("accepted so far"),
+    rate: number(several ? "steps from drafts" : "tokens from drafts"),
     saved: number("passes saved"),
   };
   const icon = (path) => {
@@ -269,11 +269,10 @@ function drawFrame(root, scene, frame, state, colors) {
   const draw = () => {
     const k = state.step;
     const now = k ? passes[k - 1] : null;
-    const chance = now ? percent(now.rate) : "–";
     counters.pass.value.textContent = `${k} / ${last}`;
     counters.tokens.value.textContent = `${now ? now.written : 0} / ${passes[last - 1].written}`;
     counters.fresh.value.textContent = now ? (several ? count(now.emitted, "step") : count(now.emitted, "token")) : "–";
-    counters.rate.value.textContent = chance;
+    counters.rate.value.textContent = now ? `${now.copied} of ${now.written}` : "–";
     counters.saved.value.textContent = now ? now.saved : 0;
     says.textContent = now ? now.summary : `Nothing is written yet. The standard way would take ${count(passes[last - 1].written, "pass")}, one per token; here it took ${last}.`;
     slider.value = k;

@@ -16,6 +16,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from chemspec.asset_files import assets
 from chemspec.ui.common import queued_engine, theme
+from chemspec.ui.common.web_files import web_file
 
 # File in pages/, which is also the address (of the first: /); title.
 PAGES = (
@@ -41,6 +42,8 @@ def shell(folder: Path) -> None:
     chosen = st.navigation(pages, position="top")
     st.set_page_config(page_title=f"{chosen.title} · chemspec")
     st.logo(str(assets() / "web" / f"logo_{'dark' if theme.dark() else 'light'}.svg"), size="large")
+    with st.container(key="shell"):  # which theme.css hides
+        st.html(f"<script>{web_file('shell.js')}</script>", unsafe_allow_javascript=True)
     queued_engine.warm_up()
     st.html(assets() / "web" / "theme.css")
     if theme.dark():

@@ -191,6 +191,10 @@ def warning(task: Task, query: str, result: DecodeResult, shown: Sequence[Answer
         return f"The model rather expects no reaction: its first answer is a starting material ({percent(echo)})."
     if task == "forward" and "." not in query and best < CONFIDENT:
         return f"There is one molecule in the flask and nothing for it to react with; the chance is {percent(best)}."
+    if best < DOUBTFUL and task == "retro":
+        return (
+            f"The model does not know this well: its best idea matches the recorded route in {percent(best)} of cases."
+        )
     if best < DOUBTFUL:
         return f"The model does not know this: the chance of its best answer is {percent(best)}."
     return ""

@@ -80,13 +80,15 @@ def histogram(values: Sequence[float], title: str, *, start: float, rule: str = 
         .mark_bar(color=_ramp()[1], stroke=theme.accent(), strokeWidth=0.8)
         .encode(x=alt.X("value:Q", title=title, bin=alt.Bin(step=step), scale=scale, axis=axis), y=queries)
     )
-    lines = [{"value": spread.median, "text": f"median {spread.median:.2f}"}]
-    lines += [{"value": 1.0, "text": rule}] * bool(rule)
+    lines = [{"value": spread.median, "text": f"median {spread.median:.2f}", "y": 0}]
+    lines += [{"value": 1.0, "text": rule, "y": 15}] * bool(rule)  # lower: the two may stand side by side
     marks = alt.Chart(alt.Data(values=lines)).encode(x="value:Q")
     drawn = marks.mark_rule(color=theme.ink(), strokeWidth=1.5)
     words = marks.mark_text(align="left", dx=5, dy=-4, baseline="bottom", fontSize=12, color=theme.ink())
     _show(
-        (bars + drawn + words.encode(text="text:N", y=alt.value(0))).properties(height=240, padding={"top": 22}),
+        (bars + drawn + words.encode(text="text:N", y=alt.Y("y:Q", scale=None, axis=None))).properties(
+            height=240, padding={"top": 22}
+        ),
         f"Histogram of {title} over {len(values)} queries: median {spread.median:.2f}, quartiles {spread.low:.2f} and "
         f"{spread.high:.2f}, from {min(values):.2f} to {max(values):.2f}.",
     )

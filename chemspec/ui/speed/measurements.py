@@ -129,8 +129,11 @@ def headline(lanes: Sequence[LaneFigures]) -> list[tuple[str, str]]:
         return []
     best = min(drafted, key=lambda lane: (not lane.settings.exact, lane.time.median))
     base = next(lane for lane in lanes if lane.settings == timing.standard(best.settings))
+    # A figure that the spread of its own runs does not carry is none.
+    clear = best.time.high < base.time.low or base.time.high < best.time.low
+    gain = timing.times(best.speedup or 1.0) if clear else "not measurable now"
     shown = [
-        (timing.times(best.speedup or 1.0), f"{timing.name(best.settings)}, against standard"),
+        (gain, f"{timing.name(best.settings)}, against standard" + ("" if clear else ": the quartiles overlap")),
         (timing.ms(best.time.median), f"instead of {timing.ms(base.time.median)}"),
         (timing.passes(best.passes), f"instead of {timing.count(base.passes)}"),
     ]
@@ -280,7 +283,10 @@ def show_bench(kept: trials.BenchRun, *, stale: bool) -> None:
     spread = Spread.of(gains)
     widgets.figures(
         [
-            (timing.times(spread.median), f"median; quartiles {spread.low:.2f} and {spread.high:.2f}"),
+            (
+                "no clear gain" if spread.low <= 1 <= spread.high else timing.times(spread.median),
+                f"median {spread.median:.2f}; quartiles {spread.low:.2f} and {spread.high:.2f}",
+            ),
             (f"{Spread.of(rates).median:.2f}", "tokens per pass, median"),
             (f"{sum(gain > 1 for gain in gains)} of {len(cases)}", "queries faster than standard"),
             (f"{sum(case['same'] for case in cases)} of {len(cases)}", "same answers"),

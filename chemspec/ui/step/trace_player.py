@@ -109,7 +109,7 @@ def _svg(smiles: str, dark: bool) -> str:
 def _pass(step: PassView) -> dict[str, Any]:
     values = asdict(step)
     del values["so_far"]
-    return values | {"rate": step.so_far.acceptance_rate, "saved": step.so_far.emitted - step.so_far.passes}
+    return values | {"copied": step.so_far.accepted, "saved": step.so_far.emitted - step.so_far.passes}
 
 
 def _tree(view: TraceView) -> dict[str, Any] | None:

@@ -1,0 +1,52 @@
+"""axe finds nothing serious on any page, light or dark; and on a phone the menu gets out of the way.
+
+axe-core comes from npm: `npm install --no-save axe-core` in assets/frontend, or name its axe.min.js in CHEMSPEC_AXE.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paths import ROOT
+
+AXE = Path(os.environ.get("CHEMSPEC_AXE", ROOT / "assets/frontend/node_modules/axe-core/axe.min.js"))
+SERIOUS = """async () => (await axe.run({resultTypes: ["violations"]})).violations
+  .filter(found => ["serious", "critical"].includes(found.impact))
+  .map(found => found.id + ": " + found.nodes.map(node => node.html.slice(0, 200)).join(" | "))"""
+PAGES = ("/", "/?task=retro&smi=CC(%3DO)Nc1ccccc1", "/plan", "/batch", "/learn", "/step", "/speed", "/models")
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="no axe-core here: npm install --no-save axe-core in assets/frontend")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("address", PAGES)
+def test_axe_finds_nothing_serious(
+    address: str, scheme: Any, server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page(color_scheme=scheme)
+    page.goto(server.url + address)
+    page.wait_for_selector("h1")
+    settled(page)
+    page.wait_for_load_state("networkidle")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    assert page.evaluate(SERIOUS) == []
+
+
+def test_on_a_phone_the_menu_closes_when_a_page_is_chosen(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page(viewport={"width": 390, "height": 844})
+    page.goto(server.url)
+    page.wait_for_selector("h1")
+    settled(page)
+    page.get_by_test_id("stExpandSidebarButton").click()
+    page.get_by_role("link", name="How it works").click()
+    page.wait_for_url("**/learn*")
+    gone = "() => document.querySelector('[data-testid=stSidebar]')?.getBoundingClientRect().right ?? 0"
+    page.wait_for_function(f"() => ({gone})() <= 0")
+    page.reload()
+    page.wait_for_selector("h1")
+    page.wait_for_function(f"() => ({gone})() <= 0")
