@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 from small import BAD, QUERIES, tiny_folder
 
 from chemspec import chem
@@ -95,6 +99,26 @@ def test_an_interrupted_file_goes_on(pooled: Engine, folder: Path, tmp_path: Pat
     assert len(out.read_text().splitlines()) == 4
     assert predict_file(pooled, texts, out, HOW, every=2) == {"ok": 8}
     assert [one.count('"status": "ok"') for one in out.read_text().splitlines()] == [1] * 8
+
+
+@pytest.mark.slow  # three processes that import torch
+def test_ctrl_c_ends_the_command_which_goes_on_when_it_is_given_again(folder: Path, tmp_path: Path) -> None:
+    texts = [f"{'C' * (number % 20 + 1)}O{'C' * (number // 20)}" for number in range(400)]
+    (tmp_path / "in.smi").write_text("\n".join(texts))
+    outs = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    options = ("-t", "retro", "-m", str(folder), "--max-len", "12", "--write-every", "4", "--threads", "1")
+    command = (sys.executable, "-m", "chemspec.cli", "predict", str(tmp_path / "in.smi"), *options)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    first = subprocess.Popen((*command, "--workers", "1", "-o", outs[0]), env=environment, start_new_session=True)
+    while first.poll() is None and not (outs[0].exists() and outs[0].read_text().count("\n") > 4):
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGINT)  # as a terminal does it: the workers get it too
+    assert first.wait() == 130
+    assert 4 < outs[0].read_text().count("\n") < len(texts)
+    for out, workers in zip(outs, "10", strict=True):
+        subprocess.run((*command, "--workers", workers, "-o", out), env=environment, check=True)
+    rows = [[line.rsplit(",", 1)[0] for line in out.read_text().splitlines()] for out in outs]
+    assert rows[0] == rows[1] and len(rows[0]) == len(texts) + 1
 
 
 def test_after_many_deaths_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
