@@ -24,7 +24,7 @@ SHAPE: dict[str, Any] = {"d_model": WIDTH, "heads": 4, "feedforward": 48, "max_p
 MARKS = ("<RX_1>", "<RX_2>")
 ONMT = ("<unk>", "<blank>", "<s>", "</s>", *TOKENS, *MARKS)
 TT = ("<PAD>", "<BOS>", "<EOS>", "?", *TOKENS)
-CHEMFORMER = ("<PAD>", "?", "^", "&", "<MASK>", "<SEP>", "<UNUSED_1>", *MARKS, *TOKENS)
+CHEMFORMER: tuple[str, ...] = ("<PAD>", "?", "^", "&", "<MASK>", "<SEP>", "<UNUSED_1>", *MARKS, *TOKENS)
 
 
 def network(size: int, **options: Any) -> Transformer:
@@ -84,6 +84,7 @@ def onmt(
     target: Sequence[str] = ONMT,
     legacy: bool = False,
     sizes: tuple[int, int] | None = None,
+    places: int = 50,
     **opt: Any,
 ) -> Path:
     """Write a checkpoint of OpenNMT-py 0.4.1 ("0"), 1.x and 2.x ("2") or 3.x ("3").
@@ -95,6 +96,7 @@ def onmt(
         source, target: vocabularies.
         legacy: in the format of torch before 1.6.
         sizes: tokens of source and target whose embeddings are written; none: all.
+        places: rows of the mask that every decoder layer of 0.4.1 has; 5,000 in its own files.
         opt: options that differ.
     """
     state, biases, old = model.state_dict(), version != "3", version == "0"
@@ -112,7 +114,7 @@ def onmt(
         for layer in range(depth[stack]):
             ours, there = f"{stack}.layers.{layer}", f"{theirs}.{layer}"
             if old and stack == "decoder":
-                weights[f"{there}.mask"] = torch.ones(1, 50, 50, dtype=torch.uint8)
+                weights[f"{there}.mask"] = torch.ones(1, places, places, dtype=torch.uint8)
             attentions = {"self_attn": "self_attn"} | ({"multihead_attn": "context_attn"} if stack == "decoder" else {})
             for name, other in attentions.items():
                 for part, which in enumerate(("query", "keys", "values")):
@@ -197,7 +199,9 @@ def translation_transformer(file: Path, model: Transformer, **options: Any) -> P
     return file
 
 
-def chemformer(file: Path, model: Transformer, *, with_tokens: bool = True, **options: Any) -> Path:
+def chemformer(
+    file: Path, model: Transformer, *, tokens: Sequence[str] = CHEMFORMER, with_tokens: bool = True, **options: Any
+) -> Path:
     """Write a checkpoint of Chemformer 1.x, its tokenizer pickled in its hyper-parameters if wanted."""
     weights = {name: part for name, part in model.state_dict().items() if name.startswith(("encoder", "decoder"))}
     weights |= {"pos_emb": model.positions[:512], "emb.weight": model.embedding.weight}
@@ -214,7 +218,7 @@ def chemformer(file: Path, model: Transformer, *, with_tokens: bool = True, **op
     } | options
     with packages():
         if with_tokens:
-            words = {token: number for number, token in enumerate(CHEMFORMER)}
+            words = {token: number for number, token in enumerate(tokens)}
             tokeniser = _holding("molbart.tokeniser", "MolEncTokeniser", vocab=words)
             values["decode_sampler"] = _holding("molbart.decoder", "DecodeSampler", tokeniser=tokeniser)
         torch.save({"state_dict": weights, "hyper_parameters": values}, file)

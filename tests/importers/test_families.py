@@ -155,11 +155,14 @@ def test_a_checkpoint_computes_what_its_network_does(name: str, tmp_path: Path) 
     assert float((found - wanted).abs().max()) < 1e-5
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_drafts_change_no_bit_of_its_answers_in_the_kernel(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*((name, "fp32") for name in FAMILIES), ("onmt 0.4.1", "int8"), ("chemformer", "int8")]
+)
+def test_drafts_change_no_bit_of_its_answers_in_the_kernel(name: str, dtype: str, tmp_path: Path) -> None:
     family = FAMILIES[name]
-    engine = Engine.load(family.write(tmp_path / family.file, family.network()), task="retro", runtime="native", **CPU)
-    assert engine.runtime == "native"
+    file = family.write(tmp_path / family.file, family.network())
+    engine = Engine.load(file, task="retro", runtime="native", dtype=dtype, **CPU)
+    assert (engine.runtime, engine.dtype) == ("native", dtype)
     queries = ["CC(=O)Nc1ccccc1", "CCO", "O=C(O)c1ccc(Br)cc1"]
     for decoder, n in (("greedy", 1), ("beam", 4)):
         plain, copied, windowed = (
