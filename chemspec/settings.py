@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from chemspec.plugins import DECODERS, DRAFTERS, Guarantee
 
@@ -65,8 +65,20 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> ModelConfig:
-        """Read what `to_json` wrote; a key that this version does not know raises ValueError."""
+        """Read what `to_json` wrote; an unknown or missing key, and a value of another type, raise ValueError."""
         check_keys(cls, values)
+        kinds = get_type_hints(cls)
+        for field in fields(cls):
+            if field.default is MISSING and field.name not in values:
+                raise ValueError(f"{field.name} is missing")
+        for name, value in values.items():
+            kind = kinds[name]
+            if kind is float and type(value) is int:
+                continue
+            if kind in (int, float, bool) and type(value) is not kind:
+                raise ValueError(f"{name} is {value!r}, not of type {kind.__name__}")
+            if name == "activation" and not isinstance(value, str):
+                raise ValueError(f"{name} is {value!r}, not a name")
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:

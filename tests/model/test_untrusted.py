@@ -116,10 +116,16 @@ def test_a_drafter_that_lies_is_refused(folder: Path, key: str, value: str) -> N
 
 @pytest.mark.parametrize(
     "change",
-    [{"max_positions": 10**9}, {"encoder_layers": 10**7}, {"d_model": 10**8}, {"feedforward": 10**15}],
+    [
+        {"norm_first": "no"},
+        {"max_positions": 10**9},
+        {"encoder_layers": 10**7},
+        {"d_model": 10**8},
+        {"feedforward": 10**15},
+    ],
     ids=str,
 )
-def test_a_spec_drafter_that_lies_is_refused(folder: Path, change: dict[str, int]) -> None:
+def test_a_spec_drafter_that_lies_is_refused(folder: Path, change: dict[str, object]) -> None:
     where = drafter_checkpoints.drafter_dir(folder, "spec_drafter")
     network = Transformer(ModelConfig(vocab_size=len(TOKENIZER) + 1, **SHORT))  # type: ignore[arg-type]
     drafter_checkpoints.save(where, network, TOKENIZER, kind="spec_drafter", length=4)
