@@ -22,7 +22,7 @@ LAYERS = (
     ("engine",),
     ("io", "evaluation"),
     ("plan",),
-    ("train", "ui", "service"),
+    ("train", "ui", "service", "planners"),
     ("bench", "fuzz"),
     ("cli",),
 )

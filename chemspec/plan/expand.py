@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from rdkit import Chem
 
 from chemspec import chem
+from chemspec.chem.salts import split
 from chemspec.evaluation.roundtrip import leads_back
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
@@ -202,13 +203,3 @@ def _leads_back(smiles: str, answer: DecodeResult) -> float:
 def heavy_atoms(smiles: str) -> int:
     """Return how many atoms other than hydrogen a molecule has."""
     return int(Chem.MolFromSmiles(smiles).GetNumHeavyAtoms())
-
-
-def split(smiles: str) -> tuple[str, ...]:
-    """Return the molecules of a canonical SMILES, sorted; its ions together are one, as they are bought."""
-    parts = smiles.split(".")
-    if len(parts) == 1 or not any(sign in smiles for sign in "+-"):
-        return tuple(sorted(parts))
-    ions = [part for part in parts if Chem.GetFormalCharge(Chem.MolFromSmiles(part))]
-    salt = chem.canonical(".".join(ions)) if ions else None
-    return tuple(sorted([part for part in parts if part not in ions] + ([salt] if salt else [])))

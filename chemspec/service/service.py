@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import usable
@@ -130,7 +132,7 @@ class Service:
             )
         except ValueError as error:
             raise RefusedError(422, "settings", str(error)) from None
-        able = usable(engine.folder)
+        able = _drafters(engine.folder)
         if chosen.drafts_by not in able:
             message = f"the model {engine.name} cannot use the drafter {chosen.drafts_by}; choose {', '.join(able)}"
             raise RefusedError(422, "settings", message)
@@ -224,6 +226,11 @@ class Service:
             raise RefusedError(503, "stopping", "the service is stopping; ask another, or again later", after=5)
         if self._scheduler is None:
             raise RefusedError(503, "loading", "the models are still being loaded; ask again", after=2)
+
+
+@lru_cache
+def _drafters(folder: Path) -> tuple[str, ...]:
+    return usable(folder)  # looks at many files
 
 
 async def _all_of(futures: Sequence[asyncio.Future[DecodeResult]]) -> None:

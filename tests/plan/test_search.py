@@ -16,8 +16,9 @@ from rdkit import Chem
 from toy import ACID_AMIDE, AMIDE, BOUGHT, Toy, retro, stock
 
 from chemspec import chem
+from chemspec.chem.salts import split
 from chemspec.plan.bonds import named
-from chemspec.plan.expand import DISAGREES, Expander, Proposal, split
+from chemspec.plan.expand import DISAGREES, Expander, Proposal
 from chemspec.plan.routes import Plan, Route
 from chemspec.plan.search import ALGORITHMS, PlanSettings, Search, plan
 

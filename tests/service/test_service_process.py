@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from paths import ROOT
-from serving import HURRY, Process, until
+from serving import HURRY, Process, Running, until
 from small import QUERIES
 
 from chemspec.client import Client, Result, ServiceError
@@ -154,3 +154,19 @@ def _environment() -> dict[str, str]:
     import os
 
     return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def test_the_load_test_tells_right_answers_from_wrong_ones(running: Running, engines: dict[str, Engine]) -> None:
+    from chemspec.service import load_test
+
+    expected = load_test.told(engines["retro"].predict(QUERIES, n=2, max_len=12, decoder="beam"))
+    how = {"task": "retro", "n": 2, "max_len": 12}
+    fine = load_test.run(running.url, expected, how, clients=4, seconds=0.5, size=2)
+    assert fine.right == 2 * len(fine.seconds) > 0
+    assert not fine.wrong and not fine.errors
+    assert 0 < fine.quantile(0.5) <= fine.quantile(0.95) <= fine.elapsed
+    (text, log_prob), *rest = expected["CCO"]
+    spoilt = {**expected, "CCO": ((text, log_prob - 0.01), *rest)}
+    assert set(load_test.run(running.url, spoilt, how, clients=4, seconds=0.5).wrong) == {"CCO"}
+    refused = load_test.run(running.url, expected, {**how, "model": "nobody"}, clients=2, seconds=0.05)
+    assert refused.errors.total() >= 2 and not refused.right

@@ -1,0 +1,101 @@
+"""Be an expansion strategy of AiZynthFinder 4.4.
+
+In its YAML:
+
+    expansion:
+      chemspec:
+        type: chemspec.planners.aizynth.ChemspecExpansion
+        server: http://localhost:8000   # a service; without, an engine in this process
+        n: 10
+
+With a service, this module needs `chemspec.client` and RDKit, which AiZynthFinder brings along.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from aizynthfinder.chem import SmilesBasedRetroReaction, TreeMolecule
+from aizynthfinder.context.policy import ExpansionStrategy
+from aizynthfinder.utils.exceptions import MoleculeException
+
+from chemspec.chem.salts import split
+from chemspec.planners.source import Source, Step
+
+KEPT = 100_000  # molecules whose steps are remembered, over targets
+
+
+class SaltKeepingReaction(SmilesBasedRetroReaction):  # type: ignore[misc]
+    """A step whose salts stay in one piece: the ions of one cannot be bought each for itself."""
+
+    def _apply(self) -> tuple[tuple[TreeMolecule, ...], ...]:
+        taken = set(self.mol.mapping_to_index.keys())
+        update = partial(self._remap, exclude_nums=taken)
+        try:
+            parts = tuple(
+                TreeMolecule(parent=self.mol, smiles=part, sanitize=True, mapping_update_callback=update)
+                for part in split(self.reactants_str)
+            )
+        except MoleculeException:
+            self._reactants: tuple[tuple[TreeMolecule, ...], ...] = ()
+        else:
+            self._reactants = (parts,)
+        return self._reactants
+
+
+class ChemspecExpansion(ExpansionStrategy):  # type: ignore[misc]
+    """Steps by one of our retro models; all molecules of a call that are not known are decoded in one batch."""
+
+    def __init__(self, key: str, config: Any, **options: Any) -> None:
+        """Describe the model; it is loaded, or the service asked, at the first molecule.
+
+        Args:
+            key: the policy's name.
+            config: of the search.
+            options: `n` (answers of a molecule, 10), `cutoff` (least probability of a step, 0), and those of `Source`:
+                `model`, `server`, `device`, `threads`, `drafter`, ...
+        """
+        options.pop("type", None)
+        super().__init__(key, config, **options)
+        self._n, self._cutoff = int(options.pop("n", 10)), float(options.pop("cutoff", 0.0))
+        self.source = Source("retro", **options)
+        self._known: OrderedDict[str, list[Step]] = OrderedDict()
+
+    def get_actions(
+        self, molecules: Sequence[TreeMolecule], cache_molecules: Sequence[TreeMolecule] | None = None
+    ) -> tuple[list[SmilesBasedRetroReaction], list[float]]:
+        """Return the steps for all molecules in one list, and their probabilities in another.
+
+        Args:
+            molecules: to be made.
+            cache_molecules: of which steps will be asked for soon; decoded in the same batch and remembered.
+        """
+        for molecule in (*molecules, *(cache_molecules or ())):
+            molecule.sanitize()  # makes its SMILES canonical
+        self._learn([one.smiles for one in (*molecules, *(cache_molecules or ()))])
+        actions, priors = [], []
+        for molecule in molecules:
+            for rank, step in enumerate(self._known[molecule.smiles]):
+                metadata = {
+                    "policy_probability": round(step.probability, 4),
+                    "policy_probability_rank": rank,
+                    "policy_name": self.key,
+                    "log_prob": step.log_prob,
+                }
+                actions.append(SaltKeepingReaction(molecule, metadata=metadata, reactants_str=step.smiles))
+                priors.append(step.probability)
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return actions, priors
+
+    def _learn(self, queries: Sequence[str]) -> None:
+        missing = [smiles for smiles in dict.fromkeys(queries) if smiles not in self._known]
+        for smiles, steps in zip(missing, self.source.ask(missing, self._n), strict=True):
+            self._known[smiles] = [
+                step for step in steps if step.probability >= self._cutoff and smiles not in step.parts
+            ]
+        for smiles in queries:
+            self._known.move_to_end(smiles)

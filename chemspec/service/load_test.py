@@ -1,0 +1,127 @@
+"""Ask a service from many clients at once, and compare every answer with the engine's own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from random import Random
+from typing import Any
+
+from chemspec.client import Client, ServiceError
+from chemspec.types import DecodeResult
+
+Answers = tuple[tuple[str, float], ...]  # SMILES and log-probs, best first
+NOISE = 1e-3  # nats by which log-probs may differ where batches change arithmetic; texts must be the same
+
+
+@dataclass
+class Tally:
+    """What clients saw.
+
+    Attributes:
+        right: queries whose answers were the engine's.
+        wrong: queries whose answers were not, by query.
+        errors: requests that failed, by message.
+        seconds: that every request took.
+        elapsed: seconds from the first request to the last answer.
+    """
+
+    right: int = 0
+    wrong: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
+    elapsed: float = 0.0
+
+    def quantile(self, share: float) -> float:
+        """Seconds within which a share of the requests were answered."""
+        return sorted(self.seconds)[max(0, ceil(share * len(self.seconds)) - 1)] if self.seconds else 0.0
+
+    def document(self) -> dict[str, Any]:
+        """The numbers that matter."""
+        return {
+            "requests": len(self.seconds),
+            "queries": self.right + self.wrong.total(),
+            "wrong": self.wrong.total(),
+            "errors": self.errors.total(),
+            "error_messages": dict(self.errors.most_common(5)),
+            "seconds": self.elapsed,
+            "queries_per_second": (self.right + self.wrong.total()) / self.elapsed if self.elapsed else 0.0,
+            "p50": self.quantile(0.5),
+            "p95": self.quantile(0.95),
+            "p99": self.quantile(0.99),
+        }
+
+
+def told(results: Sequence[DecodeResult]) -> dict[str, Answers]:
+    """Return of every query what the service must answer."""
+    return {result.query: tuple((one.smiles, one.log_prob) for one in result.hypotheses) for result in results}
+
+
+def run(
+    url: str,
+    expected: Mapping[str, Answers],
+    how: Mapping[str, Any],
+    *,
+    clients: int,
+    seconds: float,
+    size: int = 1,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Tally:
+    """Ask until the time is over, then wait for the last answers.
+
+    Args:
+        url: of the service.
+        expected: queries, and what the engine answers.
+        how: the task and the settings of every request.
+        clients: that ask at once, each as soon as it has its answer.
+        seconds: for which new requests are begun.
+        size: queries of a request.
+        progress: is told the seconds gone and in all.
+    """
+    tally, lock = Tally(), threading.Lock()
+    began = time.monotonic()
+    client = Client(url, patience=0.0)
+
+    def ask(number: int) -> None:
+        rng, queries = Random(number), list(expected)
+        while time.monotonic() < began + seconds:
+            part = [rng.choice(queries) for _ in range(size)]
+            start = time.monotonic()
+            try:
+                results = client.predict(part, **how)
+            except ServiceError as error:
+                with lock:
+                    tally.errors[str(error)] += 1
+                time.sleep(0.1)
+                continue
+            took = time.monotonic() - start
+            with lock:
+                tally.seconds.append(took)
+                for query, result in zip(part, results, strict=True):
+                    found = tuple((one.smiles, one.log_prob) for one in result.answers)
+                    if same(found, expected[query]):
+                        tally.right += 1
+                    else:
+                        tally.wrong[query] += 1
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        progress(min(round(seconds), round(time.monotonic() - began)), round(seconds))
+        threads[0].join(1.0)
+        if not threads[0].is_alive():
+            threads = [thread for thread in threads if thread.is_alive()] or threads[:1]
+    tally.elapsed = time.monotonic() - began
+    return tally
+
+
+def same(found: Answers, expected: Answers) -> bool:
+    """Whether both are the same texts in the same order, with the same log-probs up to arithmetic."""
+    return [text for text, _ in found] == [text for text, _ in expected] and all(
+        abs(one - other) <= NOISE for (_, one), (_, other) in zip(found, expected, strict=True)
+    )

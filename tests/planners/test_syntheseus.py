@@ -1,0 +1,161 @@
+"""Our models inside Syntheseus: its interface, its searches, its commands."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import serving
+from small import tiny_folder
+
+from chemspec.engine.engine import Engine
+
+pytest.importorskip("syntheseus")
+
+# With this seed some of the answers are molecules.
+QUERIES = ["C", "CN(C)C=O", "CC(C)(C)OC(=O)NC", "CCN", "CCF"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("models") / "tiny", task="retro", seed=3)
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Engine:
+    return Engine.load(folder, threads=1)
+
+
+def expected(engine: Engine, query: str, n: int) -> list[tuple[str, float]]:
+    found: dict[str, float] = {}
+    for one in engine.predict(query, n=n, decoder="beam").hypotheses:
+        if one.valid:
+            found.setdefault(".".join(sorted(one.canonical.split("."))), one.probability)
+    return list(found.items())
+
+
+def told(reactions: Any) -> list[tuple[str, float]]:
+    return [(".".join(sorted(m.smiles for m in one.reactants)), one.metadata["probability"]) for one in reactions]
+
+
+def test_a_backward_model_gives_the_engines_answers_with_their_probabilities(folder: Path, engine: Engine) -> None:
+    from syntheseus import Molecule
+
+    from chemspec.planners.syntheseus import ChemspecBackward
+
+    model = ChemspecBackward(str(folder), threads=1, keep_salts=False)
+    calls = model([Molecule(query) for query in QUERIES], num_results=8)
+    assert [told(reactions) for reactions in calls] == [expected(engine, query, 8) for query in QUERIES]
+    assert sum(map(len, calls)) > 5
+    products = [{one.product for one in reactions} for reactions in calls]
+    assert products == [{Molecule(query)} if steps else set() for query, steps in zip(QUERIES, calls, strict=True)]
+    assert model.get_model_info() == {"name": engine.name, "digest": engine.digest}
+    assert list(model.get_parameters()) == [] and not model.is_forward()
+
+
+def test_a_forward_model_reads_bags(folder: Path, tmp_path: Path) -> None:
+    from syntheseus import Bag, Molecule
+
+    from chemspec.planners.syntheseus import ChemspecForward
+
+    home = tiny_folder(tmp_path / "forward", task="forward", seed=3)
+    engine = Engine.load(home, threads=1)
+    model = ChemspecForward(str(home), threads=1, keep_salts=False)
+    bag = Bag([Molecule("CO"), Molecule("C")])
+    (reactions,) = model([bag], num_results=10)
+    products = [(".".join(sorted(m.smiles for m in one.products)), one.metadata["probability"]) for one in reactions]
+    assert products == expected(engine, "C.CO", 10) != []
+    assert all(one.reactants == bag for one in reactions)
+    assert model.is_forward()
+
+
+def test_all_molecules_of_a_call_are_one_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from syntheseus import Molecule
+
+    from chemspec.planners.syntheseus import ChemspecBackward
+
+    model = ChemspecBackward(str(folder), threads=1, use_cache=True)
+    asked: list[list[str]] = []
+    honest = model.source.ask
+    monkeypatch.setattr(model.source, "ask", lambda queries, n: asked.append(list(queries)) or honest(queries, n))
+    model([Molecule(query) for query in ("C", "CCN", "C")], num_results=3)
+    model([Molecule(query) for query in ("CCN", "CCF")], num_results=3)
+    assert [sorted(queries) for queries in asked] == [["C", "CCN"], ["CCF"]]
+
+
+def test_a_model_of_the_other_task_is_refused(folder: Path) -> None:
+    from syntheseus import Bag, Molecule
+
+    from chemspec.planners.syntheseus import ChemspecForward
+
+    with pytest.raises(ValueError, match="answers retro, not forward"):
+        ChemspecForward(str(folder), threads=1)([Bag([Molecule("C")])], num_results=2)
+
+
+def test_a_service_answers_alike(folder: Path, engine: Engine) -> None:
+    pytest.importorskip("fastapi")
+    from syntheseus import Molecule
+
+    from chemspec.planners.syntheseus import ChemspecBackward
+
+    molecules = [Molecule(query) for query in QUERIES]
+    with serving([{"tiny": engine}]) as service:
+        remote = ChemspecBackward("tiny", server=service.url)(molecules, num_results=8)
+        assert service.count("batch_queries_sum", model="tiny") == len(QUERIES)
+        assert service.count("batch_queries_count", model="tiny") == 1
+    own = ChemspecBackward(str(folder), threads=1)(molecules, num_results=8)
+    assert list(map(told, remote)) == list(map(told, own))
+
+
+def test_salts_stay_together_and_can_be_taken_apart() -> None:
+    from chemspec.planners.source import Step
+    from chemspec.planners.syntheseus import _bag
+
+    step = Step(("CCO", "[Na+].[OH-]"), 0.5, -0.7)
+    assert sorted(one.smiles for one in _bag(step, keep_salts=True)) == ["CCO", "[Na+].[OH-]"]
+    assert sorted(one.smiles for one in _bag(step, keep_salts=False)) == ["CCO", "[Na+]", "[OH-]"]
+
+
+def test_the_search_command_runs_with_our_model(folder: Path, tmp_path: Path) -> None:
+    from chemspec.planners import syntheseus
+
+    (tmp_path / "stock.smi").write_text("C\nN\nO\n")
+    arguments = [
+        f"model_dir={folder}",
+        "model_kwargs.threads=1",
+        "search_target=CCN",
+        f"inventory_smiles_file={tmp_path / 'stock.smi'}",
+        f"results_dir={tmp_path}",
+        "append_timestamp_to_dir=false",
+        "num_top_results=5",
+        "limit_iterations=3",
+        "time_limit_s=30",
+    ]
+    syntheseus.search(arguments)
+    stats = json.loads((tmp_path / "Chemspec" / "stats.json").read_text())
+    assert stats["rxn_model_calls_used"] >= 1
+    assert threading.active_count() < 20
+
+
+def test_the_evaluation_command_runs_with_our_model(folder: Path, tmp_path: Path, engine: Engine) -> None:
+    from chemspec.planners import syntheseus
+
+    (truth, _), *_ = expected(engine, "CCN", 8)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "test.smi").write_text(f"{truth}>>CCN\nCO>>CCF\n")
+    arguments = [
+        f"model_dir={folder}",
+        "model_kwargs.threads=1",
+        f"data_dir={tmp_path / 'data'}",
+        f"results_dir={tmp_path}",
+        "num_top_results=8",
+        "print_idxs=[1,3]",
+    ]
+    syntheseus.evaluate(arguments)
+    (file,) = tmp_path.rglob("*.json")
+    found = json.loads(file.read_text())
+    assert found["num_samples"] == 2
+    assert found["top_k"][0] == 0.5
