@@ -12,12 +12,12 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from chemspec.chem import formats
+from chemspec.chem.salts import split
 from chemspec.chem.strategy import Strategy
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.roundtrip import leads_back
 from chemspec.metrics import numbers
 from chemspec.plan import stock
-from chemspec.chem.salts import split
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.common import nav, queued_engine, scheme, theme, view3d
