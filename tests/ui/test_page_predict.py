@@ -93,13 +93,16 @@ def test_answers_that_are_one_idea_share_a_card() -> None:
     assert verdicts.chance(found[0]) == pytest.approx(2 * found[1].best.probability)
 
 
-def test_a_wrong_epimer_is_no_twin_and_is_told() -> None:
+def test_a_wrong_epimer_counts_nothing_and_is_told() -> None:
     target, right, wrong = map(
         canonical, ("C[C@H](NC(C)=O)C(=O)O", "C[C@H](NC(C)=O)C(=O)OC", "C[C@@H](NC(C)=O)C(=O)OCC")
     )
-    one, other = verdicts.cards("retro", target, result(right, wrong))
-    assert not verdicts.troubles("retro", target, one)
-    assert verdicts.troubles("retro", target, other)[0].startswith("wrong epimer")
+    (card,) = verdicts.cards("retro", target, result(wrong, right))
+    assert card.best.canonical == right and not verdicts.troubles("retro", target, card)
+    assert verdicts.chance(card) == pytest.approx(card.best.probability)
+    assert "stereocentre" in answers._harm(card.twins[0][1])
+    (alone,) = verdicts.cards("retro", target, result(wrong))
+    assert verdicts.troubles("retro", target, alone)[0].startswith("wrong epimer")
 
 
 def test_what_the_forward_model_doubts_counts_a_fifth() -> None:

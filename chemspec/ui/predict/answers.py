@@ -159,7 +159,7 @@ def head(asked: ask.Asked, card: AnswerCard) -> str:
     if asked.task == "retro":
         told = "match the recorded route" if known else "by the model, not measured"
     else:
-        told = word(odds) if known else "by the model, not measured"
+        told = "by the model, not measured" if not known else word(odds) if card.rank == 1 or odds > 0.3 else "unlikely"
     also = f'<span class="cs-also">{escape(card.also)}</span>' if card.also else ""
     buy = ""
     if asked.task == "retro" and card.best.valid:

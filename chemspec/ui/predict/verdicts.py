@@ -89,8 +89,9 @@ def measured(card: AnswerCard) -> bool:
 
 
 def chance(card: AnswerCard) -> float:
-    """Return the chance that one of a card's answers is right: measured, or else the model's own."""
-    return min(1.0, sum(own_chance(answer) for answer in card.members))
+    """Return the chance that one of a card's answers is right: measured, or else the model's own; no wrong epimers."""
+    sound = [twin for twin, change in card.twins if not (change and spoiled(change))]
+    return min(1.0, sum(map(own_chance, (card.best, *sound))))
 
 
 def own_chance(answer: Hypothesis) -> float:
@@ -117,10 +118,9 @@ def cards(task: Task, query: str, result: DecodeResult) -> list[AnswerCard]:
             groups[answer.smiles] = [(answer, change)]
         else:
             change = strategy(answer.canonical, query) if answer.valid else None
-            key: object = answer.smiles
-            if change:
-                key = (change.key, change.inverted, change.unset) if spoiled(change) else change.key
-            groups.setdefault(key, []).append((answer, change))
+            groups.setdefault(change.key if change else answer.smiles, []).append((answer, change))
+    for own in groups.values():
+        own.sort(key=lambda one: bool(one[1] and spoiled(one[1])))  # wrong epimers last
     found = [AnswerCard(0, *own[0], tuple(own[1:])) for own in groups.values()]
     return order(task, query, found)
 
