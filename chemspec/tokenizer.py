@@ -202,13 +202,8 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The text of each id, up to the first eos, without special tokens."""
-        pieces = []
-        for index in ids:
-            if index == EOS:
-                break
-            if index >= len(SPECIALS) or index == UNK:
-                pieces.append(self.tokens[index])
-        return pieces
+        end = ids.index(EOS) if EOS in ids else len(ids)
+        return [self.tokens[index] for index in ids[:end] if index >= len(SPECIALS) or index == UNK]
 
 
 def _reading(values: Any) -> Reading | None:
