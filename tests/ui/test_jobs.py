@@ -36,6 +36,7 @@ from chemspec.ui.batch.jobs import Job, JobError
 from chemspec.ui.common import app_dir, uploads
 from chemspec.ui.common.uploads import Sheet
 
+UNSTAMPED = ("batch_size", "record", "augment", "distinct")  # no say in the answers, or absent unless it is used
 HOW = DecodeSettings(decoder="greedy", n=1)
 
 
@@ -414,7 +415,7 @@ def test_a_job_of_an_earlier_version_opens_and_goes_on() -> None:
     job = make(queries)
     (jobs.folder(job.id) / "job.json").write_text(json.dumps({**asdict(job), "state": "running"}))
     stamp = {"model": "d1", "dtype": "fp32", **asdict(HOW)}
-    for name in ("batch_size", "record", "augment"):
+    for name in UNSTAMPED:
         del stamp[name]
     (jobs.folder(job.id) / "rows.jsonl.settings.json").write_text(json.dumps(stamp))
     jobs.answers(job).write_text('{"query": "C", "status": "ok"}\n{"que')
@@ -438,7 +439,7 @@ def test_the_command_answers_a_job_as_its_settings_say(tmp_path: Path, monkeypat
     assert lines.errors() == [1, 2]
     side = json.loads((jobs.folder(job.id) / "rows.jsonl.settings.json").read_text())
     stamp = {**asdict(settings), "model": digest, "dtype": side["dtype"]}
-    assert side == {name: value for name, value in stamp.items() if name not in ("batch_size", "record", "augment")}
+    assert side == {name: value for name, value in stamp.items() if name not in UNSTAMPED}
 
 
 # --- uploads -------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ FAULTS: list[tuple[Callable[[Path], None], str]] = [
     (many_words, "vocab.json has 2,000,002 bytes"),
     (lambda folder: config(folder, task="sing"), "task 'sing'"),
     (lambda folder: config(folder, d_model=32), "shape"),
-    (lambda folder: config(folder, encoder_layers=10**9), "more layers"),
+    (lambda folder: config(folder, encoder_layers=10**9), "at most 256"),
     (lambda folder: config(folder, colour="red"), "colour"),
 ]
 
