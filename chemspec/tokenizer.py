@@ -23,7 +23,6 @@ _ATOM_WISE = re.compile(
     r"\[[^\]]+\]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|/|:|~|@|\?|>|\*|\$|%[0-9]{2}|[0-9]"
 )
 
-_MARK = re.compile(r"<[A-Za-z]\w*>")  # a token that is no SMILES, such as the class of a reaction, <RX_1>
 HOLE = "{query}"
 
 
@@ -145,6 +144,13 @@ class Tokenizer:
         return {token: index for token, index in self._ids.items() if token not in unread}
 
     @cached_property
+    def _marks(self) -> re.Pattern[str]:
+        """Matches the tokens that are no SMILES, such as the class of a reaction, <RX_1>; nothing if there are none."""
+        marks = [token for token in self.tokens[len(SPECIALS) :] if len(token) > 2 and not _ATOM_WISE.fullmatch(token)]
+        longest = sorted(marks, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, longest)) or r"(?!)")
+
+    @cached_property
     def prompt_length(self) -> int:
         """How many tokens of a query come before its SMILES."""
         return 0 if self.reading is None else len(self._marked(self.reading.template.partition(HOLE)[0]))
@@ -157,17 +163,16 @@ class Tokenizer:
         if len(words) > 1 and all(word in self._ids for word in words):  # as files of OpenNMT are written
             text = "".join(words)
         end = 0
-        while (mark := _MARK.match(text, end)) and mark.group() in self._ids:
+        while mark := self._marks.match(text, end):
             end = mark.end()
         return text[:end], text[end:].lstrip() if end else text
 
     def _marked(self, text: str) -> list[str]:
         """The tokens of a text that may hold marks."""
         pieces, position = [], 0
-        for mark in _MARK.finditer(text):
-            if mark.group() in self._ids:
-                pieces += [*split(text[position : mark.start()]), mark.group()]
-                position = mark.end()
+        for mark in self._marks.finditer(text):
+            pieces += [*split(text[position : mark.start()]), mark.group()]
+            position = mark.end()
         return pieces + split(text[position:])
 
     def encode(self, smiles: str) -> tuple[int, ...]:

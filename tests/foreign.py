@@ -24,7 +24,7 @@ SHAPE: dict[str, Any] = {"d_model": WIDTH, "heads": 4, "feedforward": 48, "max_p
 MARKS = ("<RX_1>", "<RX_2>")
 ONMT = ("<unk>", "<blank>", "<s>", "</s>", *TOKENS, *MARKS)
 TT = ("<PAD>", "<BOS>", "<EOS>", "?", *TOKENS)
-CHEMFORMER: tuple[str, ...] = ("<PAD>", "?", "^", "&", "<MASK>", "<SEP>", "<UNUSED_1>", *MARKS, *TOKENS)
+CHEMFORMER: tuple[str, ...] = ("<PAD>", "?", "^", "&", "<MASK>", "<SEP>", "LogD_change_(-0.1, 0.1]", *MARKS, *TOKENS)
 
 
 def network(size: int, **options: Any) -> Transformer:

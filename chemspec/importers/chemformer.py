@@ -17,7 +17,14 @@ from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import ModelConfig
 
 SPECIALS = ("<PAD>", "^", "&", "?")
-NAMES = ("bart_vocab_downstream.json", "bart_vocab.json", "bart_vocab.txt", "vocab.json", "vocab.txt")
+NAMES = (
+    "bart_vocab_downstream.json",
+    "bart_vocab.json",
+    "bart_vocab_downstream.txt",
+    "bart_vocab.txt",
+    "vocab.json",
+    "vocab.txt",
+)
 HEAD = "token_fc.weight"
 
 

@@ -79,7 +79,7 @@ class Vocabulary:
 
 def _is_text(token: str) -> bool:
     try:
-        return len(split(token)) > 1
+        return len(split(token)) > 1 and any(map(str.isalpha, token))
     except TokenError:
         return False
 

@@ -257,6 +257,9 @@ def test_marks_come_before_the_smiles_by_query_or_by_template(tmp_path: Path) ->
     assert engine.prepare("<RX_9>CCO").refusal is not None
     with pytest.raises(CheckpointError, match="template"):
         Engine.load(file, task="retro", template="<RX_9>{query}", **CPU)
+    wide = foreign.network(len(CHEMFORMER), **PRE, activation="gelu", source_specials=True)
+    optimiser = Engine.load(foreign.chemformer(tmp_path / "last.ckpt", wide), task="retro", **CPU)
+    assert optimiser.prepare("LogD_change_(-0.1, 0.1]CCO").tokens == ("LogD_change_(-0.1, 0.1]", "C", "C", "O")
     spellings = engine._spellings(marked, DecodeSettings(augment=3))
     assert len(spellings) > 1 and {row.tokens[0] for row in spellings} == {"<RX_2>"}
 
@@ -394,7 +397,11 @@ def test_a_missing_vocabulary_is_named(tmp_path: Path) -> None:
     new = tmp_path / "v2.json"
     new.write_text(json.dumps({"properties": {}, "vocabulary": list(CHEMFORMER)}))
     one, two = registry.load(other), registry.load(other, LoadOptions(vocab=new))
-    assert one.tokenizer == two.tokenizer and one.tokenizer.tokens[4:7] == ("<MASK>", "<SEP>", "<UNUSED_1>")
+    assert one.tokenizer == two.tokenizer and one.tokenizer.tokens[4:7] == (
+        "<MASK>",
+        "<SEP>",
+        "LogD_change_(-0.1, 0.1]",
+    )
 
 
 def test_another_vocabulary_size_is_refused_with_both_sizes(tmp_path: Path) -> None:
