@@ -246,7 +246,7 @@ def _left_out(asked: ask.Asked, result: DecodeResult, more: Sequence[AnswerCard]
     """Show one line for what is not on the page."""
     if more:
         st.button(
-            f"{len(more)} more, each under {percent(chance(more[0]) + 0.005)}",
+            f"Show {len(more)} more",
             key="predict_more",
             type="tertiary",
             on_click=lambda: st.session_state.update(predict_cards=asked.cards + len(more)),
