@@ -13,6 +13,8 @@ from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.routing import Match
 
 from chemspec import __version__
 from chemspec.engine.engine import Engine
@@ -138,7 +140,7 @@ def _predict(app: FastAPI, service: Service) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
-    told = {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": EVENTS}}
+    told = {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
     how: dict[str, Any] = {"responses": {**PROBLEMS, **told}, "response_class": StreamingResponse, "tags": ["predict"]}
 
     @app.post("/v1/stream", **how)
@@ -220,6 +222,8 @@ def _answer_errors(app: FastAPI, service: Service) -> None:
     async def refused(_: Request, error: RefusedError) -> Response:
         return problem(error.status, error.code, str(error), error.after)
 
+    app.add_exception_handler(StarletteHTTPException, _other_method)  # type: ignore[arg-type]
+
     @app.exception_handler(QueueFullError)
     async def full(_: Request, error: QueueFullError) -> Response:
         return problem(429, "queue_full", str(error), error.after)
@@ -239,6 +243,15 @@ def _answer_errors(app: FastAPI, service: Service) -> None:
         parts = [str(part) for part in first["loc"] if "constrained-" not in str(part)]
         where = ".".join(parts).encode("utf-8", "backslashreplace").decode()
         return problem(422, "malformed", f"{where[:200]}: {first['msg']}"[:500])
+
+
+async def _other_method(request: Request, error: StarletteHTTPException) -> Response:
+    """Answer as FastAPI does, but name all methods of the address: it names those of the first route only."""
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+        headers["Allow"] = ", ".join(sorted({method for route in routes for method in route.methods or ()}))
+    return JSONResponse({"detail": error.detail}, error.status_code, headers)
 
 
 def _describe(app: FastAPI, service: Service) -> None:

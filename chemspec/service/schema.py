@@ -63,7 +63,7 @@ class Question(How):
 class StreamQuestion(How):
     """One query, whose passes are told as they come."""
 
-    query: Text = Field(description="SMILES or reaction SMILES")
+    query: str = Field(max_length=5000, description="SMILES or reaction SMILES")  # it may stand in an address
     trace: bool = Field(False, description="end with the complete result, every pass in it")
 
 
