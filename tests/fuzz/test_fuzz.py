@@ -33,6 +33,7 @@ def test_a_few_cases_of_every_way(way: Way, tools: Tools) -> None:
 # What a campaign found, by way in: each was a defect once.
 FOUND = {
     "query": [b"CCO\xed\xa0\x80"],  # half a surrogate pair
+    "history": [b'{"model": ' + b"[" * 20_000 + b"]" * 20_000 + b"}\n"],
     "job": [
         json.dumps({"job.json": "{}", "input.jsonl": "", "rows.jsonl": "{\n"}).encode(),
         json.dumps({"rows.jsonl": '{"status": "ok"}\n'}).encode(),

@@ -103,5 +103,8 @@ def read(path: Path) -> list[Entry]:
     """
     if not path.exists():
         return []
-    with path.open("rb") as lines:
-        return newest(msgspec.json.decode(line, type=Entry) for line in deque(lines, MOST_ON_DISK))
+    try:
+        with path.open("rb") as lines:
+            return newest(msgspec.json.decode(line, type=Entry) for line in deque(lines, MOST_ON_DISK))
+    except RecursionError as error:
+        raise ValueError("brackets are nested too deeply") from error
