@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from chemspec.fuzz import campaign
-from chemspec.fuzz.ways import Tools, Way, ways
+from chemspec.fuzz.ways import ROW, Tools, Way, ways
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +39,7 @@ FOUND = {
         json.dumps({"rows.jsonl": '{"status": "ok"}\n'}).encode(),
         json.dumps({"rows.jsonl": '{"status": "ok", "query": 3, "message": "", "hypotheses": 1.5}\n'}).encode(),
         json.dumps({"input.jsonl": '["\u00e2"]\n'}).encode(),
+        json.dumps({"rows.jsonl": json.dumps(ROW).replace("0.5", "1" * 400) + "\n"}).encode(),
     ],
 }
 

@@ -25,7 +25,7 @@ def damage() -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+    except (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise JobError(f"the job's rows are damaged ({error!r}); start a new job with the file") from error
 
 
