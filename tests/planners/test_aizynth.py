@@ -160,7 +160,7 @@ finder.expansion_policy.select("ours")
 finder.target_smiles = "CCN"
 finder.tree_search()
 finder.build_routes()
-actions, priors = finder.expansion_policy.get_actions([TreeMolecule(smiles="CCN")])
+actions, priors = finder.expansion_policy.get_actions([TreeMolecule(smiles="CCN", parent=None)])
 assert not {"torch", "msgspec", "typer"} & {name.split(".")[0] for name in sys.modules}, "it needs our dependencies"
 print(json.dumps([[one.reactants_str for one in actions], [float(one) for one in priors], len(finder.routes)]))
 """
