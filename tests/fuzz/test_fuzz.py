@@ -40,6 +40,7 @@ FOUND = {
         json.dumps({"rows.jsonl": '{"status": "ok", "query": 3, "message": "", "hypotheses": 1.5}\n'}).encode(),
         json.dumps({"input.jsonl": '["\u00e2"]\n'}).encode(),
         json.dumps({"rows.jsonl": json.dumps(ROW).replace("0.5", "1" * 400) + "\n"}).encode(),
+        json.dumps({"rows.jsonl": json.dumps({**ROW, "passes": "\ud800"}) + "\n"}).encode(),
     ],
 }
 

@@ -130,8 +130,8 @@ def as_csv(job: Job) -> bytes:
                 line += [smiles, f"{answer['probability']:.6g}", f"{answer['log_prob']:.6f}"]
             line += [""] * 3 * (n - len(row["hypotheses"]))
             lines.append(csv_row([*line, row["passes"], row["tokens"], f"{row['seconds']:.4f}"]))
-    text = "".join(lines)
-    return text.encode("utf-8" if text.isascii() else "utf-8-sig")
+        text = "".join(lines)
+        return text.encode("utf-8" if text.isascii() else "utf-8-sig")
 
 
 def as_jsonl(job: Job) -> bytes:
