@@ -25,9 +25,9 @@ def test_few_nodes_are_bound_by_reading_and_many_by_arithmetic() -> None:
     def bound(passes: float, nodes: float, batch: int = 1) -> float:
         found = roofline.bound(machine, CONFIG, dtype="fp32", passes=passes, nodes=nodes, source=0, batch=batch)
         assert found is not None
-        return found - 1e3 * 4 * roofline.query_weights(CONFIG) / batch / 1e9
+        return found - 1e3 * roofline.BYTES["fp32"] * roofline.query_weights(CONFIG) / batch / 1e9
 
-    assert isclose(bound(10, 10), 1e3 * 10 * weights * 4 / 1e9)
+    assert isclose(bound(10, 10), 1e3 * 10 * weights * roofline.BYTES["fp32"] / 1e9)
     assert isclose(bound(10, 10, batch=5), bound(10, 10) / 5)
     assert isclose(bound(1, 1e6), 1e3 * 2e6 * weights / 1e12)
     assert roofline.bound(machine, CONFIG, dtype="bf16", passes=1, nodes=1, source=1, batch=1) is None
