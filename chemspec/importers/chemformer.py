@@ -43,13 +43,8 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     values = pickled.read(file)
     opt = Options(pickled.entries(values.get("hyper_parameters")))
     tokens = tokens_of(file, options.vocab)
-    try:
+    with foreign.refusals(file):
         return _assembled(file, options, opt, values["state_dict"], tokens)
-    except CheckpointError:
-        raise
-    except (ValueError, KeyError) as error:
-        missing = "it lacks " if isinstance(error, KeyError) else ""
-        raise CheckpointError(f"{file}: {missing}{error}") from error
 
 
 def tokens_of(file: Path, vocab: Path | None = None) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,22 @@ from chemspec.tokenizer import BOS, EOS, SPECIALS, Reading, TokenError, Tokenize
 IMPOSSIBLE = -1e4  # output bias of a token that a model cannot write; finite in half precision too
 LONGEST = 1024  # positions kept of a table; queries and answers are shorter
 SAME_TABLE = 1e-4  # by which tables of one formula differ, as they were rounded
+
+
+@contextmanager
+def refusals(file: Path) -> Iterator[None]:
+    """Name the file in what refuses its weights, options or vocabulary.
+
+    Raises:
+        CheckpointError: in place of what is raised inside by parts that are missing, of another kind or of no sense.
+    """
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        missing = "it lacks " if isinstance(error, KeyError) else ""
+        raise CheckpointError(f"{file}: {missing}{error}") from error
 
 
 @dataclass(frozen=True)

@@ -64,13 +64,8 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     file = pickled.checkpoint_at(path) or path
     values = pickled.read(file)
     opt = Options(pickled.entries(values["opt"]))
-    try:
+    with foreign.refusals(file):
         return _assembled(file, options, opt, values)
-    except CheckpointError:
-        raise
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        missing = "it lacks " if isinstance(error, KeyError) else ""
-        raise CheckpointError(f"{file}: {missing}{error}") from error
 
 
 def _assembled(file: Path, options: LoadOptions, opt: Options, values: Mapping[str, Any]) -> LoadedModel:

@@ -37,13 +37,8 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     vocab = pickled.vocabulary(file, options.vocab, NAMES, "the vocab.json that its training wrote")
     options = replace(options, vocab=vocab)
     opt = Options(pickled.entries(values.get("hyper_parameters")))
-    try:
+    with foreign.refusals(file):
         return _assembled(file, options, opt, values["state_dict"])
-    except CheckpointError:
-        raise
-    except (ValueError, KeyError) as error:
-        missing = "it lacks " if isinstance(error, KeyError) else ""
-        raise CheckpointError(f"{file}: {missing}{error}") from error
 
 
 def _assembled(file: Path, options: LoadOptions, opt: Options, weights: dict[str, Tensor]) -> LoadedModel:
