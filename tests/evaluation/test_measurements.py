@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chemspec.evaluation import FILE, int8_is_as_good
+from chemspec.evaluation import FILE, int8_is_as_good, read
 
 
 def measured(*tops: float, **changed: Any) -> dict[str, Any]:
@@ -18,11 +18,11 @@ def measured(*tops: float, **changed: Any) -> dict[str, Any]:
 
 def say(folder: Path, **measurements: Any) -> bool:
     (folder / FILE).write_text(json.dumps(measurements), encoding="utf-8")
-    return int8_is_as_good(folder)
+    return int8_is_as_good(read(folder))
 
 
 def test_int8_is_as_good_where_it_costs_a_fifth_of_a_point_at_most(tmp_path: Path) -> None:
-    assert not int8_is_as_good(tmp_path)
+    assert not int8_is_as_good(read(tmp_path))
     assert say(tmp_path, accuracy=measured(0.748, 0.9065), int8=measured(0.746, 0.9045))
     assert say(tmp_path, accuracy=measured(0.748, 0.9065), int8=measured(0.76, 0.91))
     assert not say(tmp_path, accuracy=measured(0.748, 0.9065), int8=measured(0.76, 0.904))

@@ -22,6 +22,7 @@ from chemspec import evaluation
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed, model_folder, usable
 from chemspec.model.checkpoint import CheckpointError, task_of
+from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
@@ -66,20 +67,21 @@ def precisions(model: str) -> tuple[str, ...]:
 
     That is for the compiled kernel on a CPU; elsewhere `_engine` computes in fp32 all the same.
     """
-    folder = model_folder(model)
     try:
-        if "int8" not in evaluation.read(folder):
+        measurements = evaluation.read(model_folder(model))
+        if "int8" not in measurements:
             return ("fp32",)
-        return ("int8", "fp32") if evaluation.int8_is_as_good(folder) else ("fp32", "int8")
+        return ("int8", "fp32") if evaluation.int8_is_as_good(measurements) else ("fp32", "int8")
     except (KeyError, TypeError, ValueError):
         return ("fp32",)  # the page Models says what is wrong with the measurements
 
 
 @st.cache_resource(show_spinner=False)
 def _engine(folder: Path, dtype: str) -> Engine:
-    loaded = Engine.load(folder, dtype="auto")
-    if dtype != "fp32" and loaded.runtime == "native":
-        loaded = Engine.load(folder, dtype=dtype)
+    on_cpu = RuntimeConfig.find(device="auto", dtype=dtype, runtime="auto", threads=0).device == "cpu"
+    loaded = Engine.load(folder, dtype=dtype if on_cpu else "auto")
+    if loaded.dtype == "int8" and loaded.runtime != "native":  # no compiler; torch is slower in whole numbers
+        loaded = Engine.load(folder)
     with turns().turn():
         loaded.cost()  # measured once per machine, then read from disk
         for decoder in ("greedy", "beam"):

@@ -39,8 +39,7 @@ class InTurn:
 
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         """Answer when the turn has come."""
-        with queued_engine.turns().turn():
-            return self.engine.predict(queries, settings)
+        return queued_engine.decode_many(self.engine, queries, settings)
 
 
 def expander() -> Expander:
