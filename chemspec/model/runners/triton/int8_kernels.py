@@ -25,8 +25,10 @@ from chemspec.model.runners.triton.kernels import (
     ROWS,
     block,
     embed,
+    key_slots,
     paths,
     put,
+    put_best,
     watch,
 )
 from chemspec.model.runners.triton.weights import Matrix, Norm
@@ -221,24 +223,17 @@ def int8_attend_kernel(
     q_row = q_at + row * WIDTH + first
     begin = tl.load(start_at + row).to(tl.int64)
     count = tl.load(count_at + row)
-    slot_row = path_at + begin * depths
     highest = -float("inf")
     for start in range(0, count, KEYS):
         there = start + key < count
-        if PATHS:
-            slot = tl.load(slot_row + start + key, mask=there, other=0).to(tl.int64)
-        else:
-            slot = begin + start + key
+        slot = key_slots(path_at, begin, depths, start + key, there, PATHS)
         score = scores(q_row, cache_at + first, slot, there, scale, WIDTH, HEAD, STEP)
         highest = tl.maximum(highest, tl.max(tl.where(there, score, -float("inf")), axis=0))
     weight = 0.0
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, count, KEYS):
         there = start + key < count
-        if PATHS:
-            slot = tl.load(slot_row + start + key, mask=there, other=0).to(tl.int64)
-        else:
-            slot = begin + start + key
+        slot = key_slots(path_at, begin, depths, start + key, there, PATHS)
         score = scores(q_row, cache_at + first, slot, there, scale, WIDTH, HEAD, STEP)
         chance = tl.where(there, exponential(score - highest), 0.0)
         for place in range(tl.minimum(KEYS, count - start)):  # a sum in the order of the keys
@@ -255,8 +250,7 @@ def int8_best_kernel(logit_at, id_at, log_prob_at, vocabulary, wanted, BLOCK: tl
     row = tl.program_id(0).to(tl.int64)
     token = tl.arange(0, BLOCK)
     lane = tl.arange(0, LANES)[None, :]
-    inside = token < vocabulary
-    x = tl.load(logit_at + row * vocabulary + token, mask=inside, other=-float("inf"))
+    x = tl.load(logit_at + row * vocabulary + token, mask=token < vocabulary, other=-float("inf"))
     highest = tl.max(x, axis=0)
     total = tl.zeros((1, LANES), tl.float32)
     for start in range(0, vocabulary, LANES):
@@ -264,14 +258,7 @@ def int8_best_kernel(logit_at, id_at, log_prob_at, vocabulary, wanted, BLOCK: tl
         some = tl.load(logit_at + row * vocabulary + at, mask=at < vocabulary, other=-float("inf"))
         total += exponential(some - highest)
     x = x - highest - tl.sum(tl.log(folded(total).to(tl.float64)).to(tl.float32), axis=0)
-    left = inside
-    for rank in range(wanted):
-        most = tl.max(tl.where(left, x, -float("inf")), axis=0)
-        # Of equal log-probs the lowest id.
-        best = tl.min(tl.where(left & (x == most), token, BLOCK), axis=0)
-        tl.store(id_at + row * wanted + rank, best)
-        tl.store(log_prob_at + row * wanted + rank, most)
-        left = left & (token != best)
+    put_best(x, vocabulary, id_at, log_prob_at, row, wanted, BLOCK)
 
 
 def linear(

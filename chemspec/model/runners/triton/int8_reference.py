@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from chemspec.model import int8
-from chemspec.model.runners.triton.reference import embed, paths, put, watch
+from chemspec.model.runners.triton.reference import embed, paths, put, put_best, watch
 from chemspec.model.runners.triton.weights import Matrix, Norm
 
 
@@ -49,9 +49,7 @@ def attend(
 
 def best(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
     """See `kernels.best`."""
-    ordered, order = torch.sort(int8.log_softmax(logits), dim=1, descending=True, stable=True)
-    ids.copy_(order[:, : ids.shape[1]])
-    log_probs.copy_(ordered[:, : ids.shape[1]])
+    put_best(int8.log_softmax(logits), ids, log_probs)
 
 
 def _normed(x: Tensor, norm: Norm) -> Tensor:

@@ -208,6 +208,16 @@ def paths_kernel(depth_at, slot_at, parent_at, base_at, path_at, depths, BLOCK: 
             tl.store(path + at, tl.load(path_at + base * depths + at, mask=at <= depth, other=0), mask=at <= depth)
 
 
+@triton.jit
+def key_slots(path_at, begin, depths, at, there, PATHS: tl.constexpr):
+    """Where the keys of a row lie: along its path, or one behind the other from `begin` on."""
+    if PATHS:
+        found = tl.load(path_at + begin * depths + at, mask=there, other=0).to(tl.int64)
+    else:
+        found = begin + at
+    return found
+
+
 @triton.jit(do_not_specialize=["spaces", "depths"], do_not_specialize_on_alignment=["start_at", "count_at", "path_at"])
 def attend_kernel(
     q_at,
@@ -238,10 +248,7 @@ def attend_kernel(
     for start in range(0, count, KEYS):
         at = start + tl.arange(0, KEYS)
         there = at < count
-        if PATHS:
-            slot = tl.load(path_at + begin * depths + at, mask=there, other=0).to(tl.int64)
-        else:
-            slot = begin + at
+        slot = key_slots(path_at, begin, depths, at, there, PATHS)
         where = slot[:, None] * WIDTH + column[None, :]
         mask = there[:, None] & inside[None, :]
         k = tl.load(cache_at + where, mask=mask, other=0.0)
@@ -291,15 +298,11 @@ def watch_kernel(
     tl.store(y_at + (row * heads + watched) * length + at, chance / tl.sum(chance, axis=0), mask=at < length)
 
 
-@triton.jit(do_not_specialize=["wanted"], do_not_specialize_on_alignment=["id_at", "log_prob_at"])
-def best_kernel(logit_at, id_at, log_prob_at, vocabulary, wanted, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
+@triton.jit
+def put_best(x, vocabulary, id_at, log_prob_at, row, wanted, BLOCK: tl.constexpr):
+    """Write the best tokens of a row of log-probs (BLOCK,), and these."""
     token = tl.arange(0, BLOCK)
-    inside = token < vocabulary
-    x = tl.load(logit_at + row * vocabulary + token, mask=inside, other=-float("inf"))
-    highest = tl.max(x, axis=0)
-    x = x - highest - tl.log(tl.sum(tl.exp(x - highest), axis=0))
-    left = inside
+    left = token < vocabulary
     for rank in range(wanted):
         most = tl.max(tl.where(left, x, -float("inf")), axis=0)
         # Of equal log-probs the lowest id.
@@ -307,6 +310,17 @@ def best_kernel(logit_at, id_at, log_prob_at, vocabulary, wanted, BLOCK: tl.cons
         tl.store(id_at + row * wanted + rank, best)
         tl.store(log_prob_at + row * wanted + rank, most)
         left = left & (token != best)
+
+
+@triton.jit(do_not_specialize=["wanted"], do_not_specialize_on_alignment=["id_at", "log_prob_at"])
+def best_kernel(logit_at, id_at, log_prob_at, vocabulary, wanted, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    token = tl.arange(0, BLOCK)
+    x = tl.load(logit_at + row * vocabulary + token, mask=token < vocabulary, other=-float("inf"))
+    highest = tl.max(x, axis=0)
+    put_best(
+        x - highest - tl.log(tl.sum(tl.exp(x - highest), axis=0)), vocabulary, id_at, log_prob_at, row, wanted, BLOCK
+    )
 
 
 def block(size: int) -> int:

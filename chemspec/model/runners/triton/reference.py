@@ -93,7 +93,12 @@ def watch(q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, watched: Ten
 
 def best(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
     """See `kernels.best`."""
-    ordered, order = torch.sort(torch.log_softmax(logits, 1), dim=1, descending=True, stable=True)
+    put_best(torch.log_softmax(logits, 1), ids, log_probs)
+
+
+def put_best(scores: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+    """Write the best of the log-probs (R, V) of all tokens, of equal ones the lowest id, where `kernels.best` does."""
+    ordered, order = torch.sort(scores, dim=1, descending=True, stable=True)
     ids.copy_(order[:, : ids.shape[1]])
     log_probs.copy_(ordered[:, : ids.shape[1]])
 
