@@ -8,7 +8,7 @@ from chemspec.settings import Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import history, nav, placeholder, progress, queued_engine, scheme
 from chemspec.ui.common.safe import plain
-from chemspec.ui.predict import answers, ask, understood, verdicts
+from chemspec.ui.predict import answers, ask, understood, verdicts, written
 from chemspec.ui.predict.gallery import example, gallery
 
 NO_MODEL = (
@@ -70,6 +70,7 @@ def show(asked: ask.Asked, result: DecodeResult, *, stale: bool) -> None:
     found = verdicts.cards(asked.task, asked.smiles, result)
     if asked.task == "retro" and (names := queued_engine.models("forward")) and (forward := load(names[0])):
         found = answers.checked(asked, found, forward)
+    asked = written.with_card(asked, found)
     with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
         st.html(f'<h2 role="status">{answers.heading(asked, found)}</h2>', width="stretch")
         files = st.popover("Save or share", on_change="rerun", key="predict_save", type="tertiary")

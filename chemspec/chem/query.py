@@ -28,11 +28,16 @@ Task = Literal["forward", "retro"]
 
 @dataclass(frozen=True)
 class Query:
-    """A canonical SMILES ready for a model, the text it came from, and what was changed."""
+    """A canonical SMILES ready for a model, the text it came from, and what was changed.
+
+    Attributes:
+        typed: the SMILES as it stood in the text, its molecules in that order; empty where the text was none.
+    """
 
     smiles: str
     original: str
     notes: tuple[str, ...]
+    typed: str = ""
 
 
 # --- molecules -----------------------------------------------------------------------------------
@@ -305,7 +310,7 @@ def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) ->
     fault = explain(side.chars) if mol is None else _vague(side.chars, mol)
     if fault is not None:
         return side.restore(fault)
-    return Query(_without_maps(mol, notes), text, tuple(notes))
+    return Query(_without_maps(mol, notes), text, tuple(notes), side.chars)
 
 
 def _tidy(text: str) -> tuple[_TracedText, list[str]]:

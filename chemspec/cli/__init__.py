@@ -7,11 +7,12 @@ Exit codes: 0 all went well; 1 something in the input could not be answered (som
 from chemspec.cli.base import app, main
 
 # Each adds its commands; the order is that of --help.
-from chemspec.cli import predict, importing, plan, serve, evaluate  # isort: skip
+from chemspec.cli import predict, check, importing, plan, serve, evaluate  # isort: skip
 from chemspec.cli import train, dev_answers, dev_speed, dev_models, dev_gpu  # isort: skip
 
 __all__ = [
     "app",
+    "check",
     "dev_answers",
     "dev_gpu",
     "dev_models",

@@ -211,6 +211,8 @@ def test_the_input_is_never_overwritten() -> None:
         (("predict", "CCO", "-t", "retro", "--trace", "none/t.jsonl"), "none/t.jsonl"),
         (("predict", "CCO", "-t", "retro", "--frobnicate"), "frobnicate"),
         (("frobnicate",), "frobnicate"),
+        (("check", "CCO"), "no whole reaction"),
+        (("check", "none.rxn"), "none.rxn cannot be read"),
         (("data", "--recipe", "none"), "no recipe 'none'"),
         (("data", "--recipe", "retro-50k", "--source", "none"), "none"),
         (("train", "none"), "none"),
@@ -274,6 +276,19 @@ def test_models_lists_them_and_a_broken_one_hides_no_other(
     assert last(call("models", "--json")) == {"models": []}
 
 
+def test_check_asks_both_models_about_a_reaction() -> None:
+    asked = call("check", "CC(=O)Cl.Nc1ccccc1>ClCCl>CC(=O)Nc1ccccc1", "--n", 3, "--json")
+    forward, retro = last(asked)["checks"]
+    assert asked.exit_code == (0 if forward["agrees"] or retro["agrees"] else 1)
+    assert (forward["task"], forward["expected"]) == ("forward", "CC(=O)Nc1ccccc1")
+    assert (retro["query"], retro["expected"]) == ("CC(=O)Nc1ccccc1", "CC(=O)Cl.Nc1ccccc1.ClCCl")
+    assert len(forward["result"]["hypotheses"]) <= 3 and forward["said"]
+    Path("r.smi").write_text("CCO>>CCBr")
+    wrong = call("check", "r.smi", "-t", "forward", "--n", 2)
+    assert wrong.exit_code == 1
+    assert wrong.stdout.startswith("forward: ") and "cannot supply 1 Br" in wrong.stdout
+
+
 def test_evaluate_scores_a_file_and_goes_on_where_it_stopped() -> None:
     lines = ["product,reactants,reaction_class", "CCO,CCBr.O,1", "CC(=O)NC,CC(=O)O.CN,2", "CC(,C,2"]
     Path("t.csv").write_text("\n".join(lines))
@@ -292,7 +307,7 @@ def test_help_shows_what_users_need_and_dev_the_rest() -> None:
     def commands(text: str) -> list[str]:
         return re.findall(r"^│ ([a-z][a-z-]*) ", text, flags=re.MULTILINE)
 
-    answers = ["predict", "models", "app", "import", "plan", "serve"]
+    answers = ["predict", "models", "app", "check", "import", "plan", "serve"]
     assert commands(users) == [*answers, "evaluate", "bench", "data", "train", "dev"]
     assert {"lossless", "card", "calibrate", "papers"} < set(commands(developers))
     assert not set(commands(users)) & set(commands(developers))

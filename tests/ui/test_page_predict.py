@@ -8,6 +8,7 @@ import shutil
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree.ElementTree import fromstring
 
@@ -22,13 +23,14 @@ from streamlit.testing.v1 import AppTest
 
 import chemspec
 from chemspec import chem
+from chemspec.chem import formats
 from chemspec.chem.strategy import strategy
 from chemspec.engine.engine import installed, model_folder
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import examples, options, question, queued_engine, scheme, short_names
-from chemspec.ui.predict import answers, ask, gallery, schemes, verdicts
+from chemspec.ui.predict import answers, ask, gallery, schemes, verdicts, written
 
 MODELS = {folder.name for folder in installed()}
 weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
@@ -445,3 +447,100 @@ def test_a_table_goes_into_files() -> None:
             fromstring(archive.read(name))
         sheet = archive.read("xl/worksheets/sheet1.xml").decode()
     assert "=CC" in sheet and "<v>2</v>" in sheet and "a &lt; b" in sheet
+
+
+# --- a whole reaction -----------------------------------------------------------------------------------
+
+
+WHOLE = "Nc1ccccc1.CC(=O)Cl.ClCCl>>CC(=O)Nc1ccccc1"
+
+
+def looked_at(text: str, task: Any, *smiles: str) -> tuple[ask.Asked, list[verdicts.AnswerCard], DecodeResult]:
+    read = formats.read_any(text, task=task)
+    assert isinstance(read, formats.Input)
+    asked = ask.Asked(task, task, read.ordered, DecodeSettings(), cards=1, expected=read.other)
+    found = result(*smiles)
+    return asked, verdicts.cards(task, read.ordered, found), found
+
+
+def test_a_reaction_that_the_model_expects_is_confirmed() -> None:
+    asked, cards, found = looked_at(WHOLE, "forward", "CC(=O)Nc1ccccc1", "CC(=O)N(C(C)=O)c1ccccc1")
+    assert asked.text == WHOLE
+    banner = written.banner(asked, found)
+    assert "cs-fine" in banner and "its first answer (37 %)" in banner
+    assert ["your product" in answers.head(asked, card) for card in cards] == [True, False]
+
+
+def test_a_reaction_that_it_expects_later_is_shown_where_it_stands() -> None:
+    asked, cards, found = looked_at(WHOLE, "retro", "CC(=O)Nc1ccc(Br)cc1.[HH]", "CC(=O)Cl.Nc1ccccc1")
+    assert asked.text == WHOLE
+    banner = written.banner(asked, found)
+    assert "cs-fine" not in banner and "answer 2 of 2" in banner
+    assert written.with_card(asked, cards).cards == next(c.rank for c in cards if "your" in written.tag(asked, c))
+
+
+def test_a_reaction_that_it_does_not_expect_is_drawn_with_what_is_wrong() -> None:
+    asked, cards, found = looked_at("CCO.Nc1ccccc1>>CCBr", "forward", "CCNc1ccccc1")
+    banner = written.banner(asked, found)
+    assert "does not expect this" in banner and "cannot supply 1 Br" in banner
+    assert "drawing of CCBr" in banner
+    assert not any(written.tag(asked, card) for card in cards)
+
+
+@weights
+@pytest.mark.parametrize("task", ["forward", "retro"])
+def test_the_page_checks_a_reaction_with_one_search(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    decode = queued_engine.decode
+
+    def counting(model: Any, query: str, settings: DecodeSettings, **more: Any) -> DecodeResult:
+        asked.append(query)
+        return decode(model, query, settings, **more)
+
+    monkeypatch.setattr(queued_engine, "decode", counting)
+    page = open_page(task=task, smi=WHOLE)
+    assert asked == ["Nc1ccccc1.CC(=O)Cl.ClCCl" if task == "forward" else "CC(=O)Nc1ccccc1"]
+    text = html(page)
+    assert "Your reaction." in text and "The model agrees" in text
+    assert "a whole reaction: its" in text and "is left out" not in text
+    assert WHOLE in page.query_params["smi"]
+    page.run()
+    assert len(asked) == 1
+
+
+@weights
+def test_an_upload_says_what_a_paste_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = formats.to_sdf([{"smiles": "CC(=O)Nc1ccccc1"}, {"smiles": "CCO"}])
+    page = open_page()
+
+    def upload(name: str, content: str) -> str:
+        page.session_state["predict_file"] = SimpleNamespace(name=name, getvalue=content.encode)
+        monkeypatch.setattr(st, "session_state", page.session_state)
+        ask._uploaded("forward")
+        monkeypatch.undo()
+        del page.session_state["predict_file"]
+        page.run()
+        return html(page)
+
+    text = upload("two.sdf", two)
+    assert "two.sdf, read as SDF; the first of 2 records" in text and "⚠" in text
+    text = upload("step.rxn", formats.to_rxn("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1"))
+    assert "step.rxn, read as RXN; a whole reaction" in text and "Your reaction." in text
+    page.session_state["predict_text"] = "CCO"
+    page.run()
+    assert "step.rxn" not in html(page)
+
+
+def test_salts_are_drawn_and_marked_as_one() -> None:
+    flask = "C#Cc1ccccc1.[Cu+2].O=S(=O)([O-])[O-].[Na+].O=C1OC(C(O)CO)C([O-])=C1O"
+    text = scheme.side(scheme.Side(flask, labels=answers.marks(flask)))
+    assert text.count("<figure>") == 3
+    assert "drawing of [Cu+2].O=S(=O)([O-])[O-]" in text
+    assert text.count("● buy") + text.count("○ make") == 3
+    apart = "C#Cc1ccccc1.O=S(=O)([O-])[O-].[Na+].[Cl-].[Cu+2]"
+    changed = {
+        places: (text, how["fills"]) for places, text, how in scheme.pieces(scheme.Side(apart, atoms=(9, 14, 15)))
+    }
+    assert set(changed) == {(0,), (1, 4), (2, 3)}
+    assert changed[(1, 4)] == ("O=S(=O)([O-])[O-].[Cu+2]", dict.fromkeys((1, 5), scheme.CHANGED))
+    assert changed[(2, 3)] == ("[Na+].[Cl-]", {1: scheme.CHANGED})

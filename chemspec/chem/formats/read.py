@@ -5,13 +5,14 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdinchi
 
 from chemspec import chem
+from chemspec.chem import salts
 from chemspec.chem.formats import cdxml, molfile, reagents
 from chemspec.chem.formats.molfile import NumberedLine
 from chemspec.chem.smiles_syntax import Fault
@@ -28,11 +29,22 @@ class Input:
         smiles: canonical, without atom maps.
         kind: "SMILES", "reaction SMILES", "molfile", "SDF", "RXN", "RDF", "InChI", "CDXML" or "name".
         notes: what was changed or left out.
+        ordered: the same molecules in the order of the text, the ions of a salt side by side.
+        other: of a reaction the side that is not the query, ordered likewise: its product, or its reactants and agents;
+            empty of anything else.
     """
 
     smiles: str
     kind: str
     notes: tuple[str, ...]
+    ordered: str = ""
+    other: str = ""
+
+    @property
+    def reaction(self) -> str:
+        """The whole reaction as SMILES, the query on its side of the arrow; empty where none was read."""
+        sides = (self.other, self.ordered) if _side_note("retro") in self.notes else (self.ordered, self.other)
+        return ">>".join(sides) if self.other else ""
 
 
 def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input | Fault:
@@ -53,13 +65,24 @@ def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input |
     decoded = text if isinstance(text, str) else _decode(text)
     if isinstance(decoded, Fault):
         return decoded
-    kind, read = _recognise(decoded)
-    found = read(decoded, task)
+    found = _query(decoded, task, max_chars)
+    if isinstance(found, Input) and _side_note(task) in found.notes:
+        other = _query(decoded, "forward" if task == "retro" else "retro", max_chars)
+        if isinstance(other, Input):
+            return replace(found, other=other.ordered)
+        if other.kind != "reaction":  # else there is none
+            return replace(found, notes=(*found.notes, f"the other side cannot be read: {other.message}"))
+    return found
+
+
+def _query(text: str, task: Task, max_chars: int) -> Input | Fault:
+    kind, read = _recognise(text)
+    found = read(text, task)
     if isinstance(found, Fault):
         return found
     if isinstance(found, _Molecules):
-        return _finish(found, kind, decoded, max_chars)
-    return _smiles(decoded, task, max_chars)
+        return _finish(found, kind, text, max_chars)
+    return _smiles(text, task, max_chars)
 
 
 @dataclass(frozen=True)
@@ -85,7 +108,8 @@ def _finish(found: _Molecules, kind: str, text: str, max_chars: int) -> Input | 
         return Fault(query.message, 0, len(text), query.kind)
     groups = any(not isinstance(part, str) and part.GetStereoGroups() for part in found.parts)
     relative = ("and/or stereo groups left out: read as the one isomer that is drawn",)
-    return Input(query.smiles, kind, found.notes + relative * groups + query.notes)
+    notes = found.notes + relative * groups + query.notes
+    return Input(query.smiles, kind, notes, salts.in_order(query.typed, query.smiles))
 
 
 # --- bytes ---------------------------------------------------------------------------------------
@@ -462,7 +486,8 @@ def _smiles(text: str, task: Task, max_chars: int) -> Input | Fault:
     if isinstance(read, Fault) and not whole:
         joined = chem.read_query("".join(line.text.strip() for line in lines), task, max_chars=max_chars)
         if not isinstance(joined, Fault):
-            return Input(joined.smiles, _kind(text), (*joined.notes, "line breaks removed"))
+            notes = (*joined.notes, "line breaks removed")
+            return Input(joined.smiles, _kind(text), notes, salts.in_order(joined.typed, joined.smiles))
     if isinstance(read, Fault):
         message = read.message + _advice(first.text.strip(), read)
         return Fault(message, first.start + read.start, first.start + read.end, read.kind)
@@ -471,7 +496,7 @@ def _smiles(text: str, task: Task, max_chars: int) -> Input | Fault:
         notes += (f"the first of {len(lines)} lines; the Batch page takes many",)
     if found := reagents.find(first.text):
         notes += (f"read as SMILES; {found[1]} is {found[0]}",)
-    return Input(read.smiles, _kind(first.text), notes)
+    return Input(read.smiles, _kind(first.text), notes, salts.in_order(read.typed, read.smiles))
 
 
 def _kind(text: str) -> str:

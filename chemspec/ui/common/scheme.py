@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import accumulate
 from typing import Any
 
 from rdkit import Chem, rdBase
 
+from chemspec.chem.salts import pair
 from chemspec.ui.common import draw
 from chemspec.ui.common.short_names import set_apart
 from chemspec.ui.common.web_files import web_file
@@ -28,7 +30,7 @@ class Side:
     Attributes:
         smiles: canonical.
         atoms: to highlight (`chem.atom_tokens`).
-        labels: a text below each molecule.
+        labels: a text below each molecule, for a salt that of any of its ions.
         bold: bonds to draw thick.
         like: a molecule whose layout is taken over, and pairs of an atom here and one there.
     """
@@ -80,8 +82,13 @@ def molecules(smiles: str, *, dark: bool = False) -> str:
 def side(what: Side, *, dark: bool = False, only: Sequence[int] | None = None) -> str:
     """Return the molecules of one side, with plus signs between them."""
     figures = [
-        figure(part, label=what.labels[number] if number < len(what.labels) else "", dark=dark, **how)
-        for number, part, how in _parts(what, only)
+        figure(
+            part,
+            label=next(filter(None, (what.labels[ion] for ion in ions if ion < len(what.labels))), ""),
+            dark=dark,
+            **how,
+        )
+        for ions, part, how in pieces(what, only)
     ]
     more = len(figures) - MOST_DRAWN
     if more > 0:
@@ -92,22 +99,23 @@ def side(what: Side, *, dark: bool = False, only: Sequence[int] | None = None) -
 
 def drawings(what: Side, only: Sequence[int] | None = None) -> list[str]:
     """Return the molecules of one side as SVG."""
-    return [draw.molecule(part, width=-1, height=-1, **how) for _, part, how in _parts(what, only)]
+    return [draw.molecule(part, width=-1, height=-1, **how) for _, part, how in pieces(what, only)]
 
 
-def _parts(what: Side, only: Sequence[int] | None) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield number, SMILES and manner of drawing of each molecule."""
-    first = 0
+def pieces(what: Side, only: Sequence[int] | None = None) -> Iterator[tuple[tuple[int, ...], str, dict[str, Any]]]:
+    """Yield places, SMILES and manner of drawing of each molecule; the ions of a salt are one."""
+    parts = what.smiles.split(".")
+    ends = [*accumulate(map(_atoms, parts), initial=0)]
+    places = [place for place in range(len(parts)) if only is None or place in only]
     model, pairs = what.like or ("", ())
-    for number, part in enumerate(what.smiles.split(".")):
-        size = _atoms(part)
-        here = range(first, first + size)
-        fills = {atom - first: CHANGED for atom in what.atoms if atom in here}
-        bold = tuple((a - first, b - first) for a, b in what.bold if a in here and b in here)
-        like = (model, tuple((atom - first, there) for atom, there in pairs if atom in here)) if model else None
-        first += size
-        if only is None or number in only:
-            yield number, part, {"fills": fills, "bold": bold, "like": like}
+    for salt in pair([parts[place] for place in places]):
+        ions = tuple(places[ion] for ion in salt)
+        atoms = (atom for ion in ions for atom in range(ends[ion], ends[ion + 1]))
+        here = {atom: number for number, atom in enumerate(atoms)}
+        fills = {here[atom]: CHANGED for atom in what.atoms if atom in here}
+        bold = tuple((here[a], here[b]) for a, b in what.bold if a in here and b in here)
+        like = (model, tuple((here[atom], there) for atom, there in pairs if atom in here)) if model else None
+        yield ions, ".".join(parts[ion] for ion in ions), {"fills": fills, "bold": bold, "like": like}
 
 
 _PLUS = '<span class="cs-plus">+</span>'

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from chemspec.chem import formats
-from chemspec.chem.salts import split
+from chemspec.chem.salts import charge, pair
 from chemspec.chem.strategy import Strategy
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.roundtrip import leads_back
@@ -23,7 +23,7 @@ from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.common import nav, queued_engine, scheme, theme, view3d
 from chemspec.ui.common.short_names import set_apart
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.predict import ask, schemes
+from chemspec.ui.predict import ask, schemes, written
 from chemspec.ui.predict.verdicts import (
     AnswerCard,
     Check,
@@ -95,9 +95,17 @@ def _stock() -> stock.Stock:
 
 
 def marks(reactants: str) -> tuple[str, ...]:
-    """Return for each molecule of a set whether it is in the built-in stock, in order of the SMILES; ions have none."""
-    bought = {part: bool(_stock().source(part)) for part in split(reactants)}
-    return tuple("" if part not in bought else "● buy" if bought[part] else "○ make" for part in reactants.split("."))
+    """Return for each molecule of a set whether it is in the built-in stock, in order of the SMILES.
+
+    A salt has one mark, at its first ion; an ion alone has none.
+    """
+    parts = reactants.split(".")
+    found = [""] * len(parts)
+    for salt in pair(parts):
+        if len(salt) > 1 or not charge(parts[salt[0]]):
+            bought = _stock().source(".".join(parts[ion] for ion in salt))
+            found[salt[0]] = "● buy" if bought else "○ make"
+    return tuple(found)
 
 
 # --- drawing -------------------------------------------------------------------------------------
@@ -113,6 +121,8 @@ def show(asked: ask.Asked, result: DecodeResult, found: Sequence[AnswerCard], *,
         still: without buttons; for an example.
     """
     shown = list(found[: asked.cards])
+    if asked.expected:
+        st.html(written.banner(asked, result))
     if told := warning(asked.task, asked.smiles, result, shown):
         st.html(f'<div class="cs-banner" role="alert">⚠ {escape(told)}</div>')
     wide = shown if asked.task == "retro" else shown[:1]
@@ -161,6 +171,7 @@ def head(asked: ask.Asked, card: AnswerCard) -> str:
     else:
         told = "by the model, not measured" if not known else word(odds) if card.rank == 1 or odds > 0.3 else "unlikely"
     also = f'<span class="cs-also">{escape(card.also)}</span>' if card.also else ""
+    also += written.tag(asked, card)
     buy = ""
     if asked.task == "retro" and card.best.valid:
         stocked = [mark for mark in marks(card.best.canonical) if mark]

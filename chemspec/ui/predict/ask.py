@@ -32,9 +32,10 @@ class Asked:
 
     Attributes:
         model: its name.
-        smiles: the canonical query.
+        smiles: the query, its molecules in the order in which they were typed.
         notes: what was changed in reading it.
         cards: answers, or ideas, to show at first.
+        expected: the other side, where a whole reaction was typed.
     """
 
     model: str
@@ -43,6 +44,12 @@ class Asked:
     settings: DecodeSettings
     notes: tuple[str, ...] = ()
     cards: int = 5
+    expected: str = ""
+
+    @property
+    def text(self) -> str:
+        """What asks the same again: the query, or the whole reaction."""
+        return _text(self.task, self.smiles, self.expected)
 
 
 def put(text: str, task: Task | None = None, *, model: str = "") -> None:
@@ -78,13 +85,13 @@ def ask() -> tuple[Asked | None, bool, Any]:
         model, settings, cards = options(task)
     if state.pop("predict_want", False):
         _accept(model, read)
-    asked: tuple[str, str, tuple[str, ...]] | None = state.get("predict_asked")
-    stands = asked is not None and _smiles(read) == asked[1]
+    asked: tuple[str, str, tuple[str, ...], str] | None = state.get("predict_asked")
+    stands = asked is not None and _sides(read) == (asked[1], asked[3])
     _hint(hint, text, read, task, stands=stands)
     if asked is None or model == "":
         return None, False, row
     cards = max(cards, state.get("predict_cards", 0))
-    return Asked(model, task, asked[1], settings, asked[2], cards), not stands, row
+    return Asked(model, task, asked[1], settings, asked[2], cards, asked[3]), not stands, row
 
 
 # --- the link: ?task=retro&smi=... -----------------------------------------------------------------
@@ -99,7 +106,7 @@ def _follow_link() -> None:
         state.predict_task = state.get("predict_last_task", TASKS[0])
     moved = state.pop("predict_moved", False)
     asked = state.get("predict_asked")
-    if (arrived or moved) and link[1] and not (asked and link == asked[:2]):
+    if (arrived or moved) and link[1] and not (asked and link == _link()):
         _choose(link[0])
         BOX.put(link[1])
         state.predict_want = True
@@ -130,9 +137,20 @@ def _choose(name: str) -> None:
 
 
 def _write_link() -> None:
-    state = st.session_state
-    model, smiles, _ = state.predict_asked
-    st.query_params.from_dict({"task": model, "smi": smiles})
+    model, text = _link()
+    st.query_params.from_dict({"task": model, "smi": text})
+
+
+def _link() -> tuple[str, str]:
+    """Return what the address of the question that was asked holds."""
+    model, smiles, _, expected = st.session_state.predict_asked
+    return model, _text(st.session_state.predict_task, smiles, expected)
+
+
+def _text(task: Task, smiles: str, expected: str) -> str:
+    if not expected:
+        return smiles
+    return f"{smiles}>>{expected}" if task == "forward" else f"{expected}>>{smiles}"
 
 
 # --- what visitors do ------------------------------------------------------------------------------
@@ -166,18 +184,26 @@ def _accept(model: str, read: Read) -> None:
     state.predict_asked = None
     state.predict_cards = 0
     if isinstance(read, formats.Input) and model:
-        state.predict_asked = (model, read.smiles, _notes(read))
+        state.predict_asked = (model, read.ordered, _notes(read), read.other)
         _write_link()
     elif read is None:
         state.predict_empty = True
 
 
 def _notes(read: formats.Input) -> tuple[str, ...]:
-    return read.notes if read.kind in ("SMILES", "name") else (f"read as {read.kind}", *read.notes)
+    """Return what was done in reading, of a file that was uploaded what was done there."""
+    notes = read.notes
+    if read.other:
+        what = "product" if st.session_state.predict_task == "forward" else "reactants"
+        notes = (f"a whole reaction: its {what} will be checked", *(note for note in notes if "reaction: " not in note))
+    text, told = st.session_state.get("predict_uploaded", ("", ()))
+    if text and text == st.session_state.get("predict_text"):
+        return (*told, *notes)
+    return notes if read.kind in ("SMILES", "name") else (f"read as {read.kind}", *notes)
 
 
-def _smiles(read: Read) -> str:
-    return read.smiles if isinstance(read, formats.Input) else ""
+def _sides(read: Read) -> tuple[str, str]:
+    return (read.ordered, read.other) if isinstance(read, formats.Input) else ("", "")
 
 
 # --- the parts --------------------------------------------------------------------------------------
@@ -199,12 +225,14 @@ def _hint(place: Any, text: str, read: Read, task: Task, *, stands: bool) -> Non
             line = "Nothing to predict yet: type or paste a molecule, draw one, or try an example."
         place.html(f'<div class="cs-hint" role="status">{escape(line)}</div>')
         return
-    notes = "; ".join(_notes(read))
-    amber = any(note.startswith(("the first of", "left out")) or " dropped" in note for note in read.notes)
+    told = _notes(read)
+    notes = "; ".join(told)
+    amber = any(note.startswith(("the first of", "left out", "the other side")) or " dropped" in note for note in told)
     sign = "⚠" if amber else "✓"
     line = f"{sign} {understood.in_words(read.smiles)}" + ("" if stands else " · Enter asks")
     small = f'<div class="cs-hint{" cs-warn" * amber}">{escape(notes)}</div>' if notes else ""
-    picture = understood.picture(read.smiles, task, marked=state.get("predict_cuts", ()) if stands else ())
+    picture = understood.picture(read.ordered, task, marked=state.get("predict_cuts", ()) if stands else ())
+    picture += understood.other_side(read.other, task)
     place.html(f'<div class="cs-hint" role="status">{escape(line)}</div>{small}{picture}')
 
 
@@ -234,7 +262,11 @@ def _uploaded(task: Task) -> None:
     if isinstance(read, chem.Fault):
         state.predict_file_fault = f"This file cannot be used: {read}"
     else:
-        put(read.smiles)
+        text = read.reaction or read.ordered
+        sort = () if read.kind == "SMILES" else (f"{file.name[:60]}, read as {read.kind}",)
+        told = (note for note in read.notes if not (read.other and "reaction: " in note))
+        state.predict_uploaded = (text, (*sort, *told))
+        put(text)
 
 
 def history_menu() -> None:
@@ -278,7 +310,7 @@ def _sketch(text: str, read: Read) -> None:
     if reason := vendor.why_not("ketcher"):
         st.info(f"No sketcher here, text only: {reason}.")
         return
-    shown = text.strip() if ">" in text else _smiles(read) or text.strip()
+    shown = text.strip() if ">" in text else _sides(read)[0] or text.strip()
     state = st.session_state
     sketcher.sketcher(shown, key="predict_sketcher", on_change=lambda drawn: state.update(predict_drawn=drawn))
     if st.button("Use this drawing", type="primary", key="predict_use"):

@@ -76,18 +76,13 @@ def to_png(reactants: str, product: str, change: Strategy | None) -> bytes:
     left, _ = sides(reactants, product, change)
     drawn, names = set_apart(reactants.split("."), scheme.reacting(left))
     mols: list[Any] = []
-    first = 0
-    model, pairs = left.like or ("", ())
-    for number, part in enumerate(reactants.split(".")):
+    for _, part, how in scheme.pieces(left, drawn):
         mol = Chem.MolFromSmiles(part)
         if mol is None:
             return b""
-        size = mol.GetNumAtoms()
-        if number in drawn:
-            if model:
-                draw.lay_out(mol, model, tuple((a - first, b) for a, b in pairs if first <= a < first + size))
-            mols.append(mol)
-        first += size
+        if how["like"]:
+            draw.lay_out(mol, *how["like"])
+        mols.append(mol)
     target = Chem.MolFromSmiles(product)
     if target is None:
         return b""

@@ -46,6 +46,14 @@ def picture(smiles: str, task: Task, *, marked: Sequence[tuple[tuple[int, int], 
     return f'<div class="cs-read">{scheme.side(scheme.Side(smiles), dark=dark, only=drawn)}{said}</div>'
 
 
+def other_side(smiles: str, task: Task) -> str:
+    """Return the other side of a reaction that will be checked, as safe HTML; empty where there is none."""
+    if not smiles:
+        return ""
+    word = "gives, as you wrote" if task == "forward" else "is made from, as you wrote"
+    return f'<p class="cs-hint">{word}</p>{picture(smiles, "retro" if task == "forward" else "forward")}'
+
+
 def cuts(made: Sequence[draw.Bonds]) -> tuple[tuple[tuple[int, int], str], ...]:
     """Return the bonds that the cards make, each with the numbers of its cards."""
     numbers: dict[tuple[int, int], list[str]] = {}

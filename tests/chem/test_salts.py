@@ -1,0 +1,76 @@
+"""Ions find their counterions, and a flask keeps the order in which it was typed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec import chem
+from chemspec.chem import formats
+from chemspec.chem.salts import charge, in_order, pair
+
+FLASK = ["CCO", "Nc1ccccc1", "[Na+]", "[K+]", "[OH-]", "[Cl-]", "O=C([O-])[O-]", "[Cu+2]", "CC(=O)[O-]", "[Al+3]"]
+
+
+@given(st.lists(st.sampled_from(FLASK), min_size=1, max_size=9))
+def test_every_molecule_is_in_one_group_and_every_salt_is_neutral(parts: list[str]) -> None:
+    groups = pair(parts)
+    assert sorted(place for group in groups for place in group) == list(range(len(parts)))
+    assert [group[0] for group in groups] == sorted(group[0] for group in groups)
+    for group in groups:
+        assert len(group) == 1 or sum(charge(parts[place]) for place in group) == 0
+    alone = [charge(parts[group[0]]) for group in groups if len(group) == 1]
+    assert not (any(left == 1 for left in alone) and any(left == -1 for left in alone))
+
+
+@pytest.mark.parametrize(
+    ("flask", "groups"),
+    [
+        ("[K+] [K+] O=C([O-])[O-] [Cs+] [F-]", [(0, 1, 2), (3, 4)]),
+        ("C#C [Cu+2] O=S(=O)([O-])[O-] [Na+] CC(=O)[O-]", [(0,), (1, 2), (3, 4)]),  # a click reaction
+        ("CC(=O)[O-] CC(=O)[O-] [Pd+2] [Na+] [OH-]", [(0, 1, 2), (3, 4)]),
+        ("[Na+] [Cl-] C [K+]", [(0, 1), (2,), (3,)]),
+        ("C N", [(0,), (1,)]),
+    ],
+)
+def test_salts_of_known_flasks(flask: str, groups: list[tuple[int, ...]]) -> None:
+    assert list(pair(flask.split())) == groups
+
+
+@given(st.permutations([*FLASK[:5], "ClCCl"]))
+def test_the_order_is_that_of_the_text_with_salts_in_one_piece(parts: list[str]) -> None:
+    typed = ".".join(parts)
+    read = formats.read_any(typed, task="forward")
+    assert isinstance(read, formats.Input)
+    assert chem.canonical(read.ordered) == read.smiles
+    neutral = [part for part in parts if not charge(part)]
+    assert [part for part in read.ordered.split(".") if not charge(part)] == neutral
+    assert in_order(typed, read.smiles) == read.ordered
+
+
+def test_lists_of_names_and_mapped_reactions_keep_their_order() -> None:
+    for text, order in (
+        ("aniline, CC(=O)Cl, K2CO3, DCM", "Nc1ccccc1.CC(=O)Cl.O=C([O-])[O-].[K+].[K+].ClCCl"),
+        ("[NH2:4]c1ccccc1.[CH3:1][C:2](=[O:3])Cl>>[CH3:1][C:2](=[O:3])[NH:4]c1ccccc1", "Nc1ccccc1.CC(=O)Cl"),
+    ):
+        read = formats.read_any(text, task="forward")
+        assert isinstance(read, formats.Input)
+        assert read.ordered == order
+
+
+def test_a_reaction_is_read_with_both_sides() -> None:
+    text = "Nc1ccccc1.CC(=O)Cl>ClCCl>CC(=O)Nc1ccccc1"
+    whole = "Nc1ccccc1.CC(=O)Cl.ClCCl>>CC(=O)Nc1ccccc1"
+    for task in ("forward", "retro"):
+        read = formats.read_any(text, task=task)
+        assert isinstance(read, formats.Input)
+        assert read.reaction == whole
+    half = formats.read_any("CCO>>", task="forward")
+    assert isinstance(half, formats.Input)
+    assert half.reaction == ""
+    bad = formats.read_any("CCO>>C(", task="forward")  # the half that is asked about can be read
+    assert isinstance(bad, formats.Input)
+    assert bad.reaction == ""
+    assert any(note.startswith("the other side cannot be read: ") for note in bad.notes)
+    assert len(half.notes) == 1

@@ -1,0 +1,105 @@
+"""A whole reaction is checked: its product, or its reactants, are looked for among the model's answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chemspec import chem
+from chemspec.chem import formats
+from chemspec.evaluation import reaction_check
+from chemspec.evaluation.reaction_check import HOW, check, judge
+from chemspec.types import DecodeResult, Hypothesis
+
+ACETANILIDE = "CC(=O)Nc1ccccc1"
+FLASK = "CC(=O)Cl.Nc1ccccc1"
+
+
+def answers(*smiles: str) -> DecodeResult:
+    def answer(text: str, rank: int) -> Hypothesis:
+        odds = 0.5**rank
+        return Hypothesis(text, chem.canonical(text) or "", chem.is_valid(text), (text,), (-rank,), -rank, odds)
+
+    return DecodeResult("?", "ok", "", tuple(answer(text, rank) for rank, text in enumerate(smiles, 1)))
+
+
+class Fake:
+    """As much of an engine as a check needs."""
+
+    def __init__(self, task: str, *smiles: str) -> None:
+        self.task, self.smiles, self.asked = task, smiles, []
+
+    def predict(self, query: str, settings: Any) -> DecodeResult:
+        self.asked.append((query, settings))
+        return answers(*self.smiles)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        f"{FLASK}>>{ACETANILIDE}",
+        f"{FLASK}>ClCCl>{ACETANILIDE}",
+        f"Nc1ccccc1.CC(=O)Cl.ClCCl>>{ACETANILIDE}",
+        "[CH3:1][C:2](=[O:3])Cl.[NH2:4]c1ccccc1>>[CH3:1][C:2](=[O:3])[NH:4]c1ccccc1",
+        formats.to_rxn(FLASK, ACETANILIDE),
+    ],
+)
+@pytest.mark.parametrize("task", ["forward", "retro"])
+def test_a_reaction_in_any_format_is_checked_with_one_search(written: str, task: str) -> None:
+    engine: Any = Fake(task, "CCO", ACETANILIDE if task == "forward" else FLASK)
+    found = check(engine, written)
+    assert (found.rank, found.agrees, found.chance, found.problem) == (2, False, 0.25, "")
+    assert [one.canonical for one in found.others] == ["CCO"]
+    (asked,) = engine.asked
+    right = set(formats.read_any(written, task="forward").smiles.split(".")), {ACETANILIDE}  # type: ignore[union-attr]
+    assert (set(asked[0].split(".")), asked[1]) == (right[task == "retro"], HOW)
+
+
+@pytest.mark.parametrize("text", ["CCO", "CC(=O)Cl.Nc1ccccc1>>", ">>CCO", "aniline", "C(>>C", ""])
+def test_what_is_no_whole_reaction_is_refused(text: str) -> None:
+    for task in ("forward", "retro"):
+        engine: Any = Fake(task, "C")
+        with pytest.raises(ValueError, match="reaction"):
+            check(engine, text)
+        assert not engine.asked
+
+
+def test_reactants_agree_with_solvents_beside_them_but_not_without_all_atoms() -> None:
+    flask = f"{FLASK}.ClCCl.CCN(CC)CC"
+    assert judge("retro", ACETANILIDE, flask, answers(FLASK)).agrees
+    assert not judge("retro", ACETANILIDE, flask, answers("Nc1ccccc1")).rank
+    assert not judge("retro", ACETANILIDE, flask, answers("CC(=O)OC(C)=O.Nc1ccccc1")).rank
+
+
+def test_what_is_nearly_it_is_said() -> None:
+    near = judge("forward", "C[C@H](Br)C(=O)O.[OH-]", "C[C@@H](O)C(=O)O", answers("CCO", "C[C@H](O)C(=O)O"))
+    assert (near.rank, near.near) == (0, 2)
+    assert "stereochemistry" in near.sentence()
+    isomer = judge("forward", "CC=C.Br", "CC(C)Br", answers("CCCBr"))
+    assert (isomer.near, "isomer" in isomer.nearly) == (1, True)
+    idea = judge("retro", ACETANILIDE, FLASK, answers("CCO", "CC(=O)Br.Nc1ccccc1"))
+    assert (idea.near, idea.nearly) == (2, "the same idea with other reactants")
+    assert judge("forward", FLASK, ACETANILIDE, answers("CCO", "C(")).near == 0
+
+
+@pytest.mark.parametrize(
+    ("reaction", "says"),
+    [("CCO>>CCBr", "cannot supply 1 Br"), ("CCO.CBr>>CCO", "starting materials"), (f"{FLASK}>>{ACETANILIDE}", "")],
+)
+def test_what_is_wrong_on_paper_is_told_whatever_the_model_says(reaction: str, says: str) -> None:
+    left, right = reaction.split(">>")
+    for found in (judge("forward", left, right, answers(right)), judge("retro", right, left, answers(left))):
+        assert says in found.problem
+        assert bool(found.problem) == bool(says)
+
+
+def test_a_model_that_cannot_answer_is_no_disagreement() -> None:
+    refused = judge("forward", FLASK, ACETANILIDE, DecodeResult(FLASK, "too_long", "too many tokens"))
+    assert "cannot judge" in refused.sentence()
+    assert not refused.agrees
+
+
+def test_the_stereoisomer_itself_counts_and_the_other_does_not() -> None:
+    assert reaction_check.is_it("forward", "", "C[C@H](O)CC", "C[C@H](O)CC")
+    assert not reaction_check.is_it("forward", "", "C[C@H](O)CC", "C[C@@H](O)CC")
