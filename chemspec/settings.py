@@ -186,6 +186,8 @@ class DecodeSettings:
             are merged (`chemspec.engine.augment`). 1 is off.
         distinct: only answers that are different molecules, valid and not the query; a beam is searched wider until
             there are `n` of them, as far as a limit (`chemspec.engine.distinct`).
+        guide: what the steps have to do, such as "break C1-N3; only amide" (`chemspec.chem.guide`); other answers are
+            left out. For retro, with `distinct`.
         record: keep every computed prefix in the trace, to look at; answers stay the same.
     """
 
@@ -206,6 +208,7 @@ class DecodeSettings:
     seed: int = 0
     augment: int = 1
     distinct: bool = False
+    guide: str = ""
     record: bool = False
 
     def __post_init__(self) -> None:
@@ -224,6 +227,8 @@ class DecodeSettings:
                 f"the decoder {self.decoder} draws its drafts from a small model, which the drafter {drafter.name} "
                 f"does not have; choose {', '.join(able)}"
             )
+        if self.guide and not self.distinct:
+            raise ValueError("a guide chooses among different answers; set distinct too")
         for name in ("draft_length", "draft_count", "dilation"):
             _check_whole(name, getattr(self, name), 0, 1000)
         if not 1 <= self.beta <= 1000:

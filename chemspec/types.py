@@ -219,11 +219,13 @@ class Distinct:
         widths: of the searches, one after the other; the answers are those of the last.
         merged: texts that were other spellings of an answer.
         aside: answers left out: no molecules, or the query again.
+        barred: answers left out because they are not what the guide wants (`DecodeSettings.guide`).
     """
 
     widths: tuple[int, ...]
     merged: int
     aside: tuple[Hypothesis, ...]
+    barred: tuple[Hypothesis, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,19 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         )
 
 
+@cache
+def families() -> dict[str, str]:
+    """Return the kinds of steps that are told apart, each with a word for it; "ring" stands for all that close one."""
+    names = dict.fromkeys(["ring", *(rule.family for rule in _rules())])
+    return {name: f"{name[0].upper()}{name[1:]}" for name in names}
+
+
+def family_of(step: Strategy) -> str:
+    """Return which of `families` a step is of; another text where no class of the list fits."""
+    family = str(step.key[0])
+    return "ring" if family.startswith("ring") else family
+
+
 def _made(match: AtomMap) -> set[tuple[int, int]]:
     """Return bonds of the product whose ends were not bonded before."""
     return {

@@ -47,6 +47,13 @@ DistinctOption = Annotated[
     bool,
     option("Only different molecules, none of them invalid or the query; searches wider for -n of them.", "--distinct"),
 ]
+GuideOption = Annotated[
+    str,
+    option(
+        'For retro, what the step has to do, as "break C1-N3; keep C5-C6; only amide": atoms from 0 in the canonical '
+        "SMILES; a wrong name lists the right ones. Implies --distinct."
+    ),
+]
 KeepOption = Annotated[bool, option("Keep the numbers in the model folder, for its card.", "--keep")]
 SampleFloat = Annotated[float, option("For --decoder sample.")]
 SampleInt = Annotated[int, option("For --decoder sample, and of the spellings of --augment.")]

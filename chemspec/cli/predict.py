@@ -59,6 +59,7 @@ def predict(
     ] = opt.DEFAULT.tau,
     augment: opt.AugmentOption = opt.DEFAULT.augment,
     distinct: opt.DistinctOption = opt.DEFAULT.distinct,
+    guide: opt.GuideOption = opt.DEFAULT.guide,
     write_every: Annotated[int, opt.option("Write to --out after so many queries; 0: after a few batches.")] = 0,
     workers: Annotated[
         int, opt.option("Processes that read and write molecules beside the decoding; -1: of a file on a GPU, else 0.")
@@ -79,7 +80,8 @@ def predict(
         top_p=top_p,
         seed=seed,
         augment=augment,
-        distinct=distinct,
+        distinct=distinct or bool(guide),
+        guide=guide,
         beta=beta,
         tau=tau,
     )

@@ -6,28 +6,32 @@ Where a beam holds too few such answers, a wider one is searched, as far as a li
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import log
 
 from chemspec import chem
+from chemspec.chem import guide
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Distinct, Hypothesis
 
 WIDEST = 4  # times as wide as answers are wanted
 MOST = 50  # hypotheses of a beam; one asked for as it is may be wider
+GUIDED = 100  # where a guide leaves out many
 
 
 def widths(settings: DecodeSettings) -> tuple[int, ...]:
     """Return the widths to search one after the other, until there are `settings.n` answers."""
     first = settings.n
-    if first == 1 or settings.decoder != "beam":
+    if (first == 1 and not settings.guide) or settings.decoder != "beam":
         return (first,)
-    wider = (first * times for times in (2, WIDEST))
-    return tuple(dict.fromkeys((first, *(max(first, min(MOST, width)) for width in wider))))
+    wider = [min(MOST, first * times) for times in (2, WIDEST)]
+    if settings.guide:
+        wider = [min(GUIDED, max(MOST, 2 * first)), GUIDED]
+    return tuple(dict.fromkeys((first, *(max(first, width) for width in wider))))
 
 
-def select(results: Sequence[DecodeResult], task: Task, n: int) -> DecodeResult:
+def select(results: Sequence[DecodeResult], task: Task, n: int, wanted: str = "") -> DecodeResult:
     """Return the last of several searches for one query, with its different, useful answers for hypotheses.
 
     Probabilities of one molecule's spellings are added, and the list is ordered by the sums (by votes, where spellings
@@ -38,6 +42,7 @@ def select(results: Sequence[DecodeResult], task: Task, n: int) -> DecodeResult:
         results: of the searches, the widest last.
         task: tells what an echo of the query is.
         n: answers wanted.
+        wanted: a guide that they have to fit (`chem.guide`); one that cannot be used makes the result invalid.
     """
     last = results[-1]
     if last.status != "ok":
@@ -54,24 +59,42 @@ def select(results: Sequence[DecodeResult], task: Task, n: int) -> DecodeResult:
             aside.append(answer)
         else:
             groups.setdefault(answer.canonical, []).append(answer)
+    try:
+        fits = _test(wanted, task, query)
+    except ValueError as error:
+        return replace(last, status="invalid", message=str(error), hypotheses=())
     found = [_merged(group) for group in groups.values()]
     if last.merged is None:
         found.sort(key=lambda answer: -answer.probability)
     total = max(1.0, sum(answer.confidence or 0.0 for answer in found))
-    chosen = [
+    fair = [
         answer if answer.confidence is None else replace(answer, confidence=answer.confidence / total)
-        for answer in found[:n]
+        for answer in found
     ]
+    fitting, barred = ([one for one in fair if fits(one.canonical) == wish] for wish in (True, False))
     made = Distinct(
-        tuple(int(result.trace.settings["n"]) for result in results), len(texts) - len(found) - len(aside), tuple(aside)
+        tuple(int(result.trace.settings["n"]) for result in results),
+        len(texts) - len(found) - len(aside),
+        tuple(aside),
+        tuple(barred),
     )
     trace = replace(last.trace, seconds=sum(result.trace.seconds for result in results))
-    return replace(last, hypotheses=tuple(chosen), trace=trace, notes=(*last.notes, *_note(made)), distinct=made)
+    return replace(last, hypotheses=tuple(fitting[:n]), trace=trace, notes=(*last.notes, *_note(made)), distinct=made)
 
 
-def enough(result: DecodeResult, task: Task, n: int) -> bool:
+def enough(result: DecodeResult, task: Task, n: int, wanted: str = "") -> bool:
     """Return whether a search found `n` answers, or never will."""
-    return result.status != "ok" or len(select([result], task, n).hypotheses) >= n
+    chosen = select([result], task, n, wanted)
+    return chosen.status != "ok" or len(chosen.hypotheses) >= n
+
+
+def _test(wanted: str, task: Task, query: str) -> Callable[[str], bool]:
+    """Return what tells whether an answer fits a guide."""
+    if not wanted:
+        return lambda _: True
+    if task != "retro":
+        raise ValueError("a guide tells how a molecule is to be made; it is for retro models")
+    return guide.fitting(guide.parse(wanted), query)
 
 
 def is_echo(task: Task, query: str, answer: str) -> bool:
@@ -97,6 +120,7 @@ def _note(made: Distinct) -> tuple[str, ...]:
         "merged as other spellings": made.merged,
         "no molecules": invalid,
         "the query again": len(made.aside) - invalid,
+        "not as the guide wants": len(made.barred),
     }
     parts = [f"{count} {what}" for what, count in told.items() if count]
     wide = f"searched {' and '.join(map(str, made.widths))} wide" if len(made.widths) > 1 else ""

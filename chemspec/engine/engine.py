@@ -278,9 +278,9 @@ class Engine:
                     searched.append(event)
                 else:
                     yield event
-            if distinct.enough(searched[-1], self.task, settings.n):
+            if distinct.enough(searched[-1], self.task, settings.n, settings.guide):
                 break
-        yield distinct.select(searched, self.task, settings.n)
+        yield distinct.select(searched, self.task, settings.n, settings.guide)
 
     def _stream(self, ready: PreparedQuery, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]:
         """One search of `stream`."""
@@ -351,10 +351,11 @@ class Engine:
             found = self._decode([ready[i] for i in lacking], replace(settings, n=width), before_pass)
             for i, result in zip(lacking, found, strict=True):
                 searched[i].append(result)
-            lacking = [i for i in lacking if not distinct.enough(searched[i][-1], self.task, settings.n)]
+            how = self.task, settings.n, settings.guide
+            lacking = [i for i in lacking if not distinct.enough(searched[i][-1], *how)]
             if not lacking:
                 break
-        return [distinct.select(results, self.task, settings.n) for results in searched]
+        return [distinct.select(results, self.task, settings.n, settings.guide) for results in searched]
 
     def decode(
         self,

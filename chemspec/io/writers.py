@@ -73,6 +73,8 @@ def predict_file(
         del stamp["augment"]  # files of versions that did not know it can go on
     if not settings.distinct:
         del stamp["distinct"]
+    if not settings.guide:
+        del stamp["guide"]
     total = len(queries)
     try:
         counts = _resume(journal, queries, stamp)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rdkit import Chem
 
 from chemspec.chem.atom_maps import map_atoms
+from chemspec.chem.guide import Bonds, named
 
-Bonds = tuple[tuple[int, int], ...]  # pairs of atoms, numbered from 0 as the canonical SMILES writes them
+__all__ = ["Bonds", "inherit", "named"]
 SECONDS = 0.5  # of processor time for the map of one step; without a map in that time a step is left out
 
 
@@ -26,13 +27,3 @@ def inherit(reactants: Sequence[str], product: str, bonds: Bonds) -> dict[str, B
         (smiles, first), (_, second) = owners[one], owners[other]
         found[smiles] = (*found.get(smiles, ()), (first, second))
     return found
-
-
-def named(smiles: str) -> dict[str, tuple[int, int]]:
-    """Return the bonds of a molecule by a name such as C3-N4, in the order of their atoms."""
-    mol = Chem.MolFromSmiles(smiles)
-    pairs: Iterable[tuple[int, int]] = sorted(
-        (min(ends), max(ends)) for ends in ((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds())
-    )
-    symbol = [atom.GetSymbol() for atom in mol.GetAtoms()]
-    return {f"{symbol[one]}{one}-{symbol[other]}{other}": (one, other) for one, other in pairs}

@@ -41,6 +41,7 @@ class How(_Strict):
     seed: int = Field(DEFAULT.seed, ge=0, lt=2**63)
     augment: int = Field(DEFAULT.augment, ge=1, le=100, description="spellings of a query, whose answers are merged")
     distinct: bool = Field(DEFAULT.distinct, description="different molecules only, valid and not the query")
+    guide: str = Field(DEFAULT.guide, max_length=2000, description='as "break C1-N3; keep C5-C6; only amide"; retro')
     timeout: float | None = Field(None, gt=0, le=1e6, allow_inf_nan=False, description="seconds; the server's at most")
 
     @property

@@ -12,6 +12,7 @@ from hypothesis import strategies as some
 
 import chemspec
 from chemspec import chem
+from chemspec.chem.strategy import strategy
 from chemspec.engine import distinct
 from chemspec.engine.engine import installed
 from chemspec.settings import DecodeSettings
@@ -72,6 +73,7 @@ def test_widths_end_at_a_limit() -> None:
     assert distinct.widths(DecodeSettings(n=5)) == (5, 10, 20)
     assert distinct.widths(DecodeSettings(n=30)) == (30, 50)
     assert distinct.widths(DecodeSettings(n=60)) == (60,)
+    assert distinct.widths(DecodeSettings(n=1, distinct=True, guide="only amide")) == (1, 50, 100)
     assert distinct.widths(DecodeSettings(decoder="greedy", n=1)) == (1,)
     assert distinct.widths(DecodeSettings(decoder="sample", n=5)) == (5,)
 
@@ -94,3 +96,38 @@ def test_a_search_goes_on_until_it_has_what_was_asked_for() -> None:
         assert isinstance(streamed, DecodeResult)
         quiet = replace(streamed.trace, passes=(), seconds=0.0)
         assert replace(streamed, trace=quiet) == replace(result, trace=quiet)
+
+
+LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
+
+
+def breaks(reactants: str) -> bool:
+    """Whether a step makes the amide bond of lidocaine."""
+    step = strategy(reactants, LIDOCAINE)
+    return step is not None and (6, 8) in step.made
+
+
+@weights
+def test_a_guide_leaves_out_what_it_does_not_want_and_searches_wider_for_the_rest() -> None:
+    engine = chemspec.load("retro")
+    free = engine.predict(LIDOCAINE, n=5, distinct=True)
+    guided = engine.predict(LIDOCAINE, n=5, distinct=True, guide="break C6-N8")
+    assert guided.distinct and guided.distinct.widths[0] == 5
+    makes_it = [len([one for one in found.hypotheses if breaks(one.canonical)]) for found in (free, guided)]
+    assert makes_it[0] < makes_it[1] == len(guided.hypotheses) == 5
+    assert any("not as the guide wants" in note for note in guided.notes)
+    (streamed,) = [
+        one for one in engine.stream(LIDOCAINE, n=5, distinct=True, guide="break C6-N8") if hasattr(one, "status")
+    ]
+    assert streamed.hypotheses == guided.hypotheses
+
+
+@weights
+def test_a_guide_that_cannot_be_used_is_told_per_query() -> None:
+    engine = chemspec.load("retro")
+    right, wrong = engine.predict([LIDOCAINE, "CCO"], n=2, distinct=True, guide="break C6-N8")
+    assert right.status == "ok" and wrong.status == "invalid" and "there are C0-C1, C1-O2" in wrong.message
+    (refused,) = chemspec.load("forward").predict(["CC(=O)Cl.CN"], n=2, distinct=True, guide="only amide")
+    assert refused.status == "invalid" and "retro" in refused.message
+    with pytest.raises(ValueError, match="distinct"):
+        DecodeSettings(guide="only amide")

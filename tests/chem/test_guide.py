@@ -1,0 +1,75 @@
+"""Guiding the cut: what a step has to do, said as text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from chemspec import chem
+from chemspec.chem import guide
+from chemspec.chem.strategy import families
+
+LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"  # canonical
+AMIDE = "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N"
+ALKYLATION = "CCNCC.Cc1cccc(C)c1NC(=O)CCl"
+
+
+def fits(text: str, reactants: str, target: str = LIDOCAINE) -> bool:
+    return guide.fitting(guide.parse(text), chem.canonical(target) or "")(chem.canonical(reactants) or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "amide", "alkylation"),
+    [
+        ("", True, True),
+        ("break C6-N8", True, False),
+        ("keep C6-N8", False, True),
+        ("break N2-C5, C6-N8", True, True),  # one of them is enough
+        ("break N2-C5, C6-N8; keep N2-C5", True, False),
+        ("only amide", True, False),
+        ("only amide, alkylation", True, True),
+        ("only cross-coupling", False, False),
+        ("keep C9-C10", True, True),  # nobody makes it
+    ],
+)
+def test_bonds_and_classes(text: str, amide: bool, alkylation: bool) -> None:
+    assert (fits(text, AMIDE), fits(text, ALKYLATION)) == (amide, alkylation)
+
+
+def test_of_bonds_that_symmetry_makes_alike_any_may_break_and_all_have_to_be_kept_to_stop_it() -> None:
+    target = "O=C(NCCNC(=O)c1ccccc1)c1ccccc1"  # two amides, alike
+    step = "NCCNC(=O)c1ccccc1.O=C(Cl)c1ccccc1"
+    first, second = "C1-N2", "N5-C6"
+    assert fits(f"break {first}", step, target) and fits(f"break {second}", step, target)
+    assert fits(f"keep {first}", step, target) and fits(f"keep {second}", step, target)
+    assert fits(f"break {first}; keep {second}", step, target)
+    assert not fits(f"keep {first}, {second}", step, target)
+
+
+def test_a_step_that_cannot_be_read_does_not_fit() -> None:
+    assert not fits("keep C6-N8", "no molecule")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("cut C1-N2", "write as in"),
+        ("break", "write as in"),
+        ("only magic", "no class of steps 'magic'; there are ring, cross-coupling"),
+        ("break C1-N9", "no bond C1-N9 in .*; there are C0-C1, "),
+    ],
+)
+def test_what_cannot_be_understood_is_told(text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        fits(text, AMIDE)
+
+
+@given(
+    some.lists(some.sampled_from(sorted(guide.named(LIDOCAINE))), unique=True),
+    some.lists(some.sampled_from(sorted(guide.named(LIDOCAINE))), unique=True),
+    some.lists(some.sampled_from(sorted(families())), unique=True),
+)
+def test_a_guide_is_its_text(cut: list[str], keep: list[str], only: list[str]) -> None:
+    made = guide.Guide(tuple(cut), tuple(keep), tuple(only))
+    assert guide.parse(str(made)) == made
