@@ -52,7 +52,8 @@ def parse(text: str) -> Guide:
 def fitting(guide: Guide, target: str) -> Callable[[str], bool]:
     """Return what tells of reactants whether making the target of them is what the guide wants.
 
-    What a step does is read off a guessed atom map (`strategy`); a step that cannot be read does not fit.
+    What a step does is read off a guessed atom map (`strategy`); a step that cannot be read does not fit, and a bond
+    breaks only where both of its atoms come from the reactants.
 
     Raises:
         ValueError: if the target (canonical SMILES) has no bond of a name.
@@ -70,9 +71,10 @@ def fitting(guide: Guide, target: str) -> Callable[[str], bool]:
         if step is None:
             return False
         made = Counter(kinds[pair] for pair in step.made)
+        joined = {kinds[pair] for pair in step.made if all(step.origin[atom] >= 0 for atom in pair)}
         if guide.only and family_of(step) not in guide.only:
             return False
-        return (not wanted or bool(wanted & set(made))) and all(made[kind] <= alike[kind] - kept[kind] for kind in kept)
+        return (not wanted or bool(wanted & joined)) and all(made[kind] <= alike[kind] - kept[kind] for kind in kept)
 
     return fits
 

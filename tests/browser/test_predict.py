@@ -103,7 +103,7 @@ def test_three_ideas_are_seen_at_once_and_nothing_jumps(
     third = cards.nth(2).bounding_box()
     assert third["y"] + third["height"] <= 800
     assert page.get_by_role("heading", name="Amide formation").count() == 1
-    assert page.locator(".cs-read img").count() == 1  # the target is drawn once
+    assert page.locator(".drawing svg").count() == 1  # the target is drawn once
 
 
 def test_keys_go_to_the_box_and_to_the_answers(
@@ -119,6 +119,22 @@ def test_keys_go_to_the_box_and_to_the_answers(
     assert page.evaluate("document.activeElement.textContent") == "1"
     page.keyboard.press("/")
     expect(page.locator(BOX)).to_be_focused()
+
+
+def test_a_bond_is_marked_with_the_mouse_and_with_keys(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = open_at(new_page(), server, settled, task="retro", smi="CCN(CC)CC(=O)Nc1c(C)cccc1C")
+    page.locator(".bond[data-name=C6-N8] .hit").click(force=True)
+    expect(page.get_by_text("Breaking C6-N8")).to_be_visible()
+    assert "guide=break+C6-N8" in page.url
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="bond N8-C9: must stay")).to_be_focused()
+    expect(page.get_by_text("Breaking C6-N8, keeping N8-C9")).to_be_visible()
+    page.get_by_role("button", name="clear", exact=True).click()
+    expect(page.get_by_text("Breaking")).to_have_count(0)
 
 
 def test_old_answers_are_dimmed_under_a_new_text(

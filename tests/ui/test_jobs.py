@@ -36,7 +36,13 @@ from chemspec.ui.batch.jobs import Job, JobError
 from chemspec.ui.common import app_dir, uploads
 from chemspec.ui.common.uploads import Sheet
 
-UNSTAMPED = ("batch_size", "record", "augment", "distinct", "guide")  # no say in the answers, or absent unless it is used
+UNSTAMPED = (
+    "batch_size",
+    "record",
+    "augment",
+    "distinct",
+    "guide",
+)  # no say in the answers, or absent unless it is used
 HOW = DecodeSettings(decoder="greedy", n=1)
 
 

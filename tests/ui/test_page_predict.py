@@ -544,3 +544,25 @@ def test_salts_are_drawn_and_marked_as_one() -> None:
     assert set(changed) == {(0,), (1, 4), (2, 3)}
     assert changed[(1, 4)] == ("O=S(=O)([O-])[O-].[Cu+2]", dict.fromkeys((1, 5), scheme.CHANGED))
     assert changed[(2, 3)] == ("[Na+].[Cl-]", {1: scheme.CHANGED})
+
+
+# --- guiding the cut --------------------------------------------------------------------------------
+
+
+@weights
+def test_a_guide_from_a_link_filters_searches_wider_and_says_what_it_left_out() -> None:
+    page = open_page(task="retro", smi=LIDOCAINE, guide="break C6-N8; only amide")
+    assert not page.exception
+    assert page.multiselect(key="predict_only").value == ["amide"]
+    told = re.search(r"Breaking C6-N8, only Amide: (\d+) other answers left out, searched (\d+) wide", html(page))
+    assert told and int(told[1]) > 0 and int(told[2]) > 20
+    assert "N-Alkylation" not in html(page)
+    page.button(key="predict_unguide").click().run()
+    assert "N-Alkylation" in html(page) and "guide" not in page.query_params
+    page.multiselect(key="predict_only").set_value(["cross-coupling"]).run()
+    assert page.query_params["guide"] == "only cross-coupling"
+
+
+def test_a_guide_that_does_not_fit_its_target_is_dropped() -> None:
+    page = open_page(task="retro", smi="CCO", guide="break C6-N8")
+    assert not page.exception and "Breaking" not in html(page)

@@ -13,7 +13,7 @@ import streamlit as st
 
 from chemspec.chem import formats
 from chemspec.chem.salts import charge, pair
-from chemspec.chem.strategy import Strategy
+from chemspec.chem.strategy import Strategy, families, family_of
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.roundtrip import leads_back
 from chemspec.metrics import numbers
@@ -23,7 +23,7 @@ from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.common import nav, queued_engine, scheme, theme, view3d
 from chemspec.ui.common.short_names import set_apart
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.predict import ask, schemes, written
+from chemspec.ui.predict import ask, guiding, schemes, written
 from chemspec.ui.predict.verdicts import (
     AnswerCard,
     Check,
@@ -125,6 +125,8 @@ def show(asked: ask.Asked, result: DecodeResult, found: Sequence[AnswerCard], *,
         st.html(written.banner(asked, result))
     if told := warning(asked.task, asked.smiles, result, shown):
         st.html(f'<div class="cs-banner" role="alert">⚠ {escape(told)}</div>')
+    if not still:
+        guiding.told(result, asked.smiles)
     wide = shown if asked.task == "retro" else shown[:1]
     for card in wide:
         _card(asked, card, wide=True, still=still)
@@ -300,6 +302,9 @@ def _more(asked: ask.Asked, card: AnswerCard, name: str) -> None:
     best = card.best
     if card.change:
         st.caption(card.change.sentence)
+        if asked.task == "retro" and (family := family_of(card.change)) in families():
+            label = f"Only this class: {families()[family]}"
+            st.button(label, key=f"{name}_only", on_click=guiding.only, args=(asked.smiles, family))
     if card.twins:
         rows = "".join(
             f"<li>{percent(own_chance(twin))} <code>{escape(twin.canonical)}</code>{_harm(change)}</li>"

@@ -16,7 +16,7 @@ from chemspec.ui.common import history, question, queued_engine, safe, sketcher,
 from chemspec.ui.common.options import options
 from chemspec.ui.common.question import QueryText, Read
 from chemspec.ui.common.short_names import set_apart
-from chemspec.ui.predict import understood
+from chemspec.ui.predict import guiding, understood
 
 TASKS: tuple[Task, ...] = get_args(Task)
 FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN or CDXML; a list with dots, commas, + or lines"
@@ -74,7 +74,7 @@ def ask() -> tuple[Asked | None, bool, Any]:
         "Question", TASKS, key="predict_task", hidden=True, format_func=question.QUESTION.__getitem__, on_change=_forget
     )
     text, read = BOX.draw(task, typed=_typed, asked=_enter, moved=_moved)
-    hint = st.empty()
+    hint = st.container(gap=None)
     asking = BUTTON[task]
     st.button(asking, type="primary", shortcut="Ctrl+Enter", on_click=_want, width="stretch", key="predict_ask")
     row = st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_tools")
@@ -88,8 +88,13 @@ def ask() -> tuple[Asked | None, bool, Any]:
     asked: tuple[str, str, tuple[str, ...], str] | None = state.get("predict_asked")
     stands = asked is not None and _sides(read) == (asked[1], asked[3])
     _hint(hint, text, read, task, stands=stands)
+    if task == "retro" and isinstance(read, formats.Input) and understood.pickable(read.ordered):
+        with row:
+            guiding.classes(read.ordered)
     if asked is None or model == "":
         return None, False, row
+    if task == "retro":
+        settings = guiding.apply(settings, asked[1])
     cards = max(cards, state.get("predict_cards", 0))
     return Asked(model, task, asked[1], settings, asked[2], cards, asked[3]), not stands, row
 
@@ -109,7 +114,7 @@ def _follow_link() -> None:
     if (arrived or moved) and link[1] and not (asked and link == _link()):
         _choose(link[0])
         BOX.put(link[1])
-        state.predict_want = True
+        state.predict_want = state.predict_linked = True
     elif arrived and link[0]:
         _choose(link[0])
     elif arrived and asked:
@@ -138,7 +143,7 @@ def _choose(name: str) -> None:
 
 def _write_link() -> None:
     model, text = _link()
-    st.query_params.from_dict({"task": model, "smi": text})
+    st.query_params.from_dict({"task": model, "smi": text, **guiding.link(st.session_state.predict_asked[1])})
 
 
 def _link() -> tuple[str, str]:
@@ -184,6 +189,8 @@ def _accept(model: str, read: Read) -> None:
     state.predict_asked = None
     state.predict_cards = 0
     if isinstance(read, formats.Input) and model:
+        if state.pop("predict_linked", False):
+            guiding.follow_link(read.ordered)
         state.predict_asked = (model, read.ordered, _notes(read), read.other)
         _write_link()
     elif read is None:
@@ -231,9 +238,16 @@ def _hint(place: Any, text: str, read: Read, task: Task, *, stands: bool) -> Non
     sign = "⚠" if amber else "✓"
     line = f"{sign} {understood.in_words(read.smiles)}" + ("" if stands else " · Enter asks")
     small = f'<div class="cs-hint{" cs-warn" * amber}">{escape(notes)}</div>' if notes else ""
-    picture = understood.picture(read.ordered, task, marked=state.get("predict_cuts", ()) if stands else ())
-    picture += understood.other_side(read.other, task)
-    place.html(f'<div class="cs-hint" role="status">{escape(line)}</div>{small}{picture}')
+    said = f'<div class="cs-hint" role="status">{escape(line)}</div>{small}'
+    other = understood.other_side(read.other, task)
+    if task == "retro" and understood.pickable(read.ordered):
+        place.html(said)
+        with place:
+            guiding.picker(read.ordered, state.get("predict_cuts", ()) if stands else ())
+        if other:
+            place.html(other)
+    else:
+        place.html(said + understood.picture(read.ordered, task) + other)
 
 
 def _upload(task: Task) -> None:

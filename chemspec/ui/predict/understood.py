@@ -26,20 +26,15 @@ def in_words(smiles: str) -> str:
     return f"{formula} · {mass:.1f}" if len(parts) == 1 else f"{len(parts)} molecules or ions"
 
 
-def picture(smiles: str, task: Task, *, marked: Sequence[tuple[tuple[int, int], str]] = ()) -> str:
-    """Return what was read as safe HTML: of a flask its reactants, with the names of the others below.
+def pickable(smiles: str) -> bool:
+    """Return whether this is one molecule with bonds to mark, small enough to be drawn."""
+    return "." not in smiles and 1 < Chem.MolFromSmiles(smiles).GetNumAtoms() <= draw.MOST_ATOMS
 
-    Args:
-        smiles: canonical.
-        task: "retro" draws everything.
-        marked: bonds with a text, to draw thick.
-    """
+
+def picture(smiles: str, task: Task) -> str:
+    """Return what was read as safe HTML: of a flask its reactants, with the names of the others below."""
     dark = theme.dark()
     if task == "retro":
-        bonds, notes = tuple(pair for pair, _ in marked), tuple(text for _, text in marked)
-        parts = smiles.split(".")
-        if len(parts) == 1:
-            return f'<div class="cs-read">{scheme.figure(smiles, dark=dark, bold=bonds, notes=notes)}</div>'
         return f'<div class="cs-read">{scheme.side(scheme.Side(smiles), dark=dark)}</div>'
     drawn, names = set_apart(smiles.split("."))
     said = f"<p>{' · '.join(names)}</p>" if names else ""

@@ -183,6 +183,8 @@ def warning(task: Task, query: str, result: DecodeResult, shown: Sequence[Answer
     """Return one sentence where the answers as a whole deserve doubt; empty otherwise."""
     aside = result.distinct.aside if result.distinct else ()
     echo = max((answer.probability for answer in aside if answer.valid), default=0.0)
+    if not shown and result.distinct and result.distinct.barred:
+        return f"None of {len(result.distinct.barred)} answers is what you asked for; lift a mark or a class."
     if not shown:
         what = "No reaction predicted" if task == "forward" else "The model knows no way to make this"
         return f"{what}: it only gives the query back, or no molecule at all."

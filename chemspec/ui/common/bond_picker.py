@@ -1,0 +1,67 @@
+"""A drawing of a molecule whose bonds can be marked, by click or key: those that must break, those that must stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from chemspec.chem.guide import named
+from chemspec.ui.common import draw, theme
+from chemspec.ui.common.web_files import web_file
+
+HINT = "Click a bond: once, it must break; twice, it must stay."
+
+Marks = tuple[tuple[str, ...], tuple[str, ...]]  # names of bonds that must break, and that must stay
+
+
+def picker(
+    smiles: str,
+    marks: Marks,
+    *,
+    key: str,
+    on_change: Callable[[str, Marks], None],
+    bold: draw.Bonds = (),
+    notes: tuple[str, ...] = (),
+    hint: str = HINT,
+) -> None:
+    """Draw a molecule with marks, and tell of every change.
+
+    Args:
+        smiles: canonical, one molecule.
+        marks: names of bonds (`chem.guide.named`).
+        key: of the widget.
+        on_change: gets the SMILES that was marked, and the marks.
+        bold: bonds to draw thick.
+        notes: a text for each of these.
+        hint: shown where nothing is marked.
+    """
+    offered = named(smiles)
+
+    def changed() -> None:
+        sent = (st.session_state.get(key) or {}).get("marks") or {}
+        if sent.get("smiles") == smiles:  # a click may come after the molecule has changed
+            cut, keep = (tuple(name for name in offered if name in (sent.get(kind) or ())) for kind in ("cut", "keep"))
+            on_change(smiles, (cut, keep))
+
+    _component()(
+        key=key,
+        data={
+            "smiles": smiles,
+            "svg": draw.molecule(smiles, width=-1, height=-1, dark=theme.dark(), tags=True, bold=bold, notes=notes),
+            "bonds": [[*pair, name] for name, pair in offered.items()],
+            "cut": list(marks[0]),
+            "keep": list(marks[1]),
+            "label": f"drawing of {smiles}; its bonds can be marked",
+            "hint": hint,
+            "dark": theme.dark(),
+        },
+        on_marks_change=changed,
+    )
+
+
+@st.cache_resource(show_spinner=False)
+def _component():  # type: ignore[no-untyped-def]
+    """Return the component, registered once a server."""
+    html, css, js = (web_file(f"bonds.{kind}") for kind in ("html", "css", "js"))
+    return st.components.v2.component("chemspec_bonds", html=html, css=css, js=js)
