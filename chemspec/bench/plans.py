@@ -1,11 +1,12 @@
-"""Searches for routes against each other: ours, ours with standard decoding, and Syntheseus' own loop."""
+"""Searches for routes against each other: ours as it is used, and Syntheseus' own loop around the same models."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -14,6 +15,9 @@ from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import PlanSettings, plan
 from chemspec.plan.stock import Stock
 from chemspec.settings import DecodeSettings
+
+Models = Mapping[str, Sequence[Model]]  # by precision ("auto", "fp32"): what proposes, and what checks
+TIE = 0.05  # two best scores that differ by less, of the larger, are a near-tie: int8 moves scores as much as that
 
 
 class Eager(Expander):
@@ -26,17 +30,35 @@ class Eager(Expander):
         return found
 
 
-# Of each loop: the class of its expander, its drafter, and whether it looks ahead.
-LOOPS: dict[str, tuple[type[Expander], str, bool]] = {
-    "speculative": (Expander, "auto", True),
-    "standard decoding": (Expander, "none", True),
-    "Syntheseus": (Eager, "none", False),
+@dataclass(frozen=True)
+class Loop:
+    """One way to search.
+
+    Attributes:
+        expander: which steps are checked.
+        drafter: of both models.
+        dtype: "auto" is the app's choice, int8 where the model's card allows it.
+        ahead: whether the settings' look-ahead applies.
+    """
+
+    expander: type[Expander]
+    drafter: str
+    dtype: str
+    ahead: bool = True
+
+
+PLAIN = "Syntheseus, standard, fp32"  # the library's default: no drafts, nothing rounded, all steps checked
+LOOPS = {
+    "ours": Loop(Expander, "auto", "auto"),
+    "ours, fp32": Loop(Expander, "auto", "fp32"),
+    "ours, standard, fp32": Loop(Expander, "none", "fp32"),
+    PLAIN: Loop(Eager, "none", "fp32", ahead=False),
+    "Syntheseus, standard, app's precision": Loop(Eager, "none", "auto", ahead=False),
 }
 
 
 def run(
-    retro: Model,
-    forward: Model | None,
+    models: Models,
     stock: Stock,
     targets: Sequence[str],
     out: Path,
@@ -48,8 +70,7 @@ def run(
     """Search routes to each target with each loop in turn, each search on its own: nothing is kept between them.
 
     Args:
-        retro: proposes.
-        forward: checks, if given.
+        models: by precision.
         stock: what can be bought.
         targets: SMILES.
         out: one line a target (.jsonl); what is in it is not done again.
@@ -61,9 +82,14 @@ def run(
         The lines of `out` that belong to the targets.
     """
     known = {row["target"]: row for row in map(json.loads, out.read_text().splitlines())} if out.exists() else {}
+    if any(target not in known for target in targets):  # what a first question costs is nobody's
+        for name in LOOPS:
+            _search(models, stock, targets[0], replace(settings, expansions=1), n, name)
     for number, target in enumerate(targets):
         if target not in known:
-            found = dict(_search(retro, forward, stock, target, settings, n, number))
+            names = list(LOOPS)
+            turn = number % len(names)  # none always comes first
+            found = {name: _search(models, stock, target, settings, n, name) for name in names[turn:] + names[:turn]}
             line = json.dumps({"target": target, "loops": found})
             with out.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
@@ -72,52 +98,79 @@ def run(
     return [known[target] for target in targets]
 
 
-def _search(
-    retro: Model, forward: Model | None, stock: Stock, target: str, settings: PlanSettings, n: int, turn: int
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    names = list(LOOPS)
-    for name in names[turn % len(names) :] + names[: turn % len(names)]:  # none always comes first
-        kind, drafter, ahead = LOOPS[name]
-        expander = kind(retro, forward, DecodeSettings(n=n, drafter=drafter), keep=False)
-        began = time.process_time()
-        found = plan(target, expander, stock, settings if ahead else replace(settings, ahead=0))
-        yield (
-            name,
-            {
-                "processor": time.process_time() - began,
-                "solved": found.status == "solved",
-                "expansions": found.expansions,
-                **vars(found.counts),
-                "model_seconds": found.counts.seconds,
-                "seconds": found.seconds,
-                "routes": sorted(sorted(map(list, route.signature)) for route in found.routes[:5]),
-                "scores": [route.score for route in found.routes],
-            },
-        )
+def _search(models: Models, stock: Stock, target: str, settings: PlanSettings, n: int, name: str) -> dict[str, Any]:
+    loop = LOOPS[name]
+    retro, forward = models[loop.dtype]
+    expander = loop.expander(retro, forward, DecodeSettings(n=n, drafter=loop.drafter), keep=False)
+    began = time.process_time()
+    found = plan(target, expander, stock, settings if loop.ahead else replace(settings, ahead=0))
+    return {
+        "processor": time.process_time() - began,
+        "solved": found.status == "solved",
+        "expansions": found.expansions,
+        **vars(found.counts),
+        "model_seconds": found.counts.seconds,
+        "seconds": found.seconds,
+        "routes": [sorted(map(list, route.signature)) for route in found.routes],
+        "scores": [route.score for route in found.routes],
+    }
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row a loop: shares, means of a target, and rates."""
+    """Return one row a loop: the share of targets solved, means of a target, and rates."""
     found = []
+    plain = [row["loops"][PLAIN] for row in rows]
     for name in LOOPS:
         own = [row["loops"][name] for row in rows]
-        other = [row["loops"]["Syntheseus"] for row in rows]
         total = {key: sum(one[key] for one in own) for key in ("expansions", "processor", "passes", "tokens")}
+        rate = 60 * total["expansions"] / max(1e-9, total["processor"])
+        base = 60 * sum(one["expansions"] for one in plain) / max(1e-9, sum(one["processor"] for one in plain))
         found.append(
             {
                 "loop": name,
                 "targets": len(own),
                 "solved": mean(one["solved"] for one in own),
-                "same best route": mean(
-                    one["routes"][:1] == two["routes"][:1] for one, two in zip(own, other, strict=True)
-                ),
-                "same 5 routes": mean(one["routes"] == two["routes"] for one, two in zip(own, other, strict=True)),
                 **{
                     f"{key} a target": mean(one[key] for one in own)
                     for key in ("expansions", "molecules", "checks", "calls", "processor", "seconds")
                 },
                 "tokens a pass": total["tokens"] / max(1, total["passes"]),
-                "expansions a minute of processor time": 60 * total["expansions"] / max(1e-9, total["processor"]),
+                "expansions a minute of processor time": rate,
+                "times the plain loop": rate / base,
             }
         )
     return found
+
+
+def agreement(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row a loop: how its best routes compare with the plain loop's, target by target; see `difference`."""
+    found = []
+    for name in LOOPS:
+        kinds = Counter(difference(row["loops"][name], row["loops"][PLAIN]) for row in rows)
+        found.append({"loop": name, **{kind: kinds[kind] for kind in KINDS}})
+    return found
+
+
+KINDS = (
+    "same best route",
+    "neither solved",
+    "near-tie",
+    "the other's best is further down",
+    "other routes",
+    "solved by this only",
+    "solved by the plain loop only",
+)
+
+
+def difference(own: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
+    """Return how two results for a target compare, as one of `KINDS`."""
+    if own["solved"] != plain["solved"]:
+        return "solved by this only" if own["solved"] else "solved by the plain loop only"
+    if not own["solved"]:
+        return "neither solved"
+    if own["routes"][0] == plain["routes"][0]:
+        return "same best route"
+    if abs(own["scores"][0] - plain["scores"][0]) <= TIE * max(own["scores"][0], plain["scores"][0]):
+        return "near-tie"
+    is_known = own["routes"][0] in plain["routes"] or plain["routes"][0] in own["routes"]
+    return "the other's best is further down" if is_known else "other routes"

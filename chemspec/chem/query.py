@@ -20,6 +20,7 @@ from chemspec.chem.smiles_syntax import show
 # RDKit walks a molecule recursively: a chain of 20,000 atoms overflows an 8 MB stack and kills the
 # process (2,000 atoms are too many for 512 KB). Nothing longer than this is ever handed to it.
 LONGEST = 3000
+_PRINTED = re.compile(r"[!-~]+")
 # An atom of no element; RDKit's own loop over the atoms is thirty times as fast as Python's.
 _ANY = rdqueries.AtomNumEqualsQueryAtom(0)
 
@@ -119,7 +120,7 @@ def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
 def _parse(smiles: str, *, sanitize: bool = True) -> Any | None:
     """Return RDKit's molecule or None; unless sanitized, every atom written is an atom of it."""
     # RDKit itself takes "" for a molecule, and what follows a blank for its name.
-    if not 0 < len(smiles) <= LONGEST or not all("!" <= char <= "~" for char in smiles):
+    if not 0 < len(smiles) <= LONGEST or not _PRINTED.fullmatch(smiles):
         return None
     params: Any = Chem.SmilesParserParams()
     params.sanitize = sanitize

@@ -48,6 +48,20 @@ def keep(folder: Path, name: str, measured: Mapping[str, Any], *, digest: str, c
     partial.replace(folder / FILE)
 
 
+def precisions(folder: Path) -> tuple[str, ...]:
+    """Return what a model can compute in, the default first: int8 where its card shows that it is as good.
+
+    That is for the compiled kernel on a CPU; elsewhere fp32 is the default all the same.
+    """
+    try:
+        measurements = read(folder)
+        if "int8" not in measurements:
+            return ("fp32",)
+        return ("int8", "fp32") if int8_is_as_good(measurements) else ("fp32", "int8")
+    except (KeyError, TypeError, ValueError):
+        return ("fp32",)  # the page Models says what is wrong with the measurements
+
+
 def int8_is_as_good(measurements: Mapping[str, Mapping[str, Any]]) -> bool:
     """Return whether int8 was measured to cost at most `LOSS` at every k, on the reactions and weights of fp32."""
     exact, fast = measurements.get("accuracy"), measurements.get("int8")

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -18,8 +20,8 @@ from threading import Lock
 from typing import Any, Protocol
 
 from rdkit import Chem
+from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
-from chemspec import chem
 from chemspec.chem.salts import split
 from chemspec.evaluation.roundtrip import leads_back
 from chemspec.settings import DecodeSettings
@@ -37,6 +39,8 @@ class Model(Protocol):
 
     @property
     def digest(self) -> str: ...  # noqa: D102
+    @property
+    def dtype(self) -> str: ...  # noqa: D102
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]: ...  # noqa: D102
 
 
@@ -98,7 +102,7 @@ class Expander:
         self.counts = Counts()
         self.refused: dict[str, str] = {}  # why the retro model does not answer for a molecule
         self._known: dict[str, tuple[Proposal, ...]] = {}
-        self._back: dict[str, float] = {}  # round trips, by reaction
+        self._back: dict[str, float | None] = {}  # round trips, by reaction; None where none has been asked yet
         self._lock = Lock()
         self._store = self._open() if keep else None
 
@@ -106,7 +110,8 @@ class Expander:
         """Return the table of these weights and settings; None where nothing can be kept."""
         # Drafts change no answer, and neither does what else is in the batch.
         how = asdict(replace(self.settings, drafter="none", batch_size=1, node_budget=0))
-        which = [VERSION, self.retro.digest, self.forward and self.forward.digest, how]
+        models = [[model.digest, model.dtype] for model in (self.retro, self.forward) if model]
+        which = [VERSION, models, how]
         name = f"plan-{hashlib.sha256(json.dumps(which).encode()).hexdigest()[:16]}.sqlite"
         with suppress(OSError, sqlite3.Error):
             cache.cache_dir().mkdir(parents=True, exist_ok=True)
@@ -149,9 +154,10 @@ class Expander:
     def checked(self, smiles: str, proposal: Proposal) -> Proposal:
         """Return a step for a molecule with the forward model's opinion, if that has been asked before."""
         reaction = proposal.reaction(smiles)
-        if reaction not in self._back and (kept := self._read(reaction)) is not None:
-            self._back[reaction] = kept
-        return replace(proposal, round_trip=self._back.get(reaction))
+        if reaction not in self._back:
+            self._back[reaction] = self._read(reaction)
+        known = self._back[reaction]
+        return proposal if proposal.round_trip == known else replace(proposal, round_trip=known)
 
     def check(self, steps: Sequence[tuple[str, Proposal]]) -> None:
         """Ask the forward model about steps, each the product and the proposal, in one batch; see `checked`."""
@@ -166,8 +172,8 @@ class Expander:
         queries = list(dict.fromkeys(".".join(proposal.reactants) for _, proposal in missing.values()))
         made = dict(zip(queries, self._ask(self.forward, queries, how), strict=True))
         for reaction, (smiles, proposal) in missing.items():
-            self._back[reaction] = _leads_back(smiles, made[".".join(proposal.reactants)])
-            self._write(reaction, self._back[reaction])
+            self._back[reaction] = back = _leads_back(smiles, made[".".join(proposal.reactants)])
+            self._write(reaction, back)
         self.counts.checks += len(queries)
 
     def _ask(self, model: Model, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
@@ -186,9 +192,10 @@ class Expander:
 def _sound(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
     """The different answers that are molecules, supply all atoms and do not contain the molecule itself."""
     found: dict[tuple[str, ...], Proposal] = {}
+    need = _elements(smiles) if answer.hypotheses else Counter()
     for one in answer.hypotheses:
         reactants = split(one.canonical) if one.valid else ()
-        if reactants and smiles not in reactants and not chem.formula_balance(one.canonical, smiles):
+        if reactants and smiles not in reactants and not need - sum(map(_elements, reactants), Counter()):
             chance = one.probability if one.confidence is None else one.confidence
             found.setdefault(reactants, Proposal(reactants, chance))
     return tuple(sorted(found.values(), key=lambda way: (-way.prior(smiles), way.reactants)))
@@ -196,10 +203,20 @@ def _sound(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
 
 def _leads_back(smiles: str, answer: DecodeResult) -> float:
     first = next((one for one in answer.hypotheses[:1] if one.valid), None)
-    return first.probability if first and leads_back(smiles, first.canonical) else 0.0
+    if first is None:
+        return 0.0
+    single = "." not in first.canonical and "." not in smiles  # then equal spellings decide, and nothing need be read
+    same = first.canonical == smiles if single else leads_back(smiles, first.canonical)
+    return first.probability if same else 0.0
+
+
+def heavy_atoms(smiles: str) -> int:
+    """Return how many atoms other than hydrogen a molecule has."""
+    return _elements(smiles).total()
 
 
 @lru_cache(maxsize=100_000)
-def heavy_atoms(smiles: str) -> int:
-    """Return how many atoms other than hydrogen a molecule has."""
-    return int(Chem.MolFromSmiles(smiles).GetNumHeavyAtoms())
+def _elements(smiles: str) -> Counter[str]:
+    """The heavy atoms of a molecule, by element; read off its formula, since a loop over atoms in Python is slow."""
+    formula = str(CalcMolFormula(Chem.MolFromSmiles(smiles)))
+    return Counter({name: int(many or 1) for name, many in re.findall(r"([A-Z][a-z]?)(\d*)", formula) if name != "H"})

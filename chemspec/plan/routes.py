@@ -116,25 +116,31 @@ def grow(
     return Node(smiles, sources.get(smiles, "") if above else "", step, children)
 
 
-def ranked(routes: Sequence[Route], most: int) -> tuple[Route, ...]:
-    """Return the best different routes, each with the number of its group.
-
-    Ranked by: in stock as a whole, then `Route.score`, then fewer steps. A route joins the group of the first better
-    route that is like it: the tree edit distance by molecule (Zhang and Shasha; a changed molecule costs one minus the
-    Tanimoto similarity), a node of the larger tree, is at most `ALIKE`.
-    """
+def ranked(routes: Sequence[Route], most: int) -> list[Route]:
+    """Return the best different routes: those in stock as a whole first, then by `Route.score`, then by fewer steps."""
     different = {route.signature: route for route in routes}.values()
-    order = sorted(different, key=lambda one: (not one.solved, -one.score, len(one.steps), sorted(one.signature)))[
-        :most
-    ]
+    return sorted(different, key=lambda one: (not one.solved, -one.score, len(one.steps), sorted(one.signature)))[:most]
+
+
+def grouped(routes: Sequence[Route]) -> tuple[Route, ...]:
+    """Return routes in their order, each with the number of its group.
+
+    A route joins the group of the first better route that is like it: the tree edit distance by molecule (Zhang and
+    Shasha; a changed molecule costs one minus the Tanimoto similarity), a node of the larger tree, is at most `ALIKE`.
+    """
     heads: list[Route] = []
     found = []
-    for route in order:
-        group = next((k for k, head in enumerate(heads) if distance(route, head) <= ALIKE), len(heads))
+    for route in routes:
+        group = next((k for k, head in enumerate(heads) if _are_alike(route, head)), len(heads))
         if group == len(heads):
             heads.append(route)
         found.append(Route(route.root, group + 1))
     return tuple(found)
+
+
+def _are_alike(one: Route, other: Route) -> bool:
+    few, many = sorted((len(list(one.root)), len(list(other.root))))
+    return many - few <= ALIKE * many and distance(one, other) <= ALIKE  # each missing node is an edit
 
 
 def distance(one: Route, other: Route) -> float:

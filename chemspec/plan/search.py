@@ -34,7 +34,7 @@ from syntheseus.search.node_evaluation.common import (
 from chemspec import chem
 from chemspec.plan.bonds import Bonds, inherit
 from chemspec.plan.expand import Counts, Expander, Proposal, heavy_atoms
-from chemspec.plan.routes import Plan, Route, grow, ranked
+from chemspec.plan.routes import Plan, Route, grouped, grow, ranked
 from chemspec.plan.stock import Stock
 
 ALGORITHMS = ("retro-star", "mcts", "breadth-first")
@@ -336,7 +336,7 @@ class Search:
             steps = [(node.smiles, node.step) for one in best for node in one.steps if node.step]
             unchecked = [(one, way) for one, way in steps if way.round_trip is None]
             if not unchecked or self.expander.forward is None:
-                return best
+                return grouped(best)
             self.expander.check(unchecked)
 
     def _ways(self, nodes: Any) -> dict[str, Proposal]:

@@ -16,7 +16,7 @@ from toy import AMIDE, retro, stock
 from chemspec import chem
 from chemspec.plan import draw
 from chemspec.plan.expand import SIZE, Expander, Proposal
-from chemspec.plan.routes import ALIKE, Node, Plan, Route, distance, document, ranked, rows, to_markdown
+from chemspec.plan.routes import ALIKE, Node, Plan, Route, distance, document, grouped, ranked, rows, to_markdown
 from chemspec.plan.search import plan
 
 
@@ -67,7 +67,7 @@ def one_step(*reactants: str, chance: float = 0.5) -> Route:
 def test_twins_are_grouped_and_repeats_dropped() -> None:
     chloride, bromide = one_step("CCCCCCCl", "CN", chance=0.4), one_step("CCCCCCBr", "CN", chance=0.3)
     other = one_step("OB(O)c1ccccc1", "Ic1ccc2[nH]ccc2c1", "CCN(CC)CC", chance=0.2)
-    found = ranked([other, bromide, chloride, bromide], 10)
+    found = grouped(ranked([other, bromide, chloride, bromide], 10))
     assert [route.group for route in found] == [1, 1, 2]
     assert [route.score for route in found] == pytest.approx([0.4, 0.3, 0.2], rel=SIZE)
     assert distance(chloride, chloride) == 0 < distance(chloride, bromide) <= ALIKE < distance(chloride, other)

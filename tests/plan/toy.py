@@ -33,6 +33,7 @@ class Toy:
     digest: str = "toy"
     dtype: str = "fp32"
     device: str = "cpu"
+    runtime: str = "native"
     asked: list[list[str]] = field(default_factory=list)
 
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:

@@ -63,17 +63,8 @@ def engine(name: str) -> Engine:
 
 
 def precisions(model: str) -> tuple[str, ...]:
-    """Return what a model can compute in, the default first: int8 where its card shows that it is as good.
-
-    That is for the compiled kernel on a CPU; elsewhere `_engine` computes in fp32 all the same.
-    """
-    try:
-        measurements = evaluation.read(model_folder(model))
-        if "int8" not in measurements:
-            return ("fp32",)
-        return ("int8", "fp32") if evaluation.int8_is_as_good(measurements) else ("fp32", "int8")
-    except (KeyError, TypeError, ValueError):
-        return ("fp32",)  # the page Models says what is wrong with the measurements
+    """Return what a model can compute in, the default first; see `evaluation.precisions`."""
+    return evaluation.precisions(model_folder(model))
 
 
 @st.cache_resource(show_spinner=False)

@@ -34,8 +34,13 @@ class InTurn:
 
     @property
     def digest(self) -> str:
-        """Of the weights, and the precision: what the answers depend on."""
-        return f"{self.engine.digest}-{self.engine.dtype}"
+        """Of the weights."""
+        return self.engine.digest
+
+    @property
+    def dtype(self) -> str:
+        """The precision."""
+        return self.engine.dtype
 
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         """Answer when the turn has come."""
