@@ -22,7 +22,7 @@ LAYERS = (
     ("engine",),
     ("io", "evaluation"),
     ("plan",),
-    ("train", "ui", "service", "planners"),
+    ("train", "ui", "service", "planners", "cluster"),
     ("bench", "fuzz"),
     ("cli",),
 )

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -15,10 +15,12 @@ from chemspec.asset_files import app_script
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app
+from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.system.untrusted import read_json
 
 ALL = "cuda:all"
+SHARD_ROWS = 10_000
 MOST_WORKERS = 8  # RDKit takes a millisecond a query, a GPU a fifth of that
 command = partial(app.command, rich_help_panel="Answers")
 
@@ -64,6 +66,13 @@ def predict(
     workers: Annotated[
         int, opt.option("Processes that read and write molecules beside the decoding; -1: of a file on a GPU, else 0.")
     ] = -1,
+    ray: Annotated[
+        str, opt.option("Engines on a Ray cluster: local, auto or HOST:PORT; --out is a folder (extra ray).")
+    ] = "",
+    engines: Annotated[int, opt.option("With --ray: most engines; 0: all cores / --threads, or all GPUs.")] = 0,
+    shard_rows: Annotated[
+        int, opt.option("With --ray: rows of a file of answers, and of what an engine takes.")
+    ] = SHARD_ROWS,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Predict products (forward) or reactant sets (retro) for SMILES, a file of them, or standard input."""
@@ -89,6 +98,15 @@ def predict(
         raise ValueError("say which question: --task forward (what forms?) or --task retro (what from?)")
     if write_every < 0:
         raise ValueError(f"--write-every {write_every}; give at least 1, or 0 for a few batches")
+    if ray:
+        how = {"device": device, "dtype": dtype, "threads": threads, "runtime": runtime, "template": template}
+        if trace is not None or workers > 0 or write_every:
+            raise ValueError("--trace, --workers and --write-every do not go with --ray")
+        _on_cluster(
+            ray, smiles, column, out, settings, task, model, as_json, most=engines, shard_rows=shard_rows, **how
+        )
+    if engines or shard_rows != SHARD_ROWS:
+        raise ValueError("--engines and --shard-rows go with --ray")
     from chemspec.io import writers
 
     queries, many = _queries(smiles, column)
@@ -126,6 +144,45 @@ def predict(
     if as_json:
         show.document(document)
     raise typer.Exit(0 if fine else 1)
+
+
+def _on_cluster(
+    address: str,
+    given: list[str] | None,
+    column: str,
+    out: Path | None,
+    settings: DecodeSettings,
+    task: str,
+    model: str,
+    as_json: bool,
+    **how: Any,
+) -> NoReturn:
+    """Predict a file or a folder of files on a Ray cluster."""
+    if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
+        raise ValueError("--ray writes a folder of Parquet files; give one with --out")
+    if not given or len(given) != 1 or not Path(given[0]).exists():
+        raise ValueError("--ray reads one file, or a folder of files; give its path")
+    from chemspec import cluster
+
+    wanted = opt.as_task(task) if task else None
+    with show.progress("predicting") as report:
+        done = cluster.predict_file(
+            Path(given[0]),
+            out,
+            settings,
+            model or task,
+            address=address,
+            task=wanted,
+            column=column,
+            progress=report,
+            note=show.note,
+            **how,
+        )
+    told = ", ".join(f"{count} {status}" for status, count in sorted(done.counts.items()))
+    show.note(f"{out}: {told}; {done.shards} shards, {done.resumed} of them there before; {done.deaths} engines died")
+    if as_json:
+        show.document({"settings": asdict(settings), "out": str(out), **asdict(done)})
+    raise typer.Exit(0 if set(done.counts) <= {"ok"} else 1)
 
 
 def _workers(asked: int, device: str, many: bool) -> int:

@@ -22,9 +22,9 @@ wide = Console(width=10_000)  # for files and pipes, where nobody wants a row fo
 
 
 class ProgressReport(Protocol):
-    """Tells how many of how many are done."""
+    """Tells how many of how many are done; None: nobody knows yet of how many."""
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int | None) -> None:
         """Show the progress."""
 
 

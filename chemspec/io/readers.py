@@ -7,9 +7,10 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from chemspec import chem
 from chemspec.system import extras
@@ -24,7 +25,12 @@ class FileError(ValueError):
 
 
 def read_queries(path: Path, column: str = "") -> list[str]:
-    """The query texts of a file, one a row.
+    """The query texts of a file, one a row; see `stream_queries`."""
+    return list(stream_queries(path, column))
+
+
+def stream_queries(path: Path, column: str = "") -> Iterator[str]:
+    """The query texts of a file of any size, one a row, as they are read.
 
     Args:
         path: `.csv` or `.tsv` with a header, `.parquet`, or any other text with one query a line (a
@@ -39,20 +45,56 @@ def read_queries(path: Path, column: str = "") -> list[str]:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     try:
         if suffixes[-1:] == [".parquet"]:
-            return _from_parquet(path, column)
-        raw = path.read_bytes()
-        if suffixes[-1:] == [".gz"]:
-            raw, suffixes = gzip.decompress(raw), suffixes[:-1]
+            yield from _from_parquet(path, column)
+            return
+        zipped = suffixes[-1:] == [".gz"]
+        ending = (suffixes[:-1] if zipped else suffixes)[-1:]
+        with gzip.open(path) if zipped else path.open("rb") as file:
+            lines = _lines(file)
+            if ending and ending[0] in TABLES:
+                rows = _records(lines, ending[0], path)
+                place = _choose(next(rows), column, path)
+                yield from (row[place] for row in rows)
+            elif column:
+                raise FileError(f"{path} has no columns (only tables and .parquet do); leave --column out")
+            else:
+                yield from _without_blank_end(line.rstrip("\r\n") for line in lines)
     except FileError:
         raise
     except (OSError, ValueError, EOFError, zlib.error) as error:
         raise FileError(f"{path} cannot be read: {error}") from error
-    text = decode_text(raw)
-    if suffixes and suffixes[-1] in TABLES:
-        return _from_table(text, suffixes[-1], column, path)
-    if column:
-        raise FileError(f"{path} has no columns (only tables and .parquet do); leave --column out")
-    return split_lines(text)
+
+
+def _lines(file: Any) -> Iterator[str]:
+    """The lines of a binary file with their ends, decoded as `decode_text` does."""
+    start = file.read(3)
+    file.seek(0)
+    if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        text = io.TextIOWrapper(file, "utf-16", errors="replace", newline="")
+        try:
+            yield from text
+        finally:
+            text.detach()  # whoever opened the file closes it
+        return
+    if start == codecs.BOM_UTF8:
+        file.read(3)
+    for raw in file:
+        line = _decode_line(raw)
+        if "\r" in line:
+            yield from io.StringIO(line, newline="")  # a line may end so, too
+        else:
+            yield line
+
+
+def _without_blank_end(lines: Iterable[str]) -> Iterator[str]:
+    blank: list[str] = []
+    for line in lines:
+        if line.strip():
+            yield from blank
+            blank.clear()
+            yield line
+        else:
+            blank.append(line)
 
 
 def lines_of(stream: TextIO) -> list[str]:
@@ -100,18 +142,27 @@ def records(text: str, ending: str, where: object) -> Iterator[list[str]]:
     Raises:
         FileError: if it is empty or no table.
     """
-    first = text.lstrip().split("\n", 1)[0]
+    return _records(io.StringIO(text, newline=""), ending, where)
+
+
+def _records(lines: Iterable[str], ending: str, where: object) -> Iterator[list[str]]:
+    lines = iter(lines)
+    blank = 0
+    for first in lines:
+        if first.strip():
+            break
+        blank += 1
+    else:
+        raise FileError(f"{where} is empty")
     # Spreadsheets of many countries part their cells by semicolons.
     separator = max(",;\t", key=first.count) if ending == ".csv" else "\t"
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    reader = csv.reader(chain([first], lines), delimiter=separator, strict=True)
     try:
-        header = next((row for row in reader if row), None)
-        if header is None:
-            raise FileError(f"{where} is empty")
+        header = next(reader)
         yield header
         for row in reader:
             if any(row[len(header) :]):
-                message = f"line {reader.line_num} has {len(row)} cells, the header {len(header)}"
+                message = f"line {blank + reader.line_num} has {len(row)} cells, the header {len(header)}"
                 raise FileError(f"{where}: {message}; quote the cells that hold a {separator!r}")
             if row:
                 yield row[: len(header)] + [""] * (len(header) - len(row))
@@ -119,20 +170,15 @@ def records(text: str, ending: str, where: object) -> Iterator[list[str]]:
         raise FileError(f"{where} is no table: {error}") from error
 
 
-def _from_table(text: str, ending: str, column: str, path: Path) -> list[str]:
-    rows = records(text, ending, path)
-    place = _choose(next(rows), column, path)
-    return [row[place] for row in rows]
-
-
-def _from_parquet(path: Path, column: str) -> list[str]:
+def _from_parquet(path: Path, column: str) -> Iterator[str]:
     extras.require("pyarrow", what=f"{path} is a parquet file")
     from pyarrow import parquet  # half a second that only its users should pay
 
-    names = parquet.read_schema(path).names
-    name = names[_choose(names, column, path)]
-    values = parquet.read_table(path, columns=[name]).column(name).to_pylist()
-    return ["" if value is None else str(value) for value in values]
+    with parquet.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        name = names[_choose(names, column, path)]
+        for batch in file.iter_batches(columns=[name]):
+            yield from ("" if value is None else str(value) for value in batch.column(0).to_pylist())
 
 
 def _choose(names: Sequence[str], column: str, path: Path) -> int:

@@ -66,15 +66,7 @@ def predict_file(
         raise FileError(f"{out} is there already and complete; choose another name")
     if suffix == ".parquet":
         extras.require("pyarrow", what=f"{out} would be a parquet file")
-    stamp = {"model": engine.digest, "dtype": engine.dtype, **asdict(settings)}
-    for name in ("batch_size", "record"):
-        del stamp[name]  # have no say in the answers; one may have to lower the first to go on
-    if settings.augment == 1:
-        del stamp["augment"]  # files of versions that did not know it can go on
-    if not settings.distinct:
-        del stamp["distinct"]
-    if not settings.guide:
-        del stamp["guide"]
+    stamp = made_with(engine.digest, engine.dtype, settings)
     total = len(queries)
     try:
         counts = _resume(journal, queries, stamp)
@@ -90,7 +82,7 @@ def predict_file(
                     progress(before + some, total)
 
                 engine.expect(queries[done : done + 2 * size])  # the next ones are read meanwhile
-                results = _predict(engine, part, settings, report)
+                results = answer_each(engine, part, settings, report)
                 if full:  # first, so that it never holds less than the other
                     _append(full, (to_json(result) + "\n" for result in results))
                 _append(rows, (_line(result, settings, suffix) for result in results))
@@ -124,8 +116,22 @@ def _chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
         yield part
 
 
-def _predict(
-    engine: Engine, queries: Sequence[str], settings: DecodeSettings, report: Callable[[int], None]
+def made_with(digest: str, dtype: str, settings: DecodeSettings) -> dict[str, Any]:
+    """What has a say in the answers: who goes on with a file must have the same."""
+    stamp = {"model": digest, "dtype": dtype, **asdict(settings)}
+    for name in ("batch_size", "record"):
+        del stamp[name]  # have no say in the answers; one may have to lower the first to go on
+    if settings.augment == 1:
+        del stamp["augment"]  # files of versions that did not know it can go on
+    if not settings.distinct:
+        del stamp["distinct"]
+    if not settings.guide:
+        del stamp["guide"]
+    return stamp
+
+
+def answer_each(
+    engine: Engine, queries: Sequence[str], settings: DecodeSettings, report: Callable[[int], None] = lambda _: None
 ) -> list[DecodeResult]:
     """Answer queries; where that fails, answer them one by one to find those to blame."""
     try:
@@ -136,7 +142,7 @@ def _predict(
         logging.getLogger(__name__).exception("the model failed on %d queries", len(queries))
         if len(queries) == 1:
             return [DecodeResult(queries[0], "failed", f"the model failed on this row ({type(error).__name__})")]
-        return [result for query in queries for result in _predict(engine, [query], settings, lambda _: None)]
+        return [result for query in queries for result in answer_each(engine, [query], settings)]
 
 
 def columns(n: int, *, votes: bool = False) -> list[str]:
@@ -249,11 +255,16 @@ def _check_stamp(side: Path, stamp: dict[str, Any], journal: Path) -> None:
     except (OSError, ValueError) as error:
         message = f"{journal} is there, but nothing tells how it was made ({side.name} is missing)"
         raise FileError(f"{message}; choose another name or remove it") from error
-    wanted = json.loads(json.dumps(stamp))
+    refuse_others(stored, stamp, journal)
+
+
+def refuse_others(stored: dict[str, Any], wanted: dict[str, Any], where: Path) -> None:
+    """Raise FileError unless what is stored with an output is what is wanted; it says what differs."""
+    wanted = json.loads(json.dumps(wanted))
     if stored != wanted:
         names = sorted(name for name in {*stored, *wanted} if stored.get(name) != wanted.get(name))
         told = ", ".join(f"{n} {stored.get(n)!r} instead of {wanted.get(n)!r}" for n in names)
-        raise FileError(f"{journal} was made with {told}; choose another name or remove it")
+        raise FileError(f"{where} was made with {told}; choose another name or remove it")
 
 
 def _rows(raw: bytes, journal: Path) -> list[tuple[str, str]]:
@@ -281,25 +292,30 @@ def _cut(trace: Path, lines: int) -> None:
         file.truncate(kept)
 
 
-def _parquet(journal: Path, out: Path) -> None:
+def parquet_fields() -> dict[str, Any]:
+    """The columns of a Parquet file of answers: those of `brief`, less its exactness, and their types."""
     import pyarrow
-    from pyarrow import parquet
 
     text, number, whole = pyarrow.string(), pyarrow.float64(), pyarrow.int64()
     answer = dict.fromkeys(("smiles", "canonical"), text) | {"valid": pyarrow.bool_()}
     answer |= dict.fromkeys(("log_prob", "probability", "confidence"), number)
     answer |= {"votes": whole, "best_rank": whole, "score": number}
     merged = dict.fromkeys(("asked", "spellings", "answers", "invalid"), whole)
-    schema = pyarrow.schema(
-        {
-            **dict.fromkeys(("query", "status", "message"), text),
-            "hypotheses": pyarrow.list_(pyarrow.struct(answer)),
-            "merged": pyarrow.struct(merged),
-            "passes": whole,
-            "tokens": whole,
-            "seconds": number,
-        }
-    )
+    return {
+        **dict.fromkeys(("query", "status", "message"), text),
+        "hypotheses": pyarrow.list_(pyarrow.struct(answer)),
+        "merged": pyarrow.struct(merged),
+        "passes": whole,
+        "tokens": whole,
+        "seconds": number,
+    }
+
+
+def _parquet(journal: Path, out: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    schema = pyarrow.schema(parquet_fields())
     with journal.open(encoding="utf-8") as lines:
         table = pyarrow.Table.from_pylist([json.loads(line) for line in lines], schema=schema)
     partial = out.with_suffix(".partial.parquet")

@@ -24,6 +24,7 @@ EXTRAS = {
     "fastapi": "serve",
     "uvicorn": "serve",
     "prometheus_client": "serve",
+    "ray": "ray",
     "ctranslate2": "bench",
     "vl_convert": "bench",
 }

@@ -1,0 +1,184 @@
+"""The output of a job: a folder of Parquet files, one a shard, each there wholly or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow
+from pyarrow import parquet
+
+from chemspec.cluster.dispatch import Piece
+from chemspec.io.readers import TABLES, TEXTS, FileError, stream_queries
+from chemspec.io.writers import parquet_fields, refuse_others
+from chemspec.system.files import write_whole
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+MANIFEST, PROGRESS, LOCK, ROWS = "manifest.json", "progress.json", ".lock", "rows"
+IN_A_FOLDER = 1000  # shards: listing a hundred thousand files takes long
+SCHEMA = pyarrow.schema({"row": pyarrow.int64(), **parquet_fields()})
+DIGEST, COUNTS = b"chemspec.queries", b"chemspec.counts"  # in a file's metadata
+
+
+def stream(source: Path, column: str = "") -> Iterator[str]:
+    """The queries of a file, or of all files of a folder in the order of their names, as they are read.
+
+    Raises:
+        FileError: if there is none, or one cannot be read.
+    """
+    if not source.is_dir():
+        yield from stream_queries(source, column)
+        return
+    endings = (*TABLES, *TEXTS, ".parquet", ".gz")
+    files = sorted(path for path in source.rglob("*") if path.suffix.lower() in endings and path.is_file())
+    if not files:
+        raise FileError(f"{source} holds no file of queries ({' '.join(endings)})")
+    for file in files:
+        yield from stream_queries(file, column)
+
+
+def cut(queries: Iterable[str], size: int) -> Iterator[Piece]:
+    """Cut rows into shards of `size`."""
+    remaining = iter(queries)
+    number = 0
+    while part := list(islice(remaining, size)):
+        yield Piece(number, number * size, part)
+        number += 1
+
+
+class ShardFolder:
+    """A folder of shards that one process writes; use it in a `with`."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        """Begin a folder, or go on with one that was made in the same way.
+
+        Args:
+            folder: that it is.
+            manifest: all that has a say in its content, but for the rows: these are compared shard by shard.
+
+        Raises:
+            FileError: if it was made in another way, belongs to something else, or another process writes to it.
+        """
+        self.folder = folder
+        self._parts: dict[int, list[tuple[Piece, pyarrow.Table]]] = {}
+        file = folder / MANIFEST
+        folder.mkdir(parents=True, exist_ok=True)
+        others = [path.name for path in folder.iterdir() if path.name != LOCK and path.suffix != ".partial"]
+        if others and not file.exists():
+            raise FileError(f"{folder} holds {others[0]}, but no {MANIFEST}; choose another name")
+        self._lock = (folder / LOCK).open("w")
+        try:
+            if fcntl is not None:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not file.exists():
+                write_whole(file, json.dumps(manifest, sort_keys=True, indent=1))
+            refuse_others(json.loads(file.read_text("utf-8")), manifest, folder)
+        except BlockingIOError:
+            self._lock.close()
+            raise FileError(f"another process writes to {folder}; wait for its end or choose another name") from None
+        except ValueError as error:
+            self._lock.close()
+            raise error if isinstance(error, FileError) else FileError(f"{file} is damaged: {error}") from error
+
+    def __enter__(self) -> ShardFolder:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._lock.close()
+
+    def path(self, shard: int) -> Path:
+        """Where a shard lies."""
+        return self.folder / ROWS / f"{shard // IN_A_FOLDER:04}" / f"{shard:07}.parquet"
+
+    def counts(self, piece: Piece) -> Counter[str] | None:
+        """How many rows of a shard have which status; None if it is not there yet.
+
+        Raises:
+            FileError: if it holds the answers to other rows.
+        """
+        path = self.path(piece.shard)
+        try:
+            told = parquet.read_schema(path).metadata or {}
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            path.unlink()  # damaged by something else than us: a shard is never written by halves
+            return None
+        if told.get(DIGEST) != _digest(piece.queries):
+            raise FileError(f"{path} holds the answers to other rows; the input has changed, choose another name")
+        return Counter(json.loads(told[COUNTS]))
+
+    def add(self, piece: Piece, table: pyarrow.Table, size: int) -> Counter[str] | None:
+        """Take the answers to a piece; write its shard if that is `size` rows long now, and return its counts.
+
+        Raises:
+            OSError: if it cannot be written.
+        """
+        parts = self._parts.setdefault(piece.shard, [])
+        parts.append((piece, table))
+        if sum(len(part.queries) for part, _ in parts) < size:
+            return None
+        del self._parts[piece.shard]
+        parts.sort(key=lambda part: part[0].first)
+        whole = pyarrow.concat_tables([part for _, part in parts])
+        queries = [query for part, _ in parts for query in part.queries]
+        first = parts[0][0].first
+        assert whole.column("row").to_pylist() == list(range(first, first + size))
+        counts = Counter(whole.column("status").to_pylist())
+        told = {DIGEST: _digest(queries), COUNTS: json.dumps(counts).encode()}
+        self._write(self.path(piece.shard), whole.replace_schema_metadata(told))
+        return counts
+
+    def _write(self, path: Path, table: pyarrow.Table) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")  # only one process writes here
+        try:
+            with partial.open("wb") as file:
+                parquet.write_table(table, file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+            _sync(path.parent)
+        finally:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+    def tell(self, **told: Any) -> None:
+        """Say how far the job is."""
+        write_whole(self.folder / PROGRESS, json.dumps(told, indent=1))
+
+    def finish(self, shards: int) -> None:
+        """Make sure that there is nothing but the shards of the input.
+
+        Raises:
+            FileError: if there are more, because the input was longer once.
+        """
+        there = sum(1 for _ in (self.folder / ROWS).rglob("*.parquet"))
+        if there != shards:
+            raise FileError(f"{self.folder} holds {there} shards, the input has {shards}; it belongs to another input")
+
+
+def _digest(queries: Sequence[str]) -> bytes:
+    return hashlib.sha256(json.dumps(list(queries)).encode()).hexdigest().encode()
+
+
+def _sync(folder: Path) -> None:
+    """See to it that a new name is on the disk; some systems know no such thing."""
+    with suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

@@ -1,0 +1,128 @@
+"""Whatever dies, every row is answered once, and only rows that kill are given up."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, Answered, ClusterError, Lost, Piece, dispatch
+from chemspec.cluster.shards import cut
+
+Rows = list[tuple[int, str]]
+
+
+class Mortal:
+    """Engines that die over "x", and otherwise by chance, half of the machines at once."""
+
+    def __init__(self, size: int, random: Random, chance: float = 0.0) -> None:
+        self._size, self._random, self._chance = size, random, chance
+        self._busy: deque[Piece] = deque()
+        self.most_given = 0
+        self.deaths = self._in_a_row = 0
+
+    def free(self) -> int:
+        return self._size - len(self._busy)
+
+    def busy(self) -> int:
+        return len(self._busy)
+
+    def size(self) -> int:
+        return self._size
+
+    def give(self, piece: Piece) -> None:
+        assert self.free()
+        self._busy.append(piece)
+        self.most_given = max(self.most_given, piece.shard)
+
+    def wait(self) -> Sequence[Answered[Rows] | Lost]:
+        if self._in_a_row < 3 and self._random.random() < self._chance:
+            self._in_a_row += 1
+            gone = [self._busy.pop() for _ in range(len(self._busy) // 2)]
+            self.deaths += len(gone)
+            return [Lost(piece, "the machine went") for piece in gone] or [Lost(None, "idle")]
+        self._in_a_row = 0
+        self._busy.rotate(self._random.randrange(3))
+        piece = self._busy.popleft()
+        if "x" in piece.queries:
+            self.deaths += 1
+            return [Lost(piece, "poison")]
+        return [Answered(piece, [(piece.first + i, query) for i, query in enumerate(piece.queries)])]
+
+
+def run(queries: Sequence[str], engines: Mortal, size: int) -> tuple[Rows, Rows]:
+    """What was answered, and what was given up."""
+    answers: Rows = []
+    dead: Rows = []
+
+    def given_up(piece: Piece) -> Rows:
+        dead.extend((piece.first, query) for query in piece.queries)
+        return dead[-1:]
+
+    dispatch(cut(iter(queries), size), engines, lambda _, rows: answers.extend(rows), given_up)
+    return answers, dead
+
+
+@given(
+    queries=st.lists(st.sampled_from("CNOx"), max_size=60).filter(lambda queries: queries.count("x") < 4),
+    engines=st.integers(1, 6),
+    size=st.integers(1, 70),
+    seed=st.integers(0, 2**20),
+)
+def test_every_row_is_answered_once_and_only_poison_is_given_up(
+    queries: list[str], engines: int, size: int, seed: int
+) -> None:
+    """Where rows kill and nothing else does, exactly those are given up."""
+    answers, dead = run(queries, Mortal(engines, Random(seed)), size)
+    assert sorted(answers) == list(enumerate(queries))
+    assert sorted(dead) == [(place, query) for place, query in enumerate(queries) if query == "x"]
+
+
+@given(rows=st.integers(0, 200), engines=st.integers(1, 8), size=st.integers(1, 50), seed=st.integers(0, 2**20))
+def test_machines_that_go_cost_no_row(rows: int, engines: int, size: int, seed: int) -> None:
+    queries = [f"C{number}" for number in range(rows)]
+    answers, _ = run(queries, Mortal(engines, Random(seed), chance=0.3), size)
+    assert sorted(answers) == list(enumerate(queries))
+
+
+def test_a_row_that_kills_costs_few_engines() -> None:
+    queries = ["C"] * 999 + ["x"] + ["C"] * 1000
+    engines = Mortal(2, Random(0))
+    answers, dead = run(queries, engines, 1000)
+    assert len(answers) == 2000 and dead == [(999, "x")]
+    assert engines.deaths <= 2 + 10 + DEATHS_OF_A_ROW  # the shard twice, then halves, then the row
+
+
+def test_engines_that_only_die_end_the_job() -> None:
+    with pytest.raises(ClusterError, match=r"died .* times without an answer between, at last: poison"):
+        run(["x"] * 1000, Mortal(2, Random(0)), 100)
+
+
+def test_idle_deaths_end_the_job_too() -> None:
+    class Idle(Mortal):
+        def free(self) -> int:
+            return 0
+
+        def wait(self) -> Sequence[Answered[Rows] | Lost]:
+            return [Lost(None, "no memory")]
+
+    with pytest.raises(ClusterError, match="no memory"):
+        run(["C"], Idle(1, Random(0)), 1)
+
+
+def test_no_more_is_read_than_engines_can_take() -> None:
+    engines = Mortal(3, Random(0))
+    seen: Counter[str] = Counter()
+
+    def queries() -> Iterator[str]:
+        for number in range(10_000):
+            assert number <= 10 * (engines.most_given + 2)
+            seen["read"] += 1
+            yield "C"
+
+    dispatch(cut(queries(), 10), engines, lambda *_: None, lambda _: [])
+    assert seen["read"] == 10_000

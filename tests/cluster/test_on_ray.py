@@ -1,0 +1,183 @@
+"""On a real Ray of several nodes: nodes, engines and drivers that are killed cost no row and double none."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paths import ROOT
+from pyarrow import parquet
+from small import BAD, QUERIES, tiny_folder
+
+from chemspec.cluster import engines as on_ray
+from chemspec.cluster import predict_file
+from chemspec.engine.engine import Engine
+from chemspec.io import writers
+from chemspec.io.readers import FileError
+from chemspec.settings import DecodeSettings
+from chemspec.system import extras
+
+pytestmark = pytest.mark.skipif(not extras.installed("ray"), reason="the extra ray is not installed")
+HOW = DecodeSettings(n=2, drafter="copy", max_len=20)
+ROWS = [query for number in range(40) for query in [*QUERIES, "C" * (number + 1), list(BAD)[number % len(BAD)].strip()]]
+NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A cluster with a head that answers nothing and two nodes with a core each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on the loopback address only
+        patch.setenv("PYTHONPATH", str(ROOT))
+        from ray.cluster_utils import Cluster
+
+        head = {**NODE, "num_cpus": 0, "include_dashboard": False}
+        cluster = Cluster(initialize_head=True, head_node_args=head, shutdown_at_exit=True)
+        try:
+            for _ in range(2):
+                cluster.add_node(**NODE)
+            yield cluster
+        finally:
+            cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    file = tmp_path / "in.smi"
+    file.write_text("\n".join(ROWS), "utf-8")
+    return file
+
+
+def same_as_alone(out: Path, model: Path) -> None:
+    """Every row once, in its place, with the answer of an engine that answers alone."""
+    rows = [row for file in sorted(out.rglob("*.parquet")) for row in parquet.read_table(file).to_pylist()]
+    assert [row["row"] for row in rows] == list(range(len(ROWS)))
+    alone = [writers.brief(result) for result in Engine.load(model, device="cpu", threads=1).predict(ROWS, HOW)]
+    for row, own in zip(rows, alone, strict=True):
+        assert {name: row[name] for name in ("query", "status", "message")} == {
+            name: own[name] for name in ("query", "status", "message")
+        }
+        assert [answer["smiles"] for answer in row["hypotheses"]] == [answer["smiles"] for answer in own["hypotheses"]]
+        assert [answer["log_prob"] for answer in row["hypotheses"]] == pytest.approx(
+            [answer["log_prob"] for answer in own["hypotheses"]], abs=1e-5
+        )
+
+
+def test_a_node_that_dies_costs_no_row(nodes: Any, source: Path, model: Path, tmp_path: Path) -> None:
+    """One of two nodes is killed after the first shards; what it was answering is answered by the other one."""
+    notes: list[str] = []
+    victims = list(nodes.worker_nodes)
+
+    def kill(done: int, _: int | None) -> None:
+        if done > 60 and victims:
+            nodes.remove_node(victims.pop(), allow_graceful=False)
+            victims.clear()
+
+    out = tmp_path / "out"
+    report = predict_file(
+        source, out, HOW, model, address=nodes.address, shard_rows=20, device="cpu", progress=kill, note=notes.append
+    )
+    nodes.add_node(**NODE)
+    assert not victims
+    assert report.shards == 18
+    assert report.deaths == len(notes) >= 1
+    assert sum(report.counts.values()) == len(ROWS)
+    same_as_alone(out, model)
+    assert json.loads((out / "progress.json").read_text())["complete"] is True
+
+
+def test_a_driver_that_is_killed_goes_on(nodes: Any, source: Path, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ["predict", str(source), "--model", str(model), "--ray", nodes.address, "-o", str(out), "--device", "cpu"]
+    words += ["-n", "2", "--drafter", "copy", "--max-len", "20", "--shard-rows", "5"]
+    driver = subprocess.Popen([sys.executable, "-m", "chemspec.cli", *words], stderr=subprocess.PIPE, text=True)
+    try:
+        while not list(out.glob("rows/*/*.parquet")):
+            assert driver.poll() is None, driver.stderr.read() if driver.stderr else ""
+            time.sleep(0.02)
+        os.kill(driver.pid, signal.SIGKILL)
+    finally:
+        driver.kill()
+        driver.communicate()
+    report = predict_file(source, out, HOW, model, address=nodes.address, shard_rows=5, device="cpu")
+    assert 1 <= report.resumed < report.shards == 72
+    same_as_alone(out, model)
+    with pytest.raises(FileError, match="n 2 instead of 3"):
+        predict_file(
+            source, out, DecodeSettings(n=3, drafter="copy", max_len=20), model, address=nodes.address, shard_rows=5
+        )
+
+
+def test_a_row_that_kills_its_engine_is_given_up_alone(
+    nodes: Any, source: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that only fails, which costs no engine."""
+    out = tmp_path / "out"
+    monkeypatch.setattr(on_ray, "EngineActor", deadly())
+    report = predict_file(source, out, HOW, model, address=nodes.address, shard_rows=4, device="cpu", most=2)
+    rows = [row for file in sorted(out.rglob("*.parquet")) for row in parquet.read_table(file).to_pylist()]
+    assert [row["row"] for row in rows] == list(range(len(ROWS)))
+    failed = {row["query"]: row["message"] for row in rows if row["status"] == "failed"}
+    assert failed == {"C" * 7: "3 engines died over this row", "C" * 9: "the model failed on this row (KeyError)"}
+    assert report.counts["failed"] == 2
+    assert 5 <= report.deaths <= 9
+
+
+def deadly() -> type:
+    """Made here, so that it travels as it is: nodes know nothing of the tests."""
+    base = on_ray.EngineActor
+
+    class Deadly(base):  # type: ignore[valid-type, misc]
+        def load(self, model: str, options: dict[str, Any]) -> dict[str, str]:
+            facts: dict[str, str] = super().load(model, options)
+            self.engine = Touchy(self.engine)
+            return facts
+
+    class Touchy:
+        def __init__(self, engine: Any) -> None:
+            self._engine = engine
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._engine, name)
+
+        def predict(self, queries: Any, settings: Any, *, progress: Callable[[int], None] = lambda _: None) -> Any:
+            import os
+
+            if "C" * 7 in queries:
+                os._exit(1)
+            if "C" * 9 in queries:
+                raise KeyError("nine")
+            return self._engine.predict(queries, settings, progress=progress)
+
+    return Deadly
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"model": "nothing-of-that-name"}, "no model"),
+        ({"task": "forward"}, "is a retro model"),
+        ({"device": "cuda:1"}, "every engine gets its own"),
+    ],
+)
+def test_what_no_engine_can_do_is_said(
+    nodes: Any, source: Path, model: Path, tmp_path: Path, options: dict[str, Any], part: str
+) -> None:
+    options = {"model": model, "device": "cpu", **options}
+    with pytest.raises(ValueError, match=part):
+        predict_file(source, tmp_path / "out", HOW, address=nodes.address, **options)
+    assert not (tmp_path / "out").exists()
