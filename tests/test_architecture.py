@@ -16,6 +16,7 @@ LAYERS = (
     ("metrics", "data.settings", "train.recipe"),
     ("chem",),
     ("data",),
+    ("precedents",),
     ("model", "draft"),
     ("decode",),
     ("testing", "importers"),

@@ -23,6 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import Any
 
 from rdkit import Chem, rdBase
 
@@ -83,7 +84,7 @@ def map_atoms(precursors: str, product: str, *, seconds: float = math.inf) -> At
         match = AtomMap(left, right)
         if not _grow(match, similarity, weights, until):
             break
-        _improve(match, until)
+        improve(match, until)
         if best is None or match.cost() < best.cost() - 1e-9:
             best = match
         if best.cost() < CHEAP:
@@ -116,8 +117,11 @@ def read_graph(smiles: str) -> MolGraph | None:
         return None
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(smiles)
-    if mol.GetNumAtoms() > MOST_ATOMS:
-        return None
+    return graph_of(mol) if mol.GetNumAtoms() <= MOST_ATOMS else None
+
+
+def graph_of(mol: Any) -> MolGraph:
+    """Return the graph of one of RDKit's molecules."""
     kinds = [
         (atom.GetAtomicNum(), atom.GetIsAromatic(), atom.IsInRing(), atom.GetFormalCharge(), atom.GetTotalNumHs())
         for atom in mol.GetAtoms()
@@ -353,7 +357,7 @@ def _grow(match: AtomMap, similarity: Similarity, weights: Sequence[float], unti
 # --- a cheaper one -------------------------------------------------------------------------------
 
 
-def _improve(match: AtomMap, until: float) -> None:
+def improve(match: AtomMap, until: float) -> None:
     """Move or swap the origins of single atoms as long as that makes the reaction cheaper."""
     for _ in range(ROUNDS):
         edge = [atom for atom in range(len(match.origin)) if match.changes(atom)]

@@ -5,19 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.data.reactions import Pair
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import check_columns, read_rows, write_shard
+from chemspec.system.workers import leave_with_parent
 from chemspec.tokenizer import UNK, Tokenizer
 
 SHARD = 5_000  # rows of a shard: some twenty seconds of work, so little is lost by an interruption
@@ -127,7 +126,7 @@ def _run(jobs: Sequence[Job], settings: DataSettings, workers: int, progress: Ca
         return
     # Fresh processes, because forking one in which torch has started threads can hang.
     with ProcessPoolExecutor(
-        min(workers, len(todo)), mp_context=multiprocessing.get_context("spawn"), initializer=_leave_with_parent
+        min(workers, len(todo)), mp_context=multiprocessing.get_context("spawn"), initializer=leave_with_parent
     ) as pool:
         running = {pool.submit(write_shard, *job, settings): job[2] for job in todo}
         try:
@@ -138,21 +137,6 @@ def _run(jobs: Sequence[Job], settings: DataSettings, workers: int, progress: Ca
         except BaseException:  # the first fault ends it, not the last shard; Ctrl-C too
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _leave_with_parent() -> None:
-    """End a worker when its parent was killed.
-
-    It would wait for jobs forever, for it holds both ends of the queue itself.
-    """
-
-    def wait() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-        os._exit(1)
-
-    Thread(target=wait, daemon=True).start()
 
 
 def _pairs(shards: Sequence[Path]) -> Iterator[Pair]:

@@ -24,12 +24,13 @@ from streamlit.testing.v1 import AppTest
 import chemspec
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.formats import short_names
 from chemspec.chem.strategy import strategy
 from chemspec.engine.engine import installed, model_folder
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.common import examples, options, question, queued_engine, scheme, short_names
+from chemspec.ui.common import examples, options, question, queued_engine, scheme
 from chemspec.ui.predict import answers, ask, gallery, schemes, verdicts, written
 
 MODELS = {folder.name for folder in installed()}

@@ -6,15 +6,11 @@ import os
 import tempfile
 from pathlib import Path
 
+from chemspec.system.home import folder as folder
+
 
 class AppDirError(OSError):
     """The folder cannot be made or written; the message says which one and what to do."""
-
-
-def folder() -> Path:
-    """CHEMSPEC_HOME, else ~/.chemspec; it need not be there: for those who only read."""
-    chosen = os.environ.get("CHEMSPEC_HOME", "")
-    return (Path(chosen) if chosen else Path.home() / ".chemspec").expanduser().absolute()
 
 
 def app_dir() -> Path:

@@ -10,9 +10,9 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
+from chemspec.chem.formats.short_names import set_apart
 from chemspec.chem.salts import pair
 from chemspec.ui.common import draw
-from chemspec.ui.common.short_names import set_apart
 from chemspec.ui.common.web_files import web_file
 
 CHANGED = "#E69F00"  # behind atoms that change

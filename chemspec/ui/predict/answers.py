@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from chemspec.chem import formats
+from chemspec.chem.formats.short_names import set_apart
 from chemspec.chem.salts import charge, pair
 from chemspec.chem.strategy import Strategy, families, family_of
 from chemspec.engine.engine import Engine
@@ -21,7 +22,6 @@ from chemspec.plan import stock
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.common import nav, queued_engine, scheme, theme, view3d
-from chemspec.ui.common.short_names import set_apart
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import ask, guiding, schemes, written
 from chemspec.ui.predict.verdicts import (

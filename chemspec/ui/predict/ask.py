@@ -11,11 +11,11 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.formats.short_names import set_apart
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import history, question, queued_engine, safe, sketcher, vendor, widgets
 from chemspec.ui.common.options import options
 from chemspec.ui.common.question import QueryText, Read
-from chemspec.ui.common.short_names import set_apart
 from chemspec.ui.predict import guiding, understood
 
 TASKS: tuple[Task, ...] = get_args(Task)

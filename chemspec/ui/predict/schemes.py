@@ -14,9 +14,9 @@ from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
 from chemspec.chem.formats.exports import cell
+from chemspec.chem.formats.short_names import set_apart
 from chemspec.chem.strategy import Strategy
 from chemspec.ui.common import draw, scheme
-from chemspec.ui.common.short_names import set_apart
 
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 

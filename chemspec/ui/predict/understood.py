@@ -8,9 +8,9 @@ from functools import lru_cache
 from rdkit import Chem, rdBase
 from rdkit.Chem import Descriptors, rdMolDescriptors
 
+from chemspec.chem.formats.short_names import set_apart
 from chemspec.settings import Task
 from chemspec.ui.common import draw, scheme, theme
-from chemspec.ui.common.short_names import set_apart
 
 _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 

@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cache
+from pathlib import Path
 
 from chemspec import chem
 from chemspec.chem.formats import reagents
-from chemspec.ui.common.web_files import web_file
 
+TABLE = Path(__file__).with_name("short_names.txt")
 _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -24,11 +25,17 @@ def set_apart(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[i
     Returns:
         places of the parts to draw (all, if every one has a name); names, salts first.
     """
+    drawn, found = recognise(parts, keep)
+    return (drawn, found) if drawn else (tuple(range(len(parts))), ())
+
+
+def recognise(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return the places of parts without a short name, or in `keep`; and the names of the others, salts first."""
     left = Counter(part for part in parts if part not in keep)
-    names = []
+    found = []
     for name, needed in _book():
         if all(left[part] >= count for part, count in needed.items()):
-            names.append(name)
+            found.append(name)
             for part in needed:  # a second helping of the same is not written twice
                 left[part] -= needed[part] * (left[part] // needed[part])
     drawn = []
@@ -36,13 +43,13 @@ def set_apart(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[i
         if part in keep or left[part] > 0:
             drawn.append(place)
             left[part] -= 1
-    return (tuple(drawn), tuple(names)) if drawn else (tuple(range(len(parts))), ())
+    return tuple(drawn), tuple(found)
 
 
 @cache
 def names() -> dict[str, str]:
     """Return the names in short_names.txt, with their SMILES where the table of reagents lacks them."""
-    lines = [line for line in web_file("short_names.txt").splitlines() if not line.startswith("#")]
+    lines = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     extra = dict(line.split(": ") for line in lines if ": " in line)
     return extra | {name: "" for line in lines if ": " not in line for name in line.split()}
 

@@ -1,0 +1,105 @@
+"""What an index is made of: each reaction once, with all that its rows know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from precedents.reactions import FORWARD, RETRO, files, make, write
+
+from chemspec.precedents import Precedents
+from chemspec.precedents import build as building
+from chemspec.precedents.build import build
+
+
+def test_rows_of_one_reaction_are_put_together(tmp_path: Path) -> None:
+    index, told = make(tmp_path)
+    assert (told.rows, told.repeated, told.reactions, len(index)) == (6, 1, 5, 5)
+    assert (told.with_reagents, told.with_patent, told.left_out) == (3, 3, 0)
+    same = index.find("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1").same
+    assert same is not None
+    # The flask without maps was known to be this reaction, and brought its reagents; the first patent stays.
+    assert same.reagents == "CCN(CC)CC.ClCCl"
+    assert same.files == ("retro_train", "forward_train")
+    assert same.patent == "US01000001"
+
+
+def test_other_files_may_only_add_to_what_is_known(tmp_path: Path) -> None:
+    retro, forward = files(tmp_path)
+    told = build([retro], tmp_path / "index", reagents_from=[forward], workers=1)
+    assert (told.reactions, told.with_reagents) == (3, 1)
+
+
+def test_the_number_of_processes_and_of_shards_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = files(tmp_path)
+    build(tables, tmp_path / "one", workers=1)
+    monkeypatch.setattr(building, "SHARD", 2)
+    build(tables, tmp_path / "two", workers=2)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_who_is_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "SHARD", 2)
+    tables, out, written = files(tmp_path), tmp_path / "index", []
+    write_shard = building.write_shard
+
+    def until_the_second(shard: Path, *rest: object) -> None:
+        if len(written) == 1:
+            raise KeyboardInterrupt
+        written.append(shard)
+        write_shard(shard, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(building, "write_shard", until_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        build(tables, out, workers=1)
+    assert not out.exists() and written[0].exists()
+    before = written[0].stat().st_mtime_ns
+    monkeypatch.setattr(building, "write_shard", write_shard)
+    monkeypatch.setattr(building.shutil, "rmtree", lambda *_, **__: None)
+    build(tables, out, workers=1)
+    assert written[0].stat().st_mtime_ns == before
+    assert len(Precedents.open(out)) == 5
+
+
+def test_shards_of_other_settings_are_not_used(tmp_path: Path) -> None:
+    tables, out = files(tmp_path), tmp_path / "index"
+    parts = tmp_path / "index.parts"
+    parts.mkdir()
+    (parts / "made-from.json").write_text("{}")
+    (parts / "000000.npz").write_text("of another time")
+    assert build(tables, out, workers=1).reactions == 5
+    assert not parts.exists()
+
+
+def test_without_guessing_only_maps_count(tmp_path: Path) -> None:
+    told = build(files(tmp_path), tmp_path / "index", guess=False, workers=1)
+    assert (told.reactions, told.left_out) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"product": "CCO", "reactants": "CCO"}], "no usable reaction"),
+        ([{"product": "nonsense", "reactants": "CC("}], "no usable reaction"),
+        ([{"smiles": "CCO"}], "has a product and reactants"),
+    ],
+)
+def test_files_without_reactions_are_refused(rows: list[dict[str, str]], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        build([write(tmp_path / "a.csv.gz", rows)], tmp_path / "index", workers=1)
+    assert not (tmp_path / "index").exists()
+
+
+def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+    table = write(tmp_path / "a.csv.gz", RETRO)
+    table.write_bytes(table.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=r"a\.csv\.gz is damaged"):
+        build([table], tmp_path / "index", workers=1)
+
+
+def test_bad_numbers_are_refused(tmp_path: Path) -> None:
+    table = write(tmp_path / "a.csv.gz", FORWARD)
+    with pytest.raises(ValueError, match="multiple of 64"):
+        build([table], tmp_path / "index", bits=100)
+    with pytest.raises(ValueError, match="1 to 8"):
+        build([table] * 9, tmp_path / "index")

@@ -1,0 +1,77 @@
+"""Two reactions have one number exactly if they make the same change."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rdkit import Chem
+
+from chemspec.precedents.change import change_of, change_of_mapped
+
+AMIDE = ("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1")
+# Of each pair: reactions that differ in what does not matter, or matters only to `close`, or to both.
+PAIRS = [
+    (AMIDE, ("CCCC(=O)Cl.Nc1ccc(F)cc1", "CCCC(=O)Nc1ccc(F)cc1"), "close"),
+    (AMIDE, ("O=C(Cl)c1ccccc1.Nc1ccccc1", "O=C(Nc1ccccc1)c1ccccc1"), "wide"),
+    (AMIDE, ("CC(=O)O.Nc1ccccc1", "CC(=O)Nc1ccccc1"), ""),
+    (AMIDE, ("CCCl.Nc1ccccc1", "CCNc1ccccc1"), ""),
+    (("COC(=O)c1ccccc1", "O=C(O)c1ccccc1"), ("CCOC(=O)c1ccncc1", "O=C(O)c1ccncc1"), "wide"),
+    (("CC(C)(C)OC(=O)NCc1ccccc1", "NCc1ccccc1"), ("O=C(NCc1ccncc1)OCc1ccccc1", "NCc1ccncc1"), "wide"),
+    (("CC(C)(C)OC(=O)NCc1ccccc1", "NCc1ccccc1"), ("CC(C)(C)OC(=O)NCCc1ccncc1", "NCCc1ccncc1"), "close"),
+    (("CC(=O)c1ccccc1.C1CCNC1", "CC(c1ccccc1)N1CCCC1"), ("CC(O)c1ccccc1.C1CCNC1", "CC(c1ccccc1)N1CCCC1"), ""),
+    (("Brc1ccncc1.OB(O)c1ccccc1", "c1ccc(-c2ccncc2)cc1"), ("Clc1ccncc1.OB(O)c1ccccc1", "c1ccc(-c2ccncc2)cc1"), ""),
+    (("O=[N+]([O-])c1ccccc1", "Nc1ccccc1"), ("O=[N+]([O-])c1ccc(Br)cc1", "Nc1ccc(Br)cc1"), "close"),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "same"), PAIRS)
+def test_what_is_the_same_change(one: tuple[str, str], other: tuple[str, str], same: str) -> None:
+    a, b = change_of(*one), change_of(*other)
+    assert a is not None and b is not None
+    assert ("close" if a.close == b.close else "wide" if a.wide == b.wide else "") == same
+
+
+@given(st.randoms(use_true_random=False))
+def test_spelling_and_order_do_not_count(rng) -> None:  # type: ignore[no-untyped-def]
+    molecules = [Chem.MolFromSmiles(part) for part in AMIDE[0].split(".")]
+    parts = [Chem.MolToSmiles(mol, canonical=False, rootedAtAtom=rng.randrange(mol.GetNumAtoms())) for mol in molecules]
+    rng.shuffle(parts)
+    assert change_of(".".join(parts), AMIDE[1]) == change_of(*AMIDE)
+
+
+def test_agents_take_no_part() -> None:
+    plain = change_of(*AMIDE)
+    full = change_of(f"{AMIDE[0]}.CCN(CC)CC.ClCCl", AMIDE[1])
+    assert plain is not None and full is not None
+    assert (full.wide, full.close, full.givers) == (plain.wide, plain.close, plain.givers)
+    assert full.others == ("CCN(CC)CC", "ClCCl")
+
+
+def test_atom_maps_that_keep_the_other_oxygen_mean_the_same() -> None:
+    """Of an acid, some makers of maps keep the one oxygen and some the other."""
+    kept = "[CH3:1][C:2](=[O:3])[OH:4].[NH2:5][CH3:6]>>[CH3:1][C:2](=[O:3])[NH:5][CH3:6]"
+    other = "[CH3:1][C:2](=[O:4])[OH:3].[NH2:5][CH3:6]>>[CH3:1][C:2](=[O:3])[NH:5][CH3:6]"
+    assert change_of_mapped(kept) == change_of_mapped(other) == change_of("CC(=O)O.CN", "CNC(C)=O")
+
+
+def test_numbers_are_the_same_in_every_process() -> None:
+    """They are written into files; that they change is a new format of the index."""
+    found = change_of(*AMIDE)
+    assert found is not None
+    assert (found.wide, found.close) == (599941235291395257, 12922740121086878476)
+
+
+@pytest.mark.parametrize(
+    ("reactants", "product"),
+    [("CCO", "CCO"), ("", "C"), ("C", ""), ("C(", "CC"), ("CC", "xx"), ("[Na+].[Cl-]", "CC"), ("C" * 4000, "CC")],
+)
+def test_no_change_where_nothing_can_be_told(reactants: str, product: str) -> None:
+    assert change_of(reactants, product) is None
+
+
+@pytest.mark.parametrize(
+    "mapped", ["", ">>", "CC>>CC", "C>C>C", "[CH4:1]>>[CH4:1]", "[CH4:1]>>[NH3:1]", "x>>y", "C>>C>>C"]
+)
+def test_no_change_where_maps_cannot_be_used(mapped: str) -> None:
+    assert change_of_mapped(mapped) is None

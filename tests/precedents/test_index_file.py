@@ -1,0 +1,121 @@
+"""Only what `build` wrote is opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from precedents.reactions import make
+from safetensors.numpy import save_file
+
+from chemspec.precedents import HOW, Precedents, installed, own_place
+from chemspec.precedents import index_file as files
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    return make(tmp_path)[0].path
+
+
+def test_any_changed_byte_is_found(index: Path) -> None:
+    whole = index.read_bytes()
+    for place in np.linspace(0, len(whole) - 1, 60).astype(int):
+        index.write_bytes(whole[:place] + bytes([whole[place] ^ 0x20]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match="is no index of precedents"):
+            Precedents.open(index)
+
+
+@pytest.mark.parametrize("share", [0, 0.001, 0.3, 0.99])
+def test_a_file_that_is_cut_off_is_refused(index: Path, share: float) -> None:
+    whole = index.read_bytes()
+    index.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match=r"index\.safetensors is no index of precedents.*chemspec precedents build"):
+        Precedents.open(index)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    other = tmp_path / "weights.safetensors"
+    save_file({"weight": np.zeros((2, 2))}, other)
+    with pytest.raises(ValueError, match="its format is 'unknown'"):
+        Precedents.open(other)
+    other.write_bytes(b"PK\x03\x04 not at all")
+    with pytest.raises(ValueError, match="is no index"):
+        Precedents.open(other)
+    with pytest.raises(FileNotFoundError):
+        Precedents.open(tmp_path / "none")
+
+
+def arrays(index: Path) -> files.Arrays:
+    return {name: np.array(array) for name, array in files.read(index)[0].items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("starts", lambda array: array + 1),
+        ("starts", lambda array: array[:-1]),
+        ("blocks", lambda array: array * 2),
+        ("blocks", lambda array: array[:0]),
+        ("flags", lambda array: array[:-1]),
+        ("prints", lambda array: array.ravel()),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(index: Path, name: str, change) -> None:  # type: ignore[no-untyped-def]
+    """Sums can be right, and the file made by somebody who wants to lead a look-up astray."""
+    own = arrays(index)
+    files.write(index, own | {name: change(own[name])}, {"files": ["retro_train"]})
+    with pytest.raises(ValueError, match="is no index of precedents"):
+        Precedents.open(index)
+
+
+def test_an_index_without_reactions_is_refused(index: Path) -> None:
+    own = arrays(index)
+    empty = {name: array[:0] for name, array in own.items()} | {"starts": np.zeros(1), "blocks": np.zeros(1)}
+    files.write(index, empty, {"files": []})
+    with pytest.raises(ValueError, match="holds no reaction"):
+        Precedents.open(index)
+
+
+@pytest.mark.parametrize("text", [b"no zlib", b""])
+def test_texts_that_cannot_be_unpacked_are_told(index: Path, text: bytes) -> None:
+    own = arrays(index)
+    changed = own | {"text": np.frombuffer(text, np.uint8), "blocks": np.array([0, len(text)])}
+    files.write(index, changed, {"files": ["retro_train", "forward_train"]})
+    with pytest.raises(ValueError, match="has been changed or damaged"):
+        Precedents.open(index).find("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1")
+
+
+def test_about_is_checked(index: Path) -> None:
+    own = arrays(index)
+    for about in ({}, {"files": [1]}, {"files": None}):
+        files.write(index, own, about)
+        with pytest.raises(ValueError, match="is no index of precedents"):
+            Precedents.open(index)
+
+
+# --- which one is installed --------------------------------------------------------------------------
+
+
+def test_the_users_own_index_is_found_and_opened_once(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CHEMSPEC_PRECEDENTS", raising=False)
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
+    own_place().parent.mkdir()
+    index.rename(own_place())
+    first = installed()
+    assert first is not None and first.path == own_place() and installed() is first
+
+
+def test_a_named_index_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(tmp_path / "none"))
+    with pytest.raises(ValueError, match=HOW):
+        installed()
+
+
+def test_without_any_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CHEMSPEC_PRECEDENTS", raising=False)
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
+    monkeypatch.setattr("chemspec.precedents.default.assets", lambda: tmp_path)
+    assert installed() is None

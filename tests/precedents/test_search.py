@@ -1,0 +1,99 @@
+"""Counts are exact, the nearest come first, and what cannot be read is no error."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from precedents.reactions import make
+from rdkit import Chem, DataStructs
+from rdkit.Chem import rdFingerprintGenerator
+
+from chemspec.precedents import Precedents, in_words
+from chemspec.precedents.rows import fingerprint
+from chemspec.precedents.search import _tanimoto
+
+AMIDE = ("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Precedents:
+    return make(tmp_path_factory.mktemp("index"))[0]
+
+
+def test_a_change_is_counted_and_its_reactions_are_ranked(index: Precedents) -> None:
+    found = index.find("CCCC(=O)Cl.Cc1ccc(N)c(C)c1", "CCCC(=O)Nc1ccc(C)cc1C")
+    assert (found.close, found.wide, found.product, found.same) == (3, 3, 0, None)
+    assert found.in_words == "3 patent reactions make this change"
+    assert [one.similarity for one in found.nearest] == sorted((one.similarity for one in found.nearest), reverse=True)
+    assert found.nearest[0].product == "CC(=O)Nc1ccccc1C"
+    assert found.nearest[0].source == "US01000003 (2003)"
+
+
+def test_what_is_only_of_the_kind_is_told_so(index: Precedents) -> None:
+    found = index.find("O=C(Cl)c1ccccc1.Nc1ccccc1", "O=C(Nc1ccccc1)c1ccccc1")
+    assert (found.close, found.wide) == (0, 3)
+    assert found.in_words == "3 patent reactions make a change of this kind, none just this one"
+    assert not any(one.close for one in found.nearest)
+
+
+def test_one_is_singular(index: Precedents) -> None:
+    assert index.find("COC(=O)c1ccccc1", "O=C(O)c1ccccc1").in_words.endswith("make this change")
+    assert "2 patent" in index.find("COC(=O)c1ccccc1", "O=C(O)c1ccccc1").in_words
+
+
+def test_the_very_reaction_comes_first_and_is_told(index: Precedents) -> None:
+    found = index.find(*AMIDE, n=1)
+    assert found.same == found.nearest[0]
+    assert (found.same.similarity, found.product) == (1.0, 1)
+    assert found.seen_by("retro") and found.seen_by("forward")
+    assert not index.find("COC(=O)c1ccccc1", "O=C(O)c1ccccc1").seen_by("forward")
+
+
+def test_agents_do_not_hide_the_very_reaction(index: Precedents) -> None:
+    assert index.find(f"{AMIDE[0]}.C1CCOC1.[Na+].[Cl-]", AMIDE[1]).same == index.find(*AMIDE).same
+
+
+def test_the_same_product_of_others_is_not_the_same_reaction(index: Precedents) -> None:
+    found = index.find("CC(=O)O.Nc1ccccc1", AMIDE[1])
+    assert found.same is None and found.product == 1 and not found.wide
+
+
+def test_conditions_are_those_of_the_nearest(index: Precedents) -> None:
+    found = index.find("CCC(=O)Cl.Cc1ccccc1N", "CCC(=O)Nc1ccccc1C")
+    assert [(one.text, one.count) for one in found.conditions] == [("pyridine", 1), ("DCM, Et₃N", 1)]
+    assert index.conditions("COC(=O)c1ccncc1", "O=C(O)c1ccncc1")[0].text == "NaOH, MeOH"
+
+
+def test_names_and_what_has_none() -> None:
+    assert in_words("") == ""
+    assert in_words("[K+].[K+].O=C([O-])[O-].CN(C)C=O") == "K₂CO₃, DMF"
+    assert in_words("CCN(CC)CC.O=C1CCC(=O)N1O.O=C1CCC(=O)N1O") == "Et₃N, O=C1CCC(=O)N1O"
+
+
+@pytest.mark.parametrize(
+    ("reactants", "product"),
+    [("", ""), ("C", ""), ("", "C"), ("C(", "CC"), ("CC", "N#"), ("CCO", "CCO"), ("Cl", "[Na+]"), ("C" * 5000, "CC")],
+)
+def test_what_cannot_be_read_or_changes_nothing_is_unknown(index: Precedents, reactants: str, product: str) -> None:
+    found = index.find(reactants, product)
+    assert (found.close, found.wide, found.nearest, found.conditions) == (0, 0, (), ())
+    assert found.in_words == "no patent reaction at hand makes this change"
+
+
+def test_threads_get_the_same(index: Precedents) -> None:
+    asked = [AMIDE, ("COC(=O)c1ccncc1", "O=C(O)c1ccncc1")] * 10
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda one: index.find(*one, n=2), asked)) == [index.find(*one, n=2) for one in asked]
+
+
+@pytest.mark.parametrize("bits", [64, 256, 512])
+def test_similarity_is_that_of_rdkit(bits: int) -> None:
+    texts = ["CC(=O)Nc1ccccc1", "c1ccccc1", "CCO", "O=C(Nc1ccccc1)c1ccccc1"]
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=bits)
+    theirs = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in texts]
+    ours = np.stack([fingerprint(text, bits) for text in texts])
+    for k, text in enumerate(texts):
+        expected = [DataStructs.TanimotoSimilarity(theirs[k], other) for other in theirs]
+        assert _tanimoto(ours, fingerprint(text, bits)) == pytest.approx(expected, abs=1e-12)
