@@ -213,7 +213,10 @@ class Client:
         Raises:
             ServiceError: if the service refuses it, or an event says that it failed.
         """
-        connection = self._open()  # one of its own: whoever stops reading in between closes it
+        try:
+            connection = self._open()  # one of its own: whoever stops reading in between closes it
+        except (*LOST, OSError) as error:
+            raise ServiceError(f"{self.url} cannot be reached: {error!r}") from error
         try:
             response = self._send(connection, "POST", path, body)
             if response.status != 200:

@@ -3,13 +3,14 @@
 import streamlit as st
 
 from chemspec.ui.batch import job_form, job_view
-from chemspec.ui.common import nav, safe
+from chemspec.ui.common import nav, safe, served
 from chemspec.ui.common.app_dir import AppDirError, app_dir
 
 
 def body() -> None:
     """Draw the page."""
     st.title("Batch", anchor=False)
+    served.tell_local()
     st.html(job_view.STYLE)
     job_view.begin()
     if name := st.query_params.get("job"):

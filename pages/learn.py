@@ -32,7 +32,7 @@ def faster() -> None:
         c = st.slider("c: cost of drafting a token, in passes", 0.0, 1.0, 0.05, 0.01)
         measured = names and st.toggle("Wide passes cost what was measured on this machine")
         name = st.selectbox("Model", names) if measured else None
-    cost = walltime.relative(queued_engine.engine(name).cost()) if name else walltime.flat
+    cost = walltime.relative(queued_engine.engine(name, here=True).cost()) if name else walltime.flat
     best = walltime.best_gamma(alpha, c, cost)
     now, top = (walltime.improvement(alpha, g, c, cost) for g in (gamma, best))
     with left, st.container(horizontal=True):

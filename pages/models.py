@@ -4,7 +4,7 @@ import streamlit as st
 
 from chemspec.engine.engine import models_dir
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.ui.common import nav, queued_engine, safe
+from chemspec.ui.common import nav, queued_engine, safe, served
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.learn import curves
 from chemspec.ui.models import cards, model_figures
@@ -13,6 +13,7 @@ from chemspec.ui.models import cards, model_figures
 def body() -> None:
     """Draw the page."""
     st.title("Models")
+    served.tell_local()
     folders, loaded = cards.cards(), queued_engine.in_memory()
     model_figures.summary(sum(not card.problem for card in folders), sum(card.folder in loaded for card in folders))
     if not folders:
@@ -71,7 +72,7 @@ def load(name: str) -> None:
     """Load a model, showing that it takes a while."""
     with st.status("Reading weights, building the runtime, measuring a pass …") as status:
         try:
-            queued_engine.engine(name)
+            queued_engine.engine(name, here=True)
         except (CheckpointError, ValueError, RuntimeError, MemoryError) as error:
             status.update(label="It could not be loaded", state="error", expanded=True)
             st.code(str(error), language=None, wrap_lines=True)

@@ -1,12 +1,14 @@
 """Ask a model what forms, or how a molecule is made; see answers as ideas, with what speaks for and against them."""
 
+from html import escape
+
 import streamlit as st
 
 from chemspec.engine.engine import Engine, models_dir
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import history, nav, placeholder, progress, queued_engine, scheme
+from chemspec.ui.common import history, nav, placeholder, progress, queued_engine, scheme, served
 from chemspec.ui.common.safe import plain
 from chemspec.ui.predict import answers, ask, understood, verdicts, written
 from chemspec.ui.predict.gallery import example, gallery
@@ -42,8 +44,7 @@ def body() -> None:
 def welcome(task: Task) -> None:
     """Show what one sees before the first question."""
     st.html(
-        '<p class="cs-lead">Predict what a reaction gives, or how to make a molecule. Runs on this computer; nothing '
-        "leaves it.</p>"
+        f'<p class="cs-lead">Predict what a reaction gives, or how to make a molecule. {escape(served.where())}</p>'
     )
     if queued_engine.models(task):
         example(task)

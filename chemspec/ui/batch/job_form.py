@@ -88,11 +88,11 @@ def choose_column(name: str, sheet: Sheet) -> int:
 
 def choose_model(heading: str) -> tuple[str, Task, DecodeSettings] | None:
     """Return which model answers, and how; the heading of the queries' column tells what is likely wanted."""
-    names = queued_engine.models()
+    names = queued_engine.models(here=True)
     if not names:
         st.info("No model is installed yet; the page Models says how to add one.")
         return None
-    tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.models(task)]
+    tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.models(task, here=True)]
     word = st.query_params.get("task") or ("retro" if re.search("product|target", heading, re.I) else "")
     task = widgets.choice(
         "What to predict",
@@ -102,7 +102,7 @@ def choose_model(heading: str) -> tuple[str, Task, DecodeSettings] | None:
         help="Products: a row holds reactants and reagents. Reactants: a row holds the product to make.",
         key=f"batch_task_{word}",
     )
-    able = queued_engine.models(task)
+    able = queued_engine.models(task, here=True)
     with st.expander("Options"):
         model = st.selectbox("Model", able, key=f"batch_model_{task}")
         n = int(st.number_input("Answers a row", 1, MOST_ANSWERS, 1 if task == "forward" else 5, key=f"batch_n_{task}"))

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import streamlit as st
 
@@ -26,6 +26,7 @@ from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
+from chemspec.ui.common import served
 from chemspec.ui.common.turns import Turns
 
 MOST_ANSWERS = 50
@@ -48,12 +49,18 @@ def in_memory() -> dict[Path, Engine]:
     return {}
 
 
-def engine(name: str) -> Engine:
-    """Return the engine of an installed model in the precision that the visitor chose, loaded at first use.
+def engine(name: str, *, here: bool = False) -> Engine:
+    """Return the engine of a model: the service's, or of an installed one, loaded at first use.
+
+    Args:
+        name: of the model. An installed one computes in the precision that the visitor chose.
+        here: do not ask a service.
 
     Raises:
         CheckpointError: if the model cannot be loaded, saying why.
     """
+    if not here and (asked := served.engines().get(name)):
+        return asked  # type: ignore[return-value]  # pages that need more of an engine ask for one that is `here`
     offered = precisions(name)
     wanted = st.session_state.get(PRECISION)
     folder = model_folder(name)
@@ -64,6 +71,8 @@ def engine(name: str) -> Engine:
 
 def precisions(model: str) -> tuple[str, ...]:
     """Return what a model can compute in, the default first; see `evaluation.precisions`."""
+    if asked := served.engines().get(model):
+        return (asked.dtype,)
     return evaluation.precisions(model_folder(model))
 
 
@@ -92,20 +101,29 @@ def warm_up() -> Thread:
                     in_memory().setdefault(folder, _engine(folder, precisions(name)[0]))
 
     thread = Thread(target=load_all, daemon=True, name="load models")
-    if os.environ.get("CHEMSPEC_WARM_UP", "1") != "0":
+    if os.environ.get("CHEMSPEC_WARM_UP", "1") != "0" and not served.address():
         thread.start()
     return thread
 
 
-def models(task: Task | None = None) -> list[str]:
-    """Return names of the installed models that do a task (any, without one), the one named like the task first."""
-    names = [folder.name for folder in installed() if task in (None, task_of_model(folder.name))]
+def models(task: Task | None = None, *, here: bool = False) -> list[str]:
+    """Return names of the models that do a task (any, without one), the one named like the task first.
+
+    Args:
+        task: "forward" or "retro".
+        here: the installed ones; otherwise those of the service, if there is one.
+    """
+    if not here and served.address():
+        names = [name for name, asked in served.engines().items() if task in (None, asked.task)]
+    else:
+        names = [folder.name for folder in installed() if task in (None, _task_of_folder(folder))]
     return sorted(names, key=lambda name: (name != task, name))
 
 
 def drafters(model: str) -> tuple[tuple[str, ...], str]:
     """Return the drafters that an installed model can use, and a sentence on those for which it lacks a small model."""
-    can = usable(model_folder(model)) if model else ()
+    far = served.engines().get(model)
+    can = far.drafters if far else usable(model_folder(model)) if model else ()
     lacking = [name for name in DRAFTERS if model and name not in can]
     if not lacking:
         return can or tuple(DRAFTERS), ""
@@ -115,9 +133,15 @@ def drafters(model: str) -> tuple[tuple[str, ...], str]:
 
 
 def task_of_model(name: str) -> Task | None:
-    """Return what an installed model predicts; None where its folder cannot be read."""
+    """Return what a model predicts; None where its folder cannot be read."""
+    if asked := served.engines().get(name):
+        return asked.task
+    return _task_of_folder(Path(name))
+
+
+def _task_of_folder(folder: Path) -> Task | None:
     try:
-        return task_of(model_folder(name))
+        return task_of(model_folder(folder))
     except CheckpointError:
         return None  # the page Models says what is wrong with it
 
@@ -145,7 +169,7 @@ def decode(
     say = report or (lambda _: None)
     queued = waiting or say
     last = time.monotonic()
-    with turns().turn(patient=patient, waiting=lambda ahead: queued(f"Waiting: {ahead} before you")):
+    with _turn(model, patient=patient, waiting=lambda ahead: queued(f"Waiting: {ahead} before you")):
         written, passes = 0, 0
         for event in model.stream(query, settings):
             if isinstance(event, DecodeResult):
@@ -159,14 +183,22 @@ def decode(
 
 def decode_many(model: Engine, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
     """Answer queries together, in one turn."""
-    with turns().turn():
+    with _turn(model):
         return model.predict(queries, settings)
+
+
+def _turn(model: Engine, **how: Any) -> AbstractContextManager[None]:
+    """Wait for a turn on this machine; a service has a queue of its own, and answers visitors together."""
+    return nullcontext() if isinstance(model, served.ServedEngine) else turns().turn(**how)
 
 
 def answer(model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None) -> DecodeResult:
     """Answer as `decode` does, remembered for this visitor: a page is run again at every click."""
     key = (model.digest, model.dtype, query, settings)
-    return remembered("_answers", key, lambda: decode(model, query, settings, report=report))
+    result = remembered("_answers", key, lambda: decode(model, query, settings, report=report))
+    if result.status == "failed":  # another time it may go well, with a service above all
+        st.session_state["_answers"].pop(key, None)
+    return result
 
 
 def remembered(name: str, key: Hashable, make: Callable[[], T], *, most: int = 100) -> T:

@@ -15,7 +15,7 @@ BOX = QueryText("speed")
 
 def model_name() -> str:
     """Draw the choice of a model and return its name, at first that of the first one; empty if none is installed."""
-    names = queued_engine.models()
+    names = queued_engine.models(here=True)
     if not names:
         return ""
     _follow_link(names)

@@ -1,0 +1,121 @@
+"""Models of a service, asked as those of this machine are, where CHEMSPEC_SERVER says that there is one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import streamlit as st
+
+from chemspec.client import PART, Client, ServiceError
+from chemspec.settings import DecodeSettings, Task
+from chemspec.types import DecodeResult, Pass, result_from_json
+
+PATIENCE = 10.0  # seconds for which a service that is full is asked again; somebody waits at a page
+COUNTS = ("asked", "computed", "drafted", "emitted", "accepted", "width")
+OTHERS = ("batch_size", "record")  # settings that are the service's own, or asked for elsewhere
+
+
+@dataclass(frozen=True, eq=False)
+class ServedEngine:
+    """A model of a service: what of an `Engine` the pages Predict, Plan and Step through need.
+
+    Attributes:
+        client: that asks.
+        name, task, digest, dtype, runtime: of the model, as the service tells them.
+        drafters: that it can use there.
+    """
+
+    client: Client
+    name: str
+    task: Task
+    digest: str
+    dtype: str
+    runtime: str
+    drafters: tuple[str, ...]
+
+    def predict(self, queries: str | Sequence[str], settings: DecodeSettings | None = None, **overrides: Any) -> Any:
+        """Answer queries as `Engine.predict` does; what the service refuses or loses has the status "failed"."""
+        if isinstance(queries, str):
+            return self.predict([queries], settings, **overrides)[0]
+        settings = replace(settings or DecodeSettings(), **overrides)
+        asked = {**self._how(settings), "record": settings.record}
+        found: list[DecodeResult] = []
+        for start in range(0, len(queries), PART):
+            part = list(queries[start : start + PART])
+            try:
+                told = self.client.request("POST", "/v1/predict", {"queries": part, **asked})
+                found += [result_from_json(json.dumps(one)) for one in told["documents"]]
+            except (ServiceError, ValueError) as error:
+                found += [_failed(query, error) for query in part]
+        return found
+
+    def stream(self, query: str, settings: DecodeSettings, **overrides: Any) -> Iterator[Pass | DecodeResult]:
+        """Answer one query as `Engine.stream` does; of a pass only the counts are told."""
+        settings = replace(settings, **overrides)
+        if settings.record:  # such a trace is not streamed
+            yield self.predict(query, settings)
+            return
+        try:
+            for name, data in self.client.events("/v1/stream", {"query": query, **self._how(settings)}):
+                if name == "pass":
+                    counts = {one: data[one] for one in COUNTS}
+                    yield Pass(**counts, margin=float("inf"), draft_seconds=0.0, model_seconds=0.0)
+                elif name == "document":
+                    yield result_from_json(json.dumps(data))
+        except (ServiceError, ValueError) as error:
+            yield _failed(query, error)
+
+    def _how(self, settings: DecodeSettings) -> dict[str, Any]:
+        plain = {name: value for name, value in asdict(settings).items() if name not in OTHERS}
+        return {"model": self.name, "exact": False, "trace": True, **plain}
+
+
+def _failed(query: str, error: Exception) -> DecodeResult:
+    return DecodeResult(query, "failed", f"the service cannot answer: {error}")
+
+
+def address() -> str:
+    """Return where the service is that answers questions; empty if this machine does."""
+    return os.environ.get("CHEMSPEC_SERVER", "").rstrip("/")
+
+
+def engines() -> dict[str, ServedEngine]:
+    """Return the models of the service by name; none without a service. Ends the page if it cannot be reached."""
+    where = address()
+    if not where:
+        return {}
+    try:
+        return _engines(where)
+    except (ServiceError, ValueError) as error:
+        st.error(f"The service that answers questions cannot be reached; reload the page later. ({error})")
+        st.stop()
+
+
+@st.cache_resource(show_spinner=False, ttl=60)
+def _engines(where: str) -> dict[str, ServedEngine]:
+    client = Client(where, patience=PATIENCE)
+    told = ("name", "task", "digest", "dtype", "runtime")
+    return {
+        one["name"]: ServedEngine(client, **{name: one[name] for name in told}, drafters=tuple(one["drafters"]))
+        for one in client.models()
+    }
+
+
+def where() -> str:
+    """Return a sentence on what becomes of a question."""
+    if address():
+        return f"Questions go to the service at {address()}; what you type leaves this app for it, and for nobody else."
+    return "Runs on this computer; nothing leaves it."
+
+
+def tell_local() -> None:
+    """Say, where a service answers questions, that this page computes on this machine all the same."""
+    if address():
+        st.caption(
+            f"Predict, Plan and Step through ask the service at {address()}. This page needs the model itself: it "
+            "computes on this machine, with the models installed here."
+        )
