@@ -478,6 +478,8 @@ def _job(case: bytes, _: Tools) -> None:
     index.read(index.errors())
     csv = rows.as_csv(job)
     assert b",=1+1" not in csv
+    rows.as_xlsx(job)
+    rows.as_sdf(job)
     rows.as_jsonl(job)
 
 

@@ -33,13 +33,15 @@ def stream_queries(path: Path, column: str = "") -> Iterator[str]:
     """The query texts of a file of any size, one a row, as they are read.
 
     Args:
-        path: `.csv` or `.tsv` with a header, `.parquet`, or any other text with one query a line (a
-            name after the SMILES is left for the parser to drop); all but parquet also as `.gz`.
+        path: `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf` or `.rdf`, or any other text with one query a
+            line (a name after the SMILES is left for the parser to drop); all but parquet also as `.gz`.
         column: which column; empty means the only one, or one with a usual name.
 
     Raises:
         FileError: if the file or the column cannot be found or read.
     """
+    from chemspec.io import spreadsheets, structures  # which stand on this module
+
     if not path.is_file():
         raise FileError(f"there is no file {path}")
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -51,8 +53,14 @@ def stream_queries(path: Path, column: str = "") -> Iterator[str]:
         ending = (suffixes[:-1] if zipped else suffixes)[-1:]
         with gzip.open(path) if zipped else path.open("rb") as file:
             lines = _lines(file)
+            rows: Iterator[list[str]] | None = None
             if ending and ending[0] in TABLES:
                 rows = _records(lines, ending[0], path)
+            elif ending == [spreadsheets.ENDING]:
+                rows = spreadsheets.rows(file.read(), path)
+            elif ending and ending[0] in structures.ENDINGS:
+                rows = structures.rows("".join(lines), path)
+            if rows is not None:
                 place = _choose(next(rows), column, path)
                 yield from (row[place] for row in rows)
             elif column:
@@ -208,7 +216,7 @@ def usual_column(names: Sequence[str]) -> int | None:
 def looks_like_file(text: str) -> bool:
     """Whether an argument is meant as a file and not as a SMILES."""
     path = Path(text)
-    if path.suffix.lower() in (*TABLES, *TEXTS, ".parquet", ".gz"):
+    if path.suffix.lower() in (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", ".sdf", ".sd", ".rdf"):
         return True
     try:
         return path.is_file() and not chem.is_valid(text)

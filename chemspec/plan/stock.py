@@ -6,11 +6,12 @@ import gzip
 import hashlib
 import io
 import re
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rdkit import Chem, rdBase
@@ -18,6 +19,9 @@ from rdkit import Chem, rdBase
 from chemspec import asset_files
 from chemspec.io import readers
 from chemspec.system import cache
+
+if TYPE_CHECKING:
+    from chemspec.plan.prices import PriceList
 
 KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
 COLUMNS = ("inchikey", "inchi_key", "inchi key")
@@ -29,6 +33,7 @@ class Stock:
     """Lists of what can be bought, by name; each sorted."""
 
     lists: Mapping[str, np.ndarray[Any, np.dtype[np.bytes_]]]
+    offers: Mapping[str, object] = field(default_factory=dict)  # by InChIKey, what `prices` knows; `str` is for people
 
     def __len__(self) -> int:
         return sum(map(len, self.lists.values()))
@@ -37,6 +42,10 @@ class Stock:
         """Return the name of the first list that has the molecule; empty if none has."""
         key = np.bytes_(inchikey(smiles))
         return next((name for name, keys in self.lists.items() if _holds(keys, key)), "") if key else ""
+
+    def offer(self, smiles: str) -> str:
+        """Return price and supplier of a molecule, in words; empty where they are not known."""
+        return str(self.offers.get(inchikey(smiles), ""))
 
 
 def _holds(keys: np.ndarray[Any, np.dtype[np.bytes_]], key: np.bytes_) -> bool:
@@ -60,7 +69,29 @@ def load(names: Sequence[str]) -> Stock:
     """
     if not names:
         raise ValueError(f"no stock; give a file of SMILES or InChIKeys, or one of {', '.join(BUILT_IN)}")
-    return Stock({Path(name).name if name not in BUILT_IN else name: _load(name) for name in names})
+    found: dict[str, np.ndarray[Any, np.dtype[np.bytes_]]] = {}
+    offers: dict[str, object] = {}
+    for name in names:
+        if name in BUILT_IN or not (priced := _priced(name)):
+            found[Path(name).name if name not in BUILT_IN else name] = _load(name)
+        else:
+            found[Path(name).name] = np.unique(np.array([*priced.offers], dtype="S27"))
+            offers |= priced.offers
+            for fault in priced.faults:
+                warnings.warn(f"stock {name}: {fault}", stacklevel=2)
+    return Stock(found, offers)
+
+
+def _priced(name: str) -> PriceList | None:
+    """Return the offers of a file; None where it is no table with prices or suppliers."""
+    from chemspec.plan import prices  # which stands on this module
+
+    try:
+        raw = Path(name).read_bytes() if name.lower().endswith(prices.ENDINGS) else b""
+        found = prices.read(raw, Path(name).name) if raw else None
+    except (OSError, ValueError):
+        return None  # `_load` says why, or knows better
+    return found if found and any(map(str, found.offers.values())) else None
 
 
 def _load(name: str) -> np.ndarray[Any, np.dtype[np.bytes_]]:

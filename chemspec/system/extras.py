@@ -13,6 +13,7 @@ EXTRAS = {
     "pandas": "app",
     "py3Dmol": "app",
     "pyarrow": "files",
+    "openpyxl": "files",
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "lightning": "train",

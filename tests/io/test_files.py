@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pyarrow
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from small import QUERIES
 
+from chemspec.chem import formats
 from chemspec.io import readers, writers
 from chemspec.io.readers import FileError, decode_text, read_queries, split_lines
 from chemspec.io.writers import predict_file
@@ -457,3 +459,17 @@ def test_answers_cut_at_the_limit_are_told() -> None:
     cut = Hypothesis("CC", "", False, ("C", "C"), (-1.0, -1.0), -2.0, 0.1, "length")
     result = DecodeResult("C", "ok", "", (cut, cut))
     assert writers.brief(result)["message"] == "2 of 2 answers cut at the length limit"
+
+
+def test_workbooks_and_structure_files_are_read_like_tables(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for line in (["id", "smiles"], [1, "CCO"], [2, "aniline"]):
+        book.active.append(line)
+    book.save(tmp_path / "a.xlsx")
+    assert read_queries(tmp_path / "a.xlsx") == ["CCO", "aniline"]
+    assert read_queries(tmp_path / "a.xlsx", "id") == ["1", "2"]
+    (tmp_path / "a.sdf").write_text(formats.to_sdf([{"smiles": "CCO", "cas": "64-17-5"}, {"smiles": "C.[Na+].[Cl-]"}]))
+    assert read_queries(tmp_path / "a.sdf") == ["CCO", "C.[Cl-].[Na+]"]
+    assert read_queries(tmp_path / "a.sdf", "cas") == ["64-17-5", ""]
+    with pytest.raises(FileError, match="no column"):
+        read_queries(tmp_path / "a.sdf", "price")

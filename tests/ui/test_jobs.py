@@ -12,11 +12,13 @@ import subprocess
 import sys
 import time
 import tracemalloc
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pyarrow
 import pytest
 from hypothesis import given
@@ -26,10 +28,16 @@ from pyarrow import parquet
 from small import tiny_folder
 from typer.testing import CliRunner
 
+from chemspec import chem
+from chemspec.chem import formats
 from chemspec.cli import app
+from chemspec.io import spreadsheets
 from chemspec.io.readers import FileError, read_queries
+from chemspec.io.writers import brief
 from chemspec.model.checkpoint import digest_of
+from chemspec.plan.stock import Stock, inchikey
 from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Hypothesis
 from chemspec.ui.batch import job_queue, jobs, rows
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
@@ -457,6 +465,38 @@ def parquet_of(**columns: Any) -> bytes:
     return buffer.getvalue()
 
 
+def book_of(lines: list[list[Any]]) -> bytes:
+    book, buffer = openpyxl.Workbook(), io.BytesIO()
+    for line in lines:
+        book.active.append(line)
+    book.save(buffer)
+    return buffer.getvalue()
+
+
+def zip_of(**parts: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+    return buffer.getvalue()
+
+
+def with_part(book: bytes, name: str, part: bytes) -> bytes:
+    """A workbook with another content of one of its parts."""
+    with zipfile.ZipFile(io.BytesIO(book)) as archive:
+        return zip_of(**{each: part if each == name else archive.read(each) for each in archive.namelist()})
+
+
+SHEET = "xl/worksheets/sheet1.xml"
+LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE a [<!ENTITY a "ha">%s]><worksheet
+xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData><row><c t="str"><v>&a9;</v></c></row>
+</sheetData></worksheet>""" % b"".join(
+    b'<!ENTITY a%d "%s">' % (k, b"&a%d;" % (k - 1) * 10 if k else b"&a;" * 10) for k in range(10)
+)
+SDF = formats.to_sdf(
+    [{"smiles": "CCO", "name": "spirit", "price": 3}, {"smiles": "[Na+].[OH-]", "name": "", "price": ""}]
+)
+SDF_ROWS = (("CCO", "spirit", "CCO", "spirit", "3"), ("[Na+].[OH-]", "", "[Na+].[OH-]", "", ""))
 TABLE = b"id,smiles\n1,CCO\n2,\n"
 
 
@@ -470,6 +510,15 @@ TABLE = b"id,smiles\n1,CCO\n2,\n"
         ("a.txt", b"CCO\r\nCC", ("",), (("CCO",), ("CC",))),
         ("a.parquet", parquet_of(id=[1, 2], s=["CCO", None]), ("id", "s"), (("1", "CCO"), ("2", ""))),
         ("a.parquet.gz", gzip.compress(parquet_of(s=['a,"b"\n']), mtime=0), ("s",), (('a,"b"\n',),)),
+        ("a.parquet", parquet_of(**{"s;t;u": ["C", "C;C"]}), ("s;t;u",), (("C",), ("C;C",))),
+        (
+            "a.xlsx",
+            book_of([["id", "name"], [], [1, "aniline"], [2.5]]),
+            ("id", "name"),
+            (("1", "aniline"), ("2.5", "")),
+        ),
+        ("a.xlsx", book_of([["a", "b"], ["=1+1", "CC"]]), ("a", "b"), (("", "CC"),)),  # no formula is computed
+        ("a.sdf", SDF.encode(), ("smiles", "name", "smiles_given", "name_given", "price"), SDF_ROWS),
     ],
 )
 def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> None:
@@ -496,7 +545,16 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
         ("a.csv", b"", "is empty"),
         ("a.csv", b"PK\x03\x04\0\0\0", "no text"),
         ("a.parquet", b"PAR1 nothing PAR1", "no parquet"),
-        ("a.xlsx", b"PK", "cannot be read here"),
+        ("a.xlsx", b"PK", "no workbook"),
+        ("a.xlsx", zip_of(a=b"C"), "no workbook"),
+        ("a.xlsx", book_of([]), "is empty"),
+        ("a.xlsx", book_of([["a"], ["C", "C"]]), "row 2 has 2 cells, the header 1"),
+        ("a.xlsx", book_of([["C"] * 51]), "51 columns"),
+        ("a.xlsx", with_part(book_of([["a"]]), SHEET, LAUGHS), "no workbook|memory|damaged"),
+        ("a.xlsx", with_part(book_of([["a"]]), SHEET, bytes(250_000_000)), "unfolds to 25. MB; 200 are the limit"),
+        ("a.sdf", b"", "no records"),
+        ("a.sdf", b"$$$$\n" * 20_001, "20,001 records"),
+        ("a.xls", b"\xd0\xcf\x11\xe0", "cannot be read here"),
         ("a.zip", b"PK", "cannot be read here"),
         ("gz", b"PK", "cannot be read here"),
         ("a.gz", gzip.compress(b"C\n", mtime=0), "cannot be read here"),
@@ -530,6 +588,21 @@ def test_a_file_that_unfolds_to_gigabytes_takes_no_memory_here() -> None:
     assert peak < 250_000_000
 
 
+def test_a_record_that_cannot_be_read_keeps_its_text_so_that_its_fault_is_told() -> None:
+    broken = SDF.replace(" O  ", " Xx ", 1)
+    first, second = uploads.read(broken.encode(), "a.sdf").texts(0)
+    assert "M  END" in first and second == "[Na+].[OH-]"
+    fault = formats.read_any(first, task="forward")
+    assert isinstance(fault, chem.Fault) and "Xx" in fault.message
+
+
+def test_reactions_of_an_rdf_are_rows() -> None:
+    whole = ["CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1", "CCO>>CC=O"]
+    records = [f"$RFMT\n{formats.to_rxn(*one.split('>>'))}$DTYPE yield\n$DATUM 9{n}\n" for n, one in enumerate(whole)]
+    read = uploads.read(f"$RDFILE 1\n$DATM now\n{''.join(records)}".encode(), "a.rdf")
+    assert read == Sheet(("smiles", "name", "yield"), ((whole[0], "", "90"), (whole[1], "", "91")))
+
+
 def test_a_first_line_may_be_a_row() -> None:
     assert uploads.read(b"CCO,a\nCC,b\n", "a.csv", header=False).rows == (("CCO", "a"), ("CC", "b"))
     assert not uploads.has_header(uploads.read(b"CCO,a\nCC,b\n", "a.csv"), 0)
@@ -543,6 +616,7 @@ def test_a_first_line_may_be_a_row() -> None:
         (("id", "name", "structure"), ("1", "CO", "CC(=O)Nc1ccccc1"), 2),
         (("a", "b"), ("", ""), 0),
         (("product", "smiles"), ("C", "C"), 1),
+        (("id", "compound"), ("1", "acetyl chloride"), 1),
     ],
 )
 def test_the_column_is_guessed(columns: Any, cells: Any, place: int) -> None:
@@ -583,11 +657,36 @@ def test_downloads_hold_the_uploaded_columns_and_the_answers() -> None:
     assert [[row["row"], row["'=name"], row["ω"]] for row in table] == [["1", "'@a", "-1"], ["2", "b", "'=1"]]
     assert [row["smiles_1"] for row in table] == ["C", ""]
     assert [row["status"] for row in table] == ["ok", "invalid"]
-    assert (table[0]["probability_1"], table[0]["log_prob_1"]) == ("0.6", "-0.500000")
+    assert (table[0]["probability_1"], table[0]["log_prob_1"]) == ("0.6", "-0.5")
+    assert (table[0]["chance_1"], table[0]["note_1"]) == ("", "gives the query back")
+    lines = [*spreadsheets.rows(rows.as_xlsx(job), "it")]
+    assert lines[0] == [name.removeprefix("'") for name in table[0]]
+    assert lines[1][:5] == ["1", "@a", "-1", "C", "ok"]
+    records = uploads.read(rows.as_sdf(job), "a.sdf")
+    (record,) = [dict(zip(records.columns, cells, strict=True)) for cells in records.rows]
+    assert (record["smiles"], record["row"], record["rank"], record["_name"]) == ("C", "1", "1", "@a")
     lines = [json.loads(line) for line in rows.as_jsonl(job).splitlines()]
     assert [line["input"] for line in lines] == [{"=name": "@a", "ω": "-1"}, {"=name": "b", "ω": "=1"}]
     assert [line["row"] for line in lines] == [1, 2]
     assert lines[0]["hypotheses"][0]["canonical"] == "C"
+
+
+def test_a_table_tells_class_stock_and_what_is_no_answer() -> None:
+    amide, have = "CC(=O)Nc1ccccc1", Stock({}, {inchikey("Nc1ccccc1"): "12.50 EUR/g, Acme"})
+    sheet = Sheet(("smiles",), ((amide,),))
+    how = DecodeSettings(decoder="beam", n=3)
+    job = jobs.create(sheet, file="f", column=0, model="m", digest="d1", task="retro", settings=how)
+    answers = [
+        Hypothesis(one, chem.canonical(one) or "", chem.is_valid(one), (one,), (-1,), -1, 0.2, "eos", 0.25)
+        for one in ("CC(=O)Cl.Nc1ccccc1", amide, "C(")
+    ]
+    with jobs.answers(job).open("w") as file:
+        file.write(json.dumps(brief(DecodeResult(amide, "ok", "", tuple(answers)))) + "\n")
+    (row,) = csv.DictReader(io.StringIO(rows.as_csv(job, have).decode("utf-8-sig")))
+    assert (row["class_1"], row["chance_1"]) == ("Amide formation", "0.25")
+    assert row["stock_1"] == "○ make; ● buy, 12.50 EUR/g, Acme"
+    assert [row[f"note_{k}"] for k in (1, 2, 3)] == ["", "gives the query back", "no molecule"]
+    assert rows.as_sdf(job).count(b"$$$$") == 2
 
 
 def test_half_a_line_is_left_for_later(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from streamlit import column_config as column
 
 from chemspec import chem
 from chemspec.asset_files import assets
+from chemspec.chem import formats
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS
 from chemspec.engine.registry import model_folder
+from chemspec.io import structures
 from chemspec.io.readers import FileError
 from chemspec.model.checkpoint import digest_of
 from chemspec.settings import DecodeSettings, Task
@@ -73,13 +75,13 @@ def choose_column(name: str, sheet: Sheet) -> int:
         return 0
     guess = uploads.guess_column(sheet.columns, sheet.rows[:50])
     chosen = st.selectbox(
-        "Column with the SMILES",
+        "Column with the molecules",
         range(len(sheet.columns)),
         index=guess,
         format_func=lambda place: sheet.columns[place][:60] or f"(column {place + 1})",
         key=f"batch_column_{hash(sheet.columns)}",
     )
-    if ".parquet" not in name.lower():
+    if not any(ending in name.lower() for ending in (".parquet", *structures.ENDINGS)):
         named = st.toggle("The first line holds the names of the columns", True, key="batch_header")
         if named and not uploads.has_header(sheet, chosen):
             st.warning("The first line looks like a molecule. If it is one, say above that it is no header.")
@@ -122,11 +124,11 @@ def preview(sheet: Sheet, place: int, task: Task) -> None:
     """Show the first rows, the queries in one of their columns drawn and checked."""
     shown = []
     for number, row in enumerate(sheet.rows[:PREVIEW], 1):
-        query = chem.read_query(row[place], task, max_chars=MAX_CHARS)
+        query = formats.read_any(row[place], task=task, max_chars=MAX_CHARS)
         shown.append(
             {
                 "row": number,
-                "check": "✓ readable" if isinstance(query, chem.Query) else f"✗ {query}",
+                "check": _checked(query),
                 "drawing": drawing(task, row[place], 210),
                 "query": row[place][:1000],
                 **{f"own_{other}": cell[:200] for other, cell in enumerate(row) if other != place},
@@ -141,6 +143,10 @@ def preview(sheet: Sheet, place: int, task: Task) -> None:
     }
     drawn_table(shown, columns, f"The first {len(shown)} rows of the file", key="batch_preview")
     st.caption(f"The first {len(shown)} of {len(sheet.rows):,} rows.")
+
+
+def _checked(query: formats.Input | chem.Fault) -> str:
+    return f"✗ {query}" if isinstance(query, chem.Fault) else f"✓ {'; '.join(query.notes) or 'readable'}"[:300]
 
 
 def start(name: str, sheet: Sheet, column: int, model: str, task: Task, settings: DecodeSettings) -> None:

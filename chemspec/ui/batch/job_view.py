@@ -15,6 +15,7 @@ import streamlit as st
 from streamlit import column_config as column
 
 from chemspec import chem
+from chemspec.chem import formats
 from chemspec.engine.engine import MAX_CHARS
 from chemspec.engine.registry import model_folder
 from chemspec.model.checkpoint import digest_of
@@ -22,7 +23,7 @@ from chemspec.settings import Task
 from chemspec.ui.batch import job_queue, jobs, rows
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import draw, nav, safe, theme
+from chemspec.ui.common import buyable, draw, nav, safe, theme
 
 PAGE = 10  # rows of a page of answers
 ROW = 92  # pixels
@@ -40,7 +41,8 @@ STATES = {
 }
 FOR_SPREADSHEETS = (
     "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it begins "
-    "with = + - @ and is no number) gets a leading apostrophe."
+    "with = + - @ and is no number) gets a leading apostrophe. Class and stock are looked up for the first "
+    f"{rows.MOST_LOOKED_UP:,} answers."
 )
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
@@ -176,8 +178,11 @@ def _buttons(view: JobView) -> None:
             _try(lambda: submit(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
+        have = buyable.stock() if job.task == "retro" else None
         for label, make, ending, about in (
-            ("CSV", rows.as_csv, "csv", FOR_SPREADSHEETS),
+            ("CSV", partial(rows.as_csv, have=have), "csv", FOR_SPREADSHEETS),
+            ("XLSX", partial(rows.as_xlsx, have=have), "xlsx", "The same table as a workbook; no cell is a formula."),
+            ("SDF", rows.as_sdf, "sdf", "All answers that are molecules, each with its row, rank and chance."),
             ("JSONL", rows.as_jsonl, "jsonl", "For programs: one JSON a row, every text exactly as uploaded."),
         ):
             st.download_button(
@@ -326,8 +331,8 @@ def drawn_table(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, 
 
 def drawing(task: Task, smiles: str, width: int) -> str | None:
     """Return a drawing for a cell; nothing where the text cannot be read."""
-    query = chem.read_query(smiles, task, max_chars=MAX_CHARS)
-    if not isinstance(query, chem.Query):
+    query = formats.read_any(smiles, task=task, max_chars=MAX_CHARS)
+    if isinstance(query, chem.Fault):
         return None
     svg = draw.molecule(query.smiles, width=width - 16, height=ROW - 8, dark=theme.dark())
     return draw.data_uri(svg) if svg else None

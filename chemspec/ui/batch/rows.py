@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from chemspec.chem import formats
+from chemspec.chem.strategy import strategy
+from chemspec.engine.distinct import is_echo
+from chemspec.io import spreadsheets
 from chemspec.io.writers import csv_row, flat
+from chemspec.plan.stock import Stock
 from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import Job, JobError
+from chemspec.ui.common import buyable
 
+ANSWER = ("smiles", "chance", "probability", "log_prob", "note", "class", "stock")  # columns of each answer
+MOST_LOOKED_UP = 1000  # answers of a table whose class and stock are looked up: some 10 ms each
+Cell = str | float
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
@@ -110,28 +119,80 @@ def others(job: Job) -> list[int]:
     return [place for place in range(len(job.columns)) if place != job.column]
 
 
-def as_csv(job: Job) -> bytes:
+def as_csv(job: Job, have: Stock | None = None) -> bytes:
     """Return the answers so far as a table: number, the uploaded columns, what was answered.
 
     Every cell that visitors filled is made `harmless`. The table begins with a byte order mark if it holds more than
     ASCII: without one, Excel takes UTF-8 for something else.
+
+    Args:
+        job: whose answers they are.
+        have: what can be bought; None leaves that column empty.
     """
-    n = job.settings.n
-    answers = [f"{name}_{k}" for k in range(1, n + 1) for name in ("smiles", "probability", "log_prob")]
-    own = [job.columns[place] for place in others(job)]
-    head = ["row", *own, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
+    head, lines = _table(job, have)
+    table: list[Sequence[Cell]] = [head, *lines]
+    text = "".join(csv_row(harmless(cell) if isinstance(cell, str) else cell for cell in line) for line in table)
+    return text.encode("utf-8" if text.isascii() else "utf-8-sig")
+
+
+def as_xlsx(job: Job, have: Stock | None = None) -> bytes:
+    """Return the same as a workbook, in which numbers are numbers and no text is a formula."""
+    head, lines = _table(job, have)
+    names = [f"{name} ({place + 1})" if name in head[:place] else name for place, name in enumerate(head)]
+    return spreadsheets.write(names, lines)
+
+
+def as_sdf(job: Job) -> bytes:
+    """Return all answers that are molecules as an SDF, each with its row, rank and chance, and the uploaded cells."""
+    records: list[dict[str, object]] = []
     with damage():
-        lines = [csv_row(harmless(flat(name)) for name in head)]
         for number, cells, row in _together(job):
-            line: list[Any] = [number, *(harmless(flat(cells[place])) for place in others(job))]
-            line += [harmless(flat(row[name])) for name in ("query", "status", "message")]
-            for answer in row["hypotheses"][:n]:
-                smiles = harmless(flat(answer["canonical"] or answer["smiles"]))
-                line += [smiles, f"{answer['probability']:.6g}", f"{answer['log_prob']:.6f}"]
-            line += [""] * 3 * (n - len(row["hypotheses"]))
-            lines.append(csv_row([*line, row["passes"], row["tokens"], f"{row['seconds']:.4f}"]))
-        text = "".join(lines)
-        return text.encode("utf-8" if text.isascii() else "utf-8-sig")
+            own = {flat(job.columns[place]) or f"column {place + 1}": cells[place] for place in others(job)}
+            for rank, answer in enumerate(row["hypotheses"], 1):
+                if answer["valid"]:
+                    record = {"smiles": answer["canonical"], "row": number, "rank": rank, "query": row["query"]}
+                    odds = {name: answer.get(name) for name in ("confidence", "probability")}
+                    told = {name: f"{value:.6g}" for name, value in odds.items() if value is not None}
+                    records.append(record | told | own)
+    return formats.to_sdf(records).encode("utf-8", errors="replace")
+
+
+def _table(job: Job, have: Stock | None) -> tuple[list[str], list[list[Cell]]]:
+    """Return the names of the columns, and a line a row: what was uploaded, and what is known of each answer."""
+    own = [flat(job.columns[place]) for place in others(job)]
+    answers = [f"{name}_{k}" for k in range(1, job.settings.n + 1) for name in ANSWER]
+    head = ["row", *own, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
+    lines: list[list[Cell]] = []
+    looked_up = 0
+    with damage():
+        for number, cells, row in _together(job):
+            line: list[Cell] = [number, *(flat(cells[place]) for place in others(job))]
+            line += [flat(row[name]) for name in ("query", "status", "message")]
+            found = row["hypotheses"][: job.settings.n]
+            for answer in found:
+                line += _answer(job, row["query"], answer, have, known=looked_up < MOST_LOOKED_UP)
+                looked_up += 1
+            line += [""] * len(ANSWER) * (job.settings.n - len(found))
+            lines.append([*line, row["passes"], row["tokens"], round(row["seconds"], 4)])
+    return head, lines
+
+
+def _answer(job: Job, query: str, answer: dict[str, Any], have: Stock | None, *, known: bool) -> list[Cell]:
+    """Return the cells of an answer; class and stock where they are to be looked up."""
+    chance, smiles = answer.get("confidence"), flat(answer["canonical"] or answer["smiles"])
+    odds: list[Cell] = ["" if chance is None else round(chance, 4), float(f"{answer['probability']:.6g}")]
+    read = formats.read_any(query, task=job.task) if answer["valid"] else None
+    if not isinstance(read, formats.Input):
+        return [smiles, *odds, round(answer["log_prob"], 6), "" if answer["valid"] else "no molecule", "", ""]
+    note = "gives the query back" if is_echo(job.task, read.smiles, smiles) else ""
+    reaction = (smiles, read.smiles) if job.task == "retro" else (read.smiles, smiles)
+    change = strategy(*reaction) if known and "." not in reaction[1] and not note else None
+    stock = (
+        "; ".join(filter(None, buyable.marks(smiles, have)))
+        if known and have is not None and job.task == "retro"
+        else ""
+    )
+    return [smiles, *odds, round(answer["log_prob"], 6), note, change.name if change else "", stock]
 
 
 def as_jsonl(job: Job) -> bytes:

@@ -10,21 +10,24 @@ import io
 import subprocess
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chemspec import chem
+from chemspec.chem.formats import reagents
+from chemspec.io import spreadsheets, structures
 from chemspec.io.readers import TABLES, TEXTS, FileError, decode_text, records, split_lines, usual_column
-from chemspec.ui.common import unparquet
+from chemspec.ui.common import unfold
 
 MOST_MB = 10  # of a file
 MOST_TEXT = 20_000_000  # bytes of a file once it is unpacked
 MOST_ROWS = 10_000
 MOST_COLUMNS = 50
-ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, ".parquet", ".gz"))
+FOLDED = (".parquet", spreadsheets.ENDING)  # read by a process of its own
+ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, *structures.ENDINGS, *FOLDED, ".gz"))
 LIMITS = (
-    f"CSV, TSV, SMI, TXT or Parquet, also as .gz; up to {MOST_MB} MB ({MOST_TEXT // 1_000_000} MB unpacked), "
-    f"{MOST_ROWS:,} rows, {MOST_COLUMNS} columns"
+    f"CSV, TSV, XLSX, SDF, RDF, SMI, TXT or Parquet, also as .gz; up to {MOST_MB} MB "
+    f"({MOST_TEXT // 1_000_000} MB unpacked), {MOST_ROWS:,} rows, {MOST_COLUMNS} columns"
 )
 
 
@@ -57,16 +60,18 @@ def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
     if ending == ".gz":
         raw = _unzip(raw)
         ending = _ending(stem)[1]
-    if ending == ".parquet":
-        return _table(_unparquet(raw), ".csv", header=True)
-    if ending not in (*TABLES, *TEXTS):
-        raise FileError(
-            f"files that end in {ending or 'nothing'} cannot be read here; "
-            f"take {', '.join((*TABLES, *TEXTS, '.parquet'))}"
-        )
+    if ending in FOLDED:
+        return _table(_unfold(raw, ending), ".tsv", header=header or ending == ".parquet")
+    if ending not in (*TABLES, *TEXTS, *structures.ENDINGS):
+        known = ", ".join((*TABLES, *TEXTS, *structures.ENDINGS, *FOLDED))
+        raise FileError(f"files that end in {ending or 'nothing'} cannot be read here; take {known}")
     text = decode_text(raw)
     if "\0" in text:
         raise FileError("the file holds no text; a spreadsheet must be saved as CSV first")
+    if ending in structures.ENDINGS:
+        if (count := text.count("$$$$") + text.count("$RFMT") + text.count("$MFMT")) > 2 * MOST_ROWS:
+            raise FileError(f"the file has about {count:,} records; {MOST_ROWS:,} are the limit, so split it")
+        return _rows(structures.rows(text, "the file"), header=True)
     return _table(text, ending, header=header) if ending in TABLES else _list(text)
 
 
@@ -77,15 +82,16 @@ def has_header(sheet: Sheet, column: int) -> bool:
 
 
 def guess_column(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return the place of the column that holds the queries, by its name or else by the most SMILES in these rows."""
+    """Return the place of the column that holds the queries, by its name or else by the molecules in these rows."""
     named = usual_column(columns)
     if named is not None:
         return named
 
     def molecules(place: int) -> int:
-        words = [row[place].split() for row in rows]
         # A number such as 1 is no SMILES, but a name such as I or CO may be one: longer ones count more.
-        return sum(len(word[0]) for word in words if word and chem.is_valid(word[0]))
+        words = [(row[place], row[place].split()) for row in rows]
+        smiles = sum(len(word[0]) for _, word in words if word and chem.is_valid(word[0]))
+        return smiles or sum(bool(reagents.find(text)) for text, _ in words)
 
     return max(range(len(columns)), key=molecules)
 
@@ -106,14 +112,14 @@ def _unzip(raw: bytes) -> bytes:
     return text
 
 
-def _unparquet(raw: bytes) -> str:
+def _unfold(raw: bytes, ending: str) -> str:
     limits = map(str, (MOST_TEXT, MOST_ROWS, MOST_COLUMNS))
     try:
         done = subprocess.run(
-            [sys.executable, "-m", unparquet.__name__, *limits],
+            [sys.executable, "-m", unfold.__name__, ending, *limits],
             input=raw,
             capture_output=True,
-            timeout=3 * unparquet.SECONDS,
+            timeout=3 * unfold.SECONDS,
         )
     except subprocess.TimeoutExpired:
         raise FileError("the file takes too long to read; save it as CSV") from None
@@ -125,7 +131,10 @@ def _unparquet(raw: bytes) -> str:
 
 
 def _table(text: str, ending: str, *, header: bool) -> Sheet:
-    lines = records(text, ending, "the file")
+    return _rows(records(text, ending, "the file"), header=header)
+
+
+def _rows(lines: Iterator[list[str]], *, header: bool) -> Sheet:
     names = next(lines)
     if len(names) > MOST_COLUMNS:
         raise FileError(f"the file has {len(names):,} columns; {MOST_COLUMNS} are the limit")

@@ -13,15 +13,15 @@ import streamlit as st
 
 from chemspec.chem import formats
 from chemspec.chem.formats.short_names import set_apart
-from chemspec.chem.salts import charge, pair
 from chemspec.chem.strategy import Strategy, families, family_of
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.roundtrip import leads_back
+from chemspec.io import spreadsheets
 from chemspec.metrics import numbers
-from chemspec.plan import stock
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.common import nav, queued_engine, scheme, theme, view3d
+from chemspec.ui.common.buyable import marks
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import ask, guiding, schemes, written
 from chemspec.ui.predict.verdicts import (
@@ -87,25 +87,6 @@ def _check(target: str, result: DecodeResult, added: str) -> Check:
     if first is None:
         return Check(False, 0.0, "", added)
     return Check(leads_back(target, first.canonical), first.probability, first.canonical, added)
-
-
-@st.cache_resource(show_spinner=False)
-def _stock() -> stock.Stock:
-    return stock.load(stock.BUILT_IN)
-
-
-def marks(reactants: str) -> tuple[str, ...]:
-    """Return for each molecule of a set whether it is in the built-in stock, in order of the SMILES.
-
-    A salt has one mark, at its first ion; an ion alone has none.
-    """
-    parts = reactants.split(".")
-    found = [""] * len(parts)
-    for salt in pair(parts):
-        if len(salt) > 1 or not charge(parts[salt[0]]):
-            bought = _stock().source(".".join(parts[ion] for ion in salt))
-            found[salt[0]] = "● buy" if bought else "○ make"
-    return tuple(found)
 
 
 # --- drawing -------------------------------------------------------------------------------------
@@ -355,7 +336,7 @@ def share(asked: ask.Asked, found: Sequence[AnswerCard], result: DecodeResult) -
     st.code(f"{base}?{urlencode({'task': asked.model, 'smi': asked.smiles})}", language=None)
     rows = [row(asked, card) for card in found if card.best.valid]
     _file("CSV", schemes.to_csv(rows), "answers.csv", "text/csv")
-    _file("XLSX", schemes.to_xlsx(rows), "answers.xlsx", schemes.XLSX)
+    _file("XLSX", schemes.to_xlsx(rows), "answers.xlsx", spreadsheets.MIME)
     _file("SDF", formats.to_sdf(rows), "answers.sdf", "chemical/x-mdl-sdfile")
     _file("JSON, with every pass", to_json(result), "answers.json", "application/json")
 

@@ -13,7 +13,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.formats.short_names import set_apart
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.common import history, question, queued_engine, safe, sketcher, vendor, widgets
+from chemspec.ui.common import buyable, history, question, queued_engine, safe, sketcher, vendor, widgets
 from chemspec.ui.common.options import options
 from chemspec.ui.common.question import QueryText, Read
 from chemspec.ui.predict import guiding, understood
@@ -83,6 +83,8 @@ def ask() -> tuple[Asked | None, bool, Any]:
             _sketch(text, read)
         _upload(task)
         model, settings, cards = options(task)
+        if task == "retro":
+            buyable.menu()
     if state.pop("predict_want", False):
         _accept(model, read)
     asked: tuple[str, str, tuple[str, ...], str] | None = state.get("predict_asked")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import zipfile
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -16,9 +15,8 @@ from rdkit.Geometry import Point2D
 from chemspec.chem.formats.exports import cell
 from chemspec.chem.formats.short_names import set_apart
 from chemspec.chem.strategy import Strategy
+from chemspec.io import spreadsheets
 from chemspec.ui.common import draw, scheme
-
-XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 
 def sides(reactants: str, product: str, change: Strategy | None) -> tuple[scheme.Side, scheme.Side]:
@@ -129,35 +127,10 @@ def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def to_xlsx(rows: Sequence[Mapping[str, object]]) -> bytes:
-    """Return the same as a workbook of one sheet, every cell a text or a number."""
-    lines = [list(rows[0])] if rows else []
-    lines += [[str(value) for value in row.values()] for row in rows]
-    sheet = "".join(f"<row>{''.join(map(_xlsx_cell, line))}</row>" for line in lines)
-    space = "http://schemas.openxmlformats.org"
-    main, relations = f"{space}/spreadsheetml/2006/main", f"{space}/officeDocument/2006/relationships"
-    package = f"{space}/package/2006"
-    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-    files = {
-        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="rels" '
-        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-        f'<Override PartName="/xl/workbook.xml" ContentType="{kind}.sheet.main+xml"/>'
-        f'<Override PartName="/xl/worksheets/sheet1.xml" ContentType="{kind}.worksheet+xml"/></Types>',
-        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
-        f'Type="{relations}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{relations}"><sheets>'
-        '<sheet name="answers" sheetId="1" r:id="r1"/></sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
-        f'Type="{relations}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
-        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{sheet}</sheetData></worksheet>',
-    }
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in files.items():
-            archive.writestr(name, f'<?xml version="1.0" encoding="UTF-8" standalone="yes"?>{text}')
-    return buffer.getvalue()
+    """Return the same as a workbook, in which numbers are numbers."""
+    return spreadsheets.write([*rows[0]] if rows else [], ([*map(_number, row.values())] for row in rows))
 
 
-def _xlsx_cell(value: str) -> str:
-    if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", value):
-        return f"<c><v>{value}</v></c>"
-    return f'<c t="inlineStr"><is><t xml:space="preserve">{escape(value)}</t></is></c>'
+def _number(value: object) -> object:
+    """Return a number that was written out as the number that it is."""
+    return float(value) if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", value) else value

@@ -1,0 +1,125 @@
+"""What can be bought, by the lists that a visitor chose: built-in ones, and a price list of the visitor's own."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import streamlit as st
+
+from chemspec.chem.salts import charge, pair
+from chemspec.io import spreadsheets
+from chemspec.io.readers import FileError
+from chemspec.plan import prices
+from chemspec.plan import stock as lists
+from chemspec.plan.stock import Stock
+from chemspec.ui.common import safe, uploads
+
+BUY, MAKE = "● buy", "○ make"
+_LISTS, _OWN = "stock_lists", "stock_own"  # where a session keeps the choice
+EXAMPLE = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Example Chemicals\n"
+
+
+@st.cache_resource(show_spinner=False)
+def _built_in(names: tuple[str, ...]) -> Stock:
+    return lists.load(names) if names else Stock({})
+
+
+def stock() -> Stock:
+    """Return what the visitor can buy."""
+    built_in = _built_in(tuple(st.session_state.get(_LISTS, lists.BUILT_IN)))
+    own: prices.PriceList | None = (st.session_state.get(_OWN) or (None, None))[1]
+    return Stock(built_in.lists, own.offers) if own else built_in
+
+
+def key() -> object:
+    """Return what changes with the stock."""
+    return tuple(st.session_state.get(_LISTS, lists.BUILT_IN)), (st.session_state.get(_OWN) or ("", None))[0]
+
+
+def mark(smiles: str, have: Stock) -> str:
+    """Return whether a molecule can be bought, and at which price if that is known."""
+    if lists.inchikey(smiles) in have.offers:
+        return ", ".join(filter(None, [BUY, have.offer(smiles)]))
+    return BUY if have.source(smiles) else MAKE
+
+
+def marks(reactants: str, have: Stock | None = None) -> tuple[str, ...]:
+    """Return for each molecule of a set how it can be had, in order of the SMILES.
+
+    A salt has one mark, at its first ion; an ion alone has none.
+    """
+    have = stock() if have is None else have
+    parts = reactants.split(".")
+    found = [""] * len(parts)
+    for salt in pair(parts):
+        if len(salt) > 1 or not charge(parts[salt[0]]):
+            found[salt[0]] = mark(".".join(parts[ion] for ion in salt), have)
+    return tuple(found)
+
+
+def menu() -> None:
+    """Draw the choice of lists, and the upload of a price list with what could not be read of it."""
+    state = st.session_state
+    with st.popover("Stock", type="tertiary"):
+        st.multiselect("Lists", lists.BUILT_IN, lists.BUILT_IN, key=_LISTS, persist_state="session")
+        st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
+        st.file_uploader(
+            "Your own price list (CSV, TSV or XLSX)",
+            type=["csv", "tsv", "xlsx", "gz"],
+            max_upload_size=uploads.MOST_MB,
+            key="stock_file",
+            on_change=_uploaded,
+        )
+        st.caption(
+            "A header, then a line a molecule: SMILES, name or InChIKey; price, currency, amount and supplier as far "
+            "as you have them. It stays on this computer, for this tab."
+        )
+        st.download_button("An example", EXAMPLE, "prices.csv", "text/csv", on_click="ignore", type="tertiary")
+        if fault := state.get("stock_fault"):
+            st.error(safe.plain(fault))
+        if own := state.get(_OWN):
+            _told(*own)
+
+
+def _told(name: str, own: prices.PriceList) -> None:
+    priced = sum(offer.price is not None for offer in own.offers.values())
+    st.markdown(f"**{safe.plain(name.split('/', 1)[1])}**: {len(own.offers):,} molecules, {priced:,} with a price")
+    if own.faults:
+        st.warning("Not read:\n\n" + "\n".join(f"- {safe.plain(fault)}" for fault in own.faults))
+    if st.button("Forget this list", key="stock_forget"):
+        del st.session_state[_OWN]
+        st.rerun()
+
+
+def _uploaded() -> None:
+    state = st.session_state
+    file: Any = state.get("stock_file")
+    state.stock_fault = ""
+    if file is None:
+        return
+    raw, name = file.getvalue(), file.name[-60:].replace("/", "_")
+    try:
+        with st.spinner("Reading the price list …"):
+            own = read(raw, name)
+    except ValueError as error:
+        state.stock_fault = f"{name} cannot be used: {error}"
+        return
+    if not own.offers:
+        state.stock_fault = f"{name} cannot be used: none of its {own.lines:,} lines is a molecule"
+        return
+    state[_OWN] = (f"{hashlib.sha256(raw).hexdigest()[:8]}/{name}", own)
+
+
+def read(raw: bytes, name: str) -> prices.PriceList:
+    """Return the offers of an uploaded list.
+
+    Raises:
+        ValueError: if it is no table of molecules, or beyond a limit of uploads.
+    """
+    if name.lower().endswith((spreadsheets.ENDING, f"{spreadsheets.ENDING}.gz")):  # read by a process of its own
+        sheet = uploads.read(raw, name)
+        return prices.from_rows([sheet.columns, *sheet.rows], name)
+    if len(raw) > uploads.MOST_MB * 1_000_000:
+        raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {uploads.MOST_MB} are the limit")
+    return prices.read(raw, name)

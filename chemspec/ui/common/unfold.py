@@ -1,0 +1,102 @@
+"""A parquet file or workbook from standard input as TSV on standard output; a program of its own, started by `uploads`.
+
+A few bytes of either can unfold to gigabytes inside the library that reads them, and a damaged file can end the whole
+process. Here that harms nobody: this process may take so much memory and time and no more.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+MEMORY = 512_000_000  # bytes on top of what Python and the library take
+SECONDS = 20  # of computing
+
+
+def main(kind: str, most_text: int, most_rows: int, most_columns: int) -> str:
+    """Print the file; returns what is wrong with it, if anything."""
+    reading = {".parquet": _parquet, ".xlsx": _workbook}[kind](sys.stdin.buffer.read(), most_rows, most_columns)
+    left = most_text
+    try:
+        for rows in reading:
+            left -= _print(rows)
+            if left < 0:
+                return f"it holds more than {most_text // 1_000_000} MB of text"
+    except MemoryError:
+        return "it unfolds to more than the memory that is set aside for a file"
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _parquet(raw: bytes, most_rows: int, most_columns: int) -> Iterator[list[object]]:
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve more than they use
+    import pyarrow
+    from pyarrow import parquet
+
+    pyarrow.set_cpu_count(1)
+    _limit()
+    try:
+        file = parquet.ParquetFile(pyarrow.BufferReader(raw), pre_buffer=False)
+        rows, names = file.metadata.num_rows, file.schema_arrow.names
+        if rows > most_rows:
+            raise _LimitError(f"it has {rows:,} rows; {most_rows:,} are the limit")
+        if len(names) > most_columns:
+            raise _LimitError(f"it has {len(names):,} columns; {most_columns} are the limit")
+        yield [names]
+        for batch in file.iter_batches(batch_size=64, use_threads=False):
+            columns = [column.to_pylist() for column in batch.columns]
+            yield list(zip(*columns, strict=True))
+    except _LimitError:
+        raise
+    except pyarrow.lib.ArrowMemoryError:
+        raise MemoryError from None
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise ValueError(f"it is no parquet file that can be read ({' '.join(str(error).split())[:200]})") from error
+
+
+def _workbook(raw: bytes, most_rows: int, most_columns: int) -> Iterator[list[object]]:
+    import openpyxl  # noqa: F401 - before the limit, which is on what comes on top of it
+
+    from chemspec.io import spreadsheets
+
+    _limit()
+    for number, row in enumerate(spreadsheets.rows(raw, "it")):
+        if number > most_rows:
+            raise _LimitError(f"it has more than {most_rows:,} rows, the limit")
+        if len(row) > most_columns:
+            raise _LimitError(f"it has {len(row):,} columns; {most_columns} are the limit")
+        yield [row]
+
+
+class _LimitError(ValueError):
+    """A file is too large."""
+
+
+def _print(rows: list[object]) -> int:
+    """Write rows; returns how many bytes they are."""
+    buffer = io.StringIO()
+    csv.writer(buffer, delimiter="\t", lineterminator="\n").writerows(rows)  # type: ignore[arg-type]
+    return sys.stdout.buffer.write(buffer.getvalue().encode("utf-8", errors="backslashreplace"))
+
+
+def _limit() -> None:
+    try:
+        import resource
+
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        return  # not Linux: the limits on rows and text stand, the one on memory does not
+    resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+
+
+if __name__ == "__main__":
+    wrong = main(sys.argv[1], *map(int, sys.argv[2:]))
+    if wrong:
+        sys.stderr.write(wrong)
+        sys.exit(3)

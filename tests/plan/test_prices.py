@@ -1,0 +1,79 @@
+"""Price lists: whatever the headings and the country, bad lines told and never fatal."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import openpyxl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.plan import prices
+from chemspec.plan.stock import inchikey, load
+
+ETHANOL, ANILINE = inchikey("CCO"), inchikey("Nc1ccccc1")
+
+
+def offer(text: str, name: str = "a.csv") -> str:
+    (found,) = prices.read(text.encode(), name).offers.values()
+    return str(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("SMILES,Price,Currency,Amount,Supplier\nCCO,12.50,EUR,g,Acme", "12.50 EUR/g, Acme"),
+        (f"inchikey;EUR/g;vendor\n{ETHANOL};1.250,00;X", "1,250.00 EUR/g, X"),
+        ("smiles;price\nCCO;€ 12,5/kg", "12.50 EUR/kg"),
+        ("smiles,price_usd_per_g\nCCO,3", "3.00 USD/g"),
+        ("smiles,price (EUR per mmol)\nCCO,7", "7.00 EUR/mmol"),
+        ("smiles,price,pack\nCCO,CHF 7.5,25 ml", "7.50 CHF/25 ml"),
+        ("smiles,price\nCCO,1'000", "1,000.00"),
+        ('smiles,price\nCCO,"1,000"', "1,000.00"),
+        ("name,price\nethanol,3 EUR/g", "3.00 EUR/g"),
+        ("smiles,vendor\nCCO,Acme", "Acme"),
+        ("smiles,price,vendor\nCCO,9 EUR/g,A\nOCC,8 EUR/g,B\nCCO,1 EUR/kg,C", "8.00 EUR/g, B"),
+    ],
+)
+def test_a_line_of_any_country_is_an_offer(text: str, told: str) -> None:
+    assert offer(text) == told
+
+
+def test_bad_lines_are_told_and_the_others_read() -> None:
+    text = "smiles,price,supplier\nxx,1,A\nCCO,ask,B\nNc1ccccc1,-3,C\n,1,D\nCCN,2 EUR/g,E\n"
+    found = prices.read(text.encode(), "a.csv")
+    assert [str(one) for one in found.offers.values()] == ["B", "C", "2.00 EUR/g, E"]
+    assert [fault.partition(":")[0] for fault in found.faults] == ["line 2", "line 3", "line 4", "line 5"]
+    many = prices.read(b"smiles,price\n" + b"xx,1\n" * 50, "a.csv")
+    assert (len(many.faults), many.faults[-1], many.lines) == (21, "and 30 more lines", 50)
+
+
+@pytest.mark.parametrize(("raw", "words"), [(b"a,b\n1,2\n", "no column smiles"), (b"", "is empty"), (b'"', "no table")])
+def test_what_is_no_list_is_refused(raw: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        prices.read(raw, "a.csv")
+
+
+@given(st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), max_size=5))
+def test_any_table_is_read_without_an_exception(lines: list[list[str]]) -> None:
+    found = prices.from_rows([["smiles", "price", "supplier"], *lines], "a")
+    assert found.lines == len(lines)
+    assert all(one.price is None or one.price >= 0 for one in found.offers.values())
+
+
+def test_stock_of_a_file_knows_its_prices(tmp_path: Path) -> None:
+    book, buffer = openpyxl.Workbook(), io.BytesIO()
+    for line in (["smiles", "price", "currency", "supplier"], ["CCO", 12.5, "EUR", "Acme"], ["xx", 1, "EUR", ""]):
+        book.active.append(line)
+    book.save(buffer)
+    (tmp_path / "mine.xlsx").write_bytes(buffer.getvalue())
+    (tmp_path / "more.csv.gz").write_bytes(gzip.compress(b"smiles,price\nNc1ccccc1,3 USD/g\n"))
+    (tmp_path / "plain.csv").write_text("smiles,id\nCCN,1\n")
+    with pytest.warns(UserWarning, match="line 3: 'xx' is no molecule"):
+        found = load([str(tmp_path / name) for name in ("mine.xlsx", "more.csv.gz", "plain.csv")])
+    assert (found.source("CCO"), found.offer("OCC")) == ("mine.xlsx", "12.50 EUR, Acme")
+    assert (found.source("Nc1ccccc1"), found.offer("Nc1ccccc1")) == ("more.csv.gz", "3.00 USD/g")
+    assert (found.source("CCN"), found.offer("CCN"), found.source("C")) == ("plain.csv", "", "")
