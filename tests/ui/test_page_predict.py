@@ -27,6 +27,7 @@ from chemspec.chem import formats
 from chemspec.chem.formats import short_names
 from chemspec.chem.strategy import strategy
 from chemspec.engine.engine import installed, model_folder
+from chemspec.io import structures
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
@@ -211,6 +212,12 @@ def test_reagents_stand_over_the_arrow() -> None:
 
 def test_a_reagent_that_gives_atoms_can_be_kept() -> None:
     assert short_names.set_apart(["CO", "CC(=O)Cl"], keep=["CO"]) == ((0, 1), ())
+
+
+def test_a_named_salt_takes_no_ion_of_another() -> None:
+    parts = ["CCO", "[Na+]", "[OH-]", "[Na+]", "Cc1ccc(S(=O)(=O)[O-])cc1"]
+    drawn, names = short_names.set_apart(parts)
+    assert names[0] == "NaOH" and [parts[place] for place in drawn][-2:] == ["[Na+]", parts[-1]]
 
 
 def test_nothing_is_hidden_where_all_have_names() -> None:
@@ -438,6 +445,32 @@ def test_a_scheme_goes_into_files() -> None:
     assert svg.count("<svg") == 4 and ">THF</text>" in svg  # two reactants and a product in one
     fromstring(svg)
     assert schemes.to_png(flask, product, change).startswith(b"\x89PNG")
+
+
+def test_a_scheme_for_chemdraw_holds_the_reaction_with_its_arrow() -> None:
+    flask = "C[C@H](N)C(=O)O.O=C(Cl)c1ccccc1.[Na+].[OH-].C1CCOC1"
+    product = "C[C@H](NC(=O)c1ccccc1)C(=O)O"
+    text = schemes.to_cdxml(flask, product, strategy(flask, product))
+    read = formats.read_any(text, task="forward")
+    assert isinstance(read, formats.Input)
+    assert (read.kind, read.reaction) == ("CDXML", f"C[C@H](N)C(=O)O.O=C(Cl)c1ccccc1>>{product}")
+    assert any("NaOH, THF" in note for note in read.notes)
+    assert schemes.to_cdxml("x", product, None) == schemes.to_cdxml("C", "x", None) == ""
+
+
+def test_answers_are_reactions_of_an_rdf() -> None:
+    rows = [
+        {"reaction": WHOLE, "class": "Amide\nformation"},
+        {"reaction": "C>>x"},
+        {"reaction": "CCO>>CC=O", "class": ""},
+    ]
+    lines = [*structures.rows(formats.to_rdf(rows, "11/23/26 14:05"), "it")]
+    assert lines[0] == ["smiles", "name", "class"]
+    assert [(chem.canonical_parts(one.split(">>")[0]), told) for one, _, told in lines[1:]] == [
+        (chem.canonical_parts(WHOLE.split(">>")[0]), "Amide formation"),
+        (("CCO",), ""),
+    ]
+    assert formats.to_rdf([], "") == ""
 
 
 def test_a_table_goes_into_files() -> None:

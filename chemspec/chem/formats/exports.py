@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
+from xml.etree import ElementTree
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions, rdDepictor
@@ -146,6 +148,90 @@ def _shift(mol: Any, left: float) -> float:
     places[:, 0] += left - places[:, 0].min()
     conformer.SetPositions(places)
     return float(places[:, 0].max()) + 1.5
+
+
+def to_rdf(rows: Sequence[Mapping[str, object]], date: str) -> str:
+    """Return an RDF: a reaction for each row, from its "reaction" (reaction SMILES); all other keys become data.
+
+    Args:
+        rows: those whose reaction cannot be written are left out.
+        date: as "11/23/26 14:05".
+    """
+    records = []
+    for row in rows:
+        sides = str(row.get("reaction", "")).split(">>")
+        if block := to_rxn(*sides) if len(sides) == 2 else "":
+            data = (f"$DTYPE {_field(key)}\n$DATUM {_line(value)}\n" for key, value in row.items() if key != "reaction")
+            records.append(f"$RFMT\n{block}{''.join(data)}")
+    return f"$RDFILE 1\n$DATM {date}\n{''.join(records)}" if records else ""
+
+
+_BOND = 14.4  # points of a bond in a ChemDraw file
+
+
+def to_reaction_cdxml(left: Sequence[Any], right: Sequence[Any], above: str) -> str:
+    """Return a ChemDraw file of a reaction with its arrow; empty where this RDKit cannot write CDXML.
+
+    Args:
+        left: molecules with 2-D coordinates.
+        right: likewise.
+        above: text over the arrow.
+    """
+    if not hasattr(Chem, "MolToCDXMLBlock"):
+        return ""
+    document = ElementTree.Element("CDXML", id="1", BondLength=f"{_BOND}")
+    page = ElementTree.SubElement(document, "page", id="2")
+    sides: list[list[str]] = []
+    x, ids = 0.0, count(3)
+    for mols in (left, right):
+        sides.append([])
+        for mol in mols:
+            x = _add_molecule(page, sides[-1], mol, x, ids) + 2 * _BOND
+        if mols is left:
+            long = max(6 * _BOND, 6.0 * len(above))
+            arrow, text = str(next(ids)), str(next(ids))
+            ends = {"Tail3D": f"{x:.2f} 0 0", "Head3D": f"{x + long:.2f} 0 0"}
+            box = f"{x:.2f} -6 {x + long:.2f} 6"
+            head = {"ArrowheadHead": "Full", "ArrowheadType": "Solid", "BoundingBox": box}
+            ElementTree.SubElement(page, "arrow", {"id": arrow, **ends, **head})
+            if above:
+                place = f"{x + long / 2:.2f} -8"
+                written = ElementTree.SubElement(page, "t", id=text, p=place, CaptionJustification="Center")
+                ElementTree.SubElement(written, "s", size="10").text = above
+            x += long + 2 * _BOND
+    scheme = ElementTree.SubElement(page, "scheme", id=str(next(ids)))
+    step = {"ReactionStepReactants": sides[0], "ReactionStepProducts": sides[1], "ReactionStepArrows": [arrow]}
+    step |= {"ReactionStepObjectsAboveArrow": [text]} if above else {}
+    named = {name: " ".join(members) for name, members in step.items()}
+    ElementTree.SubElement(scheme, "step", {"id": str(next(ids)), **named})
+    body = ElementTree.tostring(document, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8" ?>\n<!DOCTYPE CDXML SYSTEM "{_DTD}" >\n{body}\n'
+
+
+_DTD = "http://www.cambridgesoft.com/xml/cdxml.dtd"
+
+
+def _add_molecule(page: Any, fragments: list[str], mol: Any, left: float, ids: Iterator[int]) -> float:
+    """Put RDKit's own drawing of a molecule on a page, beginning at `left`; return where it ends."""
+    flat = Chem.Mol(mol)
+    with rdBase.BlockLogs():
+        Chem.Kekulize(flat)
+        found = ElementTree.fromstring(str(Chem.MolToCDXMLBlock(flat)).split(">", 2)[2])
+    nodes = [*found.iter("n")]
+    places = [(float(x), float(y)) for x, y in (node.get("p", "0 0").split() for node in nodes)]
+    first, last = min(x for x, _ in places), max(x for x, _ in places)
+    middle = (min(y for _, y in places) + max(y for _, y in places)) / 2
+    for node, (x, y) in zip(nodes, places, strict=True):
+        node.set("p", f"{x - first + left:.2f} {y - middle:.2f}")
+    new = {element.get("id"): str(next(ids)) for element in found.iter() if element.get("id")}
+    for element in found.iter():
+        for name in ("id", "B", "E"):
+            if element.get(name) in new:
+                element.set(name, new[element.get(name)])
+    for fragment in found.iter("fragment"):
+        page.append(fragment)
+        fragments.append(fragment.get("id", ""))
+    return left + last - first
 
 
 def to_cdxml(smiles: str) -> str:

@@ -36,8 +36,9 @@ def recognise(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[i
     for name, needed in _book():
         if all(left[part] >= count for part, count in needed.items()):
             found.append(name)
-            for part in needed:  # a second helping of the same is not written twice
-                left[part] -= needed[part] * (left[part] // needed[part])
+            times = min(left[part] // count for part, count in needed.items())
+            for part, count in needed.items():  # a second helping of the same is not written twice
+                left[part] -= times * count
     drawn = []
     for place, part in enumerate(parts):
         if part in keep or left[part] > 0:

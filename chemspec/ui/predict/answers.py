@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
@@ -320,7 +321,7 @@ def _save(asked: ask.Asked, card: AnswerCard) -> None:
     _file("PNG", schemes.to_png(left, right, card.change), f"{name}.png", "image/png")
     _file("RXN", formats.to_rxn(left, right), f"{name}.rxn", "chemical/x-mdl-rxnfile")
     _file("SDF", formats.to_sdf([row(asked, card)]), f"{name}.sdf", "chemical/x-mdl-sdfile")
-    _file("CDXML", formats.to_cdxml(card.best.canonical), f"{name}.cdxml", "chemical/x-cdxml")
+    _file("CDXML", schemes.to_cdxml(left, right, card.change), f"{name}.cdxml", "chemical/x-cdxml")
 
 
 def sides(asked: ask.Asked, card: AnswerCard) -> tuple[str, str]:
@@ -338,6 +339,12 @@ def share(asked: ask.Asked, found: Sequence[AnswerCard], result: DecodeResult) -
     _file("CSV", schemes.to_csv(rows), "answers.csv", "text/csv")
     _file("XLSX", schemes.to_xlsx(rows), "answers.xlsx", spreadsheets.MIME)
     _file("SDF", formats.to_sdf(rows), "answers.sdf", "chemical/x-mdl-sdfile")
+    _file(
+        "RDF, as reactions",
+        formats.to_rdf(rows, time.strftime("%m/%d/%y %H:%M")),
+        "answers.rdf",
+        "chemical/x-mdl-rdfile",
+    )
     _file("JSON, with every pass", to_json(result), "answers.json", "application/json")
 
 

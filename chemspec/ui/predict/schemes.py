@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from rdkit import Chem
+from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
+from chemspec.chem import formats
 from chemspec.chem.formats.exports import cell
 from chemspec.chem.formats.short_names import set_apart
 from chemspec.chem.strategy import Strategy
@@ -66,25 +69,36 @@ def _size(svg: str) -> tuple[float, float]:
     return (float(found[1]), float(found[2])) if found else (0.0, 0.0)
 
 
-def to_png(reactants: str, product: str, change: Strategy | None) -> bytes:
-    """Return the scheme of a reaction as PNG on white; empty where nothing can be drawn."""
-    from rdkit import Chem
-    from rdkit.Chem import rdDepictor
+def to_cdxml(reactants: str, product: str, change: Strategy | None) -> str:
+    """Return the scheme of a reaction as ChemDraw file, reagents over its arrow; empty where it cannot be drawn."""
+    mols, target, names = _laid_out(reactants, product, change)
+    return formats.to_reaction_cdxml(mols, [target], ", ".join(names)) if target is not None else ""
 
+
+def _laid_out(reactants: str, product: str, change: Strategy | None) -> tuple[list[Any], Any, tuple[str, ...]]:
+    """Return molecules with coordinates, and names of the reagents; no product where a SMILES cannot be read."""
     left, _ = sides(reactants, product, change)
     drawn, names = set_apart(reactants.split("."), scheme.reacting(left))
     mols: list[Any] = []
     for _, part, how in scheme.pieces(left, drawn):
-        mol = Chem.MolFromSmiles(part)
-        if mol is None:
-            return b""
+        mols.append(Chem.MolFromSmiles(part))
+        if mols[-1] is None:
+            return [], None, ()
         if how["like"]:
-            draw.lay_out(mol, *how["like"])
-        mols.append(mol)
+            draw.lay_out(mols[-1], *how["like"])
+        if not mols[-1].GetNumConformers():
+            rdDepictor.Compute2DCoords(mols[-1])
     target = Chem.MolFromSmiles(product)
+    if target is not None:
+        rdDepictor.Compute2DCoords(target)
+    return mols, target, names
+
+
+def to_png(reactants: str, product: str, change: Strategy | None) -> bytes:
+    """Return the scheme of a reaction as PNG on white; empty where nothing can be drawn."""
+    mols, target, names = _laid_out(reactants, product, change)
     if target is None:
         return b""
-    rdDepictor.Compute2DCoords(target)
     panels = [*mols, None, target]
     wide, high = 420, 300
     drawer = rdMolDraw2D.MolDraw2DCairo(wide * len(mols) + 240 + wide, high, wide, high)
