@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chemspec.decode.loop import Decoding
+from chemspec.decode.decoding import Decoding
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.model.session import DENSE, Backend, Floats, Ints, NodeBatch, Session

@@ -55,12 +55,12 @@ class Draft:
     places: tuple[int, ...] = ()
     chances: tuple[float, ...] = ()
 
-    def source(self, place: int) -> int | None:
-        """The place in the query from which the token at `place` of the draft was copied, if it was."""
+    def place_in_query(self, index: int) -> int | None:
+        """The place in the query from which the draft's token number `index` was copied, if it was."""
         if self.places:
-            copied = self.places[place] if place < len(self.places) else -1
+            copied = self.places[index] if index < len(self.places) else -1
             return copied if copied >= 0 else None
-        return None if self.span is None else self.span[0] + place
+        return None if self.span is None else self.span[0] + index
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class AcceptedSpan:
     span: tuple[int, int] | None = None
 
 
-ASKED, AHEAD = -2, -1  # in `TreeDelta.sources`: what was not copied from the query
+ASKED, AHEAD = -2, -1  # in `TreeDelta.sources`, of nodes that were not copied from the query
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class TreeDelta:
         beam: the nodes that the decoder asked about, whether new or already scored: its live hypotheses, best first.
         parents: of each new node its parent's number, -1 for the first node, which is bos.
         tokens: of each new node its token id.
-        sources: of each new node the place in the query from which it was copied ahead of being asked for, `AHEAD`
-            if it was drafted but not copied from one place, `ASKED` if it was computed because it was asked for.
+        sources: of each new node where it comes from: the place in the query from which it was copied ahead of being
+            asked for, `AHEAD` if it was drafted but not copied from one place, `ASKED` if the decoder asked for it.
     """
 
     beam: tuple[int, ...]
@@ -103,8 +103,8 @@ class Pass:
     Attributes:
         asked: prefixes the decoder was waiting for that had no scores yet.
         computed: nodes run through the model for this query.
-        drafted: all others among them: what a drafter or a look-ahead added, and ancestors that had to be computed
-            again.
+        drafted: all others among them: what a drafter or a look-ahead added, and (seldom) ancestors that had been
+            cleared away and are computed again.
         emitted: steps that the decoder took in consequence: tokens by which each of its hypotheses grew.
         accepted: those of them that had been drafted.
         margin: smallest gap between the best two tokens of a prefix that the decoder was sent, in nats. Noise below it

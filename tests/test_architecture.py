@@ -93,7 +93,7 @@ def test_imports_point_downward(module: str) -> None:
 
 
 def test_the_walk_sees_upward_imports() -> None:
-    assert level("engine") > level("decode.loop") > level("model.session") > level("tokenizer")
+    assert level("engine") > level("decode.decoding") > level("model.session") > level("tokenizer")
     assert "engine.engine" in {inside(name) for name in imports(MODULES["ui.common.queued_engine"])}
     assert inside("chemspec.engine.engine.Engine") == "engine.engine"
 
@@ -129,7 +129,7 @@ def test_pages_use_only_chemspec_and_streamlit(page: Path) -> None:
             "        importlib.import_module(x.name)",
             ["rdkit", "streamlit"],
         ),
-        ("import chemspec.decode.loop, chemspec.draft.registry", ["rdkit", "torch", "streamlit"]),
+        ("import chemspec.decode.decoding, chemspec.draft.registry", ["rdkit", "torch", "streamlit"]),
         pytest.param("import chemspec.train.run", ["rdkit", "streamlit"], marks=pytest.mark.train),
         ("import chemspec.cli", ["torch", "rdkit", "numpy", "streamlit"]),
     ],

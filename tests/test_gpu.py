@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from chemspec.decode import registry as decoders
-from chemspec.decode.loop import Decoding
+from chemspec.decode.decoding import Decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model import checkpoint

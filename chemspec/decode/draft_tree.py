@@ -16,7 +16,7 @@ class DraftTree:
 
     Attributes:
         added: the prefixes to compute besides those requested, parents first.
-        draft_of: drafted prefix -> the draft it comes from, and the position of its last token in it.
+        draft_of: drafted prefix -> the draft it comes from, and the index of its last token in it.
         drafts: prefix -> what was proposed after it.
     """
 
@@ -50,9 +50,9 @@ class DraftTree:
         for prefix in prefixes:
             for draft in self._propose(prefix):
                 path = prefix
-                for position, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
+                for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
                     path = (*path, token)
-                    self.draft_of.setdefault(path, (draft, position))
+                    self.draft_of.setdefault(path, (draft, index))
                     if token == EOS:  # nothing is asked after it
                         break
                     if path not in self.scores and path not in self.added:
@@ -61,7 +61,12 @@ class DraftTree:
                         self.added[path] = None
 
     def follow(self, lookahead: Iterable[Prefix], missing: Sequence[Prefix]) -> None:
-        """Add what a decoder says it would request next, as far as the budget goes."""
+        """Add what a decoder says it would request next, as far as the budget goes.
+
+        Args:
+            lookahead: prefixes without scores, each once, parents first (`ScoreRequest`).
+            missing: those requested now, which are computed anyway.
+        """
         skip = set(missing)
         for prefix in lookahead:
             if prefix in skip:
@@ -72,14 +77,14 @@ class DraftTree:
 
     def guess(self, prefix: Prefix) -> int | None:
         """Return the token after `prefix` in the draft that led to it, or else in the best new draft."""
-        draft, position = self.draft_of.get(prefix, (None, 0))
-        if draft is None or position + 1 >= len(draft.tokens):
+        draft, index = self.draft_of.get(prefix, (None, 0))
+        if draft is None or index + 1 >= len(draft.tokens):
             drafts = self._propose(prefix)
             if not drafts:
                 return None
-            draft, position = drafts[0], -1
-        token = draft.tokens[position + 1]
-        self.draft_of.setdefault((*prefix, token), (draft, position + 1))
+            draft, index = drafts[0], -1
+        token = draft.tokens[index + 1]
+        self.draft_of.setdefault((*prefix, token), (draft, index + 1))
         return token
 
     def _propose(self, prefix: Prefix) -> Sequence[Draft]:

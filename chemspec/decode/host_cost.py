@@ -10,8 +10,8 @@ import numpy as np
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.compiled.build import library
+from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import Decoding
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter, HostCost
 from chemspec.draft.mixed import Mixed

@@ -33,7 +33,9 @@ class Limits(NamedTuple):
 
 
 class RuledDecoder(Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]]):
-    """A decoder that says by which rules it plays, so that compiled code may play in its place; a generator will do.
+    """A decoder that says by which rules it plays, so that compiled code may play in its place.
+
+    A plain generator is a decoder too, but always runs in the Python loop.
 
     Attributes:
         rules: all that its answers depend on beside the scores.
@@ -57,8 +59,8 @@ class ScoreRequest(tuple[Prefix, ...]):
     """Prefixes of which the decoder wants the scores; never empty, none twice. A plain tuple will do.
 
     A decoder that needs several at once may add `lookahead`: given the scores known and guesses for others, it yields
-    the prefixes that it would request later if the guesses were right, in the order in which it would. It must change
-    nothing that the decoder reads later: guesses come from drafts.
+    the prefixes that it would request later if the guesses were right, in the order in which it would: each once, and
+    only those without scores. It must change nothing that the decoder reads later: guesses come from drafts.
     """
 
     lookahead: LookAhead | None = None

@@ -27,7 +27,7 @@ class PythonLoop:
         clock: Callable[[], float],
         record: bool,
     ) -> None:
-        """Start the decoders; see `loop.Decoding`."""
+        """Start the decoders; see `decoding.Decoding`."""
         self._passes: list[list[Pass]] = [[] for _ in sources]
         self._seconds = [0.0] * len(sources)
         self._queries = [QueryState(source, decoder) for source, decoder in zip(sources, decoders, strict=True)]
@@ -39,10 +39,10 @@ class PythonLoop:
         self._counting = drafter if isinstance(drafter, CountingDrafter) else None
         for query in self._queries:
             query.start()
-        self._forget_finished()
+        self._tidy_caches()
 
     def answers(self) -> list[list[FinishedSequence]]:
-        """Return what every decoder returned, answers best first; of one that is not done nothing."""
+        """Return what every decoder returned, answers best first; an empty list for one that is not done."""
         return [query.results or [] for query in self._queries]
 
     def passes(self) -> list[list[Pass]]:
@@ -54,10 +54,10 @@ class PythonLoop:
         return self._seconds
 
     def start_pass(self) -> None:
-        """Do nothing: here a pass is done at once."""
+        """Do nothing: `finish_pass` does the whole pass."""
 
     def finish_pass(self) -> None:
-        """Draft, score, resume the decoders, and take down what came of it."""
+        """Do a whole pass: draft, score, resume the decoders, and take down what came of it."""
         began, calls = self._clock(), self._draft_calls()
         numbers = self._session.queries
         active = [self._queries[number] for number in numbers]
@@ -91,7 +91,7 @@ class PythonLoop:
                 draft_calls=self._draft_calls() - calls,
             )
             events.append((number, event))
-        self._forget_finished()
+        self._tidy_caches()
         now = self._clock()
         for number, event in events:
             self._passes[number].append(event)
@@ -99,6 +99,7 @@ class PythonLoop:
 
     def _draft(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
         """Return for every query the prefixes to score ahead in this pass, as far as they pay."""
+        # All that there is; greedy decoding has no look-ahead, and drafts only.
         pays = Speculation.LOOKAHEAD if self._budget else Speculation.OFF
         if self._adaptive is not None:
             waiting = sum(len(query.requested) for query in active)
@@ -124,7 +125,7 @@ class PythonLoop:
             trees.append(tree)
         return trees
 
-    def _forget_finished(self) -> None:
+    def _tidy_caches(self) -> None:
         session = self._session
         session.release(number for number in list(session.queries) if self._queries[number].results is not None)
         session.compact({number: self._queries[number].requested for number in session.queries})

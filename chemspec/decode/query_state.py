@@ -17,7 +17,7 @@ class QueryState:
     Attributes:
         requested: the prefixes that the decoder waits for.
         scores: of every prefix computed so far.
-        draft_of: drafted prefix -> the draft that led to it, and the position of its last token in the draft.
+        draft_of: drafted prefix -> the draft that led to it, and the index of its last token in the draft.
         numbers: of the nodes recorded so far.
         results: what the decoder returned, once it has.
     """
@@ -70,10 +70,10 @@ class QueryState:
         """Number the nodes just computed, parents first; to be called before the decoder goes on."""
         parents, tokens, sources = [], [], []
         for prefix in computed:
-            draft, position = self.draft_of.get(prefix, (None, 0))
+            draft, index = self.draft_of.get(prefix, (None, 0))
             parents.append(self.numbers.get(prefix[:-1], -1))
             tokens.append(prefix[-1])
-            copied = draft.source(position) if draft is not None else None
+            copied = draft.place_in_query(index) if draft is not None else None
             sources.append(ASKED if prefix in asked else AHEAD if copied is None else copied)
             self.numbers[prefix] = len(self.numbers)
         beam = tuple(self.numbers[prefix] for prefix in self.requested)
@@ -90,8 +90,8 @@ class QueryState:
         for length in range(len(before) + 1, min(len(before) + emitted, len(text) + 1)):
             if text[:length] not in self.draft_of:
                 continue
-            draft, position = self.draft_of[text[:length]]
-            copied = draft.source(position)
+            draft, index = self.draft_of[text[:length]]
+            copied = draft.place_in_query(index)
             run = AcceptedSpan(length - 2, 1, draft.drafter, None if copied is None else (copied, copied + 1))
             joined = _join(runs[-1], run) if runs else None
             if joined is None:

@@ -35,8 +35,8 @@ class DraftAwareDecoder:
 
     Attributes:
         build: makes the decoder of one source.
-        drafts: who uses the drafts: "loop", as with any other decoder, while this one looks at them too; "sampled",
-            the same with a drafter that samples them (`DrafterSpec.build_sampled`); "own", the decoder alone.
+        drafts: who drafts beside this decoder: "loop", the loop too, as for any other; "sampled", the loop, with a
+            drafter that samples (`DrafterSpec.build_sampled`); "own", nobody.
     """
 
     build: Callable[[Source, DecodeSettings, Drafter], Decoder]

@@ -68,11 +68,15 @@ def needs_of(drafter: Drafter) -> SessionNeeds:
 
 
 class Speculation(IntEnum):
-    """What is worth its time in the next pass; each includes those before it."""
+    """What is worth its time in the next pass.
+
+    DRAFT: the drafts after what was asked. LOOKAHEAD: where a decoder can look ahead (`ScoreRequest.lookahead`), the
+    prefixes that it then names instead, with the drafter's guesses; otherwise as DRAFT.
+    """
 
     OFF = 0
     DRAFT = 1
-    LOOKAHEAD = 2  # drafts for what a decoder would ask later (`ScoreRequest.lookahead`)
+    LOOKAHEAD = 2
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ import torch
 from chemspec import chem
 from chemspec.chem import formats, root_align
 from chemspec.decode import registry as decoders
-from chemspec.decode.loop import DIVIDED, Decoding, InTurn, divides
+from chemspec.decode.decoding import DIVIDED, Decoding, InTurn, divides
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterCalibration, DrafterInputs, NoDrafts, build
 from chemspec.engine import augment, confidence, distinct

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 from chemspec.data.arrays import Pairs
+from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import Decoding
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import EAGER, VOCAB, Illegal, model_of
 
-from chemspec.decode import loop as loops
+from chemspec.decode import decoding as loops
 from chemspec.decode.beam import beam_search
 from chemspec.decode.compiled import build
+from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import Decoding
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
 from chemspec.draft.auto import Auto

@@ -12,7 +12,7 @@ import torch
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.loop import can_run
-from chemspec.decode.loop import DIVIDED, Decoding, InTurn, divides
+from chemspec.decode.decoding import DIVIDED, Decoding, InTurn, divides
 from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.decode.beam import beam_search
+from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import Decoding
 from chemspec.decode.protocol import START, Decoder, ScoreRequest
 from chemspec.decode.query_state import QueryState
 from chemspec.decode.sample import sample

@@ -172,8 +172,8 @@ def test_the_tree_goes_through_an_edit() -> None:
     drafts = Mixed(TABLE).propose(source, (BOS, 3, 4), 99)
     assert drafts[0].tokens == (6, 8, 9, 7, 4, 6, EOS)
     assert drafts[0].places == (2, -1, -1, -1, 5, 6, 7)  # 7 was learned: copying stood at 5
-    assert [drafts[0].source(place) for place in range(4)] == [2, None, None, None]
-    assert drafts[0].source(4) == 5
+    assert [drafts[0].place_in_query(place) for place in range(4)] == [2, None, None, None]
+    assert drafts[0].place_in_query(4) == 5
     assert len(drafts[0].chances) == 7
 
 

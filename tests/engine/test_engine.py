@@ -17,7 +17,7 @@ from small import BAD, QUERIES, tiny_folder
 
 from chemspec import chem
 from chemspec.decode.compiled.loop import can_run
-from chemspec.decode.loop import InTurn
+from chemspec.decode.decoding import InTurn
 from chemspec.draft.registry import DRAFTERS, NoDrafts
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS, Engine, installed, model_folder
 from chemspec.evaluation import reference
@@ -390,7 +390,7 @@ def test_a_large_batch_on_a_device_is_decoded_in_halves(tmp_path: Path, monkeypa
             super().__init__(parts)
 
     monkeypatch.setattr(engine.backend, "overlaps", True, raising=False)
-    for module in ("decode.loop", "engine.engine"):
+    for module in ("decode.decoding", "engine.engine"):
         monkeypatch.setattr(f"chemspec.{module}.DIVIDED", 3)
     monkeypatch.setattr("chemspec.engine.engine.InTurn", Counted)
     found = engine.predict(QUERIES, decoder="greedy", max_len=9, drafter="copy", batch_size=4)

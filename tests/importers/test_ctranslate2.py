@@ -22,8 +22,8 @@ from torch.nn.functional import cross_entropy
 
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
+from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import Decoding
 from chemspec.decode.protocol import Decoder, decode_alone
 from chemspec.draft.none import NoDrafts
 from chemspec.importers import ctranslate2 as importer

@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 
 from chemspec import cli
 from chemspec.decode.beam import beam_search
+from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
-from chemspec.decode.loop import Decoding
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.importers import hf

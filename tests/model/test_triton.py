@@ -25,7 +25,7 @@ from paths import ROOT, TESTS
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.decode import registry as decoders
-from chemspec.decode.loop import Decoding
+from chemspec.decode.decoding import Decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model import int8, runtime

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from chemspec.decode import registry as decoders
-from chemspec.decode.loop import Decoding, InTurn, divides
+from chemspec.decode.decoding import Decoding, InTurn, divides
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterInputs, NoDrafts, build
 from chemspec.engine.drafter_resources import DrafterResources

@@ -129,7 +129,7 @@ class CompiledLoop:
         self._read = [(0, 0, 0)] * spec.queries  # spans, entries of beams and nodes of the passes read so far
         self._drafts: list[dict[tuple[int, int], tuple[Draft, ...]]] = [{} for _ in range(spec.queries)]
         _check(code.chemspec_loop_start(self._loop))
-        self._forget_finished()
+        self._tidy_caches()
 
     def __del__(self) -> None:
         if getattr(self, "_loop", None):
@@ -156,7 +156,7 @@ class CompiledLoop:
             raise ScoresError
         _check(taken)
         if state.released or state.compacted:
-            self._forget_finished()
+            self._tidy_caches()
         self._times.append((drafted - began, scored - drafted, clock()))
 
     def _begin(self, count: int) -> Callable[[], tuple[Any, ...]]:
@@ -176,7 +176,7 @@ class CompiledLoop:
         widths = one.itemsize == 8, other.itemsize == 8
         return one.ctypes.data, widths[0], other.ctypes.data, widths[1], one.shape[1], one, other
 
-    def _forget_finished(self) -> None:
+    def _tidy_caches(self) -> None:
         state = self._state
         queries = integers(state.queries, state.released + state.compacted)
         if state.released:
@@ -198,7 +198,7 @@ class CompiledLoop:
     # What came of it ---------------------------------------------------------------------------------
 
     def answers(self) -> list[list[FinishedSequence]]:
-        """Return what every decoder returned, answers best first; of one that is not done nothing."""
+        """Return what every decoder returned, answers best first; an empty list for one that is not done."""
         return [self._answers(query) for query in range(len(self._passes))]
 
     def passes(self) -> list[list[Pass]]:

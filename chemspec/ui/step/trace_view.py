@@ -215,7 +215,7 @@ def _text(draft: Draft, place: int, trace: Trace) -> str:
     if 0 <= token < len(trace.vocabulary):
         text = trace.vocabulary[token]
         return END if text == "<eos>" else text
-    copied = draft.source(place)
+    copied = draft.place_in_query(place)
     source = -1 if copied is None else copied
     if source == len(trace.query):
         return END

@@ -1,7 +1,8 @@
 """Choose the loop that runs a batch of decoders, compiled or in Python (`python_loop`), and drive it pass by pass.
 
 Why drafts cannot change an exact decoder's answers. A decoder is a generator: it yields the prefixes whose scores it
-needs, is sent those scores, and has no other input. The scores of a prefix are a function of the source and the prefix
+needs, is sent those scores, and has no other input (a look-ahead, which is shown guesses, must change nothing that it
+reads later). The scores of a prefix are a function of the source and the prefix
 alone; the session computes it alike, whoever asks (`chemspec.model.session`). A draft only decides which prefixes are
 computed before they are requested: `QueryState.scores` then holds them already. So the decoder is sent the same scores
 in the same order as without drafts, and returns the same; an accepted draft is one whose prefixes it turns out to
@@ -33,13 +34,13 @@ class Loop(Protocol):
     """What runs the passes of a batch: `PythonLoop`, or `CompiledLoop` with the same passes and answers."""
 
     def start_pass(self) -> None:
-        """Draft, and let the model score, if it computes beside the host."""
+        """Draft, and let the model score, if it computes beside the host; else this may be left to `finish_pass`."""
 
     def finish_pass(self) -> None:
         """Let the decoders go on with the scores."""
 
     def answers(self) -> list[list[FinishedSequence]]:
-        """Return what every decoder returned, answers best first; of one that is not done nothing."""
+        """Return what every decoder returned, answers best first; an empty list for one that is not done."""
 
     def passes(self) -> list[list[Pass]]:
         """Return of every query what each model call so far did for it."""
