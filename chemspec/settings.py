@@ -86,6 +86,16 @@ class ModelConfig:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class ModelDims:
+    """Sizes that the engine needs; `max_positions` bounds source and answer."""
+
+    vocab_size: int
+    max_positions: int
+    decoder_layers: int
+    heads: int
+
+
 # Widths and depths; the vocabulary comes from the data. mt-* are the sizes of Andronov et al. (2024).
 PRESETS: dict[str, dict[str, Any]] = {
     "mt-4x4": {"feedforward": 2048, "encoder_layers": 4, "decoder_layers": 4},

@@ -16,7 +16,7 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app
 from chemspec.settings import DecodeSettings
-from chemspec.system import extras
+from chemspec.system import extras, gpu
 from chemspec.system.untrusted import read_json
 
 ALL = "cuda:all"
@@ -187,13 +187,11 @@ def _on_cluster(
 
 def _workers(asked: int, device: str, many: bool) -> int:
     """Processes beside this one: by default so many as a GPU's queries need, where there are cores for them."""
-    import torch
-
     if asked > 0 and device == ALL:
         raise ValueError("with --device cuda:all each GPU's process reads its own molecules; leave --workers out")
     if asked >= 0:
         return asked
-    on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    on_gpu = device.startswith("cuda") or (device == "auto" and gpu.available())
     spare = (os.cpu_count() or 1) - 1
     return min(MOST_WORKERS, spare) if many and on_gpu and device != ALL and spare > 1 else 0
 

@@ -1,4 +1,7 @@
-"""Hold what drafters need beside the target: the cost of its passes, what was fitted to it, models of their own."""
+"""Hold what drafters need beside the target: the cost of its passes, what was fitted to it, models of their own.
+
+What computes in torch is imported where a drafter asks for it.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,23 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from chemspec.decode import host_cost
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.learned.small import DraftModel, read_alpha
 from chemspec.importers import own
 from chemspec.importers.base import LoadedModel
-from chemspec.model import checkpoint, drafter_checkpoints
+from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
-from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
-from chemspec.model.transformer import Transformer
+from chemspec.settings import NetworkKind
 from chemspec.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from chemspec.model.drafter_checkpoints import DrafterCheckpoint
+    from chemspec.model.runners.torch_runner import TorchBackend
 
 
 class DrafterResources:
@@ -74,7 +80,7 @@ class DrafterResources:
         """
         with self._making:
             if kind not in self._companions:
-                load = self._network if kind in drafter_checkpoints.KINDS else self._small_model
+                load = self._network if kind in get_args(NetworkKind) else self._small_model
                 self._companions[kind] = load(kind)
             return self._companions[kind]
 
@@ -84,11 +90,16 @@ class DrafterResources:
             return self.backend
         with self._making:
             if self._watcher is None:
+                from chemspec.model.runners.torch_runner import TorchBackend
+
                 model = checkpoint.load(self.folder).model
                 self._watcher = TorchBackend(model.to(self.runtime_config.device, self.runtime_config.precision))
             return self._watcher
 
-    def _network(self, kind: str) -> drafter_checkpoints.DrafterCheckpoint:
+    def _network(self, kind: str) -> DrafterCheckpoint:
+        from chemspec.model import drafter_checkpoints
+        from chemspec.model.transformer import Transformer
+
         if not isinstance(self.tokenizer, Tokenizer):
             raise ValueError(
                 f"model {self.name} is a Hugging Face model, for which there is no drafter {kind!r}; choose another"

@@ -12,8 +12,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, overload
 
-import torch
-
 from chemspec import chem
 from chemspec.chem import formats, root_align
 from chemspec.decode import registry as decoders
@@ -27,10 +25,10 @@ from chemspec.engine.registry import installed, model_folder, models_dir, usable
 from chemspec.importers import registry as importers
 from chemspec.importers.base import LoadedModel, LoadOptions, TextTokenizer
 from chemspec.model.cost import CostCurve
-from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend, ScoresError, Session
-from chemspec.settings import DecodeSettings, ModelConfig, Task
+from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task
+from chemspec.system import gpu
 from chemspec.tokenizer import TokenError
 from chemspec.types import DecodeResult, FinishedSequence, Hypothesis, Pass, Trace
 
@@ -296,7 +294,7 @@ class Engine:
                     break
                 passes = [event for _, event in events]
                 yield augment.together(passes, 1) if settings.augment > 1 else passes[0]
-        except (torch.cuda.OutOfMemoryError, ScoresError) as error:
+        except gpu.memory_errors(ScoresError) as error:
             yield _failed(ready, error)
             return
         yield self._merged([ready], [self._results(rows, decoding, settings)], settings)[0]
@@ -383,10 +381,10 @@ class Engine:
         try:
             results = iter(self._results(rows, self._start(rows, settings), settings, before_pass))
             return self._merged(ready, [list(islice(results, len(rows))) for rows in spelled], settings)
-        except (torch.cuda.OutOfMemoryError, ScoresError) as error:
+        except gpu.memory_errors(ScoresError) as error:
             if len(ready) == 1:
                 return [_failed(ready[0], error)]
-        torch.cuda.empty_cache()  # after the exception, which keeps the tensors alive, is gone
+        gpu.empty_cache()  # after the exception, which keeps the tensors alive, is gone
         half = len(ready) // 2
         return self._decode(ready[:half], settings, before_pass) + self._decode(ready[half:], settings, before_pass)
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
-from chemspec.settings import ModelConfig, Task
+from chemspec.settings import ModelConfig, ModelDims, Task
 
 # Texts that published models were trained to read. ReactionT5v2 was given a blank where a reaction has no reagents.
 TEMPLATES = {"reactiont5-forward": "REACTANT:{query}REAGENT: ", "reactiont5-retro": "{query}"}
@@ -107,7 +106,8 @@ def config_names(folder: Path, key: str) -> bool:
     return isinstance(values, dict) and key in values
 
 
-def _nowhere(_: str) -> Path | None:
+def nowhere(_: str) -> Path | None:
+    """Find no model by its name alone."""
     return None
 
 
@@ -126,4 +126,4 @@ class Importer:
     name: str
     recognises: Callable[[Path], bool]
     load: Callable[[Path, LoadOptions], LoadedModel]
-    find: Callable[[str], Path | None] = _nowhere
+    find: Callable[[str], Path | None] = nowhere

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from chemspec.importers import foreign, pickled
-from chemspec.importers.base import Importer, LoadedModel, LoadOptions
+from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.importers.foreign import Options, Vocabulary
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import ModelConfig
@@ -123,6 +123,3 @@ def _tokens(file: Path) -> list[str]:
         return [token for token in values if isinstance(token, str) and token]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{file} is no vocabulary of Chemformer: {error}") from error
-
-
-IMPORTER = Importer("chemformer", recognises, load)

@@ -15,7 +15,8 @@ from torch import Tensor
 from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import Checkpoint, CheckpointError
-from chemspec.model.transformer import Transformer, sinusoids
+from chemspec.model.transformer import Transformer
+from chemspec.model.weights import sinusoids
 from chemspec.settings import ModelConfig, Task
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Reading, TokenError, Tokenizer, split
 
@@ -197,7 +198,7 @@ def finished(
     for text in (options.vocab.read_bytes() if options.vocab else b"", options.template.encode()):
         digest.update(text)
     task, notes = task_of(options, path, *hints)
-    read = Checkpoint(options.name or path.stem, task, model, tokenizer, path, digest.hexdigest()[:16], notes)
+    read = Checkpoint(options.name or path.stem, task, model.weights, tokenizer, path, digest.hexdigest()[:16], notes)
 
     def save(folder: Path, card: str) -> None:
         checkpoint.save(folder, model, tokenizer, task=task, half=False)
@@ -249,7 +250,7 @@ def _probe(model: Transformer, path: Path) -> None:
 
 def _described(family: str, model: Transformer, tokenizer: Tokenizer, digest: str) -> dict[str, str]:
     config = model.config
-    ours = sinusoids(config.max_positions, config.d_model).float()
+    ours = torch.from_numpy(sinusoids(config.max_positions, config.d_model)).float()
     norms = "before each part" if config.norm_first else "after each part"
     same = bool((model.positions - ours).abs().max() <= SAME_TABLE)
     return {

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from chemspec.importers.base import TEMPLATES, Importer, LoadedModel, config_names
+from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, config_names
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runners.hf_runner import FAMILIES, HfBackend, HfModel, IdMap
 from chemspec.model.runtime import RuntimeConfig
@@ -493,9 +493,6 @@ def _digest(folder: Path, template: str) -> str:
     return digest.hexdigest()[:16]
 
 
-IMPORTER = Importer(
-    "huggingface",
-    recognises,
-    lambda folder, options: load(folder, task=options.task, template=options.template, name=options.name),
-    find,
-)
+def load_as(folder: Path, options: LoadOptions) -> LoadedModel:
+    """Read a model as `load` does, with what a caller said."""
+    return load(folder, task=options.task, template=options.template, name=options.name)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from chemspec.importers import foreign, pickled
-from chemspec.importers.base import Importer, LoadedModel, LoadOptions
+from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.importers.foreign import Options, Vocabulary
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import ModelConfig
@@ -196,6 +196,3 @@ def _norm(weights: Mapping[str, Tensor], theirs: str, ours: str) -> dict[str, Te
     else:
         gain, shift = weights[f"{theirs}.weight"], weights[f"{theirs}.bias"]
     return {f"{ours}.weight": gain.float(), f"{ours}.bias": shift.float()}
-
-
-IMPORTER = Importer("onmt", recognises, load)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from chemspec.importers.base import Importer, LoadedModel, LoadOptions, config_names
-from chemspec.importers.foreign import with_template
+from chemspec.importers.base import LoadedModel, LoadOptions, config_names
 from chemspec.model import checkpoint
 
 
@@ -28,17 +27,16 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     if options.template:
         if read.tokenizer.reading is None:
             raise ValueError(f"{folder} is no Hugging Face model; only those take a template, and imported ones")
+        from chemspec.importers.foreign import with_template
+
         read = replace(read, tokenizer=with_template(read.tokenizer, options.template, folder))
     return LoadedModel(
         read.name,
         read.task,
         read.tokenizer,
-        read.model.config,
+        read.config,
         folder,
         read.digest,
         backend=lambda runtime: runtime.backend(read),
         notes=read.notes,
     )
-
-
-IMPORTER = Importer("chemspec", recognises, load)

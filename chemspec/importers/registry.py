@@ -1,16 +1,33 @@
-"""List the model formats: a new one needs its file and an entry here, or an entry point `chemspec.importers`."""
+"""List the model formats: a new one needs its file and an entry here, or an entry point `chemspec.importers`.
+
+Ours is asked first. The others are imported when they are asked: they need torch, whose import takes longer than an
+answer of ours.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from chemspec.importers import chemformer, hf, onmt, own, pickled, translation_transformer
-from chemspec.importers.base import Importer, LoadedModel, LoadOptions
-from chemspec.plugins import Registry
+from chemspec.importers import own
+from chemspec.importers.base import Importer, LoadedModel, LoadOptions, nowhere
+from chemspec.plugins import Registry, lazily
 
 IMPORTERS: Registry[Importer] = Registry("importer", __name__)
+HOME = "chemspec.importers"
 
-for _importer in (hf.IMPORTER, own.IMPORTER, onmt.IMPORTER, translation_transformer.IMPORTER, chemformer.IMPORTER):
+
+def _later(name: str, module: str, *, load: str = "load", find: str = "") -> Importer:
+    recognises, loads, finds = (lazily(f"{HOME}.{module}:{function}") for function in ("recognises", load, find))
+    return Importer(name, recognises, loads, finds if find else nowhere)
+
+
+for _importer in (
+    Importer("chemspec", own.recognises, own.load),
+    _later("huggingface", "hf", load="load_as", find="find"),
+    _later("onmt", "onmt"),
+    _later("translation-transformer", "translation_transformer"),
+    _later("chemformer", "chemformer"),
+):
     IMPORTERS.register(_importer)
 
 
@@ -23,9 +40,12 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
         ModuleNotFoundError: without the extra that the format needs.
     """
     importer = next((known for known in IMPORTERS.values() if known.recognises(path)), None)
-    if importer is None and pickled.looks_like_one(path):
-        pickled.explain(path)
-    return (importer or own.IMPORTER).load(path, options)
+    if importer is None:
+        from chemspec.importers import pickled
+
+        if pickled.looks_like_one(path):
+            pickled.explain(path)
+    return (importer.load if importer else own.load)(path, options)
 
 
 def find(name: str) -> Path | None:

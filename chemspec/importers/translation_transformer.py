@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from chemspec.importers import foreign, pickled
-from chemspec.importers.base import Importer, LoadedModel, LoadOptions
+from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.importers.foreign import Options, Vocabulary
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import ModelConfig
@@ -103,6 +103,3 @@ def _tokens(file: Path) -> list[str]:
     if [number for number, _ in numbered] != list(range(len(numbered))):
         raise CheckpointError(f"{file} does not number its tokens 0, 1, 2, ...")
     return [str(token) for _, token in numbered]
-
-
-IMPORTER = Importer("translation-transformer", recognises, load)

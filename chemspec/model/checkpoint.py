@@ -1,4 +1,7 @@
-"""A model folder: `model.safetensors`, `config.json`, `vocab.json`, `card.md`. Never a pickle."""
+"""A model folder: `model.safetensors`, `config.json`, `vocab.json`, `card.md`. Never a pickle.
+
+A folder is read without torch, whose import takes longer than an answer: only who asks for the network gets it.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +10,57 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+import numpy as np
 
-from chemspec.model.transformer import Transformer
+from chemspec.model import weights
+from chemspec.model.session import Backend, NodeBatch
+from chemspec.model.weights import CheckpointError as CheckpointError
+from chemspec.model.weights import Weights
 from chemspec.settings import ModelConfig, Task
 from chemspec.system.files import write_whole
 from chemspec.system.untrusted import read_json
 from chemspec.tokenizer import BOS, SPECIALS, Tokenizer
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
-class CheckpointError(ValueError):
-    """A model folder that cannot be used; the message names the file and the fault."""
+    from chemspec.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model as loaded: the network in fp32 on the CPU, its vocabulary, its task and its origin."""
+    """A model as loaded: its weights in fp32, its vocabulary, its task and its origin."""
 
     name: str
     task: Task
-    model: Transformer
+    weights: Weights
     tokenizer: Tokenizer
     folder: Path
     digest: str  # of weights and config: names caches
     notes: tuple[str, ...] = ()  # shown with every answer
+
+    @property
+    def config(self) -> ModelConfig:
+        """The architecture."""
+        return self.weights.config
+
+    @cached_property
+    def model(self) -> Transformer:
+        """The network, on the CPU.
+
+        Raises:
+            CheckpointError: if it computes scores that are no numbers.
+        """
+        from chemspec.model.runners.torch_runner import TorchBackend
+        from chemspec.model.transformer import Transformer
+
+        model = Transformer.of(self.weights)
+        check_computes(TorchBackend(model), self.config, where=str(self.folder))
+        return model
 
 
 def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, half: bool = True) -> None:
@@ -70,6 +94,9 @@ def write(folder: Path, model: nn.Module, config: Mapping[str, Any], *, half: bo
     Raises:
         CheckpointError: for weights that are not finite; nothing is written then.
     """
+    import torch
+    from safetensors.torch import save_file
+
     state = {
         name: tensor.detach().to("cpu", torch.bfloat16 if half and tensor.ndim > 1 else torch.float32).contiguous()
         for name, tensor in own_tensors(model).items()
@@ -109,13 +136,7 @@ def load(folder: Path) -> Checkpoint:
         raise CheckpointError(str(error)) from error
     if len(tokenizer) != config.vocab_size:
         raise CheckpointError(f"{folder}: {len(tokenizer)} tokens in vocab.json, vocab_size {config.vocab_size}")
-    try:
-        state = load_file(weights_file)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{weights_file} cannot be read: {error}") from error
-    model = build_filled(lambda: Transformer(config), state, where=str(weights_file))
-    check_computes(model, where=str(weights_file))
-    return Checkpoint(folder.name, task, model, tokenizer, folder, digest_of(folder))
+    return Checkpoint(folder.name, task, weights.read(weights_file, config), tokenizer, folder, digest_of(folder))
 
 
 def digest_of(folder: Path) -> str:
@@ -126,13 +147,15 @@ def digest_of(folder: Path) -> str:
 
 def own_tensors(model: nn.Module) -> dict[str, Tensor]:
     """The tensors that a file holds: a tied output is the embedding."""
+    from chemspec.model.transformer import Transformer
+
     state: dict[str, Tensor] = model.state_dict()
     if isinstance(model, Transformer) and model.config.tied_output:
         del state["output.weight"]
     return state
 
 
-M = TypeVar("M", bound=nn.Module)
+M = TypeVar("M", bound="nn.Module")
 
 
 def build_filled(build: Callable[[], M], state: Mapping[str, Tensor], *, where: str) -> M:
@@ -141,53 +164,39 @@ def build_filled(build: Callable[[], M], state: Mapping[str, Tensor], *, where: 
     Raises:
         CheckpointError: naming the tensors at fault.
     """
+    import torch
+
     # Before the network is made: a config of the wrong model may ask for more memory than there is.
     with torch.device("meta"):
-        shapes = {name: tuple(tensor.shape) for name, tensor in own_tensors(build()).items()}
-    check_tensors(shapes, state, where=where)
+        wanted = {name: tuple(tensor.shape) for name, tensor in own_tensors(build()).items()}
+    kinds = {name: "F32" if tensor.is_floating_point() else str(tensor.dtype) for name, tensor in state.items()}
+    full = {name: tensor.float() for name, tensor in state.items()}
+    weights.check_tensors(wanted, {name: tensor.numpy() for name, tensor in full.items()}, kinds, where=where)
     model = build()
-    model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=False)
+    model.load_state_dict(full, strict=False)
     return model.eval().requires_grad_(False)
 
 
-@torch.inference_mode()
-def check_computes(model: Transformer, *, where: str) -> None:
+def check_computes(backend: Backend, config: ModelConfig, *, where: str) -> None:
     """Refuse weights that give scores which are no numbers; every token is read once, on both sides.
 
     Raises:
         CheckpointError: naming the file.
     """
-    length = min(32, model.config.max_positions - 1)
-    tokens = model.config.vocab_size - len(SPECIALS)
-    if tokens < 1:
+    length = min(32, config.max_positions - 3)  # bos and eos are read on both sides
+    first, count = len(SPECIALS), config.vocab_size - len(SPECIALS)
+    if min(count, length) < 1:
         return
-    rows = (torch.arange(-(-tokens // length) * length) % tokens + len(SPECIALS)).reshape(-1, length)
-    target = torch.cat([torch.full((len(rows), 1), BOS), rows[:, 1:]], 1)
-    for ids in (target, torch.cat([target[:, :1], rows[:, :1]], 1)):  # the second reads what bos has taken the place of
-        if not torch.isfinite(model(rows, ids)).all():
-            raise CheckpointError(f"{where}: the network computes scores that are infinite or undefined")
-
-
-def check_tensors(shapes: Mapping[str, tuple[int, ...]], state: Mapping[str, Tensor], *, where: str) -> None:
-    """Refuse tensors that are missing, superfluous, misshapen or not finite.
-
-    Raises:
-        CheckpointError: naming the first of them.
-    """
-    faults = [f"{name} is missing" for name in shapes if name not in state]
-    faults += [f"{name} is not part of this architecture" for name in state if name not in shapes]
-    for name, tensor in state.items():
-        if name not in shapes:
-            continue
-        if tuple(tensor.shape) != shapes[name]:
-            faults.append(f"{name} has shape {tuple(tensor.shape)}, expected {shapes[name]}")
-        elif not tensor.is_floating_point():
-            faults.append(f"{name} holds {tensor.dtype}, not floating-point numbers")
-        elif not torch.isfinite(tensor.float()).all():
-            faults.append(f"{name} holds infinite or undefined numbers")
-    if faults:
-        more = f" (and {len(faults) - 3} more faults)" if len(faults) > 3 else ""
-        raise CheckpointError(f"{where}: {'; '.join(faults[:3])}{more}")
+    rows = (np.arange(-(-count // length) * length) % count + first).reshape(-1, length).tolist()
+    session = backend.open(rows, top_k=config.vocab_size)
+    nodes = NodeBatch()
+    for query, row in enumerate(rows):
+        nodes.queries += [query] * (length + 1)
+        nodes.tokens += [BOS, *row]
+        nodes.depths += range(length + 1)
+        nodes.parents += range(-1, length)
+    if not np.isfinite(session.run(nodes)[1]).all():
+        raise CheckpointError(f"{where}: the network computes scores that are infinite or undefined")
 
 
 def task_of(folder: Path) -> Task:

@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 
 from chemspec.model.checkpoint import CheckpointError, build_filled, check_computes, digest_of, read_config, write
 from chemspec.model.heads import Heads, HeadsConfig
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
 from chemspec.model.spec_drafter import MaskFiller
 from chemspec.model.transformer import Transformer
@@ -171,7 +172,7 @@ def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterChec
         shape = _shape(kind, config["model"])
         model = build_filled(lambda: _network(shape), state, where=str(weights_file))
         if isinstance(model, Transformer):
-            check_computes(model, where=str(weights_file))
+            check_computes(TorchBackend(model), model.config, where=str(weights_file))
     except CheckpointError:
         raise
     except (KeyError, TypeError, ValueError) as error:

@@ -23,9 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chemspec.model.transformer import Attention, Transformer
+from chemspec.model.weights import LEVELS, SMALLEST
 
-LEVELS = 127
-SMALLEST = 1e-30  # a row below it counts as zeros
 LANES = 16  # sums over features are made of so many
 EXACT = 2**24 // LEVELS**2  # products whose sum fp32 holds to the last digit, in any order
 

@@ -9,19 +9,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-
-import torch
+from typing import TYPE_CHECKING
 
 from chemspec.draft.base import HostCost
-from chemspec.model import checkpoint
+from chemspec.model.checkpoint import Checkpoint, check_computes
 from chemspec.model.cost import BATCHES, CostCurve, cached, measure
-from chemspec.model.int8 import quantised
-from chemspec.model.runners.hf_runner import ModelDims
-from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend
-from chemspec.settings import ModelConfig
+from chemspec.settings import ModelConfig, ModelDims
 from chemspec.system import extras, gpu
 from chemspec.system.threads import torch_threads
+
+if TYPE_CHECKING:
+    import torch
 
 RUNTIMES = ("auto", "native", "onnx", "torch", "graphs", "triton")
 SLOW = (
@@ -29,13 +28,7 @@ SLOW = (
     "or pip install 'chemspec[onnx]'"
 )
 # What torch computes in; of int8 everything but products of whole numbers.
-DTYPES = {
-    "fp32": torch.float32,
-    "int8": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-    "fp64": torch.float64,
-}
+DTYPES = {"fp32": "float32", "int8": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 
 
 @dataclass(frozen=True)
@@ -81,10 +74,13 @@ class RuntimeConfig:
     @property
     def precision(self) -> torch.dtype:
         """The precision, as torch calls it."""
-        return DTYPES[self.dtype]
+        import torch
 
-    def backend(self, loaded: checkpoint.Checkpoint) -> tuple[Backend, str]:
-        """What computes a model here, and its runtime; imports what it needs only.
+        found: torch.dtype = getattr(torch, DTYPES[self.dtype])
+        return found
+
+    def backend(self, loaded: Checkpoint) -> tuple[Backend, str]:
+        """What computes a model here, and its runtime; imports what it needs only, and torch not for the kernel.
 
         On a CPU "auto" takes the compiled kernel; where it cannot be had ONNX Runtime; where that is not installed
         torch, with a warning. On a GPU it takes recorded graphs, and the kernels of "triton" in int8. Where these
@@ -92,6 +88,7 @@ class RuntimeConfig:
 
         Raises:
             ValueError: if the runtime asked for cannot be had.
+            CheckpointError: if the model computes scores that are no numbers.
         """
         runtime = self.runtime
         int8 = self.dtype == "int8"
@@ -111,7 +108,9 @@ class RuntimeConfig:
             from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
 
             try:
-                return NativeBackend(loaded.model, threads=self.threads, int8=int8), "native"
+                backend = NativeBackend(loaded.weights, threads=self.threads, int8=int8)
+                check_computes(backend, loaded.config, where=str(loaded.folder))
+                return backend, "native"
             except NoKernelError as why:
                 if runtime == "native":
                     raise ValueError(f"the native runtime cannot be had here: {why}") from why
@@ -124,6 +123,8 @@ class RuntimeConfig:
 
             return OnnxBackend(loaded.model, digest=loaded.digest, threads=self.threads), "onnx"
         if runtime == "triton" or (runtime == "auto" and int8 and not cpu):
+            import torch
+
             from chemspec.model.runners.triton.runner import UnsupportedError, checked
 
             try:
@@ -131,8 +132,12 @@ class RuntimeConfig:
             except UnsupportedError as why:
                 runtime, those = ("torch", "torch's") if int8 else ("graphs", "recorded graphs")
                 warnings.warn(f"passes are {those}, not the triton runtime's: {why}", stacklevel=2)
+        from chemspec.model.runners.torch_runner import TorchBackend
+
         model = loaded.model.to(device=self.device, dtype=self.precision)
         if int8:
+            from chemspec.model.int8 import quantised
+
             return TorchBackend(quantised(model)), "torch"
         if runtime == "graphs" or (runtime == "auto" and self.device != "cpu"):
             from chemspec.model.runners.cuda_graphs import GraphBackend
@@ -176,13 +181,10 @@ class RuntimeConfig:
 
 def _device(name: str) -> str:
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        kind = torch.device(name).type
-    except RuntimeError:
-        kind = ""
-    if kind not in ("cpu", "cuda"):
+        return "cuda" if gpu.available() else "cpu"
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
         raise ValueError(f"no device {name!r}; use auto, cpu or cuda")
-    if kind == "cuda" and not torch.cuda.is_available():
+    if kind == "cuda" and not gpu.available():
         raise ValueError("there is no usable GPU on this machine; use --device cpu")
     return name

@@ -15,20 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from chemspec.model.weights import Array, Weights, sinusoids
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import PAD
-
-
-def sinusoids(positions: int, width: int) -> Tensor:
-    """Return the position table (positions, width): sine in even columns, cosine in odd ones."""
-    # On the CPU whatever the default device: on the meta device these operations would import torch's compiler.
-    with torch.device("cpu"):
-        position = torch.arange(positions, dtype=torch.float64)[:, None]
-        frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
-        table = torch.zeros(positions, width, dtype=torch.float64)
-    table[:, 0::2] = torch.sin(position * frequency)
-    table[:, 1::2] = torch.cos(position * frequency)[:, : width // 2]
-    return table
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
@@ -175,8 +164,26 @@ class Transformer(nn.Module):
         if config.tied_output:
             self.output.weight = self.target_table.weight
         size = config.max_positions, config.d_model
-        table = torch.empty(size) if self.embedding.weight.is_meta else sinusoids(*size).to(self.embedding.weight.dtype)
+        table = torch.empty(size)
+        if not table.is_meta:
+            table = torch.from_numpy(sinusoids(*size)).to(self.embedding.weight)
         self.register_buffer("positions", table, persistent=config.stored_positions)
+
+    @classmethod
+    def of(cls, weights: Weights) -> Transformer:
+        """Return the network with these weights, in fp32 and ready to compute."""
+        model = cls(weights.config)
+        model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.tensors.items()}, strict=False)
+        model.positions = torch.from_numpy(weights.positions)
+        return model.eval().requires_grad_(False)
+
+    @property
+    def weights(self) -> Weights:
+        """The weights as arrays in fp32, a copy."""
+        state = {name: _array(tensor) for name, tensor in self.state_dict().items()}
+        if self.config.tied_output:
+            del state["output.weight"]
+        return Weights(self.config, state, _array(self.positions))
 
     @property
     def target_table(self) -> nn.Embedding:
@@ -277,3 +284,7 @@ class Transformer(nn.Module):
         if states is not None:
             states.append(last)
         return self.output(last), torch.stack(new_kv)
+
+
+def _array(tensor: Tensor) -> Array:
+    return tensor.detach().to("cpu", torch.float32, copy=True).numpy()

@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Any
 
 import prometheus_client
-import torch
 import uvicorn
 
 from chemspec.engine.engine import Engine
@@ -25,7 +24,7 @@ from chemspec.service.dropins.rxn import Tasks
 from chemspec.service.guard import LOG
 from chemspec.service.service import Service
 from chemspec.settings import DecodeSettings
-from chemspec.system import cache
+from chemspec.system import cache, gpu
 
 
 def read_keys(file: Path | None) -> frozenset[str]:
@@ -73,7 +72,7 @@ def load(models: Mapping[str, Path], devices: Sequence[str], **options: Any) -> 
     wanted = [
         device
         for name in devices
-        for device in ([f"cuda:{one}" for one in range(torch.cuda.device_count())] if name == "cuda:all" else [name])
+        for device in ([f"cuda:{one}" for one in range(gpu.count())] if name == "cuda:all" else [name])
     ]
     if not wanted:
         raise ValueError("there is no usable GPU on this machine; use --device cpu")

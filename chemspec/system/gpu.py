@@ -1,6 +1,48 @@
-"""Settle what torch leaves open on a GPU, and say which GPU it is."""
+"""Say whether there is a GPU and which, and settle what torch leaves open on it."""
 
 from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+
+
+def available() -> bool:
+    """Whether torch can use a GPU; without a GPU's driver torch is not imported to answer that."""
+    if "torch" not in sys.modules and not _driver():
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def count() -> int:
+    """Return how many GPUs torch can use."""
+    if not available():
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def _driver() -> bool:
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return Path("/dev/kfd").exists()  # of AMD's, which torch takes for CUDA
+    return True
+
+
+def memory_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """Return `others`, and what torch raises where a GPU's memory does not suffice, if torch is in use."""
+    torch = sys.modules.get("torch")
+    return (*others, torch.cuda.OutOfMemoryError) if torch else others
+
+
+def empty_cache() -> None:
+    """Give back what torch keeps of a GPU's memory."""
+    if torch := sys.modules.get("torch"):
+        torch.cuda.empty_cache()
 
 
 def avoid_cudnn_attention() -> None:
@@ -17,6 +59,8 @@ def avoid_cudnn_attention() -> None:
 
 def name_of(device: str) -> str:
     """Return the name of a CUDA device, such as "NVIDIA H100"; of a CPU, nothing."""
+    if not device.startswith("cuda"):
+        return ""
     import torch
 
-    return torch.cuda.get_device_name(device) if device.startswith("cuda") else ""
+    return torch.cuda.get_device_name(device)

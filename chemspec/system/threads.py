@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -16,10 +17,12 @@ def torch_threads(count: int) -> Iterator[None]:
     """Let torch compute with `count` threads inside, and with as many as before at the end.
 
     torch has one number for the whole process. Where scopes of several Python threads overlap, the number before the
-    first of them comes back.
+    first of them comes back. Where nobody has imported torch, this does nothing.
     """
-    import torch
-
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
     global _open, _before
     with _LOCK:
         if not _open:

@@ -16,10 +16,9 @@ from chemspec.engine.engine import Engine
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions
 from chemspec.importers.registry import IMPORTERS
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.model.runners.hf_runner import ModelDims
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, ModelDims
 from chemspec.testing import Table
 
 # --- the file ------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_an_older_model_survives_a_failed_save(folder: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     model = checkpoint.load(folder).model
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
     with pytest.raises(OSError, match="No space"):
         checkpoint.save(folder, model, TOKENIZER, task="retro")
     checkpoint.load(folder)
@@ -116,7 +116,7 @@ FIRST = "encoder.layers.0.linear1.weight"
         (lambda state: state.update({FIRST: torch.ones(2, 3)}), f"{FIRST} has shape (2, 3), expected (32, 16)"),
         (lambda state: state[FIRST].fill_(float("nan")), f"{FIRST} holds infinite or undefined numbers"),
         (lambda state: state[FIRST].fill_(float("inf")), f"{FIRST} holds infinite or undefined numbers"),
-        (lambda state: state.update({FIRST: torch.ones(32, 16, dtype=torch.int32)}), f"{FIRST} holds torch.int32"),
+        (lambda state: state.update({FIRST: torch.ones(32, 16, dtype=torch.int32)}), f"{FIRST} holds I32"),
         (lambda state: state.clear(), "more faults)"),
     ],
 )

@@ -46,7 +46,7 @@ def test_attention_on_a_gpu_is_none_of_cudnns(device: str) -> None:
 def test_a_gpu_gets_recorded_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model(0, 12)
     monkeypatch.setattr(type(model), "to", lambda self, **_: self)
-    loaded = Checkpoint("tiny", "retro", model, Tokenizer((*SPECIALS, *"CNOSFPIB")), tmp_path, "0")
+    loaded = Checkpoint("tiny", "retro", model.weights, Tokenizer((*SPECIALS, *"CNOSFPIB")), tmp_path, "0")
     for dtype in ("fp32", "bf16"):
         assert find(dtype=dtype).backend(loaded)[1] == "graphs"
     assert find(runtime="torch").backend(loaded)[1] == "torch"

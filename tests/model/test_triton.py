@@ -28,9 +28,10 @@ from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
-from chemspec.model import int8, runtime
+from chemspec.model import int8
 from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.runners.native.runner import NativeBackend
+from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton import int8_reference, reference
 from chemspec.model.runners.triton.pool import Pool, Ranges, Space
 from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError, checked, rounded
@@ -105,7 +106,7 @@ def test_masks_of_a_block_are_refused() -> None:
 def test_attention_and_states_are_the_models(variant: str) -> None:
     model, sources = model_of(variant), [[4, 5, 6, 7], [8, 9]]
     session = Session(backend_of(variant), sources, top_k=3, heads=[(0, 1), (0, 0)], states=True)
-    plain = Session(runtime.TorchBackend(model), sources, top_k=3, heads=[(0, 1), (0, 0)], states=True)
+    plain = Session(TorchBackend(model), sources, top_k=3, heads=[(0, 1), (0, 0)], states=True)
     paths = [[(BOS, 4, 5)], [(BOS, 6)]]
     for one in (session, plain):
         one.score(paths)
@@ -305,7 +306,7 @@ def test_a_runner_that_computes_something_else_is_found_out() -> None:
 def test_recorded_graphs_take_its_place_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model(0, 12)
     monkeypatch.setattr(type(model), "to", lambda self, **_: self)
-    loaded = Checkpoint("tiny", "retro", model, Tokenizer((*SPECIALS, *"CNOSFPIB")), tmp_path, "0")
+    loaded = Checkpoint("tiny", "retro", model.weights, Tokenizer((*SPECIALS, *"CNOSFPIB")), tmp_path, "0")
     with pytest.warns(UserWarning, match="recorded graphs"):
         assert RuntimeConfig("cuda", "fp32", "triton", 1).backend(loaded)[1] == "graphs"
     for name in ("auto", "triton"):  # in int8, torch does

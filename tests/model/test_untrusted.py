@@ -19,7 +19,7 @@ from chemspec.cli import app
 from chemspec.engine.confidence import ConfidenceError
 from chemspec.engine.confidence import load as load_confidence
 from chemspec.engine.engine import Engine
-from chemspec.model import checkpoint, drafter_checkpoints
+from chemspec.model import checkpoint, drafter_checkpoints, runtime
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.transformer import Transformer
@@ -85,13 +85,14 @@ def test_weights_whose_scores_are_no_numbers_are_refused(folder: Path, name: str
     save_file(state, folder / "model.safetensors")
     if name == "output.bias":  # large numbers may be fine: then the answers are, too
         try:
-            checkpoint.load(folder)
+            engine = Engine.load(folder, threads=1, device="cpu")
         except CheckpointError:
             return
-        results = Engine.load(folder, threads=1, device="cpu").predict(QUERIES, decoder="greedy", n=1, max_len=8)
+        results = engine.predict(QUERIES, decoder="greedy", n=1, max_len=8)
         assert all(torch.isfinite(torch.tensor(one.hypotheses[0].log_prob)) for one in results if one.status == "ok")
         return
-    assert "infinite or undefined" in refused(lambda: checkpoint.load(folder))
+    assert "infinite or undefined" in refused(lambda: checkpoint.load(folder).model)
+    assert "infinite or undefined" in refused(lambda: Engine.load(folder, threads=1, device="cpu"))
 
 
 @pytest.mark.parametrize("tokens", [["\ud800"], ["C\nN"], ["\x1b[2J"]])
@@ -167,7 +168,8 @@ def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     state = load_file(folder / "model.safetensors")
     state["embedding.weight"][TOKENIZER.tokens.index("(")] = 1e38
     save_file(state, folder / "model.safetensors")
-    monkeypatch.setattr(checkpoint, "check_computes", lambda *_, **__: None)
+    for module in (checkpoint, runtime):
+        monkeypatch.setattr(module, "check_computes", lambda *_, **__: None)
     return folder
 
 

@@ -28,6 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from chemspec.model.runners.padded import Mask
 from chemspec.model.runners.torch_runner import TorchRunner, best
 from chemspec.model.session import Floats, Ints
+from chemspec.settings import ModelDims
 from chemspec.tokenizer import EOS, PAD, SPECIALS, UNK
 
 FAMILIES = {"t5": "t5", "mt5": "t5", "bart": "bart", "mbart": "bart"}  # by config.model_type
@@ -75,16 +76,6 @@ class IdMap:
     def ours(self) -> dict[int, int]:
         """The id of chemspec of each id of the checkpoint."""
         return {self.theirs[token]: token for token in self.written}
-
-
-@dataclass(frozen=True)
-class ModelDims:
-    """Sizes that the engine needs; `max_positions` bounds source and answer."""
-
-    vocab_size: int
-    max_positions: int
-    decoder_layers: int
-    heads: int
 
 
 class AttentionBlock:

@@ -113,7 +113,7 @@ def _read(folder: Path, sizes: dict[str, int], known: dict[str, object]) -> Mode
         kinds = sorted({str(tensor.get_dtype()) for tensor in slices})
     vocabulary = len(Tokenizer.load(folder / "vocab.json"))
     if sizes["model.safetensors"] <= CHECKED:
-        checkpoint.load(folder)
+        _ = checkpoint.load(folder).model  # which is checked when it is made
     return ModelCard(
         folder.name,
         folder,

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from chemspec.model.int8 import quantise
 from chemspec.model.runners.native.build import kernel
 from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
-from chemspec.model.transformer import Attention, Transformer
+from chemspec.model.weights import Array, Weights, quantised
 from chemspec.settings import ModelConfig
 from chemspec.system.compiled import NoKernelError as NoKernelError
 from chemspec.tokenizer import BOS, EOS
+
+if TYPE_CHECKING:
+    from chemspec.model.transformer import Transformer
 
 QKV, OUT, CROSS, CROSS_OUT, FFN_UP, FFN_DOWN, MEMORY, OUTPUT = range(8)
 FLOAT32, FLOAT16, BFLOAT16 = range(3)  # formats of weights, as the kernel numbers them
@@ -39,11 +40,13 @@ class NativeBackend:
         NoKernelError: if the kernel cannot be had here, or does not compute this architecture.
     """
 
-    def __init__(self, model: Transformer, *, threads: int, int8: bool = False, instructions: str = "") -> None:
+    def __init__(
+        self, model: Weights | Transformer, *, threads: int, int8: bool = False, instructions: str = ""
+    ) -> None:
         """Pack a model.
 
         Args:
-            model: in fp32.
+            model: its weights in fp32, or the network.
             threads: of the kernel.
             int8: whether linear layers compute in int8, see `chemspec.model.int8`.
             instructions: of `INSTRUCTIONS`, for int8; "" takes the fastest here.
@@ -53,7 +56,8 @@ class NativeBackend:
         self.instructions = (instructions or able[-1]) if int8 else None
         if int8 and self.instructions not in able:
             raise NoKernelError(f"no {instructions} here; there are {', '.join(able)}")
-        config = model.config
+        weights = model if isinstance(model, Weights) else model.weights
+        config = weights.config
         if not supports(config):
             raise NoKernelError(f"not written for {config.heads} heads in {config.d_model} features")
         self.config = config
@@ -77,7 +81,8 @@ class NativeBackend:
         number = INSTRUCTIONS.index(self.instructions or "plain")
         self._model = ctypes.c_void_p(open_model(_at(values), ctypes.c_float(config.layer_norm_eps), threads, number))
         _check(self._model)
-        self._fill(model)
+        with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is checked by what it computes
+            self._fill(weights)
 
     def __del__(self) -> None:
         if getattr(self, "_model", None):
@@ -111,45 +116,50 @@ class NativeBackend:
         top_k = min(top_k, self.config.vocab_size)
         return NativeRunner(self, session, top_k, heads=heads, length=length, states=states)
 
-    def _fill(self, model: Transformer) -> None:
-        config, order = self.config, self._order
+    def _fill(self, weights: Weights) -> None:
+        config = self.config
         scale = config.d_model**0.5 if config.scale_embedding else 1.0
-        for which, table in enumerate(
-            (model.embedding.weight * scale, model.target_table.weight * scale, model.positions)
+        tables = (weights["embedding.weight"] * scale, weights.target_table * scale, weights.positions)
+        for which, table in enumerate(map(np.ascontiguousarray, tables)):
+            _check(self._library.chemspec_table(self._model, which, _at(table), len(table)))
+        memory = []
+        for number, (stack, depth) in enumerate(
+            (("encoder", config.encoder_layers), ("decoder", config.decoder_layers))
         ):
-            rows = _floats(table)
-            _check(self._library.chemspec_table(self._model, which, _at(rows), len(rows)))
-        for stack, layers in enumerate((model.encoder, model.decoder)):
-            for index, layer in enumerate(layers):
-                own = _project(layer.self_attn, order)
-                self._linear(stack, index, QKV, *own)
-                self._linear(stack, index, OUT, *_joined(layer.self_attn, order))
-                norms = [layer.norm1, layer.norm2]
-                if stack:
-                    cross, width = layer.multihead_attn, config.d_model
-                    weight, bias = _project(cross, order)
-                    self._linear(stack, index, CROSS, weight[:width], bias[:width])
-                    self._linear(stack, index, CROSS_OUT, *_joined(cross, order))
-                    norms.append(layer.norm3)
-                for which, linear in ((FFN_UP, layer.linear1), (FFN_DOWN, layer.linear2)):
-                    self._linear(stack, index, which, _floats(linear.weight), _floats(linear.bias))
-                for which, norm in enumerate(norms):
-                    self._norm(stack, index, which, norm)
+            for index in range(depth):
+                layer = f"{stack}.layers.{index}"
+                self._linear(number, index, QKV, *self._projection(weights, f"{layer}.self_attn"))
+                self._linear(number, index, OUT, *self._joined(weights, f"{layer}.self_attn"))
+                if number:
+                    weight, bias = self._projection(weights, f"{layer}.multihead_attn")
+                    self._linear(number, index, CROSS, weight[: config.d_model], bias[: config.d_model])
+                    self._linear(number, index, CROSS_OUT, *self._joined(weights, f"{layer}.multihead_attn"))
+                    memory.append((weight[config.d_model :], bias[config.d_model :]))
+                self._linear(number, index, FFN_UP, *_both(weights, f"{layer}.linear1"))
+                self._linear(number, index, FFN_DOWN, *_both(weights, f"{layer}.linear2"))
+                for which in range(2 + number):
+                    self._norm(number, index, which, *_both(weights, f"{layer}.norm{which + 1}"))
             if config.final_norms:
-                self._norm(stack, 0, LAST, layers.norm)
-        both = [_project(layer.multihead_attn, order) for layer in model.decoder]
-        width = config.d_model
-        memory = [np.concatenate([pair[part][width:] for pair in both]) for part in (0, 1)]
-        self._linear(0, 0, MEMORY, *memory)
-        bias = None if model.output.bias is None else _floats(model.output.bias)
-        self._linear(0, 0, OUTPUT, _floats(model.output.weight), bias)
+                self._norm(number, 0, LAST, *_both(weights, f"{stack}.norm"))
+        self._linear(0, 0, MEMORY, *(np.concatenate(parts) for parts in zip(*memory, strict=True)))
+        self._linear(0, 0, OUTPUT, weights.output, weights["output.bias"] if config.output_bias else None)
+
+    def _projection(self, weights: Weights, name: str) -> tuple[Array, Array]:
+        """Return weights and biases of queries, keys and values, their features reordered."""
+        width = len(self._order)
+        three = np.concatenate([part * width + self._order for part in range(3)])
+        return weights[f"{name}.in_proj_weight"][three], weights[f"{name}.in_proj_bias"][three]
+
+    def _joined(self, weights: Weights, name: str) -> tuple[Array, Array]:
+        """Return the projection that reads reordered features."""
+        weight, bias = _both(weights, f"{name}.out_proj")
+        return weight[:, self._order], bias
 
     def _linear(self, stack: int, layer: int, which: int, weight: Any, bias: Any | None) -> None:
         weight = np.ascontiguousarray(weight)
         bias = None if bias is None else np.ascontiguousarray(bias)  # alive until the call returns
         if self.instructions:
-            whole, scale = (part.numpy() for part in quantise(torch.from_numpy(weight)))
-            whole = whole.astype(np.int8)
+            whole, scale = quantised(weight)
             size = (stack, layer, which, *weight.shape)
             offset = None if bias is None else _at(bias)
             _check(self._library.chemspec_linear_int8(self._model, *size, _at(whole), _at(scale), offset))
@@ -171,8 +181,7 @@ class NativeBackend:
             )
         )
 
-    def _norm(self, stack: int, layer: int, which: int, norm: Any) -> None:
-        scale, shift = _floats(norm.weight), _floats(norm.bias)
+    def _norm(self, stack: int, layer: int, which: int, scale: Array, shift: Array) -> None:
         _check(self._library.chemspec_norm(self._model, stack, layer, which, _at(scale), _at(shift)))
 
 
@@ -273,21 +282,8 @@ class NativeRunner:
         _check(self._library.chemspec_compact(self._session, query, _at(kept), len(kept)))
 
 
-def _floats(tensor: Any) -> NDArray[np.float32]:
-    return np.ascontiguousarray(tensor.detach().float().cpu().numpy())
-
-
-def _project(attention: Attention, order: Ints) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Weights and biases of queries, keys and values, their features reordered."""
-    weight, bias = _floats(attention.in_proj_weight), _floats(attention.in_proj_bias)
-    width = len(order)
-    three = np.concatenate([part * width + order for part in range(3)])
-    return weight[three], bias[three]
-
-
-def _joined(attention: Attention, order: Ints) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The projection that reads reordered features."""
-    return _floats(attention.out_proj.weight)[:, order], _floats(attention.out_proj.bias)
+def _both(weights: Weights, name: str) -> tuple[Array, Array]:
+    return weights[f"{name}.weight"], weights[f"{name}.bias"]
 
 
 def _in_16_bits(weight: NDArray[np.float32]) -> tuple[NDArray[np.uint16] | None, int]:

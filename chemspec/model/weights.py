@@ -1,0 +1,181 @@
+"""A model's weights as plain arrays: read from a safetensors file and checked, without torch.
+
+Names are those of `transformer.Transformer`. A tied output is the embedding, and is not stored.
+
+Shapes: V vocabulary, D width, F width of the feed-forward layers, P positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, deserialize
+
+from chemspec.settings import ModelConfig
+
+Array = NDArray[np.float32]
+LEVELS = 127  # of int8: whole numbers from -127 to 127
+SMALLEST = 1e-30  # a row below it counts as zeros
+FLOATS = {"F64": np.float64, "F32": np.float32, "F16": np.float16}  # besides BF16, which numpy does not know
+
+
+class CheckpointError(ValueError):
+    """A model folder that cannot be used; the message names the file and the fault."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of a transformer in fp32.
+
+    Attributes:
+        config: its architecture.
+        tensors: by name; all that `shapes` lists, and nothing else.
+        positions: the table of positions (P, D), which is among the tensors if it is stored.
+    """
+
+    config: ModelConfig
+    tensors: Mapping[str, Array]
+    positions: Array
+
+    def __getitem__(self, name: str) -> Array:
+        return self.tensors[name]
+
+    @property
+    def target_table(self) -> Array:
+        """The embedding of target tokens (V, D)."""
+        return self["embedding.weight" if self.config.shared_embedding else "target_embedding.weight"]
+
+    @property
+    def output(self) -> Array:
+        """The weight of the output layer (V, D)."""
+        return self.target_table if self.config.tied_output else self["output.weight"]
+
+
+def sinusoids(positions: int, width: int) -> NDArray[np.float64]:
+    """Return the position table (positions, width): sine in even columns, cosine in odd ones."""
+    position = np.arange(positions, dtype=np.float64)[:, None]
+    angle = position * np.exp(np.arange(0, width, 2, dtype=np.float64) * (-np.log(10000.0) / width))
+    table = np.zeros((positions, width))
+    table[:, 0::2] = np.sin(angle)
+    table[:, 1::2] = np.cos(angle)[:, : width // 2]
+    return table
+
+
+def shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Return which tensors a model of this architecture has, and their shapes."""
+    return dict(_shapes(config))
+
+
+def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    table = config.vocab_size, config.d_model
+    yield "embedding.weight", table
+    if not config.shared_embedding:
+        yield "target_embedding.weight", table
+    for stack, depth, norms in (("encoder", config.encoder_layers, 2), ("decoder", config.decoder_layers, 3)):
+        for layer in range(depth):
+            yield from _layer(f"{stack}.layers.{layer}", config, norms)
+        if config.final_norms:
+            yield from _both(f"{stack}.norm", config.d_model)
+    if not config.tied_output:
+        yield "output.weight", table
+    if config.output_bias:
+        yield "output.bias", (config.vocab_size,)
+    if config.stored_positions:
+        yield "positions", (config.max_positions, config.d_model)
+
+
+def _layer(name: str, config: ModelConfig, norms: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    width, inner = config.d_model, config.feedforward
+    for attention in ("self_attn", "multihead_attn")[: norms - 1]:
+        yield f"{name}.{attention}.in_proj_weight", (3 * width, width)
+        yield f"{name}.{attention}.in_proj_bias", (3 * width,)
+        yield from _both(f"{name}.{attention}.out_proj", width, width)
+    yield from _both(f"{name}.linear1", inner, width)
+    yield from _both(f"{name}.linear2", width, inner)
+    for norm in range(1, norms + 1):
+        yield from _both(f"{name}.norm{norm}", width)
+
+
+def _both(name: str, *shape: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.weight", shape
+    yield f"{name}.bias", shape[:1]
+
+
+def quantised(weight: Array) -> tuple[NDArray[np.int8], Array]:
+    """Round a matrix (O, K) by rows to whole numbers, ties to even, as `int8.quantise` does.
+
+    Returns:
+        Whole numbers (O, K), and of each row the scale (O, 1) that gives back what was rounded.
+    """
+    largest, levels = np.abs(weight).max(axis=1, keepdims=True), np.float32(LEVELS)
+    factor = np.divide(levels, largest, out=np.zeros_like(largest), where=largest > SMALLEST)
+    return np.rint(weight * factor).astype(np.int8), largest / levels
+
+
+def read(file: Path, config: ModelConfig) -> Weights:
+    """Read the weights of a model.
+
+    Raises:
+        CheckpointError: for a file that is damaged, or tensors that are missing, superfluous, misshapen or not finite.
+    """
+    tensors, kinds = read_tensors(file)
+    check_tensors(shapes(config), tensors, kinds, where=str(file))
+    table = tensors["positions"] if config.stored_positions else sinusoids(config.max_positions, config.d_model)
+    return Weights(config, tensors, table.astype(np.float32))
+
+
+def read_tensors(file: Path) -> tuple[dict[str, Array], dict[str, str]]:
+    """Read a safetensors file: floating-point tensors in fp32, of others zeros; and the kind in which each is stored.
+
+    Raises:
+        CheckpointError: for a file that cannot be read.
+    """
+    try:
+        stored = deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{file} cannot be read: {error}") from error
+    kinds = {name: one["dtype"] for name, one in stored}
+    return {name: _floats(one["data"], one["dtype"], one["shape"]) for name, one in stored}, kinds
+
+
+def _floats(data: bytes, kind: str, shape: list[int]) -> Array:
+    if kind == "BF16":  # the upper half of a float's bits
+        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
+    if kind not in FLOATS:
+        return np.zeros(shape, np.float32)
+    with np.errstate(over="ignore"):  # what becomes infinite is refused
+        return np.frombuffer(data, FLOATS[kind]).astype(np.float32).reshape(shape)
+
+
+def check_tensors(
+    wanted: Mapping[str, tuple[int, ...]], state: Mapping[str, Array], kinds: Mapping[str, str], *, where: str
+) -> None:
+    """Refuse tensors that are missing, superfluous, misshapen or not finite.
+
+    Args:
+        wanted: the shapes of those that there must be.
+        state: those that there are.
+        kinds: in which each is stored, such as "F32".
+        where: the file.
+
+    Raises:
+        CheckpointError: naming the first of them.
+    """
+    faults = [f"{name} is missing" for name in wanted if name not in state]
+    faults += [f"{name} is not part of this architecture" for name in state if name not in wanted]
+    for name, tensor in state.items():
+        if name not in wanted:
+            continue
+        if tensor.shape != wanted[name]:
+            faults.append(f"{name} has shape {tensor.shape}, expected {wanted[name]}")
+        elif kinds[name] not in (*FLOATS, "BF16"):
+            faults.append(f"{name} holds {kinds[name]}, not floating-point numbers")
+        elif not np.isfinite(tensor).all():
+            faults.append(f"{name} holds infinite or undefined numbers")
+    if faults:
+        more = f" (and {len(faults) - 3} more faults)" if len(faults) > 3 else ""
+        raise CheckpointError(f"{where}: {'; '.join(faults[:3])}{more}")
