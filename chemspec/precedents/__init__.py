@@ -10,6 +10,6 @@ An index is one file, made by `chemspec precedents build`. It needs RDKit and nu
 """
 
 from chemspec.precedents.default import HOW, installed, own_place
-from chemspec.precedents.search import Conditions, Found, Precedent, Precedents, in_words
+from chemspec.precedents.search import POOL, Conditions, Found, Precedent, Precedents, in_words
 
-__all__ = ["HOW", "Conditions", "Found", "Precedent", "Precedents", "in_words", "installed", "own_place"]
+__all__ = ["HOW", "POOL", "Conditions", "Found", "Precedent", "Precedents", "in_words", "installed", "own_place"]

@@ -104,7 +104,7 @@ def build(
     progress(total, total)
     return Report(
         stream.rows,
-        stream.rows - stream.reactions,
+        stream.repeated,
         counts["left"],
         len(arrays["close"]),
         counts["reagents"],
@@ -138,12 +138,13 @@ class _Stream:
 
     Attributes:
         rows, reactions: so many read so far.
+        repeated: rows of reactions that were known.
         brought: of each reaction, by its number, what its rows know.
     """
 
     def __init__(self, files: Sequence[Path], new: int, limit: int, progress: Callable[[int], None]) -> None:
         self.files, self.new, self.limit, self.progress = files, new, limit, progress
-        self.rows = self.reactions = 0
+        self.rows = self.reactions = self.repeated = 0
         self.brought: dict[int, list[Brought]] = {}
         self._known: dict[bytes, int] = {}
         self._of_product: dict[bytes, list[tuple[int, str]]] = {}  # reactions that a flask may turn out to be
@@ -157,6 +158,7 @@ class _Stream:
                 if (reaction := read_row(row)) is None:
                     continue
                 known = self._find(reaction)
+                self.repeated += known is not None
                 if known is None and number >= self.new:
                     continue
                 place = self._add(reaction) if known is None else known

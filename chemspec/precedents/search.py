@@ -227,10 +227,11 @@ class Precedents:
             written.setdefault(kind, Counter())[reagents] += 1
             if counts.total() == POOL:
                 break
-        return tuple(
-            Conditions(written[kind].most_common(1)[0][0], counts[kind])
-            for kind, _ in sorted(weights.items(), key=lambda one: (-one[1], sorted(one[0])))
-        )
+        found = []
+        for kind, _ in sorted(weights.items(), key=lambda one: (-one[1], sorted(one[0]))):
+            ways = written[kind]  # of equally frequent ones that with least work-up
+            found.append(Conditions(min((-count, len(text), text) for text, count in ways.items())[2], counts[kind]))
+        return tuple(found)
 
     def _precedent(self, row: int, similarity: float, *, close: bool = True, exact: bool) -> Precedent:
         product, reactants, reagents, patent = self._line(row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from precedents.reactions import FORWARD, RETRO, files, make, write
+from precedents_index import FORWARD, RETRO, files, make, write
 
 from chemspec.precedents import Precedents
 from chemspec.precedents import build as building

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from precedents.reactions import make
+from precedents_index import make
 from safetensors.numpy import save_file
 
 from chemspec.precedents import HOW, Precedents, installed, own_place

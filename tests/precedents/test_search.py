@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from precedents.reactions import make
+from precedents_index import make
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 

@@ -42,7 +42,7 @@ class Side:
     like: draw.Alike | None = None
 
 
-def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False) -> str:
+def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False, over: str = "") -> str:
     """Return left side, arrow, right side, as HTML.
 
     Args:
@@ -51,12 +51,13 @@ def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False
         dark: for a dark page.
         apart: write common reagents of the left side above the arrow instead of drawing them, but not those with atoms
             to highlight: they are reactants.
+        over: a text above the arrow, after those.
     """
     drawn, names = set_apart(left.smiles.split("."), reacting(left)) if apart else (None, ())
     return (
         '<div class="cs-scheme">'
         + side(left, dark=dark, only=drawn)
-        + arrow(", ".join(names))
+        + arrow(", ".join(filter(None, (*names, over))))
         + side(right, dark=dark)
         + "</div>"
     )

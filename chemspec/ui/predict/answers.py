@@ -24,7 +24,7 @@ from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.common import nav, queued_engine, scheme, theme, view3d
 from chemspec.ui.common.buyable import marks
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.predict import ask, guiding, schemes, written
+from chemspec.ui.predict import ask, guiding, precedents, schemes, written
 from chemspec.ui.predict.verdicts import (
     AnswerCard,
     Check,
@@ -59,15 +59,20 @@ FORWARD = DecodeSettings(decoder="greedy", n=1, max_len=200)
 def checked(asked: ask.Asked, found: Sequence[AnswerCard], forward: Engine) -> list[AnswerCard]:
     """Return the cards with the forward model's opinion of the first few, in their new order.
 
-    Where it does not give the target back from the reactants alone, it is asked again with the usual reagents.
+    Where it does not give the target back from the reactants alone, it is asked again with the conditions of the
+    nearest precedents, or with the usual reagents of the class.
     """
     kept: dict[str, Check] = st.session_state.setdefault("predict_checks", {})
     heads = [card for card in found[:CHECKED] if card.best.valid]
     _ask_forward(
         forward, asked.smiles, {card.best.canonical: "" for card in heads if card.best.canonical not in kept}, kept
     )
-    usual = {card.best.canonical: card.change.reagents for card in heads if card.change and card.change.reagents}
-    doubted = {text: added for text, added in usual.items() if not (kept[text].agrees or kept[text].added)}
+    doubted = {
+        card.best.canonical: added
+        for card in heads
+        if not (kept[card.best.canonical].agrees or kept[card.best.canonical].added)
+        and (added := precedents.conditions(asked, card) or (card.change.reagents if card.change else ""))
+    }
     _ask_forward(forward, asked.smiles, doubted, kept)
     while len(kept) > 500:
         kept.pop(next(iter(kept)))
@@ -80,7 +85,8 @@ def _ask_forward(forward: Engine, target: str, questions: dict[str, str], kept: 
     texts = [".".join(filter(None, question)) for question in questions.items()]
     results = queued_engine.decode_many(forward, texts, FORWARD) if texts else []
     for (reactants, added), result in zip(questions.items(), results, strict=True):
-        kept[reactants] = _check(target, result, added)
+        if result.status == "ok" or reactants not in kept:  # reagents may hold what the model cannot read
+            kept[reactants] = _check(target, result, added)
 
 
 def _check(target: str, result: DecodeResult, added: str) -> Check:
@@ -119,7 +125,7 @@ def show(asked: ask.Asked, result: DecodeResult, found: Sequence[AnswerCard], *,
                 _card(asked, card, wide=False, still=still)
     if not still:
         _left_out(asked, result, found[asked.cards :])
-        st.caption(FOOTNOTE[asked.task])
+        st.caption(f"{FOOTNOTE[asked.task]} {precedents.footnote()}")
 
 
 def heading(asked: ask.Asked, found: Sequence[AnswerCard]) -> str:
@@ -176,7 +182,7 @@ def drawing(asked: ask.Asked, card: AnswerCard, *, wide: bool) -> str:
     dark = theme.dark()
     if asked.task == "retro":
         left, _ = schemes.sides(best.canonical, asked.smiles, card.change)
-        arrow = '<span class="cs-retro" aria-label="is made from">⇐</span>'
+        arrow = _retro_arrow(precedents.over_arrow(asked, card))
         inside = scheme.side(replace(left, labels=marks(best.canonical)), dark=dark)
         return f'<div class="cs-scheme cs-tight">{arrow}{inside}</div>'
     left, right = schemes.sides(asked.smiles, best.canonical, card.change)
@@ -185,8 +191,17 @@ def drawing(asked: ask.Asked, card: AnswerCard, *, wide: bool) -> str:
     return f'<div class="cs-scheme cs-tight">{scheme.side(right, dark=dark)}</div>'
 
 
+def _retro_arrow(conditions: str) -> str:
+    if not conditions:
+        return '<span class="cs-retro" aria-label="is made from">⇐</span>'
+    return (
+        f'<span class="cs-retro cs-given"><small>{escape(conditions)}</small>'
+        '<span aria-label="is made from">⇐</span><small>from precedents</small></span>'
+    )
+
+
 def foot(asked: ask.Asked, card: AnswerCard) -> str:
-    """What is wrong, what the forward model says, which reagents are usual; as safe HTML."""
+    """What is wrong, what the forward model says, which reagents are usual, precedents; as safe HTML."""
     parts = []
     check = card.check
     wrong = troubles(asked.task, asked.smiles, card)
@@ -206,11 +221,13 @@ def foot(asked: ask.Asked, card: AnswerCard) -> str:
         and card.change
         and (names := _named(card.change.reagents))
         and not (check and check.added)
+        and not precedents.conditions(asked, card)
     ):
         parts.append(f"<span>usual: {escape(names)}</span>")
     if (vote := card.best.vote) is not None:
         times = f"{vote.spellings} spelling{'s' * (vote.spellings > 1)} of the query gave it"
         parts.append(f"<span>{times}</span>")
+    parts.append(precedents.line(asked, card))
     return f'<div class="cs-foot">{"".join(parts)}</div>'
 
 
@@ -274,6 +291,17 @@ def _actions(asked: ask.Asked, card: AnswerCard, name: str) -> None:
                     args=(part, "retro"),
                     width="stretch",
                 )
+    near = st.popover(
+        "Precedents",
+        on_change="rerun",
+        key=f"{name}_near",
+        type="tertiary",
+        help="The nearest patent reactions and their conditions",
+        width="content",
+    )
+    if near.open:
+        with near:
+            precedents.drawer(asked, card, name)
     more = st.popover("More", on_change="rerun", key=f"{name}_more", type="tertiary")
     if more.open:
         with more:
@@ -316,18 +344,12 @@ def _three_d(smiles: str) -> None:
 
 def _save(asked: ask.Asked, card: AnswerCard) -> None:
     name = f"answer-{card.rank}"
-    left, right = sides(asked, card)
+    left, right = precedents.sides(asked, card)
     _file("SVG", schemes.to_svg(left, right, card.change), f"{name}.svg", "image/svg+xml")
     _file("PNG", schemes.to_png(left, right, card.change), f"{name}.png", "image/png")
     _file("RXN", formats.to_rxn(left, right), f"{name}.rxn", "chemical/x-mdl-rxnfile")
     _file("SDF", formats.to_sdf([row(asked, card)]), f"{name}.sdf", "chemical/x-mdl-sdfile")
     _file("CDXML", schemes.to_cdxml(left, right, card.change), f"{name}.cdxml", "chemical/x-cdxml")
-
-
-def sides(asked: ask.Asked, card: AnswerCard) -> tuple[str, str]:
-    """Return reactants and product of a question and its answer."""
-    query, answer = asked.smiles, card.best.canonical
-    return (query, answer) if asked.task == "forward" else (answer, query)
 
 
 def share(asked: ask.Asked, found: Sequence[AnswerCard], result: DecodeResult) -> None:
@@ -355,8 +377,8 @@ def _file(label: str, content: str | bytes, name: str, mime: str) -> None:
 
 def row(asked: ask.Asked, card: AnswerCard) -> dict[str, object]:
     """Return an answer as a record of a file."""
-    left, right = sides(asked, card)
-    check = card.check
+    left, right = precedents.sides(asked, card)
+    check, found = card.check, precedents.find(asked, card)
     return {
         "query": asked.smiles,
         "rank": card.rank,
@@ -367,6 +389,9 @@ def row(asked: ask.Asked, card: AnswerCard) -> dict[str, object]:
         "alike": " ; ".join(twin.canonical for twin, _ in card.twins),
         "stock": "; ".join(filter(None, marks(card.best.canonical))) if asked.task == "retro" else "",
         "forward_model": "" if check is None else "agrees" if check.agrees else f"gives {check.product}",
+        "patent_reactions": "" if found is None else found.close,
+        "conditions": found.conditions[0].text if found and found.conditions else "",
+        "patents": "; ".join(filter(None, (one.source for one in found.nearest))) if found else "",
         "trouble": "; ".join(troubles(asked.task, asked.smiles, card)),
         "reaction": f"{left}>>{right}",
     }

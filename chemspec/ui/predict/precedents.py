@@ -1,0 +1,175 @@
+"""Patent reactions beside an answer: how many make its change, the nearest drawn, their conditions to try."""
+
+from __future__ import annotations
+
+from functools import partial
+from html import escape
+from zlib import crc32
+
+import streamlit as st
+
+from chemspec import chem
+from chemspec import precedents as known
+from chemspec.chem import formats
+from chemspec.chem.strategy import strategy
+from chemspec.evaluation.roundtrip import leads_back
+from chemspec.precedents import Found
+from chemspec.settings import DecodeSettings
+from chemspec.ui.common import queued_engine, scheme, theme
+from chemspec.ui.common.safe import plain
+from chemspec.ui.predict import schemes
+from chemspec.ui.predict.ask import Asked
+from chemspec.ui.predict.verdicts import AnswerCard, percent
+
+NEAREST = 3
+LONGEST = 60  # characters of conditions over an arrow
+LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+WITH = DecodeSettings(n=5, distinct=True)  # what the forward model is asked with conditions
+
+
+def index() -> known.Precedents | None:
+    """Return the installed index; None where there is none that can be used (`footnote` says why)."""
+    try:
+        return known.installed()
+    except (ValueError, OSError):
+        return None
+
+
+def footnote() -> str:
+    """Return what precedents were looked for in, or how to get some, as one sentence of Markdown."""
+    try:
+        found = known.installed()
+    except (ValueError, OSError) as error:
+        return f"No precedents: {plain(str(error))}."
+    if found is None:
+        return f"No index of patent reactions is installed; `{known.HOW}` makes one."
+    return f"Precedents and conditions: from {len(found):,} reactions of US patents (Lowe's text mining, CC0)."
+
+
+def sides(asked: Asked, card: AnswerCard) -> tuple[str, str]:
+    """Return reactants and product of a card."""
+    query, answer = asked.smiles, card.best.canonical
+    return (query, answer) if asked.task == "forward" else (answer, query)
+
+
+def find(asked: Asked, card: AnswerCard) -> Found | None:
+    """Return what is known of a card's reaction; None without an index, or where nothing was answered."""
+    place = index() if card.best.valid else None
+    try:
+        return place.find(*sides(asked, card), n=NEAREST) if place else None
+    except ValueError:  # the file was changed while it was open
+        return None
+
+
+def conditions(asked: Asked, card: AnswerCard) -> str:
+    """Return the SMILES of reagents that the nearest precedents propose; empty if they propose none."""
+    found = find(asked, card)
+    return found.conditions[0].reagents if found and found.conditions else ""
+
+
+# --- on the card -----------------------------------------------------------------------------------
+
+
+def over_arrow(asked: Asked, card: AnswerCard) -> str:
+    """Return the likeliest conditions in words, cut if they are long; empty if there are none."""
+    text = known.in_words(conditions(asked, card))
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def line(asked: Asked, card: AnswerCard) -> str:
+    """Return one line on how often the change was made, as safe HTML."""
+    found = find(asked, card)
+    if found is None:
+        return ""
+    said = found.in_words
+    if found.seen_by(asked.task):
+        said = f"this very reaction is in the training data; {said}"
+    elif found.same:
+        said = f"this very reaction is in a patent; {said}"
+    elif asked.task == "retro" and found.product:
+        said += f"; the target is the product of {found.product}"
+    return f'<span title="Counted by the atoms that change and what they are bonded to">{escape(said)}</span>'
+
+
+# --- in the drawer -----------------------------------------------------------------------------------
+
+
+def drawer(asked: Asked, card: AnswerCard, name: str) -> None:
+    """Draw the nearest precedents, and let conditions be tried."""
+    found = find(asked, card)
+    if found is None:
+        st.caption(footnote())
+        return
+    if asked.task == "retro":
+        _try(asked, card, found, f"{name}_{crc32(card.best.canonical.encode())}")
+    st.html(nearest(found))
+
+
+def nearest(found: Found) -> str:
+    """Return the nearest precedents as small schemes, as safe HTML."""
+    if not found.nearest:
+        return f'<p class="cs-hint">{escape(found.in_words.capitalize())}.</p>'
+    rows = []
+    for one in found.nearest:
+        left, right = schemes.sides(one.reactants, one.product, strategy(one.reactants, one.product))
+        drawn = scheme.reaction(left, right, dark=theme.dark(), over=one.text)
+        kind = "the same reaction" if one.same else f"similarity {one.similarity:.2f}"
+        told = [kind, *([] if one.close else ["of the kind"]), one.source or "patent not known"]
+        told.append(one.text or "reagents not recorded")
+        rows.append(f'<li>{drawn}<p class="cs-hint">{escape(" · ".join(told))}</p></li>')
+    return f'<ol class="cs-precedents" aria-label="nearest patent reactions">{"".join(rows)}</ol>'
+
+
+def _try(asked: Asked, card: AnswerCard, found: Found, key: str) -> None:
+    """Let a visitor choose or write conditions, and ask the forward model with them."""
+    names = queued_engine.models("forward")
+    if not names:
+        return
+    state, box, said = st.session_state, f"{key}_conditions", f"{key}_said"
+    offered = [one.text.translate(LOWERED) for one in found.conditions]
+    if box not in state:
+        state[box] = offered[0] if offered else ""
+    with st.container(horizontal=True, gap="small", key=f"{key}_offered"):
+        for number, (text, one) in enumerate(zip(offered, found.conditions, strict=True)):
+            st.button(
+                f"{plain(text)} ({one.count})",
+                key=f"{key}_offer_{number}",
+                help=f"Recorded with {one.count} of the nearest {known.POOL} whose reagents are known",
+                on_click=partial(state.__setitem__, box, text),
+            )
+    st.text_input("Conditions", key=box, placeholder="Names or SMILES: K2CO3, DMF", max_chars=1000)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}_ask"):
+        if st.button("Ask the forward model with these", key=f"{key}_with"):
+            with st.spinner("Asking the forward model"):
+                state[said] = opinion(names[0], card.best.canonical, state[box], asked.smiles)
+        if said in state:
+            st.caption(state[said], width="stretch")
+
+
+def opinion(model: str, reactants: str, written: str, target: str) -> str:
+    """Return what a forward model makes of reactants with conditions, as one sentence of Markdown.
+
+    Args:
+        model: its name.
+        reactants: SMILES.
+        written: names or SMILES of reagents; may be empty.
+        target: what ought to form.
+    """
+    added = ""
+    if written.strip():
+        read = formats.read_any(written, task="forward")
+        if isinstance(read, chem.Fault):
+            return f"These conditions cannot be read: {plain(str(read))}"
+        added = read.smiles
+    flask = ".".join(filter(None, (reactants, added)))
+    result = queued_engine.decode_many(queued_engine.engine(model), [flask], WITH)[0]
+    if result.status != "ok":
+        return f"The forward model cannot answer this: {plain(result.message)}."
+    given = f"With {plain(known.in_words(added))}" if added else "Without reagents"
+    for rank, one in enumerate(result.hypotheses, 1):
+        if one.valid and leads_back(target, one.canonical):
+            place = "its first answer" if rank == 1 else f"its answer {rank}"
+            return f"{given}, the forward model gives the target {percent(one.probability)}, as {place}."
+    first = next((one.canonical for one in result.hypotheses if one.valid), "")
+    instead = f", but `{plain(first)}` ({percent(result.hypotheses[0].probability)})" if first else ""
+    return f"{given}, the target is not among the forward model's {len(result.hypotheses)} answers{instead}."

@@ -1,0 +1,141 @@
+"""Precedents on the page Predict: counted, drawn, proposed as conditions; safe, and never in the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from precedents_index import make
+from test_page_predict import hypothesis, result
+
+from chemspec.precedents import index_file
+from chemspec.settings import DecodeSettings, Task
+from chemspec.types import DecodeResult
+from chemspec.ui.common import queued_engine
+from chemspec.ui.predict import answers, ask, precedents, verdicts
+
+AMIDE = "CC(=O)Cl.Nc1ccccc1"
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(autouse=True)
+def _index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(make(tmp_path)[0].path))
+
+
+def question(task: Task, query: str, answer: str) -> tuple[ask.Asked, verdicts.AnswerCard]:
+    asked = ask.Asked(task, task, query, DecodeSettings())
+    return asked, verdicts.cards(task, query, result(answer))[0]
+
+
+def test_a_card_tells_how_often_its_change_was_made() -> None:
+    asked, card = question("retro", "CCC(=O)Nc1ccc(Cl)cc1", "CCC(=O)Cl.Nc1ccc(Cl)cc1")
+    assert "3 patent reactions make this change" in answers.foot(asked, card)
+    assert "DCM, Et₃N" in answers.drawing(asked, card, wide=True)
+    assert "from precedents" in answers.drawing(asked, card, wide=True)
+    # What the class usually takes is not told beside what was recorded.
+    assert "usual:" not in answers.foot(asked, card)
+
+
+def test_a_reaction_of_the_training_data_is_told_so() -> None:
+    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
+    assert "this very reaction is in the training data" in answers.foot(asked, card)
+    asked, card = question("forward", f"{AMIDE}.CCN(CC)CC", "CC(=O)Nc1ccccc1")
+    assert "this very reaction is in the training data" in answers.foot(asked, card)
+
+
+def test_the_nearest_are_drawn_with_reagents_and_patent() -> None:
+    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
+    found = precedents.find(asked, card)
+    assert found is not None
+    shown = precedents.nearest(found)
+    assert shown.count("<li>") == 3
+    assert "the same reaction · US01000001 · DCM, Et₃N" in shown
+    assert "similarity 0." in shown and "reagents not recorded" in shown
+
+
+def test_files_hold_conditions_and_patents() -> None:
+    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
+    row = answers.row(asked, card)
+    assert (row["patent_reactions"], row["conditions"]) == (3, "DCM, Et₃N")
+    assert str(row["patents"]).startswith("US01000001")
+
+
+def test_what_an_index_says_cannot_become_html(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make(tmp_path)[0].path
+    arrays, about = index_file.read(path)
+    lines = [line for block in range(len(arrays["blocks"]) - 1) for line in index_file.unpack(arrays, block)]
+    lines = ["\t".join((*line.split("\t")[:2], EVIL, EVIL)) for line in lines]
+    text, blocks = index_file.pack(lines)
+    evil = tmp_path / "evil"
+    own = {name: np.array(array) for name, array in arrays.items()} | {"text": text, "blocks": blocks}
+    index_file.write(evil, own, {"files": [f"{EVIL}"] * len(about["files"])})
+    monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(evil))
+    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
+    found = precedents.find(asked, card)
+    assert found is not None
+    for shown in (precedents.nearest(found), answers.drawing(asked, card, wide=True), answers.foot(asked, card)):
+        assert "<img src=x" not in shown
+    assert "&lt;img" in precedents.nearest(found)
+
+
+@pytest.mark.parametrize("what", ["none", "damaged"])
+def test_without_an_index_the_page_is_as_before(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / what
+    if what == "damaged":
+        path.write_bytes(b"nothing of the kind")
+    monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(path))
+    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
+    assert "patent" not in answers.foot(asked, card)
+    assert "from precedents" not in answers.drawing(asked, card, wide=True)
+    assert "chemspec precedents build" in precedents.footnote()
+
+
+def test_an_answer_that_is_no_molecule_has_none() -> None:
+    asked = ask.Asked("retro", "retro", "CCO", DecodeSettings())
+    card = verdicts.AnswerCard(1, hypothesis("C("), None)
+    assert precedents.line(asked, card) == precedents.over_arrow(asked, card) == ""
+
+
+# --- conditions that a visitor tries -----------------------------------------------------------------
+
+
+@pytest.fixture
+def asked_for(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the forward model is asked, and what it answers."""
+    told: dict[str, Any] = {"answers": ["CC(=O)Nc1ccccc1"]}
+
+    def decode_many(_: object, queries: list[str], __: object) -> list[DecodeResult]:
+        told["query"] = queries[0]
+        found = told["answers"]
+        return [result(*found) if found else DecodeResult(queries[0], "unsupported", "a token is unknown")]
+
+    monkeypatch.setattr(queued_engine, "engine", lambda name: name)
+    monkeypatch.setattr(queued_engine, "decode_many", decode_many)
+    return told
+
+
+def opinion(written: str) -> str:
+    return precedents.opinion("forward", AMIDE, written, "CC(=O)Nc1ccccc1")
+
+
+def test_the_forward_model_reads_the_conditions(asked_for: dict[str, Any]) -> None:
+    said = opinion("Et3N, DCM")
+    assert set(asked_for["query"].split(".")) == {*AMIDE.split("."), "CCN(CC)CC", "ClCCl"}
+    assert said.startswith("With DCM, Et₃N, the forward model gives the target") and said.endswith("first answer.")
+    assert opinion("").startswith("Without reagents") and asked_for["query"] == AMIDE
+
+
+def test_a_target_that_comes_later_or_not_at_all_is_told_so(asked_for: dict[str, Any]) -> None:
+    asked_for["answers"] = ["CCO", "CC(=O)Nc1ccccc1"]
+    assert "as its answer 2" in opinion("DMF")
+    asked_for["answers"] = ["CCO"]
+    assert "not among the forward model's 1 answers, but `CCO`" in opinion("DMF")
+
+
+def test_conditions_that_cannot_be_used_are_told_so(asked_for: dict[str, Any]) -> None:
+    assert opinion("nonsense!").startswith("These conditions cannot be read")
+    asked_for["answers"] = []
+    assert opinion("DMF") == "The forward model cannot answer this: a token is unknown."
