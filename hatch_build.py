@@ -25,6 +25,7 @@ except ImportError:  # run by hand
     Hook = object
 
 NODE = 18  # oldest version that esbuild runs on
+TESTS_ONLY = "axe"  # the checker of accessibility: built for the tests, not packed
 MINUTES = 10
 STAMP = "stamp.txt"  # hash of what the files were built from
 WHY = "why.txt"  # why there are none; shown by the app
@@ -44,7 +45,9 @@ class FrontendHook(Hook):
         why = build(root)
         self.app.display_info(f"chemspec: {_told(before, _read(vendor / STAMP), why)}")
         if version != "editable" and vendor.is_dir():
-            build_data["force_include"][str(vendor)] = "chemspec/assets/vendor"
+            for part in vendor.iterdir():
+                if part.name != TESTS_ONLY:
+                    build_data["force_include"][str(part)] = f"chemspec/assets/vendor/{part.name}"
 
 
 def build(root: Path) -> str:

@@ -73,7 +73,7 @@ def show(asked: ask.Asked, result: DecodeResult, *, stale: bool) -> None:
         found = answers.checked(asked, found, forward)
     asked = written.with_card(asked, found)
     with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
-        st.html(f'<h2 role="status">{answers.heading(asked, found)}</h2>', width="stretch")
+        st.html(f'<div role="status"><h2>{answers.heading(asked, found)}</h2></div>', width="stretch")
         files = st.popover("Save or share", on_change="rerun", key="predict_save", type="tertiary")
     if files.open:
         with files:

@@ -47,6 +47,9 @@ mkdirSync(join(out, '3dmol'), { recursive: true });
 copyFileSync('node_modules/3dmol/build/3Dmol-min.js', join(out, '3dmol', '3Dmol-min.js'));
 writeFileSync(join(out, '3dmol', 'LICENSES.txt'), licences(['3dmol']));
 
+mkdirSync(join(out, 'axe'), { recursive: true }); // for the tests of accessibility; not packed
+copyFileSync('node_modules/axe-core/axe.min.js', join(out, 'axe', 'axe.min.js'));
+
 const used = new Set(['indigo-ketcher']);
 for (const result of [page, background]) {
   for (const input of Object.keys(result.metafile.inputs)) {

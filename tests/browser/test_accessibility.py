@@ -1,6 +1,6 @@
 """axe finds nothing serious on any page, light or dark; and on a phone the menu gets out of the way.
 
-axe-core comes from npm: `npm install --no-save axe-core` in assets/frontend, or name its axe.min.js in CHEMSPEC_AXE.
+axe-core comes with the sketcher from npm, see hatch_build.py; or name its axe.min.js in CHEMSPEC_AXE.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from paths import ROOT
 
-AXE = Path(os.environ.get("CHEMSPEC_AXE", ROOT / "assets/frontend/node_modules/axe-core/axe.min.js"))
+AXE = Path(os.environ.get("CHEMSPEC_AXE", ROOT / "assets/vendor/axe/axe.min.js"))
 SERIOUS = """async () => (await axe.run({resultTypes: ["violations"]})).violations
   .filter(found => ["serious", "critical"].includes(found.impact))
   .map(found => found.id + ": " + found.nodes.map(node => node.html.slice(0, 200)).join(" | "))"""
 PAGES = ("/", "/?task=retro&smi=CC(%3DO)Nc1ccccc1", "/plan", "/batch", "/learn", "/step", "/speed", "/models")
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason="no axe-core here: npm install --no-save axe-core in assets/frontend")
+@pytest.mark.skipif(not AXE.is_file(), reason="no axe-core here: python hatch_build.py")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("address", PAGES)
 def test_axe_finds_nothing_serious(

@@ -27,12 +27,13 @@ from chemspec.chem import formats
 from chemspec.chem.formats import short_names
 from chemspec.chem.strategy import strategy
 from chemspec.engine.engine import installed, model_folder
+from chemspec.engine.forks import Fork
 from chemspec.io import structures
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import examples, options, question, queued_engine, scheme
-from chemspec.ui.predict import answers, ask, gallery, schemes, verdicts, written
+from chemspec.ui.predict import answers, ask, gallery, schemes, verdicts, why, written
 
 MODELS = {folder.name for folder in installed()}
 weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
@@ -600,3 +601,24 @@ def test_a_guide_from_a_link_filters_searches_wider_and_says_what_it_left_out() 
 def test_a_guide_that_does_not_fit_its_target_is_dropped() -> None:
     page = open_page(task="retro", smi="CCO", guide="break C6-N8")
     assert not page.exception and "Breaking" not in html(page)
+
+
+# --- why --------------------------------------------------------------------------------------------------
+
+
+def test_a_doubt_is_told_with_both_probabilities_and_the_other_way_drawn() -> None:
+    answer = hypothesis("CCNCC.C(Cl)C")
+    fork = Fork(8, "Cl", 0.71, "Br", 0.25, "CCBr.CCNCC")
+    told = why.told(answer, [fork], {"CCBr.CCNCC": 3})
+    assert "CCNCC.C(<mark>C</mark>l)C" in told  # the tokens of this test are characters
+    assert "<b>Cl</b> 71 %, <b>Br</b> 25 %" in told and "answer 3 of this page" in told
+    assert "drawing of CCBr" in told
+    assert "sure of every part" in why.told(answer, [], {})
+
+
+@weights
+def test_the_page_asks_why_only_where_somebody_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(why, "forks", lambda *asked: looked.append(asked[-1]) or [])
+    assert not open_page(task="retro", smi=LIDOCAINE).exception
+    assert not looked

@@ -23,6 +23,7 @@ PAGES = (
     ("predict", "Predict"),
     ("plan", "Plan"),
     ("batch", "Batch"),
+    ("collections", "Collections"),
     ("learn", "How it works"),  # from here on at the right of the bar, see theme.css
     ("step", "Step through"),
     ("speed", "Speed"),
@@ -35,6 +36,7 @@ _INSIDE = "_inside_the_shell"
 def shell(folder: Path) -> None:
     """Draw navigation and the chosen page; `folder` is where app.py lies."""
     st.set_page_config(page_icon=ICON, layout="wide", initial_sidebar_state="collapsed")
+    st.html(assets() / "web" / "theme.css")  # first: what is drawn before it arrives would move
     pages = [
         st.Page(folder / "pages" / f"{name}.py", title=title, url_path=name if number else None, default=number == 0)
         for number, (name, title) in enumerate(PAGES)
@@ -45,7 +47,6 @@ def shell(folder: Path) -> None:
     with st.container(key="shell"):  # which theme.css hides
         st.html(f"<script>{web_file('shell.js')}</script>", unsafe_allow_javascript=True)
     queued_engine.warm_up()
-    st.html(assets() / "web" / "theme.css")
     if theme.dark():
         st.html(assets() / "web" / "theme_dark.css")
     st.session_state[_INSIDE] = True

@@ -21,10 +21,12 @@ from chemspec.io import spreadsheets
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, to_json
+from chemspec.ui.collect import keep
+from chemspec.ui.collect.store import Kept
 from chemspec.ui.common import nav, queued_engine, scheme, theme, view3d
 from chemspec.ui.common.buyable import marks
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.predict import ask, guiding, precedents, schemes, written
+from chemspec.ui.predict import ask, guiding, precedents, schemes, why, written
 from chemspec.ui.predict.verdicts import (
     AnswerCard,
     Check,
@@ -115,6 +117,7 @@ def show(asked: ask.Asked, result: DecodeResult, found: Sequence[AnswerCard], *,
         st.html(f'<div class="cs-banner" role="alert">⚠ {escape(told)}</div>')
     if not still:
         guiding.told(result, asked.smiles)
+        why.remember(found)
     wide = shown if asked.task == "retro" else shown[:1]
     for card in wide:
         _card(asked, card, wide=True, still=still)
@@ -302,10 +305,16 @@ def _actions(asked: ask.Asked, card: AnswerCard, name: str) -> None:
     if near.open:
         with near:
             precedents.drawer(asked, card, name)
+    keep.popover(_kept(asked, card), key=f"{name}_keep")
+    why.popover(asked.model, asked.smiles, card, key=f"{name}_why")
     more = st.popover("More", on_change="rerun", key=f"{name}_more", type="tertiary")
     if more.open:
         with more:
             _more(asked, card, name)
+
+
+def _kept(asked: ask.Asked, card: AnswerCard) -> Kept:
+    return Kept("", asked.task, asked.model, asked.smiles, card.best.canonical, card.name, chance(card))
 
 
 def _more(asked: ask.Asked, card: AnswerCard, name: str) -> None:

@@ -1,0 +1,136 @@
+"""Where a model hesitated while it wrote an answer, and how it would have gone on otherwise.
+
+The answer is scored once more, all its prefixes in one pass; from a place of doubt on the model then writes greedily
+after its other choice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp
+
+from chemspec import chem
+from chemspec.decode.loop import Decoding
+from chemspec.decode.protocol import START, Decoder, finished
+from chemspec.draft.none import NoDrafts
+from chemspec.engine.engine import Engine
+from chemspec.model.session import Session
+from chemspec.tokenizer import EOS
+from chemspec.types import Prefix, Scores
+
+TRIED = 6  # places of doubt that are followed, until there are enough that lead to other molecules
+CHOICES = 50  # best tokens of a place whose probabilities are told
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A place where the model might have written something else.
+
+    Attributes:
+        place: of the token in the answer, from 0.
+        token, odds: what it wrote there, and with which probability.
+        other, other_odds: its other choice.
+        smiles: canonical, what it would have written then.
+    """
+
+    place: int
+    token: str
+    odds: float
+    other: str
+    other_odds: float
+    smiles: str
+
+
+def forks(engine: Engine, query: str, answer: str, *, most: int = 2) -> list[Fork]:
+    """Return the places where the model hesitated most, most doubtful first; only those that lead to other molecules.
+
+    Args:
+        engine: whose answer it is.
+        query: SMILES as it was asked.
+        answer: the text that the model wrote.
+        most: places wanted.
+    """
+    ids = engine.tokenizer.encode(answer)
+    path = (*START, *ids, EOS)
+    found: list[tuple[int, Scores, tuple[int, ...]]] = []
+    _run(engine, query, _doubts(path, found), 2)
+    told = {chem.canonical(answer)}
+    chosen = []
+    for place, scores, branch in found:
+        other = _other(scores, path[place + 1])
+        text = chem.canonical(engine.tokenizer.decode(branch[1:]))
+        if text and text not in told:
+            told.add(text)
+            odds = exp(_log_prob(scores, path[place + 1]))
+            pieces = _pieces(engine, (path[place + 1], other))
+            chosen.append(Fork(place, pieces[0], odds, pieces[1], exp(_log_prob(scores, other)), text))
+    return chosen[:most]
+
+
+def odds_along(engine: Engine, query: str, answer: str) -> list[dict[str, float]]:
+    """Return of every token of an answer, end included, what might have stood there, by text with its probability."""
+    path = (*START, *engine.tokenizer.encode(answer), EOS)
+    seen: list[Scores] = []
+    _run(engine, query, _read(path, seen), min(CHOICES, len(engine.tokenizer)))
+    return [
+        {text: exp(odds) for text, odds in zip(_pieces(engine, scores.ids), scores.log_probs, strict=True)}
+        for scores in seen
+    ]
+
+
+def _run(engine: Engine, query: str, decoder: Decoder, top_k: int) -> None:
+    """Answer the prefixes that a decoder asks about; ValueError where the query cannot be asked."""
+    ready = engine.prepare(query)
+    if ready.refusal:
+        raise ValueError(ready.refusal.message)
+    with engine.runtime_config.torch_scope():
+        session = Session(engine.backend, [ready.ids], top_k=top_k)
+        room = engine.config.max_positions - 1
+        began = time.perf_counter()
+        Decoding(
+            [ready.ids],
+            [decoder],
+            session,
+            NoDrafts(),
+            max_len=room,
+            budget=0,
+            clock=lambda: time.perf_counter() - began,
+            vocab_size=engine.config.vocab_size,
+        ).run_to_end()
+
+
+def _read(path: Prefix, seen: list[Scores]) -> Decoder:
+    """Ask about every prefix of a path."""
+    seen += yield tuple(path[: end + 1] for end in range(len(path) - 1))
+    return [finished(path, [])]
+
+
+def _doubts(path: Prefix, found: list[tuple[int, Scores, tuple[int, ...]]]) -> Decoder:
+    """Ask about a path, then write on greedily after the other choice where its tokens were least sure."""
+    seen: list[Scores] = []
+    yield from _read(path, seen)
+    doubtful = sorted(range(len(seen)), key=lambda place: _log_prob(seen[place], path[place + 1]))
+    for place in doubtful[:TRIED]:
+        prefix = (*path[: place + 1], _other(seen[place], path[place + 1]))
+        while prefix[-1] != EOS and len(prefix) < 2 * len(path) + 20:
+            (scores,) = yield (prefix,)
+            prefix = (*prefix, int(scores.ids[0]))
+        found.append((place, seen[place], prefix[:-1] if prefix[-1] == EOS else prefix))
+    return [finished(path, [])]
+
+
+def _other(scores: Scores, written: int) -> int:
+    """Return the best token that was not written."""
+    return next(int(token) for token in scores.ids if token != written)
+
+
+def _log_prob(scores: Scores, token: int) -> float:
+    """Return the log-prob of a token; of one that is not among the best, no more than the last of these."""
+    known = {int(one): float(odds) for one, odds in zip(scores.ids, scores.log_probs, strict=True)}
+    return known.get(token, min(known.values()))
+
+
+def _pieces(engine: Engine, ids: Sequence[int]) -> list[str]:
+    return ["end" if token == EOS else engine.tokenizer.tokens[int(token)] for token in ids]

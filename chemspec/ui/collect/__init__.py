@@ -1,0 +1,1 @@
+"""The page Collections: answers kept with a name, a status and notes."""

@@ -1,0 +1,50 @@
+"""Whose collections these are: of the user of this machine, or of one visitor of a server.
+
+Whoever starts the app on their own machine has them in a file from the start. On a server, which many visit, they are
+those of a visit and end with it: nobody there should read what others keep. As for the history, CHEMSPEC_HISTORY keeps
+them on disk there too, for all who use the server.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+
+import streamlit as st
+
+from chemspec.ui.collect.store import FILE, Store, StoreError
+from chemspec.ui.common import history
+from chemspec.ui.common.app_dir import AppDirError, app_dir
+
+_KEY = "collect_folder"
+
+
+class _Folder:
+    """A folder that goes with the visit that holds it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="chemspec-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def on_disk() -> bool:
+    """Return whether collections outlive the visit."""
+    return history.on_disk() or st.get_option("server.address") in ("127.0.0.1", "localhost", "::1")
+
+
+def store() -> Store:
+    """Return the collections of whoever asks.
+
+    Raises:
+        StoreError: if there is no place for them.
+    """
+    try:
+        if on_disk():
+            return Store(app_dir() / FILE)
+        if _KEY not in st.session_state:
+            st.session_state[_KEY] = _Folder()
+        return Store(st.session_state[_KEY].path / FILE)
+    except (AppDirError, OSError) as error:
+        raise StoreError(str(error)) from error

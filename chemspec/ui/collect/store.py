@@ -1,0 +1,174 @@
+"""Kept answers in an SQLite file, searched by text and by structure."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from rdkit import Chem, rdBase
+
+STATUSES = ("idea", "ordered", "tried", "worked", "failed")
+MOST = 5000  # answers of a collection file
+LONGEST = {"question": 100, "note": 2000, "query": 3000, "answer": 3000, "task": 20, "model": 200, "label": 200}
+FILE = "collections.sqlite3"
+
+
+class StoreError(Exception):
+    """The file cannot be used, or what is to be kept does not fit; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An answer that somebody keeps.
+
+    Attributes:
+        question: the name under which it is kept.
+        task, model: of the prediction.
+        query, answer: canonical SMILES.
+        label: the class of the step.
+        chance: of the answer, as it was shown.
+        note: what its owner writes.
+        status: one of `STATUSES`.
+        added: seconds since 1970.
+        number: of the record; 0 before it is kept.
+    """
+
+    question: str
+    task: str
+    model: str
+    query: str
+    answer: str
+    label: str = ""
+    chance: float = 0.0
+    note: str = ""
+    status: str = STATUSES[0]
+    added: float = 0.0
+    number: int = 0
+
+    @property
+    def reaction(self) -> str:
+        """The reaction SMILES."""
+        return f"{self.query}>>{self.answer}" if self.task == "forward" else f"{self.answer}>>{self.query}"
+
+
+_COLUMNS = tuple(field.name for field in fields(Kept) if field.name != "number")
+_TABLE = f"CREATE TABLE IF NOT EXISTS kept (number INTEGER PRIMARY KEY, {', '.join(_COLUMNS)})"
+
+
+@dataclass(frozen=True)
+class Store:
+    """A collection file; it is made at first use. Every call opens it anew: scripts run in many threads."""
+
+    path: Path
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            new = not self.path.exists()
+            with closing(sqlite3.connect(self.path, timeout=5)) as base, base:
+                if new:
+                    self.path.chmod(0o600)
+                base.execute(_TABLE)
+                yield base
+        except sqlite3.OperationalError as error:
+            raise StoreError(f"the file {self.path.name} cannot be used: {error}") from error
+        except (sqlite3.DatabaseError, TypeError, ValueError) as error:
+            raise StoreError(
+                f"the file {self.path} is damaged ({error}); move it away, and a new one is made"
+            ) from error
+        except OSError as error:
+            raise StoreError(f"the file {self.path.name} cannot be written: {error.strerror}") from error
+
+    def keep(self, one: Kept) -> None:
+        """Keep an answer; the same answer to the same question under the same name is kept once, with the new note."""
+        one = _checked(replace(one, added=one.added or time.time()))
+        with self._open() as base:
+            same = (one.question, one.task, one.query, one.answer)
+            base.execute("DELETE FROM kept WHERE question = ? AND task = ? AND query = ? AND answer = ?", same)
+            (count,) = base.execute("SELECT count(*) FROM kept").fetchone()
+            if count >= MOST:
+                raise StoreError(f"there are {MOST} answers already; remove some first")
+            marks = ", ".join("?" * len(_COLUMNS))
+            values = [getattr(one, name) for name in _COLUMNS]
+            base.execute(f"INSERT INTO kept ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
+
+    def change(self, number: int, *, note: str, status: str) -> None:
+        """Write another note and status."""
+        if status not in STATUSES or len(note) > LONGEST["note"]:
+            raise StoreError(f"a note has at most {LONGEST['note']} characters")
+        with self._open() as base:
+            base.execute("UPDATE kept SET note = ?, status = ? WHERE number = ?", (note, status, number))
+
+    def remove(self, number: int) -> None:
+        """Forget an answer."""
+        with self._open() as base:
+            base.execute("DELETE FROM kept WHERE number = ?", (number,))
+
+    def all(self) -> list[Kept]:
+        """Return everything, the newest first."""
+        with self._open() as base:
+            rows = base.execute(
+                f"SELECT {', '.join(_COLUMNS)}, number FROM kept ORDER BY added DESC LIMIT {MOST}"
+            ).fetchall()
+            return [_checked(Kept(*row)) for row in rows]
+
+
+def _checked(one: Kept) -> Kept:
+    """Return it; ValueError or StoreError where a part is of another kind or too long."""
+    for name, most in LONGEST.items():
+        value = getattr(one, name)
+        if not isinstance(value, str):
+            raise ValueError(f"{name} is no text")
+        if len(value) > most:
+            raise StoreError(f"{name} has {len(value)} characters; at most {most} are kept")
+    if one.status not in STATUSES:
+        raise ValueError(f"no status {one.status!r}")
+    if not one.question.strip():
+        raise StoreError("give it a name")
+    float(one.chance), float(one.added)
+    return one
+
+
+def matching(kept: Sequence[Kept], *, text: str = "", structure: str = "", status: str = "") -> list[Kept]:
+    """Return those that hold every word of a text, a substructure (SMILES or SMARTS) and have a status.
+
+    Raises:
+        ValueError: if the structure cannot be read.
+    """
+    words = text.lower().split()
+    pattern = _pattern(structure.strip()) if structure.strip() else None
+    found = []
+    for one in kept:
+        about = " ".join((one.question, one.note, one.label, one.status, one.query, one.answer)).lower()
+        if (status and one.status != status) or not all(word in about for word in words):
+            continue
+        if pattern is None or any(_has(smiles, pattern) for smiles in (one.query, one.answer)):
+            found.append(one)
+    return found
+
+
+def _pattern(text: str) -> Any:
+    with rdBase.BlockLogs():
+        pattern = (Chem.MolFromSmiles(text) or Chem.MolFromSmarts(text)) if len(text) <= 500 else None
+    if pattern is None:
+        raise ValueError("the structure is neither a SMILES nor a SMARTS")
+    return pattern
+
+
+def _has(smiles: str, pattern: Any) -> bool:
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromSmiles(smiles)
+    return mol is not None and bool(mol.HasSubstructMatch(pattern))
+
+
+def record(one: Kept) -> dict[str, object]:
+    """Return an answer as a row of a table."""
+    values = asdict(one)
+    del values["number"]
+    when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(one.added))
+    return {**values, "chance": f"{one.chance:.4g}", "added": when, "reaction": one.reaction}
