@@ -70,7 +70,6 @@ async function follow() {
     const before = ketcher.editor.struct();
     if (smiles) await ask(() => ketcher.setMolecule(smiles));
     else ketcher.editor.clear();
-    if (smiles) ketcher.editor.zoomAccordingContent?.(ketcher.editor.struct()); // all of it, not cut off
     if (ketcher.editor.struct() === before) note(UNKNOWN); // that is all Ketcher tells
   } catch {
     note(UNKNOWN);
@@ -105,7 +104,6 @@ function ready(loaded) {
   window.ketcher = loaded; // Ketcher itself looks for it there
   ketcher.editor.subscribe('change', changed);
   window.dispatchEvent(new Event('resize'));
-  ketcher.setSettings({ 'general.dearomatize-on-load': 'true' }); // Kekulé's rings, as everywhere else in the app
   inTurn(follow);
 }
 

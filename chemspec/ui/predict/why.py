@@ -10,7 +10,7 @@ import streamlit as st
 from chemspec.engine.engine import Engine
 from chemspec.engine.forks import Fork, forks
 from chemspec.types import Hypothesis
-from chemspec.ui.common import queued_engine, scheme, theme
+from chemspec.ui.common import queued_engine, scheme, served, theme
 from chemspec.ui.predict.verdicts import AnswerCard, percent
 
 _RANKS = "predict_ranks"  # in the session: canonical SMILES -> rank of its card
@@ -27,6 +27,9 @@ def popover(model: str, query: str, card: AnswerCard, *, key: str) -> None:
     if place.open:
         with place:
             engine = queued_engine.engine(model)
+            if isinstance(engine, served.ServedEngine):
+                st.caption("A service answers here, which does not tell where it hesitated.")
+                return
             st.html(told(card.best, found(engine, query, card.best), st.session_state.get(_RANKS, {})))
 
 
