@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import exp
 
 from chemspec import chem
-from chemspec.decode.loop import Decoding
+from chemspec.decode.decoding import Decoding
 from chemspec.decode.protocol import START, Decoder, finished
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
