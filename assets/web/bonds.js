@@ -1,7 +1,7 @@
-// A drawing whose bonds can be marked: a click, Enter or the space bar goes from unmarked to "must break" to "must stay".
+// A drawing whose bonds can be marked: a click, Enter or the space bar goes from unmarked to "must break" to "must stay",
+// or to those of the two that are asked for.
 // One stop of the tab key; arrows go from bond to bond. Marks are shown at once and then told to Python.
 const NS = "http://www.w3.org/2000/svg"
-const NEXT = {"": "cut", cut: "keep", keep: ""}
 const SAYS = {"": "free", cut: "must break", keep: "must stay"}
 
 const made = (name, attributes) => {
@@ -53,7 +53,8 @@ export default function ({data, parentElement, setTriggerValue}) {
     } else told.textContent = data.hint
   }
   const turn = (one) => {
-    own.marks[one.dataset.name] = NEXT[own.marks[one.dataset.name] ?? ""]
+    const turns = ["", ...data.kinds]
+    own.marks[one.dataset.name] = turns[(turns.indexOf(own.marks[one.dataset.name] ?? "") + 1) % turns.length]
     paint()
     send()
   }

@@ -20,9 +20,10 @@ from chemspec.system import extras
 
 if TYPE_CHECKING:
     from chemspec.engine.engine import Engine
-    from chemspec.plan.routes import Plan
+    from chemspec.plan.routes import Evidence, Plan
 
 command = partial(app.command, rich_help_panel="Answers")
+SHOWN = 5  # routes
 ENDINGS = (".json", ".md", ".svg", ".png")
 
 
@@ -72,6 +73,7 @@ def plan_(
     from chemspec.plan.expand import Expander
     from chemspec.plan.search import PlanSettings, plan
     from chemspec.plan.stock import BUILT_IN, load
+    from chemspec.precedents import installed
 
     for file in out or ():
         if file.suffix not in ENDINGS:
@@ -80,7 +82,7 @@ def plan_(
         algorithm=algorithm, seconds=seconds, expansions=expansions, depth=depth, routes=routes, ahead=max(0, ahead)
     )
     asked = _targets(targets)
-    can_buy = load(stock or BUILT_IN)
+    can_buy, index = load(stock or BUILT_IN), installed()
     retro = _load("retro", model, device=device, dtype=dtype, threads=threads)
     if ahead < 0 and retro.device != "cpu":
         settings = replace(settings, ahead=7)
@@ -91,14 +93,18 @@ def plan_(
         with show.progress("expanding") as report:
             found.append(plan(target, expander, can_buy, settings, lambda now: report(now.expansions, expansions)))
         if not as_json:
-            _show(found[-1])
-    documents = [values.document(one) for one in found]
+            _show(found[-1], values.evidence(found[-1].routes[:SHOWN], index))
+    is_kept = as_json or any(file.suffix in (".json", ".md") for file in out or ())
+    known = {
+        step: seen for one in found for step, seen in values.evidence(one.routes, index if is_kept else None).items()
+    }
+    documents = [values.document(one, known) for one in found]
     best = next((route for one in found for route in one.routes), None)
     for file in out or ():
         if file.suffix == ".json":
             file.write_text(json.dumps(documents if len(documents) > 1 else documents[0], indent=1), encoding="utf-8")
         elif file.suffix == ".md":
-            file.write_text("\n".join(map(values.to_markdown, found)), encoding="utf-8")
+            file.write_text("\n".join(values.to_markdown(one, known) for one in found), encoding="utf-8")
         elif best is None:
             show.note(f"{file} is not written: there is no route to draw")
         else:
@@ -132,21 +138,22 @@ def _targets(given: list[str]) -> list[str]:
     return given
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: Plan, known: Evidence) -> None:
     from chemspec.plan.routes import rows
 
     show.line(plan.target, "bold")
     show.line(f"  {plan.message}", "" if plan.status == "solved" else "yellow")
-    for rank, route in enumerate(plan.routes[:5], 1):
+    for rank, route in enumerate(plan.routes[:SHOWN], 1):
         content = Table(box=None, header_style="dim", title_justify="left", title_style="")
         content.title = f"route {rank}: {len(route.steps)} steps, score {route.score:.3g}, group {route.group}"
-        for name in ("step", "product", "from", "chance", "forward model agrees"):
+        lines = rows(route, known)
+        for name in lines[0]:
             content.add_column(name, overflow="fold")
-        for row in rows(route):
+        for row in lines:
             content.add_row(*map(escape, row.values()))
         show.table(content)
-    if len(plan.routes) > 5:
-        show.line(f"  {len(plan.routes) - 5} more routes; -o FILE.json has all", "dim")
+    if len(plan.routes) > SHOWN:
+        show.line(f"  {len(plan.routes) - SHOWN} more routes; -o FILE.json has all", "dim")
     counts = plan.counts
     rate = f", {counts.tokens / counts.passes:.2f} tokens a pass" if counts.passes else ""
     show.line(f"  {counts.molecules} molecules decoded in {counts.calls} calls of the models{rate}", "dim")

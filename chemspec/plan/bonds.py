@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from rdkit import Chem
 
@@ -15,6 +16,11 @@ SECONDS = 0.5  # of processor time for the map of one step; without a map in tha
 
 def inherit(reactants: Sequence[str], product: str, bonds: Bonds) -> dict[str, Bonds] | None:
     """Return these bonds of the product in its reactants, by reactant; None if one is missing there, or untraceable."""
+    return _inherit(tuple(reactants), product, bonds) if bonds else {}
+
+
+@lru_cache(maxsize=10_000)
+def _inherit(reactants: tuple[str, ...], product: str, bonds: Bonds) -> dict[str, Bonds] | None:
     match = map_atoms(".".join(reactants), product, seconds=SECONDS)
     if match is None:
         return None

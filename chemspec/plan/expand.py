@@ -189,6 +189,45 @@ class Expander:
         return results
 
 
+@dataclass
+class Sample:
+    """What decoding again took, in seconds, as it is done and with standard decoding; whether answers were the same."""
+
+    molecules: int = 0
+    checks: int = 0
+    ours: float = 0.0
+    standard: float = 0.0
+    same: bool = True
+
+
+def compare(expander: Expander, steps: Sequence[tuple[str, Proposal]], *, most: int = 6) -> Sample:
+    """Decode a sample of a search again, as it was and with standard decoding, by turns; nothing of it is kept.
+
+    Args:
+        expander: whose models and settings.
+        steps: of the search, each the product and the proposal.
+        most: molecules of the sample; and as many checks, where there is a forward model.
+    """
+    sample = Sample()
+    asked = [(expander.retro, one, expander.settings) for one in dict.fromkeys(one for one, _ in steps)][:most]
+    sample.molecules = len(asked)
+    if expander.forward is not None:
+        how = replace(FORWARD, drafter=expander.settings.drafter)
+        reactants = list(dict.fromkeys(".".join(way.reactants) for _, way in steps))[:most]
+        asked += [(expander.forward, one, how) for one in reactants]
+        sample.checks = len(reactants)
+    for model, query, settings in asked:
+        plain = replace(settings, drafter="none")
+        results: dict[DecodeSettings, list[DecodeResult]] = {settings: [], plain: []}
+        for way in (settings, plain, plain, settings):  # neither always comes first; the faster one of two counts
+            results[way] += model.predict([query], way)
+        sample.ours += min(one.trace.seconds for one in results[settings])
+        sample.standard += min(one.trace.seconds for one in results[plain])
+        texts = [[one.tokens for one in found[0].hypotheses] for found in results.values()]
+        sample.same &= texts[0] == texts[-1]
+    return sample
+
+
 def _sound(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
     """The different answers that are molecules, supply all atoms and do not contain the molecule itself."""
     found: dict[tuple[str, ...], Proposal] = {}

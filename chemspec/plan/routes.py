@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
 from chemspec.plan.expand import Counts, Proposal
+from chemspec.plan.tree import Seen
+from chemspec.precedents import Found, Precedents
 
 ALIKE = 0.25  # most edits a node by which routes still are variants of one; a changed molecule is less than one edit
 
@@ -89,6 +92,7 @@ class Plan:
         expansions: molecules that the search expanded.
         seconds: all in all.
         counts: what the models did for it.
+        tree: the likeliest part of all that was tried.
     """
 
     target: str
@@ -99,6 +103,7 @@ class Plan:
     expansions: int = 0
     seconds: float = 0.0
     counts: Counts = field(default_factory=Counts)
+    tree: Seen | None = None
 
 
 def _depth(node: Node) -> int:
@@ -166,29 +171,43 @@ def _fingerprint(smiles: str) -> Any:
 # --- what other programs and people read ----------------------------------------------------------
 
 
-def to_tree(node: Node) -> dict[str, Any]:
+Evidence = Mapping[str, Found]  # what is known of steps, by reaction SMILES
+
+
+def evidence(routes: Sequence[Route], index: Precedents | None) -> Evidence:
+    """Return what an index of patent reactions knows of all steps; nothing without one."""
+    steps = {node.step.reaction(node.smiles): node for route in routes for node in route.steps if node.step}
+    return {name: precedents_of(node, index) for name, node in steps.items()} if index else {}
+
+
+def precedents_of(node: Node, index: Precedents) -> Found:
+    """Return what an index knows of the step that makes a molecule."""
+    assert node.step
+    return index.find(".".join(node.step.reactants), node.smiles)
+
+
+def to_tree(node: Node, known: Evidence = MappingProxyType({})) -> dict[str, Any]:
     """Return the tree in the form of AiZynthFinder and PaRoutes: molecules and reactions by turns."""
     found: dict[str, Any] = {"type": "mol", "smiles": node.smiles, "in_stock": bool(node.stock)}
     if node.stock:
         found["metadata"] = {"stock": node.stock}
     if node.step:
-        step = node.step
-        found["children"] = [
-            {
-                "type": "reaction",
-                "smiles": step.reaction(node.smiles),
-                "metadata": {
-                    "chance": step.chance,
-                    "policy_probability": step.prior(node.smiles),
-                    "round_trip": step.round_trip,
-                },
-                "children": [to_tree(child) for child in node.children],
-            }
-        ]
+        step, reaction = node.step, node.step.reaction(node.smiles)
+        metadata: dict[str, Any] = {
+            "chance": step.chance,
+            "policy_probability": step.prior(node.smiles),
+            "round_trip": step.round_trip,
+        }
+        if reaction in known:
+            metadata["precedents"] = {"close": known[reaction].close, "wide": known[reaction].wide}
+            metadata["nearest"] = [asdict(one) for one in known[reaction].nearest]
+            metadata["conditions"] = [asdict(one) for one in known[reaction].conditions]
+        children = [to_tree(child, known) for child in node.children]
+        found["children"] = [{"type": "reaction", "smiles": reaction, "metadata": metadata, "children": children}]
     return found
 
 
-def document(plan: Plan) -> dict[str, Any]:
+def document(plan: Plan, known: Evidence = MappingProxyType({})) -> dict[str, Any]:
     """Return a plan as a JSON document; `routes` are trees that other programs read, each with its scores."""
     return {
         "target": plan.target,
@@ -200,7 +219,7 @@ def document(plan: Plan) -> dict[str, Any]:
         "counts": vars(plan.counts),
         "routes": [
             {
-                **to_tree(route.root),
+                **to_tree(route.root, known),
                 "scores": {
                     "score": route.score,
                     "steps": len(route.steps),
@@ -214,8 +233,8 @@ def document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def rows(route: Route) -> list[dict[str, str]]:
-    """Return a route's steps as a table, in the order in which they are done."""
+def rows(route: Route, known: Evidence = MappingProxyType({})) -> list[dict[str, str]]:
+    """Return a route's steps as a table, in the order in which they are done; conditions where something is known."""
     made: dict[str, str] = {}
     found = []
     for number, node in enumerate(route.steps, 1):
@@ -226,27 +245,30 @@ def rows(route: Route) -> list[dict[str, str]]:
         made[node.smiles] = f"step {number}"
         back = node.step.round_trip
         agrees = "" if back is None else f"yes ({back:.2f})" if back else "no"
-        found.append(
-            {
-                "step": str(number),
-                "product": node.smiles,
-                "from": " + ".join(from_),
-                "chance": f"{node.step.chance:.2f}",
-                "forward model agrees": agrees,
-            }
-        )
+        row = {
+            "step": str(number),
+            "product": node.smiles,
+            "from": " + ".join(from_),
+            "chance": f"{node.step.chance:.2f}",
+            "forward model agrees": agrees,
+        }
+        if known:
+            seen = known.get(node.step.reaction(node.smiles), Found())
+            row["patent reactions"] = f"{seen.close:,}" if seen.close else f"0 ({seen.wide:,} of this kind)"
+            row["conditions of the nearest"] = seen.conditions[0].text if seen.conditions else ""
+        found.append(row)
     return found
 
 
-def to_markdown(plan: Plan) -> str:
+def to_markdown(plan: Plan, known: Evidence = MappingProxyType({})) -> str:
     """Return a plan as text for a notebook."""
     lines = [f"# Routes to `{plan.target}`", "", plan.message, ""]
     for rank, route in enumerate(plan.routes, 1):
-        told = f"{len(route.steps)} steps, score {route.score:.3g}, group {route.group}"
-        lines += [f"## Route {rank}: {told}" + ("" if route.solved else ", not all in stock"), ""]
-        for row in rows(route):
-            agrees = row["forward model agrees"]
-            tail = f"; forward model agrees: {agrees}" if agrees else ""
+        head = f"{len(route.steps)} steps, score {route.score:.3g}, group {route.group}"
+        lines += [f"## Route {rank}: {head}" + ("" if route.solved else ", not all in stock"), ""]
+        for row in rows(route, known):
+            told = ("forward model agrees", "patent reactions", "conditions of the nearest")
+            tail = "".join(f"; {name}: {row[name]}" for name in told if row.get(name))
             lines += [f"{row['step']}. `{row['product']}` from {row['from']} (chance {row['chance']}{tail})"]
         lines += [""]
     return "\n".join(lines)

@@ -36,6 +36,7 @@ from chemspec.plan.bonds import Bonds, inherit
 from chemspec.plan.expand import Counts, Expander, Proposal, heavy_atoms
 from chemspec.plan.routes import Plan, Route, grouped, grow, ranked
 from chemspec.plan.stock import Stock
+from chemspec.plan.tree import Seen, likeliest
 
 ALGORITHMS = ("retro-star", "mcts", "breadth-first")
 EXTRACTION = 5.0  # most seconds of reading routes off the graph
@@ -339,6 +340,15 @@ class Search:
                 return grouped(best)
             self.expander.check(unchecked)
 
+    def tree(self) -> Seen:
+        """The likeliest part of what has been tried so far."""
+        found: dict[str, dict[tuple[str, ...], Proposal]] = {}
+        for node in self._graph.nodes() if self._graph is not None else ():
+            for product, way in self._ways([node]).items():
+                found.setdefault(product, {})[way.reactants] = way
+        steps = {product: list(ways.values()) for product, ways in found.items()}
+        return likeliest(self.target, steps, self.stock.source)
+
     def _ways(self, nodes: Any) -> dict[str, Proposal]:
         """The steps that lead into these nodes, by product."""
         inside = self._graph._graph
@@ -393,7 +403,8 @@ class Search:
         work = f"{self.expansions} expansions, {self.seconds:.1f} s; {ended}"
         message = f"{told}{what} ({work})"
         status = "solved" if solved else "open"
-        return Plan(self.target, status, message, found, bought, self.expansions, self.seconds, self.counts)
+        work_done = (self.expansions, self.seconds, self.counts)
+        return Plan(self.target, status, message, found, bought, *work_done, tree=self.tree())
 
 
 Watch = Callable[[Search], object]

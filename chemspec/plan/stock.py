@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
 COLUMNS = ("inchikey", "inchi_key", "inchi key")
+Keys = np.ndarray[Any, np.dtype[np.bytes_]]
 BUILT_IN = ("paroutes-n1", "paroutes-n5")
 
 
@@ -32,7 +33,7 @@ BUILT_IN = ("paroutes-n1", "paroutes-n5")
 class Stock:
     """Lists of what can be bought, by name; each sorted."""
 
-    lists: Mapping[str, np.ndarray[Any, np.dtype[np.bytes_]]]
+    lists: Mapping[str, Keys]
     offers: Mapping[str, object] = field(default_factory=dict)  # by InChIKey, what `prices` knows; `str` is for people
 
     def __len__(self) -> int:
@@ -48,7 +49,7 @@ class Stock:
         return str(self.offers.get(inchikey(smiles), ""))
 
 
-def _holds(keys: np.ndarray[Any, np.dtype[np.bytes_]], key: np.bytes_) -> bool:
+def _holds(keys: Keys, key: np.bytes_) -> bool:
     place = int(np.searchsorted(keys, key))
     return place < len(keys) and bool(keys[place] == key)
 
@@ -69,7 +70,7 @@ def load(names: Sequence[str]) -> Stock:
     """
     if not names:
         raise ValueError(f"no stock; give a file of SMILES or InChIKeys, or one of {', '.join(BUILT_IN)}")
-    found: dict[str, np.ndarray[Any, np.dtype[np.bytes_]]] = {}
+    found: dict[str, Keys] = {}
     offers: dict[str, object] = {}
     for name in names:
         if name in BUILT_IN or not (priced := _priced(name)):
@@ -94,7 +95,7 @@ def _priced(name: str) -> PriceList | None:
     return found if found and any(map(str, found.offers.values())) else None
 
 
-def _load(name: str) -> np.ndarray[Any, np.dtype[np.bytes_]]:
+def _load(name: str) -> Keys:
     path = asset_files.assets() / "stock" / f"{name}.txt.gz" if name in BUILT_IN else Path(name)
     try:
         return parse(path.read_bytes(), path.name)
@@ -103,7 +104,7 @@ def _load(name: str) -> np.ndarray[Any, np.dtype[np.bytes_]]:
         raise ValueError(f"stock {name}: {error.strerror}; give a file of SMILES or InChIKeys, or {shown}") from error
 
 
-def parse(raw: bytes, name: str) -> np.ndarray[Any, np.dtype[np.bytes_]]:
+def parse(raw: bytes, name: str) -> Keys:
     """Return the sorted keys of a list: a table with a column of InChIKeys or SMILES, or text with one of them a line.
 
     Lines that are neither are left out. Making InChIKeys of SMILES takes a millisecond each; they are kept on disk.

@@ -13,7 +13,7 @@ are the same commands with ours in the list.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -23,6 +23,7 @@ from syntheseus.interface.bag import Bag
 from syntheseus.interface.models import BackwardReactionModel, ForwardReactionModel
 from syntheseus.interface.molecule import Molecule
 from syntheseus.interface.reaction import Reaction, SingleProductReaction
+from syntheseus.search.graph.route import SynthesisGraph
 
 from chemspec.planners.source import Source, Step
 
@@ -108,6 +109,33 @@ def _bag(step: Step, *, keep_salts: bool) -> Bag[Molecule]:
 
 def _told(step: Step) -> dict[str, float]:
     return {"probability": step.probability, "log_probability": step.log_prob}
+
+
+def read_route(tree: Mapping[str, Any]) -> SynthesisGraph:
+    """Return a route that `chemspec plan` has written (.json, one of its `routes`) as Syntheseus' own value.
+
+    Raises:
+        ValueError: for a tree without a step.
+    """
+    if not tree.get("children"):
+        raise ValueError("the route has no step")
+    graph = SynthesisGraph(_reaction(tree))
+    waiting = [(graph.root_node, tree)]
+    while waiting:
+        above, mol = waiting.pop()
+        for part in mol["children"][0]["children"]:
+            if part.get("children"):
+                below = _reaction(part)
+                graph._graph.add_edge(above, below)
+                waiting.append((below, part))
+    return graph
+
+
+def _reaction(tree: Mapping[str, Any]) -> SingleProductReaction:
+    (step,) = tree["children"]
+    reactants = Bag([Molecule(part["smiles"]) for part in step["children"]])
+    metadata = {"probability": step.get("metadata", {}).get("policy_probability", 0.0)}
+    return SingleProductReaction(product=Molecule(tree["smiles"]), reactants=reactants, metadata=metadata)
 
 
 # The commands ------------------------------------------------------------------------------------

@@ -1,9 +1,11 @@
-"""The page Plan in a real browser: typed, stopped, opened by link, on a phone, by keyboard."""
+"""The page Plan in a real browser: typed, stopped, opened by link and again, a bond marked, on a phone, by keyboard."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -47,12 +49,42 @@ def test_from_a_typed_target_to_a_step_used_instead(
     assert first.evaluate("element => element === document.activeElement")
 
 
+def test_a_bond_is_kept_by_a_click_and_the_search_is_found_again_in_another_tab(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page()
+    page.goto(f"{server.url}/plan?smi={quote(TARGET)}")
+    page.get_by_text(re.compile("routes from stock")).wait_for()
+    settled(page)
+    page.get_by_role("button", name="Keep bonds").click()
+    amide = page.get_by_role("button", name="bond C1-N3: free")
+    amide.focus()
+    amide.press("Enter")
+    page.get_by_text("bonds kept: C1-N3").wait_for()
+    settled(page)
+    assert "keep=C1-N3" in page.url
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save all as JSON").click()
+    routes = json.loads(Path(saved.value.path()).read_text())["routes"]
+    assert routes and '"Nc1ccc(O)cc1"' not in json.dumps(routes), "no step makes the amide"
+
+    tab = page.context.new_page()  # the first one may be closed, or the server started again
+    page.close()
+    tab.goto(f"{server.url}/plan")
+    tab.get_by_role("button", name="Your searches").click()
+    tab.get_by_role("button", name="Open").first.click()
+    tab.get_by_text("bonds kept: C1-N3").wait_for()
+    settled(tab)
+    assert tab.locator(".cs-route img").count() >= 1
+
+
 def test_a_search_can_be_stopped_with_what_it_has(
     server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
 ) -> None:
     page = new_page()
     page.goto(f"{server.url}/plan?smi={quote('Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1')}")
     page.get_by_text(re.compile(r"^[1-9]\d* of 100 molecules expanded")).wait_for()
+    page.locator(".cs-tree .card").first.wait_for()
     page.get_by_role("button", name="Stop").click()
     page.get_by_text(re.compile("stopped")).wait_for()
     settled(page)

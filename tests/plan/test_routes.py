@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -16,8 +18,30 @@ from toy import AMIDE, retro, stock
 from chemspec import chem
 from chemspec.plan import draw
 from chemspec.plan.expand import SIZE, Expander, Proposal
-from chemspec.plan.routes import ALIKE, Node, Plan, Route, distance, document, grouped, ranked, rows, to_markdown
+from chemspec.plan.routes import (
+    ALIKE,
+    Node,
+    Plan,
+    Route,
+    distance,
+    document,
+    evidence,
+    grouped,
+    ranked,
+    rows,
+    to_markdown,
+)
 from chemspec.plan.search import plan
+from chemspec.plan.tree import CARDS, Seen, likeliest
+from chemspec.precedents import Conditions, Found, Precedent
+
+AIZYNTH = os.environ.get("CHEMSPEC_AIZYNTH", "")  # a Python that has aizynthfinder
+READ = """
+import json, sys
+from aizynthfinder.reactiontree import ReactionTree
+trees = [ReactionTree.from_dict(tree) for tree in json.load(open(sys.argv[1]))]
+print(json.dumps([[len(list(tree.reactions())), len(list(tree.molecules())), tree.is_solved] for tree in trees]))
+"""
 
 
 @pytest.fixture
@@ -54,6 +78,59 @@ def test_steps_come_after_what_they_need(found: Plan) -> None:
     text = to_markdown(found)
     assert text.count("## Route") == len(found.routes) and "in stock" not in text.split("## Route 1")[1]
     assert "(mine.smi)" in text and "(step 1)" in text
+
+
+def test_syntheseus_and_aizynthfinder_open_what_is_saved(found: Plan, tmp_path: Path) -> None:
+    from chemspec.planners.syntheseus import read_route
+
+    trees = json.loads(json.dumps(document(found)))["routes"]
+    for tree, route in zip(trees, found.routes, strict=True):
+        graph = read_route(tree)
+        graph.assert_validity()
+        assert graph.root_mol.smiles == found.target and len(graph) == len(route.steps)
+        leaves = {".".join(sorted(one.smiles.split("."))) for one in graph.get_starting_molecules()}
+        assert leaves == {".".join(sorted(leaf.smiles.split("."))) for leaf in route.leaves}
+    with pytest.raises(ValueError, match="no step"):
+        read_route({"type": "mol", "smiles": "C", "in_stock": True})
+    if not AIZYNTH:  # cannot be installed beside our RDKit, see tests/planners/test_aizynth.py
+        return
+    (tmp_path / "routes.json").write_text(json.dumps(trees))
+    done = subprocess.run([AIZYNTH, "-W", "ignore", "-c", READ, str(tmp_path / "routes.json")], capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [
+        [len(route.steps), len(list(route.root)), route.solved] for route in found.routes
+    ]
+
+
+def test_steps_have_their_precedents_where_there_is_an_index(found: Plan) -> None:
+    assert evidence(found.routes, None) == {} and "patent reactions" not in rows(found.routes[0])[0]
+    near = Precedent("CC(=O)Cl.CN", "CNC(C)=O", "CCN(CC)CC", "US1", "2001", 0.5, close=True, same=False, files=())
+    one = found.routes[0].steps[-1]
+    assert one.step
+    reaction = one.step.reaction(one.smiles)
+    seen = {reaction: Found(3, 9, (near,), (Conditions("CCN(CC)CC", 2),))}
+    first, *_, last = rows(found.routes[0], seen)
+    assert last["patent reactions"] == "3" and "N" in last["conditions of the nearest"]
+    assert first["patent reactions"].startswith("0") and not first["conditions of the nearest"]
+    (step,) = document(found, seen)["routes"][0]["children"]
+    assert step["metadata"]["precedents"] == {"close": 3, "wide": 9}
+    assert step["metadata"]["nearest"][0]["patent"] == "US1"
+    assert json.loads(json.dumps(step)) and "patent reactions: 3" in to_markdown(found, seen)
+
+
+def test_the_tree_that_is_shown_is_limited_and_goes_where_routes_go(found: Plan) -> None:
+    assert found.tree is not None
+    assert found.tree.smiles == found.target and len(found.tree) <= CARDS
+    best = {node.smiles for node in found.routes[0].root}
+
+    def smiles(seen: Seen) -> set[str]:
+        return {seen.smiles}.union(*(smiles(part) for _, parts in seen.ways for part in parts))
+
+    assert best <= smiles(found.tree)
+    steps = {AMIDE: [Proposal((f"{'C' * k}O",), 0.5 / k) for k in range(1, 8)]}
+    small = likeliest(AMIDE, steps, lambda one: "list" if one == "CO" else "", cards=3)
+    assert [way.reactants for way, _ in small.ways] == [("CO",), ("CCO",)] and small.more == 5
+    assert [part.stock for _, (part,) in small.ways] == ["list", ""]
 
 
 def leaf(smiles: str) -> Node:

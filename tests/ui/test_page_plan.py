@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,9 +23,10 @@ from toy import AMIDE, BOUGHT, Toy, retro, stock
 from chemspec import chem
 from chemspec.plan import stock as lists
 from chemspec.plan.bonds import named
+from chemspec.plan.search import PlanSettings
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
-from chemspec.ui.plan import ask
+from chemspec.ui.plan import ask, projects
 
 SMILES = str(chem.canonical(AMIDE))
 
@@ -32,6 +35,7 @@ SMILES = str(chem.canonical(AMIDE))
 def toys(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     models = {"retro": retro(), "forward": Toy({})}
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(queued_engine, "models", lambda task: [task])
     monkeypatch.setattr(queued_engine, "engine", lambda name: models[name])
     monkeypatch.setattr(lists, "load", lambda names: stock(tmp_path, BOUGHT if len(names) > 1 else ["CC"]))
@@ -84,16 +88,70 @@ def test_what_cannot_be_planned_is_said(smi: str, told: str) -> None:
 
 
 def test_bonds_can_be_kept_also_by_link() -> None:
-    page = pages.opened("plan", {"smi": SMILES})
-    choice = next(one for one in page.multiselect if "No step shall make" in one.label)
     amide = next(name for name, ends in named(SMILES).items() if ends == (1, 2))  # CNC(=O)...: N1-C2
-    choice.set_value([amide]).run()
-    assert not page.exception
-    assert page.query_params["keep"] == amide
-    shown = [one.value for one in page.subheader]
-    again = pages.opened("plan", {"smi": SMILES, "keep": amide})
-    assert [one.value for one in again.subheader] == shown
-    assert shown != [one.value for one in pages.opened("plan", {"smi": SMILES}).subheader]
+    page = pages.opened("plan", {"smi": SMILES, "keep": amide})
+    assert page.query_params["keep"] == amide and f"bonds kept: {amide}" in [one.value for one in page.caption]
+    free = pages.opened("plan", {"smi": SMILES})
+    assert [one.value for one in page.subheader] != [one.value for one in free.subheader]
+    next(one for one in page.button if one.label == "Forget these choices").click().run()
+    assert [one.value for one in page.subheader] == [one.value for one in free.subheader]
+    assert "keep" not in page.query_params
+
+
+def test_a_search_is_kept_on_disk_and_opened_again_with_everything_chosen(tmp_path: Path) -> None:
+    page = pages.opened("plan", {"smi": SMILES})
+    page.pills(key="plan_step_Route_1").set_value("3").run()
+    page.button(key="plan_use_Route_1_0").click().run()
+    page.number_input(key="plan_depth").set_value(5).run()
+    (name,) = (place.name for place in (tmp_path / "home" / "plans").iterdir())
+    kept = projects.load(name)
+    assert kept.target == SMILES and kept.settings.only and kept.settings.depth == 5 and "from stock" in kept.ended
+    again = pages.opened("plan", {"plan": name})  # in another tab, of another server
+    assert [one.value for one in again.subheader] == [one.value for one in page.subheader]
+    assert "1 step fixed" in [one.value for one in again.caption] and again.number_input(key="plan_depth").value == 5
+    again.button(key=f"plan_delete_{name}").click().run()
+    gone = pages.opened("plan", {"plan": name})
+    assert "cannot be opened" in gone.error[0].value
+    assert "names no search" in pages.opened("plan", {"plan": "../../etc"}).error[0].value
+
+
+def test_a_stock_of_ones_own_is_kept_with_the_search(tmp_path: Path) -> None:
+    own = lists.parse("\n".join(BOUGHT).encode(), "mine.smi")
+    project = projects.Project(projects.new_id(), SMILES, (), "mine.smi", PlanSettings(depth=8))
+    projects.save(project, own)
+    assert "routes from stock" in pages.opened("plan", {"plan": project.id}).success[0].value
+    (projects.folder(project.id) / "stock.npy").write_bytes(b"what")
+    assert "upload it again" in pages.opened("plan", {"plan": project.id}).error[0].value
+
+
+def test_old_searches_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [projects.new_id() for _ in range(3)]
+    for name in names:
+        projects.save(projects.Project(name, SMILES, ("paroutes-n1",), "", PlanSettings()))
+    for age, name in enumerate(names):
+        for file in (projects.folder(name) / "project.json", projects.folder(name)):
+            os.utime(file, (1e9 - age, 1e9 - age))
+    monkeypatch.setattr(projects, "MOST", 3)
+    projects.clean(1e9)
+    assert [projects.folder(name).exists() for name in names] == [True, True, False]
+    projects.clean(1e9 + projects.DAYS * 86_400 - 0.5)
+    assert [projects.folder(name).exists() for name in names] == [True, False, False]
+
+
+def test_where_nothing_can_be_kept_it_searches_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "file" / "below"))
+    assert "3 routes from stock" in pages.opened("plan", {"smi": SMILES}).success[0].value
+
+
+def test_the_search_is_shown_as_a_tree_measured_and_gone_on_with() -> None:
+    page = pages.opened("plan", {"smi": SMILES})
+    page.toggle(key="plan_tree").set_value(True).run()
+    assert any("cs-tree" in str(one.proto) for one in page.main if one.type == "html")
+    page.button(key="plan_measure").click().run()
+    assert any("with standard decoding" in one.value and "same answers" in one.value for one in page.caption)
+    next(one for one in page.button if one.label == "Search on").click().run()
+    assert not page.exception and page.number_input(key="plan_expansions").value == 200
 
 
 def test_nothing_to_buy_is_said() -> None:

@@ -23,6 +23,7 @@ def picker(
     on_change: Callable[[str, Marks], None],
     bold: draw.Bonds = (),
     notes: tuple[str, ...] = (),
+    kinds: tuple[str, ...] = ("cut", "keep"),
     hint: str = HINT,
 ) -> None:
     """Draw a molecule with marks, and tell of every change.
@@ -34,6 +35,7 @@ def picker(
         on_change: gets the SMILES that was marked, and the marks.
         bold: bonds to draw thick.
         notes: a text for each of these.
+        kinds: of marks that can be made, in the order of clicks.
         hint: shown where nothing is marked.
     """
     offered = named(smiles)
@@ -52,6 +54,7 @@ def picker(
             "bonds": [[*pair, name] for name, pair in offered.items()],
             "cut": list(marks[0]),
             "keep": list(marks[1]),
+            "kinds": list(kinds),
             "label": f"drawing of {smiles}; its bonds can be marked",
             "hint": hint,
             "dark": theme.dark(),

@@ -1,15 +1,13 @@
-"""Where a visitor asks for routes: target, stock, limits; and the link that holds them with the steps chosen so far."""
+"""Where a visitor asks for routes: target, stock, limits, bonds to keep; what the link holds, and what disk keeps."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Any
+from time import localtime, strftime
 
 import streamlit as st
-from rdkit import Chem
-from rdkit.Chem.Draw import rdMolDraw2D
 
 from chemspec import chem
 from chemspec.chem import formats
@@ -17,12 +15,21 @@ from chemspec.plan import bonds
 from chemspec.plan import stock as lists
 from chemspec.plan.bonds import Bonds
 from chemspec.plan.search import ALGORITHMS, PlanSettings
-from chemspec.plan.stock import Stock
-from chemspec.ui.common import draw, question, safe, theme
+from chemspec.plan.stock import Keys, Stock
+from chemspec.ui.common import bond_picker, question, safe
 from chemspec.ui.common.question import QueryText
+from chemspec.ui.plan import projects
+from chemspec.ui.plan.projects import Project, ProjectError
 
 BOX = QueryText("plan")
 MOST_MEGABYTES = 50
+DEFAULTS = {
+    "plan_lists": list(lists.BUILT_IN),
+    "plan_seconds": 60,
+    "plan_expansions": 100,
+    "plan_depth": 6,
+    "plan_algorithm": ALGORITHMS[0],
+}
 EXAMPLES = {
     "lidocaine": "CCN(CC)CC(=O)Nc1c(C)cccc1C",
     "imatinib": "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1",
@@ -36,12 +43,16 @@ class Asked:
 
     Attributes:
         stock_key: changes with the stock's content.
+        project: as it is kept on disk.
+        own: the visitor's own list of stock.
     """
 
     target: str
     stock: Stock
     stock_key: str
     settings: PlanSettings
+    project: Project
+    own: Keys | None = None
 
     @property
     def key(self) -> tuple[str, str, PlanSettings]:
@@ -52,19 +63,20 @@ class Asked:
 def ask() -> Asked | None:
     """Draw everything a visitor asks with; return the search, once there is one."""
     state = st.session_state
+    for name, value in DEFAULTS.items():
+        state.setdefault(name, value)
     if "plan_target" not in state:  # the visitor has just arrived
-        text = question.link()[1]
-        BOX.put(text)
-        state.plan_target = chem.canonical(text) or text
-        state.plan_only, state.plan_without = (tuple(st.query_params.get_all(name)) for name in ("use", "drop"))
-        state.plan_keep = st.query_params.get_all("keep")
+        _arrive()
     text, read = BOX.draw("retro", typed=BOX.typed, asked=_start, moved=_moved)
     hint = st.empty()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button("Search", type="primary", shortcut="Ctrl+Enter", on_click=_start, args=(None,))
-        stock, stock_key = _stock()
+        stock, stock_key, own = _stock()
         settings = _limits()
         keep = _keep(state.plan_target if isinstance(read, formats.Input) else "")
+        _searches()
+    if problem := state.pop("plan_problem", ""):
+        st.error(safe.plain(problem))
     if isinstance(read, chem.Fault):
         hint.html(question.fault_html(text, read))
     elif read is None:
@@ -75,20 +87,109 @@ def ask() -> Asked | None:
     else:
         hint.html(f'<div class="cs-hint" role="status">{escape("; ".join(read.notes))}</div>')
     target = state.plan_target
-    if not target or stock is None or not isinstance(read, formats.Input):
+    is_asked = bool(target) and stock is not None and isinstance(read, formats.Input)
+    projects.remember(state.plan_project if is_asked else "")
+    if not is_asked or stock is None:
         return None
     only, without = state.plan_only, state.plan_without
     st.query_params.from_dict({"smi": target, "use": only, "drop": without, "keep": state.plan_keep})
-    if only or without:
-        told = [f"{len(only)} step{'s' * (len(only) != 1)} fixed"] * bool(only)
-        told += [f"{len(without)} left out"] * bool(without)
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.caption(", ".join(told))
-            st.button("Forget these choices", on_click=choose, kwargs={"only": (), "without": ()})
+    _choices()
     if keep and settings.algorithm == "mcts":
         st.warning("The search mcts cannot keep bonds; choose another under Limits.")
         return None
-    return Asked(target, stock, stock_key, replace(settings, only=only, without=without, keep=keep))
+    settings = replace(settings, only=only, without=without, keep=keep)
+    own_name, own_keys = own or ("", None)
+    project = Project(state.plan_project, target, tuple(state.plan_lists), own_name, settings)
+    return Asked(target, stock, stock_key, settings, project, own_keys)
+
+
+def _arrive() -> None:
+    """Take over what the address says: a search on this server, or a target with choices."""
+    state = st.session_state
+    if name := st.query_params.get("plan", ""):
+        open_search(name)
+        return
+    text = question.link()[1]
+    BOX.put(text)
+    state.plan_target = chem.canonical(text) or text
+    state.plan_only, state.plan_without = (tuple(st.query_params.get_all(name)) for name in ("use", "drop"))
+    state.plan_keep = st.query_params.get_all("keep")
+    state.plan_project = projects.new_id()
+
+
+def open_search(name: str) -> None:
+    """Go on with a search that was kept; a callback for buttons."""
+    state = st.session_state
+    state.plan_target, state.plan_only, state.plan_without, state.plan_keep = "", (), (), []
+    state.plan_project = projects.new_id()
+    state.plan_stopped = None
+    try:
+        kept = projects.load(name)
+        state.plan_own = (kept.own, projects.own_list(name)) if kept.own else None
+    except ProjectError as error:
+        state.plan_problem = f"This search cannot be opened: {error}."
+        return
+    if name not in projects.own_ids():
+        state.plan_ids.insert(0, name)
+    BOX.put(kept.target)
+    how, names = kept.settings, {pair: bond for bond, pair in bonds.named(kept.target).items()}
+    state.plan_project, state.plan_target, state.plan_lists = name, kept.target, list(kept.lists)
+    state.plan_only, state.plan_without = how.only, how.without
+    state.plan_keep = [names[pair] for pair in how.keep if pair in names]
+    state.plan_seconds, state.plan_expansions = int(how.seconds), how.expansions
+    state.plan_depth, state.plan_algorithm = how.depth, how.algorithm
+
+
+def search_on() -> None:
+    """Go on where a search has ended: a stopped one as it was, another with twice the limits; a callback."""
+    state = st.session_state
+    if state.get("plan_stopped"):
+        state.plan_stopped = None
+        state.pop("_plans", None)
+    else:
+        state.plan_seconds = min(3600, 2 * state.plan_seconds)
+        state.plan_expansions = min(5000, 2 * state.plan_expansions)
+
+
+def _choices() -> None:
+    """Say which steps and bonds the visitor has chosen, and offer to forget that."""
+    state = st.session_state
+    count, left_out = len(state.plan_only), len(state.plan_without)
+    told = [f"{count} step{'s' * (count != 1)} fixed"] * bool(count)
+    told += [f"{left_out} left out"] * bool(left_out)
+    told += [f"bonds kept: {', '.join(state.plan_keep)}"] * bool(state.plan_keep)
+    if told:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.caption(", ".join(told))
+            st.button("Forget these choices", on_click=_forget_choices)
+
+
+def _forget_choices() -> None:
+    choose(only=(), without=())
+    st.session_state.plan_keep = []
+
+
+def _searches() -> None:
+    """Offer the visitor's searches that are on disk."""
+    state = st.session_state
+    own = projects.own_ids()
+    with st.popover("Your searches", disabled=not own):
+        for name in own:
+            try:
+                kept = projects.load(name)
+            except ProjectError:
+                continue
+            with st.container(horizontal=True, vertical_alignment="center"):
+                at = strftime("%Y-%m-%d %H:%M", localtime(kept.changed))
+                is_open = " (open now)" * (name == state.plan_project)
+                ended = safe.plain(kept.ended or "not finished")
+                st.caption(f"`{kept.target}`{is_open}, {at}: {ended} ([link](plan?plan={name}))")
+                st.button("Open", key=f"plan_open_{name}", on_click=open_search, args=(name,))
+                st.button("Delete", key=f"plan_delete_{name}", on_click=projects.forget, args=(name,))
+        st.caption(
+            f"Kept on this server for {projects.DAYS} days after the last change; this browser remembers which are "
+            "yours. Who has its link may change a search; to share one as it is, copy the address of this page."
+        )
 
 
 def choose(*, only: tuple[str, ...], without: tuple[str, ...]) -> None:
@@ -118,6 +219,7 @@ def _start(text: str | None) -> None:
     state.plan_target = read.smiles if isinstance(read, formats.Input) else ""
     state.plan_stopped = None
     state.plan_keep = []
+    state.plan_project = projects.new_id()
     choose(only=(), without=())
 
 
@@ -140,65 +242,73 @@ def _own(raw: bytes, name: str) -> Stock:
     return Stock({name: lists.parse(raw, name)})
 
 
-def _stock() -> tuple[Stock | None, str]:
-    """Draw the choice of stock; return it with what it depends on, None where there is none that can be used."""
+def _stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
+    """Draw the choice of stock; return it with what it depends on, and the visitor's own list.
+
+    The stock is None where there is none that can be used.
+    """
+    state = st.session_state
     with st.popover("Stock"):
-        names = tuple(
-            st.multiselect("Lists", lists.BUILT_IN, lists.BUILT_IN, key="plan_lists", persist_state="session")
-        )
+        names = tuple(st.multiselect("Lists", lists.BUILT_IN, key="plan_lists", persist_state="session"))
         st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
         file = st.file_uploader(
             f"Your own: SMILES or InChIKeys, .csv, .smi or .txt, also gzipped (at most {MOST_MEGABYTES} MB)",
             max_upload_size=MOST_MEGABYTES,
             key="plan_stock_file",
         )
-    found, key = dict(_built_in(names).lists) if names else {}, " ".join(names)
+        own: tuple[str, Keys] | None = state.get("plan_own")
+        if own and file is None:
+            st.caption(f"With {safe.plain(own[0])}, {len(own[1]):,} molecules, from the search that was opened.")
+            st.button("Without it", on_click=state.update, kwargs={"plan_own": None})
     if file is not None:
-        raw = file.getvalue()
         try:
-            found |= _own(raw, file.name).lists
+            own = (file.name, _own(file.getvalue(), file.name).lists[file.name])
         except ValueError as error:
             st.error(safe.plain(str(error)))
-            return None, ""
-        key += hashlib.sha256(raw).hexdigest()
+            return None, "", None
+    found, key = dict(_built_in(names).lists) if names else {}, " ".join(names)
+    if own:
+        found[own[0]] = own[1]
+        key += hashlib.sha256(own[1].tobytes()).hexdigest()
     if not found:
         st.warning("Nothing can be bought: choose a list of stock, or upload one.")
-        return None, ""
-    return Stock(found), key
+        return None, "", None
+    return Stock(found), key, own
 
 
 def _keep(target: str) -> Bonds:
-    """Draw the choice of bonds that no step may make."""
+    """Draw the target, to mark bonds that no step may make."""
     state = st.session_state
     if not target:
         return ()
     offered = bonds.named(target)
     state.plan_keep = [name for name in state.plan_keep if name in offered]
-    with st.popover("Keep bonds"):
-        st.html(draw.labelled(_numbered(target, theme.dark()), "the target with its atoms numbered"))
-        chosen = st.multiselect("No step shall make these bonds", list(offered), state.plan_keep)
-        state.plan_keep = chosen
-    return tuple(offered[name] for name in chosen)
+    count = f" ({len(state.plan_keep)})" * bool(state.plan_keep)
+    with st.popover(f"Keep bonds{count}"):
+        bond_picker.picker(
+            target,
+            ((), tuple(state.plan_keep)),
+            key="plan_bonds",
+            on_change=_marked,
+            kinds=("keep",),
+            hint="Click a bond that no step shall make.",
+        )
+    return tuple(offered[name] for name in state.plan_keep)
 
 
-def _numbered(smiles: str, dark: bool) -> str:
-    drawer = rdMolDraw2D.MolDraw2DSVG(460, 320)
-    if dark:
-        rdMolDraw2D.SetDarkMode(drawer)
-    options: Any = drawer.drawOptions()
-    options.addAtomIndices = True
-    options.clearBackground = False
-    rdMolDraw2D.PrepareAndDrawMolecule(drawer, Chem.MolFromSmiles(smiles))
-    drawer.FinishDrawing()
-    return str(drawer.GetDrawingText())
+def _marked(target: str, marks: bond_picker.Marks) -> None:
+    state = st.session_state
+    if target == state.plan_target:
+        state.plan_keep = list(marks[1])
+        state.plan_stopped = None
 
 
 def _limits() -> PlanSettings:
     with st.popover("Limits"):
-        seconds = st.number_input("Seconds", 5, 3600, 60, 5, key="plan_seconds", persist_state="session")
+        seconds = st.number_input("Seconds", 5, 3600, step=5, key="plan_seconds", persist_state="session")
         expansions = st.number_input(
-            "Molecules expanded", 1, 5000, 100, 10, key="plan_expansions", persist_state="session"
+            "Molecules expanded", 1, 5000, step=10, key="plan_expansions", persist_state="session"
         )
-        depth = st.number_input("Steps one after the other", 1, 12, 6, key="plan_depth", persist_state="session")
+        depth = st.number_input("Steps one after the other", 1, 12, key="plan_depth", persist_state="session")
         algorithm = st.selectbox("Search", ALGORITHMS, key="plan_algorithm", persist_state="session")
     return PlanSettings(algorithm=algorithm, seconds=float(seconds), expansions=int(expansions), depth=int(depth))

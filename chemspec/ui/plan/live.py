@@ -1,14 +1,15 @@
-"""A search under way, seen: how far it is, the best route so far, and a button to stop it.
+"""A search under way, seen: how far it is, the tree so far, the best route so far, and a button to stop it.
 
-It runs in the visitor's script, so a click or a closed tab ends it; what was decoded stays on disk, and the same link
-goes on from there.
+It runs in the visitor's script, so a click or a closed tab ends it; the question and what was decoded stay on disk, and
+the same link goes on from there.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
@@ -20,10 +21,10 @@ from chemspec.plan.search import plan as plan_routes
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.plan import view
+from chemspec.ui.plan import projects, tree_view, view
 from chemspec.ui.plan.ask import Asked
 
-EVERY = 3.0  # seconds between two drawings of the best route
+EVERY = 2.0  # seconds between two drawings of tree and best route
 
 
 @dataclass(frozen=True)
@@ -61,31 +62,43 @@ def search(asked: Asked, models: Expander) -> Plan:
         key, under_way = state.plan_under_way
         if key == asked.key:
             queued_engine.remembered("_plans", asked.key, lambda: under_way.result("stopped"))
+            _keep(asked, "stopped")
     return queued_engine.remembered("_plans", asked.key, lambda: _watched(asked, models), most=10)
 
 
 def _watched(asked: Asked, models: Expander) -> Plan:
+    _keep(asked, "")
     place = st.empty()
     with place.container():
         with st.container(horizontal=True, vertical_alignment="center"):
             line = st.empty()
             st.button("Stop", key="plan_stop", on_click=_stop, args=(asked,))
-        picture = st.empty()
-    drawn = time.monotonic()
+        tree, picture = st.empty(), st.empty()
+    drawn = time.monotonic() - EVERY / 2  # the first drawing comes early
 
     def watch(now: Search) -> bool:
         nonlocal drawn
         st.session_state.plan_under_way = (asked.key, now)
         line.caption(f"{now.expansions} of {asked.settings.expansions} molecules expanded, {now.seconds:.0f} s")
-        if now.expansions and time.monotonic() - drawn > EVERY and (routes := now.routes()):
-            with picture.container():
-                view.scheme(routes[0], "The best route so far" if routes[0].solved else "The closest so far")
+        if now.expansions and time.monotonic() - drawn > EVERY:
+            with tree.container():
+                tree_view.show(now.tree())
+            if routes := now.routes():
+                with picture.container():
+                    view.scheme(routes[0], "The best route so far" if routes[0].solved else "The closest so far")
             drawn = time.monotonic()
         return False
 
     found = plan_routes(asked.target, models, asked.stock, asked.settings, watch)
     place.empty()
+    _keep(asked, found.message)
     return found
+
+
+def _keep(asked: Asked, ended: str) -> None:
+    """Put the question on disk, with how it ended; where nothing can be kept the search goes on without."""
+    with suppress(OSError, projects.ProjectError):
+        projects.save(replace(asked.project, ended=ended[:200]), None if ended else asked.own)
 
 
 def _stop(asked: Asked) -> None:

@@ -10,15 +10,15 @@ import streamlit as st
 
 from chemspec.plan import draw as drawing
 from chemspec.plan import routes as values
-from chemspec.plan.expand import Expander
-from chemspec.plan.routes import Node, Plan, Route
+from chemspec.plan.expand import Expander, compare
+from chemspec.plan.routes import Plan, Route
+from chemspec.precedents import Precedents, installed
 from chemspec.ui.common import draw, theme
 from chemspec.ui.common.safe import plain
-from chemspec.ui.plan import ask
+from chemspec.ui.plan import ask, tree_view
 
 CSS = ".cs-route {overflow-x: auto} .cs-route img {max-width: none; max-height: 460px; min-height: 200px}"
 FIRST = 5  # groups that are shown at once
-TABLE = "| " + " | ".join(("step", "product", "from", "chance", "forward agrees")) + " |\n|---|---|---|---|---|"
 
 
 def show(plan: Plan, models: Expander) -> None:
@@ -28,7 +28,9 @@ def show(plan: Plan, models: Expander) -> None:
     told(plain(plan.message[:1].upper() + plan.message[1:] + "."))
     if plan.status == "refused":
         return
-    _effort(plan)
+    _effort(plan, models)
+    if plan.tree and plan.tree.ways and st.toggle("The whole search as a tree", key="plan_tree"):
+        tree_view.show(plan.tree)
     groups = [
         list(found) for _, found in groupby(sorted(plan.routes, key=lambda one: one.group), lambda one: one.group)
     ]
@@ -41,25 +43,63 @@ def show(plan: Plan, models: Expander) -> None:
     if len(groups) > FIRST:
         st.toggle(f"All {len(groups)} groups of routes", key="plan_all")
     if plan.routes:
-        st.download_button(
-            "Save all as JSON", json.dumps(values.document(plan), indent=1), "routes.json", on_click="ignore"
-        )
-        st.download_button("Save all as text", values.to_markdown(plan), "routes.md", on_click="ignore")
+        with st.container(horizontal=True):
+            st.download_button("Save all as JSON", lambda: _json(plan), "routes.json", on_click="ignore")
+            st.download_button("Save all as text", lambda: _text(plan), "routes.md", on_click="ignore")
     st.caption(
         "Ranked by the product of the steps' chances: how often an answer with such a score is the recorded one, a "
-        "tenth of it where the forward model, asked without reagents, predicts something else. Conditions are not "
-        "predicted. The link in the address bar holds the target and the steps that you chose."
+        "tenth of it where the forward model, asked without reagents, predicts something else. The address of "
+        "this page holds the target and the steps that you chose. "
+        + ("" if _index() else "No index of patent reactions is installed, so steps come without precedents.")
     )
 
 
-def _effort(plan: Plan) -> None:
-    """What the models did for the search."""
+def _json(plan: Plan) -> str:
+    return json.dumps(values.document(plan, values.evidence(plan.routes, _index())), indent=1)
+
+
+def _text(plan: Plan) -> str:
+    return values.to_markdown(plan, values.evidence(plan.routes, _index()))
+
+
+def _index() -> Precedents | None:
+    try:
+        return installed()
+    except (OSError, ValueError) as error:
+        st.warning(plain(f"Steps come without precedents: {error}"))
+        return None
+
+
+def _effort(plan: Plan, models: Expander) -> None:
+    """What the models did for the search, what speculation was worth in it, and how to go on."""
     counts = plan.counts
     told = f"{plan.expansions} molecules expanded, {counts.molecules} of them decoded now, the others known"
     told += f"; {counts.checks} steps checked; {counts.calls} calls of the models, {counts.seconds:.1f} s"
     if counts.passes:
         told += f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)"
     st.caption(told)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button("Search on", on_click=ask.search_on, help="A stopped search goes on; another gets twice the limits.")
+        if plan.routes and st.button("Measure against standard decoding", key="plan_measure"):
+            with st.spinner("Decoding a sample of this search twice …"):
+                state_key = (plan.target, plan.expansions, plan.message)
+                st.session_state.plan_measured = (state_key, _measured(plan, models))
+    measured = st.session_state.get("plan_measured")
+    if measured and measured[0] == (plan.target, plan.expansions, plan.message):
+        st.caption(measured[1])
+
+
+def _measured(plan: Plan, models: Expander) -> str:
+    """Say in words what a sample took with and without speculation."""
+    sample = compare(models, [(node.smiles, node.step) for route in plan.routes for node in route.steps if node.step])
+    ratio = sample.standard / max(1e-9, sample.ours)
+    told = f"Decoded again, by turns: {sample.molecules} molecules and {sample.checks} checks of this search took "
+    told += f"{sample.ours:.2f} s as they were decoded, {sample.standard:.2f} s with standard decoding: "
+    told += f"{ratio:.2f} times as fast, with the same answers." if sample.same else f"{ratio:.2f} times as fast."
+    if plan.counts.seconds >= 1:
+        told += f" At this rate the search's {plan.counts.seconds:.1f} s would have been "
+        told += f"{plan.counts.seconds * ratio:.1f} s (an estimate)."
+    return told
 
 
 def scheme(route: Route, title: str) -> None:
@@ -89,18 +129,31 @@ def _route(route: Route, title: str, models: Expander) -> None:
             for label, make, ending in (
                 ("SVG", lambda: drawing.to_svg(route), "svg"),
                 ("PNG", lambda: drawing.to_png(route), "png"),
-                ("JSON", lambda: json.dumps(values.to_tree(route.root), indent=1), "json"),
+                ("JSON", lambda: _tree_json(route), "json"),
             ):
                 st.download_button(label, make, f"{name}.{ending}", key=f"plan_{ending}_{key}", on_click="ignore")
     if chosen:
-        _step(route.steps[int(chosen) - 1], values.rows(route)[int(chosen) - 1], models, key)
+        _step(route, int(chosen) - 1, models, key)
 
 
-def _step(node: Node, row: dict[str, str], models: Expander, key: str) -> None:
-    """Draw a step with its numbers, and the other proposals for its product."""
+def _tree_json(route: Route) -> str:
+    return json.dumps(values.to_tree(route.root, values.evidence([route], _index())), indent=1)
+
+
+def _step(route: Route, number: int, models: Expander, key: str) -> None:
+    """Draw a step with its numbers and precedents, and the other proposals for its product."""
+    node = route.steps[number]
     assert node.step
-    st.markdown(TABLE + "\n| " + " | ".join(plain(cell) for cell in row.values()) + " |")
-    now = node.step.reaction(node.smiles)
+    now, index = node.step.reaction(node.smiles), _index()
+    seen = values.precedents_of(node, index) if index else None
+    row = values.rows(route, {now: seen} if seen else {})[number]
+    lines = ("| " + " | ".join(map(plain, cells)) + " |" for cells in (row, row.values()))
+    st.markdown(("\n" + "|---" * len(row) + "|\n").join(lines))
+    if seen:
+        st.caption(plain(seen.in_words[:1].upper() + seen.in_words[1:] + "."))
+        for one in seen.nearest:
+            source = ", ".join(filter(None, (one.source, f"product {one.similarity:.0%} alike", one.text)))
+            st.markdown(f"- `{one.reactants}>>{one.product}`: {plain(source)}")
     st.button("Search without this step", key=f"plan_drop_{key}", on_click=ask.drop, args=(now,))
     ways = [models.checked(node.smiles, way) for way in models.expand([node.smiles])[0]]
     others = [way for way in ways if way.reactants != node.step.reactants]

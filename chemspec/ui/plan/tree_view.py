@@ -1,0 +1,56 @@
+"""The tree of a search as cards: what is bought in green, what is open in amber; the words on the cards say it too."""
+
+from __future__ import annotations
+
+from html import escape
+
+import streamlit as st
+
+from chemspec.plan.expand import Proposal
+from chemspec.plan.tree import Seen
+from chemspec.ui.common import draw, theme
+
+CSS = """
+.cs-tree {overflow: auto; max-height: 60vh; padding: .4rem .2rem}
+.cs-tree .mol, .cs-tree .way {display: flex; align-items: flex-start; gap: .5rem; width: max-content}
+.cs-tree .ways, .cs-tree .parts {display: flex; flex-direction: column; gap: .45rem}
+.cs-tree .ways {border-left: 2px solid #99a8a6; padding-left: .5rem}
+.cs-tree .card {border: 2px solid #99a8a6; border-radius: .5rem; padding: .15rem .35rem; font-size: .75rem;
+  line-height: 1.25; width: 138px; text-align: center; overflow-wrap: anywhere}
+.cs-tree .card img {width: 130px; height: 84px; display: block}
+.cs-tree .bought {border-color: #0a804d}
+.cs-tree .open {border-color: #bf6b00; border-style: dashed}
+.cs-tree .told {font-size: .72rem; width: 4.6rem; line-height: 1.2; opacity: .85; padding-top: .3rem}
+"""
+
+
+def show(tree: Seen) -> None:
+    """Draw a tree; it scrolls in its own frame."""
+    dark = theme.dark()
+    note = f"the likeliest {len(tree)} molecules of the tree; from left to right what each can be made from"
+    st.html(
+        f'<style>{CSS}</style><div class="cs-tree" tabindex="0" role="group" aria-label="{note}">'
+        f"{_molecule(tree, dark=dark, root=True)}</div>"
+    )
+
+
+def _molecule(seen: Seen, *, dark: bool, root: bool = False) -> str:
+    kind, word = ("bought", escape(seen.stock)) if seen.stock else ("open", "open") if not seen.ways else ("made", "")
+    if root:
+        word = "target" + f", also in stock: {word}" * bool(seen.stock)
+    svg = draw.molecule(seen.smiles, width=130, height=84, dark=dark)
+    alt = escape(f"{seen.smiles}: {word or 'made'}", quote=True)
+    picture = f'<img src="{draw.data_uri(svg)}" alt="{alt}" title="{escape(seen.smiles, quote=True)}">' if svg else alt
+    card = f'<div class="card {kind}">{picture}{word}</div>'
+    if not seen.ways:
+        return f'<div class="mol">{card}</div>'
+    rows = "".join(_way(way, parts, dark=dark) for way, parts in seen.ways)
+    rest = f'<div class="told">{seen.more} more way{"s" * (seen.more != 1)}</div>' if seen.more else ""
+    return f'<div class="mol">{card}<div class="ways">{rows}{rest}</div></div>'
+
+
+def _way(way: Proposal, parts: list[Seen], *, dark: bool) -> str:
+    back = "" if way.round_trip is None else "<br>forward agrees" if way.round_trip else "<br>forward differs"
+    inside = "".join(_molecule(part, dark=dark) for part in parts)
+    told = f'<span class="told">chance {way.chance:.2f}{back}</span>'
+    return f'<div class="way">{told}<div class="parts">{inside}</div></div>'
