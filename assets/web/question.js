@@ -3,7 +3,8 @@ const PAUSE = 300
 export default function ({data, parentElement, setStateValue, setTriggerValue}) {
   const find = (name) => parentElement.querySelector(name)
   const box = find("textarea"), field = find(".field"), marks = find(".marks"), clear = find(".clear")
-  const own = box.chemspec ??= {revision: null, sent: "", timer: 0, stop: () => {}}
+  const folded = find(".folded")
+  const own = box.chemspec ??= {revision: null, sent: "", opened: "", timer: 0, stop: () => {}}
   own.stop()
 
   const fit = () => {
@@ -21,6 +22,12 @@ export default function ({data, parentElement, setStateValue, setTriggerValue}) 
     blamed.textContent = box.value.slice(span[0], Math.max(span[1], span[0] + 1)) || " "
     marks.append(box.value.slice(0, span[0]), blamed, box.value.slice(span[1]))
     marks.scrollTop = box.scrollTop
+  }
+  // A pasted file is shown by its name: the box stays as it is beneath, to be asked, typed over or cleared.
+  const fold = (name) => {
+    folded.hidden = !name
+    folded.textContent = name
+    field.classList.toggle("fold", Boolean(name))
   }
   const send = () => {
     clearTimeout(own.timer)
@@ -46,8 +53,16 @@ export default function ({data, parentElement, setStateValue, setTriggerValue}) 
   }
   fit()
   mark(data.span && data.text === box.value ? data.span : null)
+  fold(data.text === box.value && own.opened !== box.value ? data.fold : "")
 
+  folded.onclick = () => {
+    own.opened = box.value
+    fold("")
+    fit()
+    box.focus()
+  }
   box.oninput = () => {
+    fold("")
     fit()
     mark(null)
     clearTimeout(own.timer)
@@ -63,6 +78,7 @@ export default function ({data, parentElement, setStateValue, setTriggerValue}) 
   }
   clear.onclick = () => {
     box.value = ""
+    fold("")
     fit()
     mark(null)
     send()

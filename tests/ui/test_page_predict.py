@@ -622,3 +622,17 @@ def test_the_page_asks_why_only_where_somebody_opens_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(why, "forks", lambda *asked: looked.append(asked[-1]) or [])
     assert not open_page(task="retro", smi=LIDOCAINE).exception
     assert not looked
+
+
+def test_a_pasted_file_is_folded_to_its_name() -> None:
+    molfile = formats.to_sdf([{"smiles": "CC(=O)Nc1ccc(O)cc1"}]).split("M  END")[0] + "M  END\n"
+    reaction = formats.to_rxn("CC(=O)Cl.Nc1ccccc1.[Na+].[OH-]", "CC(=O)Nc1ccccc1")
+    for text, name in (
+        (molfile, "molfile, 11 atoms"),
+        (reaction, "RXN, a reaction of 4 molecules"),
+        ("CCO", ""),
+        ("aniline\nacetyl chloride\nEt3N\nDCM\nDMAP", ""),
+        (molfile.replace(" O  ", " Xx ", 1), ""),
+    ):
+        assert question.folded(text, formats.read_any(text, task="forward")) == name
+    assert question.folded("", None) == ""

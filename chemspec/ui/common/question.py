@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from html import escape
 
 import streamlit as st
+from rdkit import Chem
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.salts import pair
 from chemspec.settings import Task
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.web_files import web_file
@@ -21,6 +23,8 @@ from chemspec.ui.common.web_files import web_file
 QUESTION = {"forward": "Forward: what forms?", "retro": "Retro: how to make it?"}
 LABEL = {"forward": "Everything in the flask", "retro": "The molecule to make"}
 PLACEHOLDER = {"forward": "e.g. aniline, CC(=O)Cl, Et3N, DCM", "retro": "e.g. lidocaine"}
+FILES = ("molfile", "SDF", "RXN", "RDF", "CDXML")  # shown folded once they are longer than
+MOST_LINES = 3
 MOST_CHARS = 100_000  # of a paste; the longest files that read_any takes are shorter
 
 Read = formats.Input | chem.Fault | None  # what a text is; None for a blank one
@@ -68,6 +72,7 @@ class QueryText:
             # Goes up when the program, not the visitor, changes the text; only then the box takes it over.
             "revision": st.session_state.setdefault(f"{self.page}_revision", 0),
             "span": span,
+            "fold": folded(text, read),
             "longest": MOST_CHARS,
         }
         key = f"{self.page}_box"
@@ -83,6 +88,16 @@ class QueryText:
             on_moved_change=moved,
         )
         return text, read
+
+
+def folded(text: str, read: Read) -> str:
+    """Return what to show in place of a pasted file, such as "molfile, 11 atoms"; empty for what people type."""
+    if not isinstance(read, formats.Input) or text.strip().count("\n") < MOST_LINES or read.kind not in FILES:
+        return ""
+    if read.other:
+        return f"{read.kind}, a reaction of {len(pair(read.reaction.replace('>>', '.').split('.')))} molecules"
+    atoms = Chem.MolFromSmiles(read.smiles).GetNumAtoms()
+    return f"{read.kind}, {atoms} atom{'s' * (atoms != 1)}"
 
 
 @st.cache_resource(show_spinner=False)
