@@ -285,6 +285,7 @@ def test_a_pasted_molfile_keeps_its_lines(
     box.press("Enter")
     expect(answers(page).first).to_contain_text("Nc1ccccc1")
     expect(page.locator(".cs-hint", has_text="read as")).to_be_visible()
+    expect(page.locator(".folded")).to_have_text("molfile, 10 atoms")
 
 
 @pytest.mark.skipif(bool(vendor.why_not("ketcher")), reason=vendor.why_not("ketcher"))

@@ -512,5 +512,5 @@ def _advice(text: str, fault: Fault) -> str:
     if re.fullmatch(r"(?:[A-Z][a-z]?\d*){2,}", text) and re.search(r"H\d", text):
         return "; a formula fits many molecules, enter the SMILES of the one you mean"
     if re.search(r"[a-z]{4}", re.sub(r"[bcnops]{4,}", "", text)) and re.fullmatch(r"[\w\s,()'\-\[\]]+", text):
-        return "; of names only common reagents, drugs and building blocks are known: enter the SMILES"
+        return "; of names only common reagents and drugs and simple systematic names are known: enter the SMILES"
     return ""

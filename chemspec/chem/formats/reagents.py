@@ -1,6 +1,6 @@
 """Look up the SMILES of common reagents, solvents, drugs and building blocks, for those who type what they mean.
 
-The tables, made by hand, are `reagents.tsv` and `names.tsv`.
+The tables, made by hand, are `reagents.tsv` and `names.tsv`; systematic names are read by `nomenclature`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,19 @@ import re
 from functools import cache
 from pathlib import Path
 
+from chemspec.chem.formats import nomenclature
+
 TABLE = Path(__file__).with_name("reagents.tsv")
 NAMES = Path(__file__).with_name("names.tsv")  # of drugs and building blocks
 _DASHES = "-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"
 
 
 def find(name: str) -> tuple[str, str] | None:
-    """Return SMILES and full name of a molecule; None if it is in no table."""
-    return _names().get(_key(name))
+    """Return SMILES and full name of a molecule; None if it is in no table and has no simple systematic name."""
+    if (known := _names().get(_key(name))) is not None:
+        return known
+    smiles = nomenclature.read(name)
+    return (smiles, name.strip()) if smiles else None
 
 
 @cache

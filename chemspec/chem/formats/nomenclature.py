@@ -1,0 +1,182 @@
+"""Read simple systematic names, such as 5-bromo-2-chloropyridine or ethyl 4-aminobenzoate.
+
+A name is prefixes with their locants and a parent from `parents.tsv`; anything else is None, never a guess. What a
+locant names is the atom of that map number in the parent's SMILES; N is number 90, the nitrogen outside of a ring (or
+that of a ring with one).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from rdkit import Chem, rdBase
+
+TABLE = Path(__file__).with_name("parents.tsv")
+NITROGEN = 90
+LONGEST = 120  # characters of a name
+_TIMES = {"": 1, "di": 2, "bis": 2, "tri": 3, "tetra": 4}
+_RING = {"o": "2", "ortho": "2", "m": "3", "meta": "3", "p": "4", "para": "4"}
+PREFIXES = {
+    "fluoro": "F", "chloro": "Cl", "bromo": "Br", "iodo": "I", "nitro": "[N+](=O)[O-]", "cyano": "C#N", "amino": "N",
+    "hydroxy": "O", "mercapto": "S", "methyl": "C", "ethyl": "CC", "propyl": "CCC", "isopropyl": "C(C)C",
+    "butyl": "CCCC", "isobutyl": "CC(C)C", "sec-butyl": "C(C)CC", "tert-butyl": "C(C)(C)C", "cyclopropyl": "C1CC1",
+    "cyclobutyl": "C1CCC1", "cyclopentyl": "C1CCCC1", "cyclohexyl": "C1CCCCC1", "vinyl": "C=C", "allyl": "CC=C",
+    "ethynyl": "C#C", "propargyl": "CC#C", "phenyl": "c1ccccc1", "benzyl": "Cc1ccccc1", "methoxy": "OC",
+    "ethoxy": "OCC", "propoxy": "OCCC", "isopropoxy": "OC(C)C", "butoxy": "OCCCC", "tert-butoxy": "OC(C)(C)C",
+    "phenoxy": "Oc1ccccc1", "benzyloxy": "OCc1ccccc1", "acetoxy": "OC(C)=O", "trifluoromethyl": "C(F)(F)F",
+    "difluoromethyl": "C(F)F", "trifluoromethoxy": "OC(F)(F)F", "difluoromethoxy": "OC(F)F", "hydroxymethyl": "CO",
+    "aminomethyl": "CN", "bromomethyl": "CBr", "chloromethyl": "CCl", "methoxymethyl": "COC", "methylthio": "SC",
+    "methylsulfonyl": "S(C)(=O)=O", "dimethylamino": "N(C)C", "diethylamino": "N(CC)CC", "methylamino": "NC",
+    "acetamido": "NC(C)=O", "formyl": "C=O", "acetyl": "C(C)=O", "benzoyl": "C(=O)c1ccccc1",
+    "methoxycarbonyl": "C(=O)OC", "ethoxycarbonyl": "C(=O)OCC", "boc": "C(=O)OC(C)(C)C",
+    "tert-butoxycarbonyl": "C(=O)OC(C)(C)C", "cbz": "C(=O)OCc1ccccc1", "tosyl": "S(=O)(=O)c1ccc(C)cc1",
+}  # fmt: skip
+ALKYL = {name: PREFIXES[name] for name in (
+    "methyl", "ethyl", "propyl", "isopropyl", "butyl", "isobutyl", "tert-butyl", "benzyl", "allyl", "phenyl",
+    "propargyl", "cyclohexyl",
+)}  # fmt: skip
+_STEMS = ("meth", "eth", "prop", "but", "pent", "hex", "hept", "oct", "non", "dec", "undec", "dodec")
+_LOCANTS = re.compile(r"((?:\d{1,2}|n|ortho|meta|para|[omp])(?:,(?:\d{1,2}|n))*)-")
+_PREFIX = re.compile(f"(|bis|tetra|tri|di)({'|'.join(sorted(map(re.escape, PREFIXES), key=len, reverse=True))})-?")
+_GROUP = re.compile(rf"\(({'|'.join(map(re.escape, PREFIXES))})\)")
+SUFFIXES = {
+    "carboxylic acid": "C(=O)O", "carbaldehyde": "C=O", "carboxaldehyde": "C=O", "carbonitrile": "C#N",
+    "carboxamide": "C(N)=O", "carbonyl chloride": "C(=O)Cl", "boronic acid": "B(O)O", "ylboronic acid": "B(O)O",
+    "sulfonyl chloride": "S(=O)(=O)Cl", "sulfonamide": "S(N)(=O)=O", "amine": "N", "ol": "O", "thiol": "S",
+    "ylmethanol": "CO", "ylmethanamine": "CN", "methanol": "CO",
+}  # fmt: skip
+_SUFFIXED = re.compile(f"(.+)-(\\d)-?({'|'.join(SUFFIXES)})")
+_LIKELY = re.compile(r"[a-z0-9,() -]*[a-z]{3}[a-z0-9,() -]*")
+
+
+@lru_cache(maxsize=10_000)
+def read(name: str) -> str | None:
+    """Return the SMILES of a systematic name; None where it is none that is known here."""
+    text = re.sub(r"[\u2010-\u2015]", "-", " ".join(name.lower().split()))
+    if len(text) > LONGEST or not _LIKELY.fullmatch(text):
+        return None
+    with rdBase.BlockLogs():
+        mol = _ester(text) or _substituted(text)
+        return None if mol is None else str(Chem.MolToSmiles(mol))
+
+
+def _ester(text: str) -> Any | None:
+    """Return the ester that a name such as ethyl benzoate means."""
+    alkyl, _, acid = text.partition(" ")
+    if alkyl not in ALKYL or not acid.endswith("ate"):
+        return None
+    mol = _substituted(f"{acid[:-3]}ic acid")
+    found: Any = mol.GetSubstructMatches(Chem.MolFromSmarts("C(=O)[OX2H1]")) if mol else ()
+    if len(found) != 1:
+        return None
+    return _joined(mol, found[0][2], ALKYL[alkyl])
+
+
+def _substituted(text: str) -> Any | None:
+    """Return the molecule of prefixes and a parent."""
+    wanted: list[tuple[str, str]] = []  # locant and prefix
+    rest = _GROUP.sub(r"\1", text)
+    rest = re.sub(r"^\(([^()]*phenyl)\)", r"\1", rest)
+    while (found := _parent(rest)) is None:
+        locants = _LOCANTS.match(rest)
+        prefix = _PREFIX.match(rest, locants.end() if locants else 0)
+        if prefix is None:
+            return None
+        places = locants[1].split(",") if locants else [""]
+        if len(places) != _TIMES[prefix[1]]:
+            return None
+        wanted += [(place, prefix[2]) for place in places]
+        rest = rest[prefix.end() :]
+    smiles, alike, suffix = found
+    mol: Any = Chem.MolFromSmiles(smiles)
+    benzene = alike == "ring"
+    groups = [(locant, PREFIXES[name]) for locant, name in sorted(wanted, key=lambda one: one[0] == "n")]  # N- last
+    for locant, group in (*suffix, *groups):
+        number = _RING.get(locant, locant)
+        if locant in _RING and (not benzene or len(wanted) > 1):
+            return None
+        if not number:  # one prefix, and it does not matter where
+            if alike != "any" or suffix or len(wanted) > 1:
+                return None
+            number = str(min(atom.GetAtomMapNum() for atom in mol.GetAtoms() if atom.GetAtomMapNum()))
+        atom = _nitrogen(mol) if number == "n" else _numbered(mol, int(number))
+        if atom is None or not atom.GetTotalNumHs():
+            return None
+        mol = _joined(mol, atom.GetIdx(), group)
+        if mol is None:
+            return None
+    for atom in mol.GetAtoms():
+        atom.SetAtomMapNum(0)
+    return Chem.MolFromSmiles(Chem.MolToSmiles(mol))
+
+
+def _parent(text: str) -> tuple[str, str, tuple[tuple[str, str], ...]] | None:
+    """Return SMILES, kind, and place and group of a suffix, as in pyridin-3-amine."""
+    if text in _parents():
+        return (*_parents()[text], ())
+    if (match := _SUFFIXED.fullmatch(text)) is None:
+        return None
+    found = _parents().get(match[1]) or _parents().get(f"{match[1]}e")
+    if found is None or found[1] == "ring" or match[1].endswith("benzene"):
+        return None
+    return (*found, ((match[2], SUFFIXES[match[3]]),))
+
+
+def _numbered(mol: Any, number: int) -> Any | None:
+    return next((atom for atom in mol.GetAtoms() if atom.GetAtomMapNum() == number), None)
+
+
+def _nitrogen(mol: Any) -> Any | None:
+    """Return the nitrogen that N- means: that of the group, else the ring's, if all of those are alike."""
+    if own := _numbered(mol, NITROGEN):
+        return own
+    plain = Chem.Mol(mol)
+    for atom in plain.GetAtoms():
+        atom.SetAtomMapNum(0)
+    ranks = Chem.CanonicalRankAtoms(plain, breakTies=False)
+    found = [atom for atom in mol.GetAtoms() if atom.GetSymbol() == "N" and atom.GetTotalNumHs()]
+    return found[0] if len({ranks[atom.GetIdx()] for atom in found}) == 1 else None
+
+
+def _joined(mol: Any, place: int, group: str) -> Any | None:
+    """Put a group in place of a hydrogen of an atom."""
+    size = mol.GetNumAtoms()
+    made = Chem.RWMol(Chem.CombineMols(mol, Chem.MolFromSmiles(group)))
+    atom = made.GetAtomWithIdx(place)
+    if atom.GetNumExplicitHs():
+        atom.SetNumExplicitHs(atom.GetNumExplicitHs() - 1)
+    made.AddBond(place, size, Chem.BondType.SINGLE)
+    try:
+        Chem.SanitizeMol(made)
+    except Chem.MolSanitizeException:
+        return None
+    return made.GetMol()
+
+
+@cache
+def _parents() -> dict[str, tuple[str, str]]:
+    """Return SMILES and kind of each parent; "ring": a benzene with one group, "any": all places are alike."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in TABLE.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            smiles, names, kind, *_ = line.split("\t")
+            phenyl = "[cH:2][cH:3][cH:4][cH:5][cH:6]1"
+            whole = smiles.replace("*", f"[c:1]1{phenyl}")
+            found |= dict.fromkeys(names.split(" | "), (whole, kind))
+    for length, stem in enumerate(_STEMS, 1):
+        chain = [f"[C:{place}]" if place == 0 else f"[CH2:{place}]" for place in range(length + 1)]
+        plain = "".join(["[CH3:1]", *chain[2:length], f"[CH3:{length}]"]) if length > 1 else "[CH4:1]"
+        found[f"{stem}ane"] = (plain, "any" if length < 3 else "")
+        tail = "".join([*chain[2:length], f"[CH3:{length}]"]) if length > 1 else ""
+        if length > 1:
+            for ending, head in (
+                ("anoic acid", "OC(=O)"), ("anamide", "[NH2:90]C(=O)"), ("anenitrile", "N#C"), ("anal", "O=C"),
+                ("anoyl chloride", "ClC(=O)"),
+            ):  # fmt: skip
+                found[stem + ending] = (head + tail, "")
+            found |= dict.fromkeys((f"1-{stem}anol", f"{stem}an-1-ol"), (f"O[CH2:1]{tail}", ""))
+            found |= dict.fromkeys((f"{stem}ylamine", f"{stem}an-1-amine"), (f"[NH2:90][CH2:1]{tail}", ""))
+    return found
