@@ -14,7 +14,7 @@ from chemspec.precedents import index_file
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.predict import answers, ask, precedents, verdicts
+from chemspec.ui.predict import answers, ask, precedents, schemes, verdicts
 
 AMIDE = "CC(=O)Cl.Nc1ccccc1"
 EVIL = "<img src=x onerror=alert(1)>"
@@ -61,6 +61,16 @@ def test_files_hold_conditions_and_patents() -> None:
     row = answers.row(asked, card)
     assert (row["patent_reactions"], row["conditions"]) == (3, "DCM, Et₃N")
     assert str(row["patents"]).startswith("US01000001")
+
+
+def test_a_scheme_for_a_slide_has_the_conditions_over_its_arrow() -> None:
+    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
+    over = precedents.over_arrow(asked, card)
+    assert ">DCM, Et₃N</text>" in schemes.to_svg(*precedents.sides(asked, card), card.change, over)
+    long = schemes.to_svg(*precedents.sides(asked, card), card.change, "Na₂CO₃, H₂O, DME, Pd(PPh₃)₄")
+    assert ">Na₂CO₃, H₂O, DME,</text>" in long and ">Pd(PPh₃)₄</text>" in long
+    plain = schemes.to_png(*precedents.sides(asked, card), card.change)
+    assert plain != schemes.to_png(*precedents.sides(asked, card), card.change, over)
 
 
 def test_what_an_index_says_cannot_become_html(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +134,9 @@ def opinion(written: str) -> str:
 def test_the_forward_model_reads_the_conditions(asked_for: dict[str, Any]) -> None:
     said = opinion("Et3N, DCM")
     assert set(asked_for["query"].split(".")) == {*AMIDE.split("."), "CCN(CC)CC", "ClCCl"}
-    assert said.startswith("With DCM, Et₃N, the forward model gives the target") and said.endswith("first answer.")
+    assert (
+        said.startswith("With DCM, Et₃N, the forward model gives the target") and "as its first answer, with 3" in said
+    )
     assert opinion("").startswith("Without reagents") and asked_for["query"] == AMIDE
 
 

@@ -354,11 +354,12 @@ def _three_d(smiles: str) -> None:
 def _save(asked: ask.Asked, card: AnswerCard) -> None:
     name = f"answer-{card.rank}"
     left, right = precedents.sides(asked, card)
-    _file("SVG", schemes.to_svg(left, right, card.change), f"{name}.svg", "image/svg+xml")
-    _file("PNG", schemes.to_png(left, right, card.change), f"{name}.png", "image/png")
+    over = precedents.over_arrow(asked, card) if asked.task == "retro" else ""  # a flask has its own
+    _file("SVG", schemes.to_svg(left, right, card.change, over), f"{name}.svg", "image/svg+xml")
+    _file("PNG", schemes.to_png(left, right, card.change, over), f"{name}.png", "image/png")
     _file("RXN", formats.to_rxn(left, right), f"{name}.rxn", "chemical/x-mdl-rxnfile")
     _file("SDF", formats.to_sdf([row(asked, card)]), f"{name}.sdf", "chemical/x-mdl-sdfile")
-    _file("CDXML", schemes.to_cdxml(left, right, card.change), f"{name}.cdxml", "chemical/x-cdxml")
+    _file("CDXML", schemes.to_cdxml(left, right, card.change, over), f"{name}.cdxml", "chemical/x-cdxml")
 
 
 def share(asked: ask.Asked, found: Sequence[AnswerCard], result: DecodeResult) -> None:

@@ -72,7 +72,10 @@ def conditions(asked: Asked, card: AnswerCard) -> str:
 
 def over_arrow(asked: Asked, card: AnswerCard) -> str:
     """Return the likeliest conditions in words, cut if they are long; empty if there are none."""
-    text = known.in_words(conditions(asked, card))
+    return _cut(known.in_words(conditions(asked, card)))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
@@ -129,12 +132,13 @@ def _try(asked: Asked, card: AnswerCard, found: Found, key: str) -> None:
     offered = [one.text.translate(LOWERED) for one in found.conditions]
     if box not in state:
         state[box] = offered[0] if offered else ""
+    if offered:
+        st.caption("Recorded with the nearest whose reagents are known (how often):")
     with st.container(horizontal=True, gap="small", key=f"{key}_offered"):
         for number, (text, one) in enumerate(zip(offered, found.conditions, strict=True)):
             st.button(
-                f"{plain(text)} ({one.count})",
+                f"{plain(_cut(text))} ({one.count})",
                 key=f"{key}_offer_{number}",
-                help=f"Recorded with {one.count} of the nearest {known.POOL} whose reagents are known",
                 on_click=partial(state.__setitem__, box, text),
             )
     st.text_input("Conditions", key=box, placeholder="Names or SMILES: K2CO3, DMF", max_chars=1000)
@@ -169,7 +173,7 @@ def opinion(model: str, reactants: str, written: str, target: str) -> str:
     for rank, one in enumerate(result.hypotheses, 1):
         if one.valid and leads_back(target, one.canonical):
             place = "its first answer" if rank == 1 else f"its answer {rank}"
-            return f"{given}, the forward model gives the target {percent(one.probability)}, as {place}."
+            return f"{given}, the forward model gives the target as {place}, with {percent(one.probability)}."
     first = next((one.canonical for one in result.hypotheses if one.valid), "")
     instead = f", but `{plain(first)}` ({percent(result.hypotheses[0].probability)})" if first else ""
     return f"{given}, the target is not among the forward model's {len(result.hypotheses)} answers{instead}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -34,24 +35,34 @@ def sides(reactants: str, product: str, change: Strategy | None) -> tuple[scheme
 # --- pictures --------------------------------------------------------------------------------------
 
 GAP, ARROW = 26, 110  # pixels between molecules, and of the arrow
+WRAP = 18  # characters of a line over it
 
 
-def to_svg(reactants: str, product: str, change: Strategy | None) -> str:
+def _over(names: Sequence[str], over: str) -> list[str]:
+    """Return what stands over an arrow, in lines."""
+    return textwrap.wrap(", ".join(filter(None, (*names, over))), WRAP)
+
+
+def to_svg(reactants: str, product: str, change: Strategy | None, over: str = "") -> str:
     """Return the scheme of a reaction, reagents over its arrow, as one SVG; empty where nothing can be drawn."""
     left, right = sides(reactants, product, change)
     drawn, names = set_apart(reactants.split("."), scheme.reacting(left))
     pieces = [*scheme.drawings(left, drawn), None, *scheme.drawings(right)]
     if not all(svg for svg in pieces if svg is not None):
         return ""
-    sizes = [(ARROW, 40) if svg is None else _size(svg) for svg in pieces]
+    lines = _over(names, over)
+    sizes = [(ARROW, 40 + 26 * len(lines)) if svg is None else _size(svg) for svg in pieces]
     high = max(height for _, height in sizes) + 8
     x, parts = 4.0, []
     for number, (svg, (wide, tall)) in enumerate(zip(pieces, sizes, strict=True)):
         if svg is None:
-            text = escape(", ".join(names))
             middle = high / 2
+            parts += [
+                f'<text x="{x + ARROW / 2}" y="{middle - 8 - 13 * up}" text-anchor="middle" font-size="11">'
+                f"{escape(text)}</text>"
+                for up, text in enumerate(reversed(lines))
+            ]
             parts.append(
-                f'<text x="{x + ARROW / 2}" y="{middle - 8}" text-anchor="middle" font-size="11">{text}</text>'
                 f'<path d="M{x + 4} {middle}h{ARROW - 16}" stroke="#000" stroke-width="1.6"/>'
                 f'<path d="M{x + ARROW - 4} {middle}l-11 -4.5v9z"/>'
             )
@@ -69,10 +80,12 @@ def _size(svg: str) -> tuple[float, float]:
     return (float(found[1]), float(found[2])) if found else (0.0, 0.0)
 
 
-def to_cdxml(reactants: str, product: str, change: Strategy | None) -> str:
+def to_cdxml(reactants: str, product: str, change: Strategy | None, over: str = "") -> str:
     """Return the scheme of a reaction as ChemDraw file, reagents over its arrow; empty where it cannot be drawn."""
     mols, target, names = _laid_out(reactants, product, change)
-    return formats.to_reaction_cdxml(mols, [target], ", ".join(names)) if target is not None else ""
+    return (
+        formats.to_reaction_cdxml(mols, [target], ", ".join(filter(None, (*names, over)))) if target is not None else ""
+    )
 
 
 def _laid_out(reactants: str, product: str, change: Strategy | None) -> tuple[list[Any], Any, tuple[str, ...]]:
@@ -94,7 +107,7 @@ def _laid_out(reactants: str, product: str, change: Strategy | None) -> tuple[li
     return mols, target, names
 
 
-def to_png(reactants: str, product: str, change: Strategy | None) -> bytes:
+def to_png(reactants: str, product: str, change: Strategy | None, over: str = "") -> bytes:
     """Return the scheme of a reaction as PNG on white; empty where nothing can be drawn."""
     mols, target, names = _laid_out(reactants, product, change)
     if target is None:
@@ -114,13 +127,15 @@ def to_png(reactants: str, product: str, change: Strategy | None) -> bytes:
             for start, end in (((10, 150), (220, 150)), ((220, 150), (206, 143)), ((220, 150), (206, 157))):
                 drawer.DrawLine(Point2D(x + start[0], start[1]), Point2D(x + end[0], end[1]), True)
             drawer.SetFontSize(16)
-            drawer.DrawString(", ".join(names), Point2D(x + 115, 125), True)
+            for up, text in enumerate(reversed(_over(names, over))):
+                lowered = re.sub("[₀-₉]", lambda digit: f"<sub>{ord(digit[0]) - ord('₀')}</sub>", text)
+                drawer.DrawString(lowered, Point2D(x + 115, 130 - 20 * up), 0, True)  # it cannot draw ₂ itself
             x += 240
             continue
         if number and panels[number - 1] is not None:
             drawer.SetColour((0, 0, 0))
             drawer.SetFontSize(22)
-            drawer.DrawString("+", Point2D(x, 150), True)
+            drawer.DrawString("+", Point2D(x, 150), 0, True)
         drawer.SetOffset(x, 0)
         drawer.DrawMolecule(rdMolDraw2D.PrepareMolForDrawing(mol))
         x += wide
