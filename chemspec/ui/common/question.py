@@ -90,6 +90,15 @@ class QueryText:
         return text, read
 
 
+def said_html(read: Read) -> str:
+    """Return how a text was read, if there is anything to say about it, as safe HTML."""
+    if not isinstance(read, formats.Input):
+        return ""
+    sort = () if read.kind in ("SMILES", "name") else (f"read as {read.kind}",)
+    told = escape("; ".join((*sort, *read.notes)))
+    return f'<div class="cs-hint" role="status">✓ {told}</div>' if told else ""
+
+
 def folded(text: str, read: Read) -> str:
     """Return what to show in place of a pasted file, such as "molfile, 11 atoms"; empty for what people type."""
     if not isinstance(read, formats.Input) or text.strip().count("\n") < MOST_LINES or read.kind not in FILES:

@@ -8,7 +8,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.engine.engine import Engine
 from chemspec.ui.common import examples, queued_engine, widgets
-from chemspec.ui.common.question import QUESTION, QueryText, fault_html, link, warn_of_unknown
+from chemspec.ui.common.question import QUESTION, QueryText, fault_html, link, said_html, warn_of_unknown
 
 BOX = QueryText("speed")
 
@@ -47,6 +47,8 @@ def query(model: Engine) -> str:
     if isinstance(read, chem.Fault):
         st.html(fault_html(text, read))
         return ""
+    if told := said_html(read):
+        st.html(told)
     if not isinstance(read, formats.Input):
         st.info("Type or paste a molecule above, or choose an example.")
         return ""

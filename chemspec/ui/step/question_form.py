@@ -15,7 +15,7 @@ from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import draw, queued_engine, saved, theme
-from chemspec.ui.common.question import QueryText, fault_html, link, warn_of_unknown
+from chemspec.ui.common.question import QueryText, fault_html, link, said_html, warn_of_unknown
 
 MOST_WIDTH = 50  # of a beam, as on the page Predict
 DECODERS = {"greedy": "Greedy: one answer", "beam": "Beam search: several answers"}
@@ -105,6 +105,8 @@ def _form(names: list[str]) -> None:
     right.button("Run", key="step_run", type="primary", width="stretch", on_click=_run)
     if isinstance(read, chem.Fault):
         st.html(fault_html(text, read))
+    elif told := said_html(read):
+        st.html(told)
     drafters = queued_engine.drafters(model)[0]
     if state.get("step_drafter") not in drafters:
         state.step_drafter = "auto"  # nothing was chosen yet, or for another model
