@@ -1,9 +1,12 @@
 """Step through a decode, pass by pass."""
 
+from collections.abc import Mapping, Sequence
+
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from chemspec.engine.engine import Engine
+from chemspec.engine.forks import odds_along
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import nav, queued_engine, safe
@@ -49,6 +52,23 @@ def answer(asked: question_form.Question, saving: DeltaGenerator) -> None:
         st.error(f"This query cannot be answered: {safe.plain(result.message)}.")
 
 
+def odds(
+    engine: Engine | None, asked: question_form.Question | None, result: DecodeResult
+) -> Sequence[Mapping[str, float]]:
+    """Return the model's probabilities along a greedy answer; none for a beam, a file or a service."""
+    if not isinstance(engine, Engine) or asked is None or asked.settings.decoder != "greedy" or not result.hypotheses:
+        return ()
+    best = result.hypotheses[0]
+    if best.ended != "eos":
+        return ()
+
+    def look() -> list[dict[str, float]]:
+        with queued_engine.turns().turn():
+            return odds_along(engine, asked.query, best.smiles)
+
+    return queued_engine.remembered("_odds", (engine.digest, engine.dtype, asked.query, best.smiles), look)
+
+
 def tell(
     result: DecodeResult,
     saving: DeltaGenerator,
@@ -57,7 +77,7 @@ def tell(
 ) -> None:
     """Draw the trace player, the file to save, the charts."""
     try:
-        view = view_trace(result)
+        view = view_trace(result, odds(engine, asked, result))
     except ValueError as error:
         st.error(f"This trace cannot be shown: {error}.")
         return

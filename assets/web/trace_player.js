@@ -37,7 +37,7 @@ const mark = (kind, x, at, title) => {
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector("#trace");
   const visit = visits.get(root);
-  const states = data.frames.map((frame, k) => ({ step: frame.step, speed: 1, answer: 0, spare: false, ...(visit?.id === data.id && visit.states[k]), timer: 0 }));
+  const states = data.frames.map((frame, k) => ({ step: frame.step, speed: 1, answer: 0, spare: !data.scenes[frame.scene].several, ...(visit?.id === data.id && visit.states[k]), timer: 0 }));
   visits.set(root, { id: data.id, states });
   root.classList.toggle("dark", data.dark);
   root.classList.toggle("still", matchMedia("(prefers-reduced-motion: reduce)").matches);
@@ -159,6 +159,8 @@ function drawFrame(root, scene, frame, state, colors) {
       one.removeAttribute("style");
       one.setAttribute("r", 1.75 * one.getAttribute("r"));
     });
+    // RDKit rounds the corners with strokes that belong to no atom: of a part not written yet they would stay as dots.
+    drawing.querySelectorAll("path:not([class])").forEach((one) => one.remove());
     box.replaceChildren(drawing);
   };
 
@@ -173,6 +175,8 @@ function drawFrame(root, scene, frame, state, colors) {
     tokens: number(several ? "beam steps" : "tokens written"),
     fresh: number("in this pass"),
     rate: number(several ? "steps from drafts" : "tokens from drafts"),
+    drafted: number("of the drafted tokens right"),
+    work: number("this pass"),
     saved: number("passes saved"),
   };
   const icon = (path) => {
@@ -239,7 +243,7 @@ function drawFrame(root, scene, frame, state, colors) {
     answer: () => section("Answer", strips.answer),
     hint: () => hint,
     legend: () => legend,
-    tree: () => tree && section("Hypotheses", el("p", { class: "hint" }, "Every branch is a text the search considered; it grows to the right, token by token."), treeBox, treeKey(), treeNote,
+    tree: () => tree && section(several ? "Hypotheses" : "Drafts as a tree", el("p", { class: "hint" }, several ? "Every branch is a text the search considered; it grows to the right, token by token." : "Every branch is a continuation that was drafted; the model follows one of them, and the others end."), treeBox, treeKey(), treeNote,
       ...(tree.unused ? [el("label", { class: "check" }, spare, ` also show what was computed ahead and never needed (${tree.unused.toLocaleString("en")} prefixes)`)] : [])),
     keys: () => el("p", { class: "hint keys" }, "Keys: ← → step, space plays, Home and End jump; Tab enters a strip, where ← → go from token to token."),
     certainty: () => certainty(answers[0].tokens),
@@ -273,6 +277,8 @@ function drawFrame(root, scene, frame, state, colors) {
     counters.tokens.value.textContent = `${now ? now.written : 0} / ${passes[last - 1].written}`;
     counters.fresh.value.textContent = now ? (several ? count(now.emitted, "step") : count(now.emitted, "token")) : "–";
     counters.rate.value.textContent = now ? `${now.copied} of ${now.written}` : "–";
+    counters.drafted.value.textContent = now ? `${now.copied} of ${now.offered}` : "–";
+    counters.work.value.textContent = now ? `${count(now.computed, "node")}, ${now.ms < 10 ? now.ms.toFixed(1) : Math.round(now.ms)} ms` : "–";
     counters.saved.value.textContent = now ? now.saved : 0;
     says.textContent = now ? now.summary : `Nothing is written yet. The standard way would take ${count(passes[last - 1].written, "pass")}, one per token; here it took ${last}.`;
     slider.value = k;
@@ -352,7 +358,13 @@ function drawFrame(root, scene, frame, state, colors) {
     firstStop(box);
     const open = one.waiting - one.right;
     const share = el("span", { class: "tally" }, open ? `${one.accepted} accepted, ${open} not decided yet` : `${one.accepted} of ${one.tokens.length} accepted`);
-    return el("div", { class: "row" }, box, share);
+    const row = el("div", { class: "row" }, box, share);
+    if (one.own) {
+      const [text, odds, drafted] = one.own;
+      const sure = (x) => (x === null ? "" : ` (${x < 0.005 ? "under 1 %" : percent(x)})`);
+      row.append(el("span", { class: "tally" }, `the model wrote `, el("b", {}, text), `${sure(odds)}, not `, el("s", {}, one.tokens[one.right]), sure(drafted)));
+    }
+    return row;
   };
 
   const atoms = (used, fresh, spans, k) => {

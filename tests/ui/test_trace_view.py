@@ -89,6 +89,17 @@ def test_a_rejected_draft_is_rejected_from_its_first_wrong_token_on() -> None:
     assert by_offset(view) == [(1, 1, 1), (2, 1, 1), (3, 1, 0), (4, 1, 0)]
 
 
+def test_where_a_draft_is_left_it_says_what_the_model_wrote_and_how_sure_it_was() -> None:
+    passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CO", 0), draft("CCOC", 1)))]
+    odds = [{"C": 1.0}, {"C": 0.7, "O": 0.3}, {"end": 1.0}]
+    best, other = view_trace(greedy("CCOC", "CC", passes), odds).passes[0].drafts
+    assert other.own == ("C", 1.0, 0.3)
+    assert best.own == ("end", 1.0, 0.0)  # the O is not among the best
+    assert view_trace(greedy("CCOC", "CC", passes)).passes[0].drafts[1].own == ("C", 1.0, None)
+    (accepted,) = view_trace(greedy("CC", "CC", [step(3, 2, drafts=(draft("CC", 0, end=True),))])).passes[0].drafts
+    assert accepted.own is None
+
+
 def test_the_last_token_of_a_pass_is_the_models_own_even_where_it_was_drafted() -> None:
     passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CC", 0, end=True),))]
     view = view_trace(greedy("CC", "CC", passes))

@@ -18,7 +18,7 @@ from chemspec import chem
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import draw, theme
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.step.prefix_tree import lay_out
+from chemspec.ui.step.prefix_tree import DrawnTree, lay_out
 from chemspec.ui.step.trace_view import PassView, TraceView, view_trace
 
 MOST_ANSWERS = 20  # drawn; more are not told apart by anybody
@@ -109,12 +109,18 @@ def _svg(smiles: str, dark: bool) -> str:
 def _pass(step: PassView) -> dict[str, Any]:
     values = asdict(step)
     del values["so_far"]
-    return values | {"copied": step.so_far.accepted, "saved": step.so_far.emitted - step.so_far.passes}
+    so_far = step.so_far
+    return values | {"copied": so_far.accepted, "offered": so_far.drafted, "saved": so_far.emitted - so_far.passes}
+
+
+def _branches(tree: DrawnTree) -> bool:
+    """Return whether a tree has a fork: what was drafted was more than one line."""
+    return any(len(children) > 1 for children in tree.children)
 
 
 def _tree(view: TraceView) -> dict[str, Any] | None:
     tree = view.tree
-    if tree is None or len(tree.answers) < 2:
+    if tree is None or (len(tree.answers) < 2 and (view.several or not _branches(tree))):
         return None
     needed, everything = lay_out(tree), lay_out(tree, spare=True)
     unused = sum(kept > len(tree.beams) for kept in tree.kept)

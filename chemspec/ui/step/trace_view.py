@@ -6,7 +6,7 @@ origin of a token is its position in the copied span, never its text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import exp
@@ -65,6 +65,7 @@ class DraftView:
         right: tokens up to which the model wrote the same, the last of them itself.
         waiting: tokens up to which nothing speaks against it yet; the rest is rejected.
         held: tokens that were accepted in the end, in this pass or (in a beam) a later one.
+        own: what the model wrote where it left the draft, with its probability and that of the drafted token, if known.
     """
 
     tokens: tuple[str, ...]
@@ -74,11 +75,12 @@ class DraftView:
     right: int
     waiting: int
     held: int
+    own: tuple[str, float | None, float | None] | None = None
 
 
 @dataclass(frozen=True)
 class PassView:
-    """One pass: its drafts, the best first and `hidden` more not shown, its counts, and the counts up to here."""
+    """One pass: its drafts, the best first and `hidden` more not shown, its counts, its time, the counts up to here."""
 
     written: int
     emitted: int
@@ -89,6 +91,7 @@ class PassView:
     hidden: int
     so_far: SpeedNumbers
     summary: str
+    ms: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,15 @@ class TraceView:
     tree: DrawnTree | None
 
 
-def view_trace(result: DecodeResult) -> TraceView:
+Odds = Sequence[Mapping[str, float]]  # of every place of the best answer, what might have stood there
+
+
+def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
     """Return what a result's trace tells.
+
+    Args:
+        result: with a trace.
+        odds: the model's probabilities along the best answer, to tell what a rejected token had.
 
     Raises:
         ValueError: if there is no answer or no pass, or if the parts of the trace do not fit together.
@@ -123,7 +133,7 @@ def view_trace(result: DecodeResult) -> TraceView:
     tree = build_tree(trace, [hypothesis.tokens for hypothesis in result.hypotheses])
     ends = list(accumulate(step.emitted for step in trace.passes))
     answers = tuple(_answer(hypothesis, trace, tree, ends) for hypothesis in result.hypotheses)
-    passes = tuple(_pass(number, trace, answers[0], tree, ends) for number in range(len(trace.passes)))
+    passes = tuple(_pass(number, trace, answers[0], tree, ends, odds) for number in range(len(trace.passes)))
     return TraceView(trace.query, chem.atom_tokens(trace.query), passes, answers, _several(trace), tree)
 
 
@@ -186,14 +196,17 @@ def _is_ring(text: str) -> bool:
     return text.isdigit() or text.startswith("%")
 
 
-def _pass(number: int, trace: Trace, best: AnswerView, tree: DrawnTree | None, ends: Sequence[int]) -> PassView:
+def _pass(
+    number: int, trace: Trace, best: AnswerView, tree: DrawnTree | None, ends: Sequence[int], odds: Odds
+) -> PassView:
     step = trace.passes[number]
     several = _several(trace)
     if tree and several:
         drafts = _chains(number + 1, trace, tree)
     else:
-        texts = [token.text for token in best.tokens[ends[number] - step.emitted : ends[number]]]
-        drafts = [_draft(draft, texts, step, trace) for draft in step.drafts]
+        start = ends[number] - step.emitted
+        texts = [token.text for token in best.tokens[start : ends[number]]]
+        drafts = [_left(_draft(draft, texts, step, trace), start, best, odds) for draft in step.drafts]
     drafts.sort(key=lambda draft: (-draft.accepted, -draft.waiting))  # stable: else as drafted
     so_far = numbers([replace(trace, passes=trace.passes[: number + 1])])
     return PassView(
@@ -206,6 +219,7 @@ def _pass(number: int, trace: Trace, best: AnswerView, tree: DrawnTree | None, e
         hidden=max(0, len(drafts) - MOST_DRAFTS),
         so_far=so_far,
         summary=_summary(number, step, drafts, so_far, len(trace.passes), several),
+        ms=1000 * (step.draft_seconds + step.model_seconds),
     )
 
 
@@ -233,6 +247,16 @@ def _draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) -> Dr
     # The last token of a pass is the model's own, even where the draft had it too.
     accepted = min(right, step.emitted - 1, step.accepted)
     return DraftView(texts, draft.drafter, draft.span[0] if draft.span else None, accepted, right, right, accepted)
+
+
+def _left(draft: DraftView, start: int, best: AnswerView, odds: Odds) -> DraftView:
+    """Return a draft with what the model wrote where it left it."""
+    place = start + draft.right
+    if draft.right >= len(draft.tokens) or place >= len(best.tokens):
+        return draft
+    own = best.tokens[place]
+    drafted = odds[place].get(draft.tokens[draft.right], 0.0) if place < len(odds) else None
+    return replace(draft, own=(own.text, own.probability, drafted))
 
 
 def _chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftView]:
