@@ -33,7 +33,9 @@ def plan_(
     stock: Annotated[
         list[str] | None,
         opt.option(
-            "What can be bought: a file of SMILES or InChIKeys, or a built-in list; repeatable.", "--stock", "-s"
+            "What can be bought: a file of SMILES or InChIKeys, with prices or not, or a built-in list; repeatable.",
+            "--stock",
+            "-s",
         ),
     ] = None,
     out: Annotated[

@@ -40,9 +40,10 @@ class Stock:
         return sum(map(len, self.lists.values()))
 
     def source(self, smiles: str) -> str:
-        """Return the name of the first list that has the molecule; empty if none has."""
+        """Return the name of the first list that has the molecule, with price and supplier; empty if none has."""
         key = np.bytes_(inchikey(smiles))
-        return next((name for name, keys in self.lists.items() if _holds(keys, key)), "") if key else ""
+        name = next((name for name, keys in self.lists.items() if _holds(keys, key)), "") if key else ""
+        return ", ".join(filter(None, [name, self.offer(smiles)])) if name and self.offers else name
 
     def offer(self, smiles: str) -> str:
         """Return price and supplier of a molecule, in words; empty where they are not known."""

@@ -74,6 +74,6 @@ def test_stock_of_a_file_knows_its_prices(tmp_path: Path) -> None:
     (tmp_path / "plain.csv").write_text("smiles,id\nCCN,1\n")
     with pytest.warns(UserWarning, match="line 3: 'xx' is no molecule"):
         found = load([str(tmp_path / name) for name in ("mine.xlsx", "more.csv.gz", "plain.csv")])
-    assert (found.source("CCO"), found.offer("OCC")) == ("mine.xlsx", "12.50 EUR, Acme")
-    assert (found.source("Nc1ccccc1"), found.offer("Nc1ccccc1")) == ("more.csv.gz", "3.00 USD/g")
+    assert (found.source("CCO"), found.offer("OCC")) == ("mine.xlsx, 12.50 EUR, Acme", "12.50 EUR, Acme")
+    assert (found.source("Nc1ccccc1"), found.offer("Nc1ccccc1")) == ("more.csv.gz, 3.00 USD/g", "3.00 USD/g")
     assert (found.source("CCN"), found.offer("CCN"), found.source("C")) == ("plain.csv", "", "")
