@@ -49,6 +49,11 @@ class Stock:
         """Return price and supplier of a molecule, in words; empty where they are not known."""
         return str(self.offers.get(inchikey(smiles), ""))
 
+    def told(self, smiles: str) -> str:
+        """Return the list that has the molecule, with price and supplier where they are known; empty if none has."""
+        source = self.source(smiles)
+        return source and ", ".join(filter(None, (source, self.offer(smiles))))
+
 
 def _holds(keys: Keys, key: np.bytes_) -> bool:
     place = int(np.searchsorted(keys, key))
@@ -89,10 +94,19 @@ def _priced(name: str) -> PriceList | None:
     from chemspec.plan import prices  # which stands on this module
 
     try:
-        raw = Path(name).read_bytes() if name.lower().endswith(prices.ENDINGS) else b""
-        found = prices.read(raw, Path(name).name) if raw else None
-    except (OSError, ValueError):
-        return None  # `_load` says why, or knows better
+        return offers_of(Path(name).read_bytes(), Path(name).name) if name.lower().endswith(prices.ENDINGS) else None
+    except OSError:
+        return None  # `_load` says why
+
+
+def offers_of(raw: bytes, name: str) -> PriceList | None:
+    """Return the offers of a file's content; None where it is no table with prices or suppliers."""
+    from chemspec.plan import prices
+
+    try:
+        found = prices.read(raw, name) if raw and name.lower().endswith(prices.ENDINGS) else None
+    except ValueError:
+        return None  # `parse` says why, or knows better
     return found if found and any(map(str, found.offers.values())) else None
 
 

@@ -61,6 +61,13 @@ def test_lists_are_named_and_missing_ones_refused(tmp_path: Path) -> None:
         load([])
 
 
+def test_a_price_stands_behind_the_name_of_its_list(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("smiles,price,currency,amount,supplier\nCCO,5,EUR,1 g,Acme\nCN,,,,\n")
+    stock = load([str(tmp_path / "mine.csv")])
+    assert stock.told("OCC").startswith("mine.csv, 5.00 EUR") and "Acme" in stock.told("OCC")
+    assert stock.told("CN") == "mine.csv" and stock.told("CCN") == ""
+
+
 @given(st.lists(st.sampled_from(["C" * n for n in range(1, 30)]), min_size=1), st.integers(1, 40))
 def test_membership_is_that_of_a_set(bought: list[str], asked: int) -> None:
     stock = Stock({"list": parse("\n".join(map(inchikey, bought)).encode(), "list.txt")})

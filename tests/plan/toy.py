@@ -10,7 +10,7 @@ from pathlib import Path
 from chemspec import chem
 from chemspec.plan.stock import Stock, load
 from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult, Hypothesis
+from chemspec.types import DecodeResult, Hypothesis, Trace
 
 AMIDE, ESTER_AMIDE, ACID_AMIDE = "CC(=O)Nc1ccc(C(=O)NC)cc1", "COC(=O)c1ccc(NC(C)=O)cc1", "CC(=O)Nc1ccc(C(=O)O)cc1"
 RETRO = {
@@ -47,7 +47,7 @@ class Toy:
         for text, chance in self.table.get(query, [])[:n]:
             canonical = chem.canonical(text) or ""
             found.append(Hypothesis(text, canonical, bool(canonical), (), (), log(chance), chance))
-        return DecodeResult(query, "ok", "", tuple(found))
+        return DecodeResult(query, "ok", "", tuple(found), Trace((), {}, (), 0.01))
 
 
 def retro() -> Toy:

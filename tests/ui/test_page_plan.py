@@ -167,6 +167,12 @@ def test_an_unreadable_stock_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         ask._own(b"what", "mine.txt")
 
 
+def test_prices_of_an_uploaded_list_are_kept() -> None:
+    stock = ask._own(b"smiles,price,currency,amount,supplier\nCCO,5,EUR,1 g,Acme\n", "mine.csv")
+    assert "Acme" in stock.told("CCO")
+    assert ask._own(b"CCO\n", "mine.smi").told("CCO") == "mine.smi"
+
+
 def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "installed", lambda _: False)
     assert "chemspec[plan]" in pages.opened("plan").info[0].value

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from time import localtime, strftime
 
+import numpy as np
 import streamlit as st
 
 from chemspec import chem
@@ -239,6 +241,8 @@ def _built_in(names: tuple[str, ...]) -> Stock:
 
 @st.cache_resource(show_spinner="Reading the stock …", max_entries=4)
 def _own(raw: bytes, name: str) -> Stock:
+    if priced := lists.offers_of(raw, name):
+        return Stock({name: np.unique(np.array([*priced.offers], dtype="S27"))}, priced.offers)
     return Stock({name: lists.parse(raw, name)})
 
 
@@ -252,7 +256,8 @@ def _stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
         names = tuple(st.multiselect("Lists", lists.BUILT_IN, key="plan_lists", persist_state="session"))
         st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
         file = st.file_uploader(
-            f"Your own: SMILES or InChIKeys, .csv, .smi or .txt, also gzipped (at most {MOST_MEGABYTES} MB)",
+            "Your own: SMILES or InChIKeys, with prices if you like, .csv, .xlsx, .smi or .txt, also gzipped "
+            f"(at most {MOST_MEGABYTES} MB)",
             max_upload_size=MOST_MEGABYTES,
             key="plan_stock_file",
         )
@@ -260,9 +265,11 @@ def _stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
         if own and file is None:
             st.caption(f"With {safe.plain(own[0])}, {len(own[1]):,} molecules, from the search that was opened.")
             st.button("Without it", on_click=state.update, kwargs={"plan_own": None})
+    offers: Mapping[str, object] = {}
     if file is not None:
         try:
-            own = (file.name, _own(file.getvalue(), file.name).lists[file.name])
+            uploaded = _own(file.getvalue(), file.name)
+            own, offers = (file.name, uploaded.lists[file.name]), uploaded.offers
         except ValueError as error:
             st.error(safe.plain(str(error)))
             return None, "", None
@@ -273,7 +280,7 @@ def _stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
     if not found:
         st.warning("Nothing can be bought: choose a list of stock, or upload one.")
         return None, "", None
-    return Stock(found), key, own
+    return Stock(found, offers), key, own
 
 
 def _keep(target: str) -> Bonds:

@@ -92,6 +92,8 @@ def _effort(plan: Plan, models: Expander) -> None:
 def _measured(plan: Plan, models: Expander) -> str:
     """Say in words what a sample took with and without speculation."""
     sample = compare(models, [(node.smiles, node.step) for route in plan.routes for node in route.steps if node.step])
+    if not sample.ours:
+        return "The service that answers here does not tell how long decoding took."
     ratio = sample.standard / max(1e-9, sample.ours)
     told = f"Decoded again, by turns: {sample.molecules} molecules and {sample.checks} checks of this search took "
     told += f"{sample.ours:.2f} s as they were decoded, {sample.standard:.2f} s with standard decoding: "
