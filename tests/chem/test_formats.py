@@ -343,6 +343,7 @@ def test_every_reagent_is_a_molecule() -> None:
         ("triphosgene", "C3Cl6O3"),
         ("Pd(PPh3)4", "C72H60P4Pd"),
         ("FmocCl", "C15H11ClO2"),
+        ("CuSO4", "CuO4S"),
     ],
 )
 def test_formulas_of_reagents(name: str, formula: str) -> None:

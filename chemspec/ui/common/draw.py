@@ -70,6 +70,8 @@ def _molecule(
         return ""
     for atom in mol.GetAtoms():
         atom.SetAtomMapNum(0)  # not drawn: maps are not chemistry
+        if atom.GetFormalCharge() and not atom.GetDegree():
+            atom.SetNumRadicalElectrons(0)  # of a metal's ion RDKit would draw its unpaired electrons
     if like is not None:
         lay_out(mol, *like)
     thick = [bond for bond in (mol.GetBondBetweenAtoms(*pair) for pair in bold) if bond is not None]
