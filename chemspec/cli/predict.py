@@ -162,11 +162,12 @@ def _on_cluster(
         raise ValueError("--ray writes a folder of Parquet files; give one with --out")
     if not given or len(given) != 1 or not Path(given[0]).exists():
         raise ValueError("--ray reads one file, or a folder of files; give its path")
-    from chemspec import cluster
+    extras.require("ray", "pyarrow", what="--ray")
+    from chemspec.cluster import job
 
     wanted = opt.as_task(task) if task else None
     with show.progress("predicting") as report:
-        done = cluster.predict_file(
+        done = job.predict_file(
             Path(given[0]),
             out,
             settings,

@@ -134,9 +134,8 @@ class ShardFolder:
         parts.sort(key=lambda part: part[0].first)
         whole = pyarrow.concat_tables([part for _, part in parts])
         queries = [query for part, _ in parts for query in part.queries]
-        first = parts[0][0].first
-        assert whole.column("row").to_pylist() == list(range(first, first + size))
-        counts = Counter(whole.column("status").to_pylist())
+        assert all((len(table), table["row"][0].as_py()) == (len(part.queries), part.first) for part, table in parts)
+        counts = Counter({one["values"]: one["counts"] for one in whole["status"].value_counts().to_pylist()})
         told = {DIGEST: _digest(queries), COUNTS: json.dumps(counts).encode()}
         self._write(self.path(piece.shard), whole.replace_schema_metadata(told))
         return counts

@@ -18,7 +18,7 @@ from pyarrow import parquet
 from small import BAD, QUERIES, tiny_folder
 
 from chemspec.cluster import engines as on_ray
-from chemspec.cluster import predict_file
+from chemspec.cluster.job import predict_file
 from chemspec.engine.engine import Engine
 from chemspec.io import writers
 from chemspec.io.readers import FileError
