@@ -41,7 +41,7 @@ class Change:
     others: tuple[str, ...]
 
 
-def change_of(reactants: str, product: str, *, seconds: float = 0.5) -> Change | None:
+def change_of(reactants: str, product: str, *, seconds: float = 2.0) -> Change | None:
     """Return what a reaction does, by guessed atom maps; None where it cannot be read, or nothing changes.
 
     Args:

@@ -16,7 +16,8 @@ from rdkit.Chem import rdFingerprintGenerator
 from chemspec import chem
 from chemspec.precedents.change import Change, change_of, change_of_mapped
 
-SECONDS = 0.2  # of processor time to guess the maps of a row that has none
+# Of processor time to guess the maps of a row; out of reach, lest the index depend on the machine.
+SECONDS = 20.0
 PATENT = re.compile(r"((?:US|EP|WO)[A-Z]*\d+[A-Z]?\d?)(?:\|(\d{4})(?=\||$))?")
 PRODUCT = ("main_product", "product")
 REACTANTS = ("core_reactants", "reactants", "reactants_and_reagents")
