@@ -23,10 +23,12 @@ from toy import AMIDE, BOUGHT, Toy, retro, stock
 from chemspec import chem
 from chemspec.plan import stock as lists
 from chemspec.plan.bonds import named
+from chemspec.plan.expand import Proposal
 from chemspec.plan.search import PlanSettings
+from chemspec.plan.tree import Seen
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
-from chemspec.ui.plan import ask, projects
+from chemspec.ui.plan import ask, projects, tree_view
 
 SMILES = str(chem.canonical(AMIDE))
 
@@ -136,6 +138,18 @@ def test_old_searches_go(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [projects.folder(name).exists() for name in names] == [True, True, False]
     projects.clean(1e9 + projects.DAYS * 86_400 - 0.5)
     assert [projects.folder(name).exists() for name in names] == [True, False, False]
+
+
+def test_cards_say_what_is_bought_what_is_open_and_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    way = Proposal(("CO", "CN", "CCO"), 0.5, 0.0)
+    tree = Seen("CCN", "", [(way, [Seen("CO", "shop <1>"), Seen("CN"), Seen("CCO", more=4)])], more=2)
+    drawn: list[str] = []
+    monkeypatch.setattr(tree_view.st, "html", drawn.append)
+    tree_view.show(tree)
+    (body,) = drawn
+    assert [body.count(f'class="card {kind}"') for kind in ("bought", "open", "made")] == [1, 1, 2]
+    for told in ("shop &lt;1&gt;", "4 ways, not shown", "2 more ways", "target", "forward differs"):
+        assert told in body
 
 
 def test_where_nothing_can_be_kept_it_searches_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,12 @@ def show(tree: Seen) -> None:
 
 
 def _molecule(seen: Seen, *, dark: bool, root: bool = False) -> str:
-    kind, word = ("bought", escape(seen.stock)) if seen.stock else ("open", "open") if not seen.ways else ("made", "")
+    if seen.stock:
+        kind, word = "bought", escape(seen.stock)
+    elif seen.ways:
+        kind, word = "made", ""
+    else:
+        kind, word = ("made", f"{seen.more} ways, not shown") if seen.more else ("open", "open")
     if root:
         word = "target" + f", also in stock: {word}" * bool(seen.stock)
     svg = draw.molecule(seen.smiles, width=130, height=84, dark=dark)
