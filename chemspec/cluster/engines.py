@@ -55,9 +55,10 @@ def cluster(address: str, cores: int = 0) -> Iterator[Any]:
     if ray.is_initialized():  # by the caller, who also ends it
         yield ray
         return
-    folder = tempfile.mkdtemp(prefix="chemspec-ray-")
+    folder = ""
     how: dict[str, Any] = {"address": address}
     if address == LOCAL:
+        folder = tempfile.mkdtemp(prefix="chemspec-ray-")  # Ray's logs and sockets
         how |= {"num_cpus": cores or os.cpu_count(), "object_store_memory": STORE, "_temp_dir": folder}
         how["include_dashboard"] = False
     try:
@@ -68,7 +69,8 @@ def cluster(address: str, cores: int = 0) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def table(first: int, results: Sequence[DecodeResult]) -> pyarrow.Table:
