@@ -23,11 +23,16 @@ const marking = (kind, [x1, y1], [x2, y2]) => {
 export default function ({data, parentElement, setTriggerValue}) {
   const box = parentElement.querySelector(".drawing"), told = parentElement.querySelector(".told")
   const own = box.chemspec ??= {svg: "", marks: {}}
-  own.marks = {}
-  for (const kind of ["cut", "keep"]) for (const name of data[kind]) own.marks[name] = kind
+  // A run that began before the last click brings older marks: they come too late.
+  if (own.smiles !== data.smiles) Object.assign(own, {smiles: data.smiles, turn: data.turn})
+  if (data.turn >= own.turn) {
+    own.turn = data.turn
+    own.marks = {}
+    for (const kind of ["cut", "keep"]) for (const name of data[kind]) own.marks[name] = kind
+  }
   const send = () => {
     const of = (kind) => data.bonds.filter(([, , name]) => own.marks[name] === kind).map(([, , name]) => name)
-    setTriggerValue("marks", {smiles: data.smiles, cut: of("cut"), keep: of("keep")})
+    setTriggerValue("marks", {smiles: data.smiles, cut: of("cut"), keep: of("keep"), turn: ++own.turn})
   }
   const paint = () => {
     for (const one of box.querySelectorAll(".bond")) {

@@ -44,12 +44,15 @@ def picker(
         sent = (st.session_state.get(key) or {}).get("marks") or {}
         if sent.get("smiles") == smiles:  # a click may come after the molecule has changed
             cut, keep = (tuple(name for name in offered if name in (sent.get(kind) or ())) for kind in ("cut", "keep"))
+            if isinstance(turn := sent.get("turn"), int):
+                st.session_state[f"{key}_turn"] = turn
             on_change(smiles, (cut, keep))
 
     _component()(
         key=key,
         data={
             "smiles": smiles,
+            "turn": st.session_state.get(f"{key}_turn", 0),  # the last change that these marks know of
             "svg": draw.molecule(smiles, width=-1, height=-1, dark=theme.dark(), tags=True, bold=bold, notes=notes),
             "bonds": [[*pair, name] for name, pair in offered.items()],
             "cut": list(marks[0]),
