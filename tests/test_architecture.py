@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from paths import ROOT
+from paths import ROOT, TESTS
 
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (
@@ -140,3 +141,9 @@ def test_nobody_pays_for_what_they_do_not_use(code: str, forbidden: list[str]) -
     code += f"\nimport sys; print([name for name in {forbidden} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Tests import each other by name, so pytest takes the second for the first, and stops."""
+    counts = Counter(path.name for path in TESTS.rglob("test_*.py"))
+    assert [name for name, count in counts.items() if count > 1] == []

@@ -307,7 +307,7 @@ def test_help_shows_what_users_need_and_dev_the_rest() -> None:
     def commands(text: str) -> list[str]:
         return re.findall(r"^│ ([a-z][a-z-]*) ", text, flags=re.MULTILINE)
 
-    answers = ["predict", "models", "app", "check", "import", "plan", "precedents", "serve"]
+    answers = ["predict", "models", "app", "check", "import", "plan", "serve", "precedents"]
     assert commands(users) == [*answers, "evaluate", "bench", "data", "train", "dev"]
     assert {"lossless", "card", "calibrate", "papers"} < set(commands(developers))
     assert not set(commands(users)) & set(commands(developers))
