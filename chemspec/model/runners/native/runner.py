@@ -224,7 +224,8 @@ class NativeRunner:
         self._best_ids, self._best_log_probs = (ctypes.c_int32 * 0)(), (ctypes.c_float * 0)()  # of `run_at`
 
     def __del__(self) -> None:
-        self._library.chemspec_close(self._session)
+        if hasattr(self, "_session"):  # not where Ctrl-C came before
+            self._library.chemspec_close(self._session)
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `session.Runner.run`."""
