@@ -18,7 +18,8 @@ class QueryState:
         requested: the prefixes that the decoder waits for.
         scores: of every prefix computed so far.
         draft_of: drafted prefix -> the draft that led to it, and the index of its last token in the draft.
-        numbers: of the nodes recorded so far.
+        numbers: of the nodes recorded so far; of one that was computed again the newer.
+        recorded: how many nodes have been recorded.
         results: what the decoder returned, once it has.
     """
 
@@ -28,6 +29,7 @@ class QueryState:
     scores: dict[Prefix, Scores] = field(default_factory=dict)
     draft_of: dict[Prefix, tuple[Draft, int]] = field(default_factory=dict)
     numbers: dict[Prefix, int] = field(default_factory=dict)
+    recorded: int = 0
     results: list[FinishedSequence] | None = None
 
     def start(self) -> None:
@@ -75,7 +77,8 @@ class QueryState:
             tokens.append(prefix[-1])
             copied = draft.place_in_query(index) if draft is not None else None
             sources.append(ASKED if prefix in asked else AHEAD if copied is None else copied)
-            self.numbers[prefix] = len(self.numbers)
+            self.numbers[prefix] = self.recorded
+            self.recorded += 1
         beam = tuple(self.numbers[prefix] for prefix in self.requested)
         return TreeDelta(beam, tuple(parents), tuple(tokens), tuple(sources))
 

@@ -23,7 +23,8 @@ class Drafter(Protocol):
             source: the query's token ids, without bos and eos even where the model reads them
                 (`ModelConfig.source_specials`).
             prefix: a prefix that the decoder waits for, or one that a beam's look-ahead guesses it will wait for.
-            max_new_tokens: most tokens of a draft; more would exceed the length limit.
+            max_new_tokens: most tokens of a draft that are of use: one fewer than may still be written, for nothing is
+                asked after the last one.
         """
 
 

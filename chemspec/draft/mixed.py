@@ -61,7 +61,7 @@ class Mixed:
         Args:
             source: the query's token ids.
             prefix: what has been written.
-            max_new_tokens: most tokens before the length limit.
+            max_new_tokens: most tokens of a draft that are of use.
             limits: how far the tree may grow.
         """
         tree = self._builder(source)(prefix, limits._replace(max_length=min(limits.max_length, max_new_tokens)))

@@ -221,6 +221,7 @@ def test_the_steps_ask_for_commands_that_there_are(tmp_path: Path, monkeypatch: 
     assert Scale().fast == "graphs,triton"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow  # trains three times, each in a process that imports Lightning
 def test_the_rehearsal_runs_where_there_is_no_rdkit(tmp_path: Path) -> None:
     if find_spec("lightning") is None:

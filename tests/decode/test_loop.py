@@ -515,3 +515,12 @@ def test_of_a_draft_longer_than_the_answer_only_what_is_known_is_told() -> None:
         run(lambda _: greedy(max_len=2), [[4, 5, 6]], table, drafter, max_len=2)
     assert right.heard == [(2, 2)]  # of four tokens; of the others nobody knows
     assert wrong.heard[0] == (3, 1)  # the second was refused
+
+
+def test_a_node_that_is_computed_again_gets_a_number_of_its_own() -> None:
+    query = QueryState((5,), greedy(max_len=4))
+    query.start()
+    first = query.record([(BOS,), (BOS, 5)], {(BOS,)})
+    again = query.record([(BOS, 5), (BOS, 5, 6), (BOS, 7)], set())  # the first of them had been cleared away
+    assert first.parents == (-1, 0) and again.parents == (0, 2, 0)
+    assert query.numbers == {(BOS,): 0, (BOS, 5): 2, (BOS, 5, 6): 3, (BOS, 7): 4}

@@ -78,10 +78,11 @@ def test_greedy(answers: Answers, task: str, drafter: str, options: dict[str, in
     assert passes(standard) / passes(fast) >= least
 
 
+NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)  # two minutes of beams, of which `PART` shows as much
 BEAMS = [
     pytest.param(PART, "copy", 3.0),
-    pytest.param(ALL, "copy", 3.0, marks=pytest.mark.slow),
-    pytest.param(ALL, "mixed", 5.0, marks=pytest.mark.slow),
+    pytest.param(ALL, "copy", 3.0, marks=NIGHTLY),
+    pytest.param(ALL, "mixed", 5.0, marks=NIGHTLY),
 ]
 
 
@@ -93,7 +94,7 @@ def test_exact_beams_of_ten_with_free_nodes(answers: Answers, count: int, drafte
     assert passes(standard) / passes(fast) >= least
 
 
-@pytest.mark.parametrize("count", [PART, pytest.param(ALL, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [PART, pytest.param(ALL, marks=NIGHTLY)])
 def test_speculative_beam_search_of_ten(answers: Answers, count: int) -> None:
     """Relaxed: its passes are compared with those of the standard beam search, its answers are its own."""
     standard = answers("retro", count, drafter="none", **BEAM)

@@ -328,9 +328,7 @@ class QueryState {
       record.tokens.push_back(node.token);
       const int32_t copied = node.draft < 0 ? -1 : list.source(node.draft, node.position);
       record.sources.push_back(node.missing_pass == pass_ ? ASKED : copied < 0 ? DRAFTED_AHEAD : copied);
-      const bool again = node.number >= 0;
-      node.number = numbers_;
-      numbers_ += !again;
+      node.number = numbers_++;
     }
     pass.grown = int(computed.size()), pass.beam = int(requested_.size());
     for (const int node : requested_) record.beam.push_back(tree[node].number);
