@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,10 @@ def test_ctrl_c_ends_the_command_which_goes_on_when_it_is_given_again(folder: Pa
     options = ("-t", "retro", "-m", str(folder), "--max-len", "12", "--write-every", "100", "--threads", "1")
     command = (sys.executable, "-m", "chemspec.cli", "predict", str(tmp_path / "in.smi"), *options)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    first = subprocess.Popen((*command, "--workers", "1", "-o", outs[0]), env=environment, start_new_session=True)
+    # What is started in a script's background ignores Ctrl-C, and so would this.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    words = (*command, "--workers", "1", "-o", outs[0])
+    first = subprocess.Popen(words, env=environment, start_new_session=True, preexec_fn=heed)
     while first.poll() is None and not (outs[0].exists() and outs[0].read_text().count("\n") > 100):
         time.sleep(0.01)
     os.killpg(first.pid, signal.SIGINT)  # as a terminal does it: the workers get it too
