@@ -1,4 +1,4 @@
-// On a phone the menu lies over the page: it closes once a page is chosen, and never opens by itself.
+// On a phone the menu lies over the page: it closes once a page is chosen.
 const narrow = () => window.innerWidth < 768
 const close = () => document.querySelector("[data-testid=stSidebarCollapseButton] button")?.click()
 if (!window.chemspecShell) {
@@ -6,5 +6,4 @@ if (!window.chemspecShell) {
   document.addEventListener("click", (event) => {
     if (narrow() && event.target.closest?.("[data-testid=stSidebar] a")) setTimeout(close, 50)
   })
-  if (narrow()) setTimeout(close, 200)
 }
