@@ -198,6 +198,7 @@ def test_passes_have_one_of_few_sizes(count: int, rows: int) -> None:
     assert rounded(count) == rows
 
 
+@pytest.mark.nightly
 @pytest.mark.slow  # the twins compute row by row
 @given(scripts(), st.sampled_from(sorted(VARIANTS)))
 def test_in_int8_it_gives_the_bits_of_the_decoder_without_cache(
@@ -329,7 +330,11 @@ def interpreted(part: str) -> None:
 
 @needs_triton
 @pytest.mark.slow  # the interpreter takes some milliseconds for each program of a kernel
-@pytest.mark.parametrize("part", ["linear", "attend", "others", "company", "session", "int8", "int8_session", "engine"])
+@pytest.mark.parametrize(
+    "part",
+    ["linear", "attend", "others", "company", "session", "int8_session"]
+    + [pytest.param(part, marks=pytest.mark.nightly) for part in ("int8", "engine")],  # 40 seconds
+)
 def test_each_kernel_equals_its_twin_in_the_interpreter(part: str) -> None:
     interpreted(part)
 
@@ -351,7 +356,7 @@ def usages(config: ModelConfig, architecture: int, *names: str, dtype: str = "fp
 @needs_triton
 @pytest.mark.slow  # compiles fifteen kernels for each of three GPUs
 @pytest.mark.parametrize("dtype", ["fp32", "int8"])
-@pytest.mark.parametrize("architecture", [80, 90, 100])
+@pytest.mark.parametrize("architecture", [90] + [pytest.param(other, marks=pytest.mark.nightly) for other in (80, 100)])
 def test_every_kernel_compiles_for_a_gpu_and_spills_nothing(
     architecture: int, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,6 +400,7 @@ def test_a_pass_is_a_few_dozen_launches_whose_kernels_do_not_depend_on_its_size(
 
 
 @needs_triton
+@pytest.mark.nightly
 @pytest.mark.slow  # compiles fifteen kernels
 @pytest.mark.parametrize(("dtype", "kernels"), [("fp32", 15), ("int8", 14)])
 def test_no_size_of_a_pass_has_machine_code_of_its_own(dtype: str, kernels: int, tmp_path: Path) -> None:
