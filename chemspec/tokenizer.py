@@ -94,10 +94,12 @@ class Tokenizer:
             raise ValueError(f"token {self.tokens.index('')} of the vocabulary is empty")
 
     @classmethod
-    def build(cls, smiles: Iterable[str], *, min_count: int = 1) -> Tokenizer:
-        """A vocabulary of all tokens seen at least `min_count` times, in alphabetical order."""
+    def build(cls, smiles: Iterable[str], *, min_count: int = 1, first: Sequence[str] = ()) -> Tokenizer:
+        """A vocabulary of all tokens seen at least `min_count` times, in alphabetical order; after those of another."""
         counts = Counter(token for text in smiles for token in split(text))
-        return cls(SPECIALS + tuple(sorted(token for token, count in counts.items() if count >= min_count)))
+        known = tuple(first) or SPECIALS
+        new = {token for token, count in counts.items() if count >= min_count}.difference(known)
+        return cls(known + tuple(sorted(new)))
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:

@@ -19,7 +19,7 @@ TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 # Tables of the past keep the commands that gave them.
 TODAY = [page for page in TEXTS if page.stem in ("README", "CONTRIBUTING", "index", "chemists", "engineers")]
 # Made by a build or a run, or an example of a name.
-MADE = ("assets/vendor", "log.csv", "my_drafter.py")
+MADE = ("assets/vendor", "log.csv", "heldout.csv", "my_drafter.py")
 
 
 def files() -> list[str]:

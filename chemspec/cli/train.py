@@ -25,11 +25,15 @@ def data(
     workers: Annotated[int, opt.option("Processes.")] = 2,
     limit: Annotated[int, opt.option("Use only so many rows of each file (for a trial).")] = 0,
     vocab: Annotated[
-        Path | None, opt.option("Use this vocab.json (that of the model to go on with) instead of making one.")
+        Path | None,
+        opt.option(
+            "Use this vocab.json (that of the model to go on with) instead of making one; some recipes extend it."
+        ),
     ] = None,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Turn reaction CSVs into aligned, augmented token arrays; resumable."""
+    from chemspec.data import holdout
     from chemspec.data.prepare import prepare
     from chemspec.train.recipe import model_recipe
 
@@ -43,9 +47,10 @@ def data(
     for name, (names, settings, vocab) in jobs.items():
         with show.progress(f"{name} pairs") as report:
             reports[name] = prepare(
-                [opt.data_folder(source) / file for file in names],
+                [(folder if file == holdout.FILE else opt.data_folder(source)) / file for file in names],
                 folder,
-                replace(settings, limit=limit or settings.limit),
+                replace(settings, limit=min(filter(None, (limit, settings.limit)), default=0)),
+                apart=[opt.data_folder(source) / file for file in settings.apart_from],
                 vocab=vocab,
                 name=name,
                 workers=workers,

@@ -68,6 +68,12 @@ class RaggedArray:
         offsets = self.offsets[start : stop + 1]
         return RaggedArray(self.flat[offsets[0] : offsets[-1]], offsets - offsets[0])
 
+    def pick(self, indices: NDArray[np.int64]) -> RaggedArray:
+        """Return the sequences of these indices."""
+        starts, lengths = self.offsets[indices], self.lengths[indices]
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        return RaggedArray(self.flat[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)], offsets)
+
     @classmethod
     def join(cls, parts: Sequence[RaggedArray]) -> RaggedArray:
         """Return the sequences of all parts, one after another."""
@@ -89,6 +95,10 @@ class Pairs:
     def part(self, start: int, stop: int) -> Pairs:
         """Return the pairs from `start` up to `stop`."""
         return Pairs(self.sources.part(start, stop), self.targets.part(start, stop))
+
+    def pick(self, indices: NDArray[np.int64]) -> Pairs:
+        """Return the pairs of these indices."""
+        return Pairs(self.sources.pick(indices), self.targets.pick(indices))
 
     @classmethod
     def join(cls, parts: Sequence[Pairs]) -> Pairs:

@@ -1,8 +1,4 @@
-"""Find test reactions and test products among what a model is trained on, by canonical keys and not as texts.
-
-A product's key is the canonical SMILES of its largest component; for the forward task without stereochemistry, which
-the USPTO-MIT test set lacks. A reaction's key adds the canonical SMILES of all other molecules, sorted.
-"""
+"""Find test reactions and test products among what a model is trained on, by canonical keys and not as texts."""
 
 from __future__ import annotations
 
@@ -11,9 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from chemspec import chem
 from chemspec.data.arrays import Pairs
-from chemspec.data.reactions import Row, canonical_pair
+from chemspec.data.reactions import Row, canonical_pair, others_key, product_key
 from chemspec.data.shards import read_rows
 from chemspec.settings import Task
 from chemspec.tokenizer import Tokenizer
@@ -37,22 +32,6 @@ class LeakReport:
     reactions: int
     products: int
     examples: tuple[str, ...] = ()
-
-
-def product_key(task: Task, source: str, target: str) -> str:
-    """Return the key of the product of a reaction as a model reads and writes it; empty where it cannot be read."""
-    plain = _plain(task, target if task == "forward" else source)
-    return (chem.main_product(plain) or "") if plain else ""
-
-
-def others_key(task: Task, source: str, target: str) -> str:
-    """Return the key of everything else; empty where it cannot be read."""
-    plain = _plain(task, source if task == "forward" else target)
-    return ".".join(sorted(plain.split("."))) if plain else ""
-
-
-def _plain(task: Task, smiles: str) -> str | None:
-    return chem.drop_stereo(smiles) if task == "forward" else chem.canonical(smiles)
 
 
 def check_rows(

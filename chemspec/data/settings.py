@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from chemspec.settings import Task
 
@@ -13,25 +14,38 @@ class DataSettings:
 
     Attributes:
         variants: ways in which each reaction is written (the first has the canonical source).
+        variants_of: files whose reactions are written in another number of ways.
+        share_of: files that may have at most such a share of all tokens; pairs beyond it are left out at random.
         flat_share: share of the variants without stereochemistry.
         leave_out: columns; a row with "1" in one of them is not used (test products, say).
         clean: files without the columns of `leave_out`, because none of their rows has to be left out.
         only: columns; a row without "1" in one of them is not used (those with reagents, say).
         guess_maps: rows without atom maps get guessed ones (`atom_maps.py`) instead of being left out.
+        hold_out: files of which so many products are held out, with all reactions that make them; one reaction of each
+            goes to `heldout.csv` beside the arrays (`holdout.py`).
+        apart_from: files beside these; no reaction that makes one of their products is used.
+        one_acid: a carboxylic acid at a target's end is written `C(=O)O`, never `C(O)=O`, unless its source does.
         max_tokens: longer sources or targets are left out.
         min_count: rarer tokens are no part of the vocabulary, and rows with them are left out.
+        extend_vocabulary: the vocabulary begins with that of the model to go on with, and has the tokens that it lacks.
         limit: use only so many rows of each file; 0 means all.
     """
 
     task: Task
     variants: int = 4
+    variants_of: Mapping[str, int] = field(default_factory=dict)
+    share_of: Mapping[str, float] = field(default_factory=dict)
     flat_share: float = 0.0
     leave_out: tuple[str, ...] = ()
     clean: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     guess_maps: bool = False
+    hold_out: Mapping[str, int] = field(default_factory=dict)
+    apart_from: tuple[str, ...] = ()
+    one_acid: bool = False
     max_tokens: int = 200
     min_count: int = 5
+    extend_vocabulary: bool = False
     seed: int = 0
     limit: int = 0
 
@@ -43,7 +57,14 @@ class DataSettings:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if not 0 <= self.flat_share <= 1:
             raise ValueError(f"flat_share is {self.flat_share}; it is a share between 0 and 1")
-        for name in ("leave_out", "clean", "only"):
+        for name in ("variants_of", "hold_out"):
+            for file, count in getattr(self, name).items():
+                if count < 1:
+                    raise ValueError(f"{name} of {file} is {count}; it must be at least 1")
+        shares = self.share_of.values()
+        if not all(0 < share < 1 for share in shares) or sum(shares) >= 1:
+            raise ValueError(f"share_of is {dict(self.share_of)}; shares lie between 0 and 1 and leave something over")
+        for name in ("leave_out", "clean", "only", "apart_from"):
             columns = getattr(self, name)
             if isinstance(columns, str):
-                raise ValueError(f"{name} is a tuple of columns; write ({columns!r},)")
+                raise ValueError(f"{name} is a tuple; write ({columns!r},)")

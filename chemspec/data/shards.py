@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from chemspec.data.reactions import COLUMNS, PLAIN_COLUMNS, Row, variants
+from chemspec.data.reactions import COLUMNS, PLAIN_COLUMNS, Row, product_key, variants, with_one_acid
 from chemspec.data.settings import DataSettings
 from chemspec.tokenizer import TokenError, split
 
@@ -40,33 +40,56 @@ def check_columns(path: Path, settings: DataSettings) -> None:
     first = next(read_rows(path), None)
     if first is None:
         raise ValueError(f"{path} has no rows")
-    columns = (PLAIN_COLUMNS if settings.guess_maps else COLUMNS)[settings.task]
     flags = () if path.name in settings.clean else settings.leave_out
-    needed = (*columns, *flags, *settings.only)
+    needed = (*needed_columns(settings), *flags, *settings.only)
     missing = [name for name in needed if name not in first]
     if missing:
         names = ", ".join(str(name) for name in first)
         raise ValueError(f"{path} lacks column {', '.join(missing)}, needed for {settings.task} data; it has {names}")
 
 
-def write_shard(file: Path, start: int, length: int, target: Path, settings: DataSettings) -> None:
-    """Write the pairs of rows `start` to `start + length`, one a line, parted by a tab."""
+def needed_columns(settings: DataSettings) -> tuple[str, ...]:
+    """Return the columns without which no pair can be made of a row."""
+    return (PLAIN_COLUMNS if settings.guess_maps else COLUMNS)[settings.task]
+
+
+def is_used(row: Row, settings: DataSettings) -> bool:
+    """Return whether the columns of a row allow its use."""
+    left_out = any(row.get(column) == "1" for column in settings.leave_out)
+    return not left_out and all(row.get(column) == "1" for column in settings.only)
+
+
+def write_shard(
+    file: Path, start: int, length: int, target: Path, settings: DataSettings, apart: frozenset[str] = frozenset()
+) -> None:
+    """Write the pairs of rows `start` to `start + length`, one a line, parted by a tab.
+
+    Args:
+        file: a CSV, gzipped or not.
+        start: its first row of the shard.
+        length: rows of the shard.
+        target: the file to write.
+        settings: what to make of the rows.
+        apart: keys of products that nothing may make.
+    """
     lines = []
     for number, row in enumerate(islice(read_rows(file), start, start + length), start):
-        if any(row.get(column) == "1" for column in settings.leave_out):
-            continue
-        if any(row.get(column) != "1" for column in settings.only):
+        if not is_used(row, settings):
             continue
         # One generator a row: the result depends neither on shards nor on workers.
         rng = Random(f"{settings.seed}/{file.name}/{number}")
         pairs = variants(
             row,
             settings.task,
-            count=settings.variants,
+            count=settings.variants_of.get(file.name, settings.variants),
             flat_share=settings.flat_share,
             rng=rng,
             guess=settings.guess_maps,
         )
+        if apart and pairs and product_key(settings.task, *pairs[0]) in apart:
+            continue
+        if settings.one_acid:
+            pairs = [(source, with_one_acid(source, answer)) for source, answer in pairs]
         lines += [f"{source}\t{answer}\n" for source, answer in pairs if _short(source, answer, settings.max_tokens)]
     partial = target.with_suffix(".partial")
     partial.write_text("".join(lines), encoding="utf-8")

@@ -28,7 +28,7 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, Task, TrainSettings
 from chemspec.system.gpu import avoid_cudnn_attention
 from chemspec.system.threads import torch_threads
-from chemspec.tokenizer import PAD, Tokenizer
+from chemspec.tokenizer import PAD, SPECIALS, Tokenizer
 from chemspec.train import optim
 from chemspec.train.average import export, read_checkpoint
 from chemspec.train.watch import AtomicCheckpointIO, ExactMatch, StopOnSignal, StopOnTime, StoppedError, TrainingLog
@@ -174,7 +174,8 @@ def train(
         config: its size.
         settings: how to train.
         resume: a checkpoint of an interrupted run with the same settings.
-        start: a model folder whose weights to begin with, instead of random ones; if it is deeper, its first layers.
+        start: a model folder whose weights to begin with, instead of random ones; if it is deeper, its first layers,
+            and if the data know more tokens, these are new.
         exact: the share of pairs that a model answers exactly; measured at every validation.
         quiet: no progress line.
         average_last: the model is the mean of so many last checkpoints.
@@ -289,17 +290,33 @@ def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
 
 
 def _begin_with(model: Transformer, start: Path, tokenizer: Tokenizer) -> None:
-    """Copy the weights of a model, or the first layers of a deeper one: that is how a medium drafter begins."""
+    """Copy the weights of a model, or the first layers of a deeper one: that is how a medium drafter begins.
+
+    The model may know tokens that those weights lack, after theirs: what belongs to such a token begins near the mean.
+    """
     loaded = checkpoint.load(start)
     have, want = loaded.model.config, model.config
     encoder, decoder = want.encoder_layers, want.decoder_layers
     deep = have.encoder_layers >= encoder and have.decoder_layers >= decoder
-    if not deep or replace(have, encoder_layers=encoder, decoder_layers=decoder) != want:
+    sized = replace(have, encoder_layers=encoder, decoder_layers=decoder, vocab_size=want.vocab_size)
+    if not deep or sized != want:
         raise ValueError(f"{start} has another architecture: {have}")
-    if loaded.tokenizer != tokenizer:
+    if replace(tokenizer, tokens=tokenizer.tokens[: len(loaded.tokenizer)]) != loaded.tokenizer:
         raise ValueError(f"{start} has another vocabulary than the data; prepare the data with it")
     state = loaded.model.state_dict()
-    model.load_state_dict({name: state[name] for name in model.state_dict()})
+    model.load_state_dict({name: _extended(state[name], len(own)) for name, own in model.state_dict().items()})
+
+
+def _extended(old: Tensor, rows: int) -> Tensor:
+    """Return a matrix or a vector with so many rows: new ones like the mean of the old, and never the likeliest."""
+    if rows <= len(old):
+        return old
+    known = old[len(SPECIALS) :]
+    new = known.min().expand(rows - len(old))
+    if old.ndim > 1:  # half as far from the mean as the others are, so that new tokens differ from each other
+        spread = torch.randn(rows - len(old), old.shape[1]) * known.std(dim=0) / 2
+        new = known.mean(dim=0) + spread
+    return torch.cat((old, new))
 
 
 def describe(out: Path, settings: TrainSettings, **what: Any) -> None:

@@ -53,7 +53,10 @@ def test_recipes_are_sound(name: str) -> None:
     assert preset(recipe.preset, vocab_size=100).vocab_size == 100
     assert recipe.tried or recipe.expectation.startswith("Not yet run")
     if recipe.validation_data and not recipe.data.guess_maps:
-        assert recipe.validation_data == replace(recipe.data, variants=1)
+        mixing = {"hold_out": {}, "apart_from": (), "variants_of": {}, "share_of": {}, "extend_vocabulary": False}
+        checked = {"limit": recipe.validation_data.limit, "clean": recipe.validation_data.clean}
+        assert recipe.validation_data == replace(recipe.data, variants=1, **mixing, **checked)
+    assert ("heldout.csv" in recipe.validation_files) == bool(recipe.data.hold_out)
     if recipe.task == "forward":
         assert "forward_val.csv.gz" not in recipe.train_files
         assert not recipe.validation_data or "overlaps_test" in recipe.validation_data.leave_out

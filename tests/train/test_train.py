@@ -419,6 +419,23 @@ def test_a_start_must_have_the_same_vocabulary_and_architecture(data: Path, tmp_
         fit(data, tmp_path / "other", start=tmp_path / "wide")
 
 
+def test_a_start_may_know_fewer_tokens(data: Path, tmp_path: Path) -> None:
+    """What it knows stays, and new tokens differ from each other, near the mean, and are never the likeliest."""
+    fewer = Tokenizer(TOKENIZER.tokens[:-3])
+    checkpoint.save(tmp_path / "fewer", Transformer(replace(CONFIG, vocab_size=len(fewer))), fewer, task="retro")
+    fit(data, tmp_path / "run", replace(SHORT, steps=1, lr=0.0), start=tmp_path / "fewer")
+    state, first = weights(tmp_path / "run"), checkpoint.load(tmp_path / "fewer").model.state_dict()
+    longer = {name for name, tensor in first.items() if state[f"model.{name}"].shape != tensor.shape}
+    assert longer == {"embedding.weight", "output.weight", "output.bias"}
+    assert all(torch.equal(state[f"model.{name}"][: len(tensor)], tensor) for name, tensor in first.items())
+    table, known = state["model.embedding.weight"], len(fewer)
+    mean = table[len(SPECIALS) : known].mean(0)
+    new, old = (table[known:] - mean).norm(dim=1), (table[len(SPECIALS) : known] - mean).norm(dim=1)
+    assert 0.1 * old.mean() < new.mean() < old.mean()
+    assert not torch.equal(table[-1], table[-2])
+    assert state["model.output.bias"][known:].max() <= state["model.output.bias"][len(SPECIALS) : known].min()
+
+
 def test_a_start_may_be_deeper_but_not_shallower(data: Path, tmp_path: Path) -> None:
     """A medium drafter begins with the first layers of its target."""
     deep = Transformer(replace(CONFIG, encoder_layers=2, decoder_layers=3))

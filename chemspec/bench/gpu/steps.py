@@ -154,7 +154,7 @@ class Scale:
     device: str = "cuda"
     runtimes: str = "torch,graphs,triton"
     int8: str = "triton"
-    recipes: Mapping[str, str] = field(default_factory=lambda: {"forward": "forward-mit-gpu", "retro": "retro-all"})
+    recipes: Mapping[str, str] = field(default_factory=lambda: {"forward": "forward-mit-gpu", "retro": "retro-all-gpu"})
     batches: tuple[int, int] = (32, 256)
     limit: int = 200
     seconds: float = 8.0
