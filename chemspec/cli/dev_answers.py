@@ -171,10 +171,11 @@ def fuzz(
     out: Annotated[Path, opt.option("Folder for cases that are defects.")] = Path("runs/fuzz"),
     case: Annotated[Path | None, opt.option("Try one kept case again (with --way), and nothing else.")] = None,
 ) -> None:
-    """Throw what nobody would write at every way in: query texts, files, model folders, traces, links, jobs.
+    """Throw what nobody would write at every way in: queries, files, model folders, HTTP, links, what is kept.
 
     A case may take 5 s of processor time and 1 GB, and may end with a documented error. Anything else is a defect: it
-    is told and kept, and the exit code is 1. Needs hypothesis (extra test).
+    is told and kept, and the exit code is 1. A campaign that is ended goes on with the same command. Needs hypothesis
+    (extra test).
     """
     from chemspec.fuzz import campaign
 

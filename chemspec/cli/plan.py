@@ -17,6 +17,7 @@ from chemspec.cli import show
 from chemspec.cli.base import app, dev
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
+from chemspec.system.files import write_whole, write_whole_bytes
 
 if TYPE_CHECKING:
     from chemspec.engine.engine import Engine
@@ -104,13 +105,13 @@ def plan_(
     best = next((route for one in found for route in one.routes), None)
     for file in out or ():
         if file.suffix == ".json":
-            file.write_text(json.dumps(documents if len(documents) > 1 else documents[0], indent=1), encoding="utf-8")
+            write_whole(file, json.dumps(documents if len(documents) > 1 else documents[0], indent=1))
         elif file.suffix == ".md":
-            file.write_text("\n".join(values.to_markdown(one, known) for one in found), encoding="utf-8")
+            write_whole(file, "\n".join(values.to_markdown(one, known) for one in found))
         elif best is None:
             show.note(f"{file} is not written: there is no route to draw")
         else:
-            file.write_bytes(draw.to_png(best) if file.suffix == ".png" else draw.to_svg(best).encode())
+            write_whole_bytes(file, draw.to_png(best) if file.suffix == ".png" else draw.to_svg(best).encode())
     if as_json:
         print(json.dumps({"plans": documents}))
     raise typer.Exit(0 if all(one.status == "solved" for one in found) else 1)

@@ -20,7 +20,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from chemspec.fuzz.ways import Tools, Way, ways
+from chemspec.fuzz.tools import Tools, Way
+from chemspec.fuzz.ways import ways
 
 SECONDS = 5.0  # of a case, of processor time
 PATIENCE = 120  # of a case, on the clock: the machine may be busy
@@ -41,7 +42,7 @@ def campaign(
     out: Path,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
-    """Run so many cases, shared out among the ways in.
+    """Run so many cases, shared out among the ways in; called again with the same folder, it goes on.
 
     Args:
         cases: how many.
@@ -63,8 +64,21 @@ def campaign(
     wanted = {way.name: cases * way.share // total for way in chosen}
     wanted[chosen[0].name] += cases - sum(wanted.values())
     done, defects, began = Counter[str](), list[dict[str, Any]](), time.monotonic()
+    out.mkdir(parents=True, exist_ok=True)
+    journal = out / f"rounds-{seed}.jsonl"
+    earlier = {
+        line["seed"]: line for line in (json.loads(text) for text in _text(journal).splitlines() if text.endswith("}"))
+    }
     for number, (way, count) in enumerate(_rounds(wanted)):
-        ran, found = _round(way, count, seed * 1_000_003 + number, out)
+        own = seed * 1_000_003 + number
+        told = {"seed": own, "way": way, "cases": count}
+        kept = earlier.get(own, {})
+        if kept.items() >= told.items():
+            ran, found = kept["ran"], kept["defects"]
+        else:
+            ran, found = _round(way, count, own, out)
+            with journal.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps({**told, "ran": ran, "defects": found}) + "\n")
         done[way] += ran
         defects += found
         progress(done.total(), cases)

@@ -7,237 +7,19 @@ A case is bytes, so that one that fails can be kept in a file and tried again. W
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import math
-import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
-from typing import Any
 
+from chemspec.fuzz import http, kept, tables
+from chemspec.fuzz.mutate import altered, broken, mutated
+from chemspec.fuzz.tools import QUERIES, Tools, Way, small_model
 from chemspec.types import DecodeResult, result_from_json, to_json
-
-QUERIES = (
-    "CCO",
-    "CC(=O)Nc1ccccc1",
-    "O=C(O)c1ccc(Br)cc1",
-    "c1ccc2[nH]ccc2c1",
-    "C[C@@H](N)C(=O)O",
-    "CCO.CN>>CCN",
-    "[Na+].[OH-]",
-)
-PIECES = (
-    *(
-        "(",
-        ")",
-        "[",
-        "]",
-        "1",
-        "%10",
-        "%(100)",
-        "=",
-        "#",
-        "$",
-        ".",
-        ">",
-        ">>",
-        "@",
-        "@@",
-        "\\",
-        "/",
-        "*",
-        "[13C@H-]",
-        "[Uus]",
-        "c",
-        "n1",
-    ),
-    *(
-        "\0",
-        "\n",
-        "\r\n",
-        "\t",
-        ",",
-        ";",
-        '"',
-        "'",
-        "\ufeff",
-        "\u200b",
-        "\u2212",
-        "\ud800",
-        "\U0001f4a9",
-        "=1+1",
-        "InChI=1S/",
-        "{",
-        "}",
-    ),
-    *(
-        "C" * 300,
-        "(" * 200,
-        "[" * 200,
-        "1" * 400,
-        "c1" * 60,
-        "M  END",
-        "$$$$",
-        "$RXN",
-        "  0999 V2000",
-        "&lol;",
-        "<!ENTITY a '&a;&a;'>",
-    ),
-)
-RAW = ("NaN", "Infinity", "-1e400", "1" * 400, "[" * 5000 + "]" * 5000, "1e308", "-0.0")
-VALUES: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    0,
-    1,
-    2**31,
-    2**63,
-    1.5,
-    "",
-    "x" * 5000,
-    "\ud800",
-    [],
-    {},
-    [[]],
-    {"a": {}},
-    *RAW,
-)
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way in.
-
-    Attributes:
-        make: a case, drawn from a generator of random numbers.
-        run: reads a case; `Tools` are what stays between cases.
-        documented: the errors that it may end with.
-        share: of a campaign's cases, beside the others' shares.
-    """
-
-    name: str
-    make: Callable[[Random], bytes]
-    run: Callable[[bytes, Tools], None]
-    documented: tuple[type[Exception], ...] = ()
-    share: int = 1
-
-
-class Tools:
-    """What cases are run with: a small model, a folder, and small files of every kind that are as they should be."""
-
-    def __init__(self, home: Path) -> None:
-        """Make everything in an empty folder, which is the app's folder for jobs too."""
-        from chemspec.engine.engine import Engine
-
-        os.environ["CHEMSPEC_HOME"] = str(home / "home")
-        self.home = home
-        self.model = _folder(home / "model")
-        self.engine = Engine.load(self.model, device="cpu", threads=1)
-        self.work = home / "work"
-        self.work.mkdir()
-
-
-def _folder(folder: Path) -> Path:
-    """Write a small model with a drafter of each kind that has weights."""
-    from chemspec.model import checkpoint, drafter_checkpoints
-    from chemspec.model.heads import Heads, HeadsConfig
-    from chemspec.model.transformer import Transformer
-    from chemspec.settings import ModelConfig
-    from chemspec.testing import tiny_model
-    from chemspec.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer.build([*QUERIES[:-2], "C.N", QUERIES[-1]])
-    sizes = {
-        "d_model": 16,
-        "heads": 2,
-        "feedforward": 16,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "max_positions": 64,
-    }
-    checkpoint.save(folder, tiny_model(0, len(tokenizer), **sizes).float(), tokenizer, task="retro", half=False)
-    heads = Heads(HeadsConfig(vocab_size=len(tokenizer), d_model=16, style="medusa", heads=2))
-    drafter_checkpoints.save(folder / "drafters/medusa", heads, tokenizer, kind="medusa", length=3)
-    filler = Transformer(ModelConfig(vocab_size=len(tokenizer) + 1, **sizes))  # type: ignore[arg-type]
-    drafter_checkpoints.save(folder / "drafters/spec_drafter", filler, tokenizer, kind="spec_drafter", length=4)
-    digest = checkpoint.digest_of(folder)
-    known = {"digest": digest, "slope": 1.0, "offset": 0.0, "made": "", "measured": {}}
-    (folder / "confidence.json").write_text(json.dumps(known), encoding="utf-8")
-    (folder / "drafting.json").write_text('{"made": "", "reading": null, "phrases": null}', encoding="utf-8")
-    return folder
-
-
-# --- changing what is right -----------------------------------------------------------------------
-
-
-def mutated(text: str, random: Random, most: int = 4) -> str:
-    """Return a text with up to so many edits."""
-    for _ in range(random.randint(0, most)):
-        at = random.randint(0, len(text))
-        piece = (
-            random.choice(PIECES)
-            if random.random() < 0.7
-            else chr(random.choice((random.randrange(256), random.randrange(0x3000))))
-        )
-        cut = random.choice((0, 0, 1, 5, 50))
-        text = text[:at] + piece * random.choice((1, 1, 1, 7)) + text[at + cut :]
-    return text[:20_000]
-
-
-def broken(raw: bytes, random: Random, most: int = 6) -> bytes:
-    """Return bytes with some of them changed, removed, doubled, or cut off."""
-    content = bytearray(raw)
-    for _ in range(random.randint(1, most)):
-        at = random.randint(0, max(0, len(content) - 1))
-        kind = random.randrange(5)
-        if kind == 0 and content:
-            content[at] = random.randrange(256)
-        elif kind == 1 and content:
-            content[at] ^= 1 << random.randrange(8)
-        elif kind == 2:
-            del content[at : at + random.choice((1, 8, 200))]
-        elif kind == 3:
-            content[at:at] = content[at : at + random.choice((1, 8, 200))]
-        elif random.random() < 0.2:
-            del content[at:]
-        else:
-            content[at:at] = random.randbytes(random.choice((1, 4, 16)))
-    return bytes(content)
-
-
-def altered(document: Any, random: Random) -> str:
-    """Return a JSON document with some values replaced by others, of any kind, and keys lost or added."""
-    marks: dict[str, str] = {}
-
-    def other() -> Any:
-        value = random.choice(VALUES)
-        if value in RAW and isinstance(value, str):
-            mark = f"\x01{len(marks)}\x01"
-            marks[json.dumps(mark)] = value
-            return mark
-        return value
-
-    def walk(value: Any, depth: int) -> Any:
-        if random.random() < (0.02 if depth else 0.01):
-            return other()
-        if isinstance(value, dict):
-            found = {key: walk(part, depth + 1) for key, part in value.items() if random.random() > 0.01}
-            return {**found, random.choice(("x", *value)): other()} if random.random() < 0.15 else found
-        if isinstance(value, list):
-            several = [walk(part, depth + 1) for part in value]
-            return several * random.choice((2, 300)) if random.random() < 0.01 else several
-        return value
-
-    text = json.dumps(walk(document, 0))
-    for mark, raw in marks.items():
-        text = text.replace(mark, raw)
-    return mutated(text, random, 2) if random.random() < 0.15 else text
-
 
 # --- query text -----------------------------------------------------------------------------------
 
@@ -270,11 +52,6 @@ def _query(case: bytes, tools: Tools) -> None:
 
 # --- files ----------------------------------------------------------------------------------------
 
-MOL = "\n  x\n\n  2  1  0  0  0  0  0  0  0  0999 V2000\n{0}C  {1}\n{0}O  {1}\n  1  2  1  0\nM  END\n".format(
-    "    0.0000    0.0000    0.0000 ", " 0  0  0  0  0  0  0  0  0  0  0  0"
-)
-RXN = "$RXN\n\n\n\n  1  1\n$MOL\n" + MOL + "$MOL\n" + MOL
-SDF = MOL + "> <name>\nx\n\n$$$$\n" + MOL + "$$$$\n"
 CDXML = (
     '<?xml version="1.0" encoding="UTF-8" ?><!DOCTYPE CDXML SYSTEM "http://www.cambridgesoft.com/xml/cdxml.dtd" >'
     '<CDXML><page><fragment id="1"><n id="2" p="1 1"/><n id="3" p="2 2" Element="8"/><b id="4" B="2" E="3"/></fragment>'
@@ -283,32 +60,23 @@ CDXML = (
 TABLE = 'id,smiles,note\n1,CCO,a\n2,c1ccccc1,\n3,"C,C",b\n'
 
 
-def _parquet() -> bytes:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    into = io.BytesIO()
-    parquet.write_table(pa.table({"smiles": ["CCO", "CN", None], "n": [1, 2, 3]}), into)
-    return into.getvalue()
-
-
 def _file_bytes(random: Random) -> bytes:
     ending, text = random.choice(
         (
             (".csv", TABLE),
             (".tsv", TABLE.replace(",", "\t")),
             (".smi", "CCO a\nCN b\n"),
-            (".sdf", SDF),
-            (".rxn", RXN),
+            (".sdf", tables.SDF),
+            (".rxn", tables.RXN),
             (".cdxml", CDXML),
         )
     )
     encoding = random.choice(("utf-8", "utf-8", "utf-8", "utf-16", "latin-1"))
     raw = mutated(text, random).encode(encoding, "replace") if random.random() < 0.8 else broken(text.encode(), random)
     if random.random() < 0.06:
-        ending, raw = ".parquet", broken(_parquet(), random, 3)
+        ending, raw = ".parquet", broken(tables.parquet()[0], random, 3)
     elif random.random() < 0.15:
-        ending, raw = ending + ".gz", gzip.compress(raw)
+        ending, raw = ending + ".gz", gzip.compress(raw, mtime=0)
         raw = broken(raw, random, 2) if random.random() < 0.5 else raw
     return ending.encode() + b"\n" + raw
 
@@ -350,7 +118,7 @@ def _samples() -> dict[str, bytes]:
         import tempfile
 
         with tempfile.TemporaryDirectory() as home:
-            folder = _folder(Path(home) / "model")
+            folder = small_model(Path(home) / "model")
             _SAMPLES.update({name: (folder / name).read_bytes() for name in PARTS})
     return _SAMPLES
 
@@ -502,7 +270,9 @@ def ways() -> Sequence[Way]:
     from chemspec.io.readers import FileError
     from chemspec.model.checkpoint import CheckpointError
     from chemspec.ui.batch.jobs import JobError
+    from chemspec.ui.collect.store import StoreError
     from chemspec.ui.common.saved import SavedError
+    from chemspec.ui.plan.projects import ProjectError
 
     return (
         Way("query", _query_text, _query, (), 6),
@@ -512,4 +282,10 @@ def ways() -> Sequence[Way]:
         Way("link", _link_text, _link, (JobError,), 1),
         Way("job", _job_files, _job, (JobError,), 2),
         Way("history", _history_file, _history, (ValueError,), 1),
+        Way("http", http.request, http.answer, (), 5),
+        Way("table", tables.table, tables.read_table, (FileError,), 4),
+        Way("prices", tables.prices, tables.read_prices, (), 2),
+        Way("collection", kept.collection, kept.read_collection, (StoreError,), 1),
+        Way("search", kept.search, kept.read_search, (ProjectError,), 1),
+        Way("page", kept.address, kept.open_page, (), 1),
     )

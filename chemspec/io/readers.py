@@ -105,6 +105,27 @@ def _without_blank_end(lines: Iterable[str]) -> Iterator[str]:
             blank.append(line)
 
 
+def unpacked(raw: bytes, name: str, most: int) -> bytes:
+    """Return what a .gz file holds.
+
+    Args:
+        raw: its bytes.
+        name: what messages call it.
+        most: bytes that it may unpack to.
+
+    Raises:
+        FileError: if it is damaged, or unpacks to more.
+    """
+    try:
+        with gzip.open(io.BytesIO(raw)) as file:
+            content = file.read(most + 1)  # and not one byte more, whatever the file promises
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileError(f"{name} cannot be unpacked: {error}") from error
+    if len(content) > most:
+        raise FileError(f"{name} unpacks to more than {most // 1_000_000} MB, the limit; split it")
+    return content
+
+
 def lines_of(stream: TextIO) -> list[str]:
     """Queries from standard input, one a line, in whatever encoding."""
     buffer = getattr(stream, "buffer", None)

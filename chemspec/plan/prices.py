@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import re
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +81,7 @@ def read(raw: bytes, name: str) -> PriceList:
         return msgspec.json.decode(known, type=PriceList)
     path = Path(name.lower())
     if path.suffix == ".gz":
-        raw, path = _unzip(raw, name), path.with_suffix("")
+        raw, path = readers.unpacked(raw, name, MOST_TEXT), path.with_suffix("")
     if path.suffix == spreadsheets.ENDING:
         found = from_rows(spreadsheets.rows(raw, name), name)
     else:
@@ -93,17 +90,6 @@ def read(raw: bytes, name: str) -> PriceList:
     if found.lines > 100:  # a millisecond a line
         cache.write(kept, msgspec.json.encode(found))
     return found
-
-
-def _unzip(raw: bytes, name: str) -> bytes:
-    try:
-        with gzip.open(io.BytesIO(raw)) as file:
-            text = file.read(MOST_TEXT + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{name} cannot be unpacked: {error}") from error
-    if len(text) > MOST_TEXT:
-        raise ValueError(f"{name} unpacks to more than {MOST_TEXT // 1_000_000} MB, the limit")
-    return text
 
 
 def from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:

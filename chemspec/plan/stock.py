@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import re
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
 COLUMNS = ("inchikey", "inchi_key", "inchi key")
 Keys = np.ndarray[Any, np.dtype[np.bytes_]]
+MOST_TEXT = 2_000_000_000  # bytes of an unpacked list: seventy million keys
 BUILT_IN = ("paroutes-n1", "paroutes-n5")
 
 
@@ -131,10 +131,7 @@ def parse(raw: bytes, name: str) -> Keys:
     if (known := cache.read(kept)) is not None:
         return np.load(io.BytesIO(known))  # type: ignore[no-any-return]
     ending = Path(name.removesuffix(".gz")).suffix.lower()
-    try:
-        text = readers.decode_text(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    except (OSError, EOFError) as error:
-        raise ValueError(f"stock {name} cannot be unpacked: {error}") from error
+    text = readers.decode_text(readers.unpacked(raw, f"stock {name}", MOST_TEXT) if raw[:2] == b"\x1f\x8b" else raw)
     cells = _column(text, ending, name) if ending in readers.TABLES else text.split("\n")
     words = [cell.split()[0] for cell in cells if cell.strip()]
     keys = [word if KEY.fullmatch(word) else inchikey(word) for word in words]

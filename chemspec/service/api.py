@@ -114,6 +114,7 @@ def _predict(app: FastAPI, service: Service) -> None:
         async def events() -> AsyncIterator[bytes]:
             progress = Progress(engine.tokenizer)
             answer = asyncio.ensure_future(service.results(jobs, limit))
+            some: asyncio.Future[Pass] | None = None
             try:
                 while not answer.done() or not passes.empty():
                     some = asyncio.ensure_future(passes.get())
@@ -133,6 +134,8 @@ def _predict(app: FastAPI, service: Service) -> None:
                 except RefusedError as error:
                     yield _event("error", {"detail": str(error), "code": error.code})
             finally:  # also where the client has left
+                if some is not None:
+                    some.cancel()
                 answer.cancel()
                 with suppress(asyncio.CancelledError, RefusedError):
                     await answer

@@ -1,9 +1,17 @@
-"""What is worth keeping between runs: files by name, whole or absent, and never needed."""
+"""What is worth keeping between runs: files by name, whole or absent, and never needed.
+
+Each file ends with a sum of its content: one that a full disk or a crash of the machine left behind is as good as none.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
+
+SUM = 16  # bytes
 
 
 def cache_dir() -> Path:
@@ -15,20 +23,29 @@ def cache_dir() -> Path:
 
 
 def read(name: str) -> bytes | None:
-    """Return the content kept under a name, if there is any."""
+    """Return the content kept under a name, if there is any and it is whole."""
     try:
-        return (cache_dir() / name).read_bytes()
+        kept = (cache_dir() / name).read_bytes()
     except OSError:
         return None
+    content = kept[:-SUM]
+    return content if kept[-SUM:] == _sum(content) else None
 
 
 def write(name: str, content: bytes) -> None:
     """Keep content under a name; where that fails, the next start is slower and nothing else."""
     path = cache_dir() / name
+    partial = path.with_name(f"{name}.{secrets.token_hex(4)}.partial")  # several threads may keep the same
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(content)
+        with partial.open("wb") as file:
+            file.write(content)
+            file.write(_sum(content))
         partial.replace(path)
     except OSError:
-        pass
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def _sum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=SUM).digest()

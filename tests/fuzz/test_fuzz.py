@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from chemspec.fuzz import campaign
-from chemspec.fuzz.ways import ROW, Tools, Way, ways
+from chemspec.fuzz import campaign, kept
+from chemspec.fuzz.tools import Tools, Way
+from chemspec.fuzz.ways import ROW, ways
 
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Tools:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CHEMSPEC_HOME", os.environ.get("CHEMSPEC_HOME", ""))
+        for name in ("CHEMSPEC_HOME", "CHEMSPEC_MODELS", "CHEMSPEC_WARM_UP"):  # which tools and pages set
+            patch.setenv(name, os.environ.get(name, ""))
         yield Tools(tmp_path_factory.mktemp("fuzz"))
 
 
 @pytest.mark.parametrize("way", ways(), ids=lambda way: way.name)
 def test_a_few_cases_of_every_way(way: Way, tools: Tools) -> None:
-    for number in range(12):
+    for number in range(4 if way.name == "page" else 12):  # a page takes a third of a second
         case = way.make(Random(number))
         assert campaign.try_case(way, case, tools) is None, case
         assert way.make(Random(number)) == case, "the same number gives the same case"
 
 
 # What a campaign found, by way in: each was a defect once.
+ENTRY = {
+    "question": "x", "task": "retro", "model": "m", "query": "CCO", "answer": "CC.O", "label": "", "chance": 0.5,
+    "note": "", "status": "idea", "added": 1.0,
+}  # fmt: skip
+SEARCH = {"id": kept.ID, "target": "CCO", "lists": [], "own": "", "settings": {}, "ended": "", "changed": 1.0}
 FOUND = {
+    "prices": [b"prices.csv.gz\n" + gzip.compress(b"CCO\n" * 50, mtime=0)[:10] + b"\x06" * 20],
+    "collection": [
+        json.dumps({"entries": json.dumps([{**ENTRY, **wrong}]), "places": [], "cut": 1.0}).encode()
+        for wrong in ({"added": 2**63}, {"chance": "0.5"}, {"added": "1"}, {"added": 1e300})
+    ],
+    "search": [
+        json.dumps({**SEARCH, "target": "CCO>>C"}).encode() + b"\n\n" + kept._stock(),
+        json.dumps(SEARCH).encode() + b"\n\n" + kept._stock().replace(b"{", b"("),
+    ],
     "query": [b"CCO\xed\xa0\x80"],  # half a surrogate pair
     "history": [b'{"model": ' + b"[" * 20_000 + b"]" * 20_000 + b"}\n"],
     "job": [
@@ -69,6 +87,26 @@ def test_the_campaign_notices(
     monkeypatch.setattr(campaign, "SECONDS", 0.02)
     found = campaign.try_case(Way("x", lambda _: b"", lambda *_: does() and None, (ValueError,)), b"", tools)
     assert (found is None) if not told else (found is not None and told in found["what"])
+
+
+def test_a_campaign_that_was_ended_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+
+    def a_round(way: str, count: int, seed: int, out: Path) -> tuple[int, list[dict[str, Any]]]:
+        if len(ran) == 2 and seed == 2:
+            raise KeyboardInterrupt
+        ran.append(seed)
+        return count, [{"way": way}]
+
+    monkeypatch.setattr(campaign, "_round", a_round)
+    with pytest.raises(KeyboardInterrupt):
+        campaign.campaign(1500, only=("query",), out=tmp_path)
+    with next(tmp_path.glob("*.jsonl")).open("a") as torn:
+        torn.write('{"seed": 2, "wa')
+    ran.clear()
+    found = campaign.campaign(1500, only=("query",), out=tmp_path)
+    assert (ran, found["cases"], len(found["defects"])) == ([2], 1500, 3)
+    assert campaign.campaign(1000, seed=1, only=("link",), out=tmp_path)["cases"] == 1000 and len(ran) == 3
 
 
 @pytest.mark.slow  # 2,000 cases in processes of their own

@@ -121,7 +121,6 @@ def test_every_key_has_its_own_curve(folder: Path) -> None:
 )
 def test_a_damaged_file_is_replaced(folder: Path, content: bytes) -> None:
     cache.write("a model.cost.json", content)
-    assert (folder / "a model.cost.json").read_bytes() == content
     assert cached("a model", lambda: CURVE) == CURVE
     assert cached("a model", never) == CURVE
 

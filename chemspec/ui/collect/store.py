@@ -15,6 +15,7 @@ from rdkit import Chem, rdBase
 STATUSES = ("idea", "ordered", "tried", "worked", "failed")
 MOST = 5000  # answers of a collection file
 LONGEST = {"question": 100, "note": 2000, "query": 3000, "answer": 3000, "task": 20, "model": 200, "label": 200}
+MOST_NUMBER = {"chance": 2, "added": 4e9}  # the year 2096
 FILE = "collections.sqlite3"
 
 
@@ -77,6 +78,8 @@ class Store:
                 yield base
         except sqlite3.OperationalError as error:
             raise StoreError(f"the file {self.path.name} cannot be used: {error}") from error
+        except OverflowError as error:
+            raise StoreError("it holds a number that is too large to keep") from error
         except (sqlite3.DatabaseError, TypeError, ValueError) as error:
             raise StoreError(
                 f"the file {self.path} is damaged ({error}); move it away, and a new one is made"
@@ -130,7 +133,10 @@ def _checked(one: Kept) -> Kept:
         raise ValueError(f"no status {one.status!r}")
     if not one.question.strip():
         raise StoreError("give it a name")
-    float(one.chance), float(one.added)
+    for name, largest in MOST_NUMBER.items():
+        value = getattr(one, name)
+        if not isinstance(value, int | float) or not 0 <= value <= largest:  # which NaN is not
+            raise ValueError(f"{name} is no number that it can be")
     return one
 
 

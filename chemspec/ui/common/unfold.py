@@ -10,20 +10,26 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 
+Rows = Sequence[Sequence[object]]
 MEMORY = 512_000_000  # bytes on top of what Python and the library take
 SECONDS = 20  # of computing
 
 
 def main(kind: str, most_text: int, most_rows: int, most_columns: int) -> str:
     """Print the file; returns what is wrong with it, if anything."""
-    reading = {".parquet": _parquet, ".xlsx": _workbook}[kind](sys.stdin.buffer.read(), most_rows, most_columns)
+    raw = sys.stdin.buffer.read()
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve more than they use
+    for module in {".parquet": ("pyarrow.parquet",), ".xlsx": ("openpyxl", "chemspec.io.spreadsheets")}[kind]:
+        import_module(module)
+    _limit()  # on what comes on top of them
     left = most_text
     try:
-        for rows in reading:
-            left -= _print(rows)
+        for rows in reading(kind, raw, most_rows, most_columns):
+            left -= sys.stdout.buffer.write(tsv(rows))
             if left < 0:
                 return f"it holds more than {most_text // 1_000_000} MB of text"
     except MemoryError:
@@ -33,13 +39,27 @@ def main(kind: str, most_text: int, most_rows: int, most_columns: int) -> str:
     return ""
 
 
-def _parquet(raw: bytes, most_rows: int, most_columns: int) -> Iterator[list[object]]:
-    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve more than they use
+def reading(kind: str, raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
+    """Yield the rows of a file, some at a time, the header first.
+
+    Args:
+        kind: ".parquet" or ".xlsx".
+        raw: its bytes.
+        most_rows: more are an error.
+        most_columns: more are an error.
+
+    Raises:
+        ValueError: if it cannot be read, or is beyond a limit.
+        MemoryError: if it unfolds to more than there is memory for.
+    """
+    return {".parquet": _parquet, ".xlsx": _workbook}[kind](raw, most_rows, most_columns)
+
+
+def _parquet(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
     import pyarrow
     from pyarrow import parquet
 
     pyarrow.set_cpu_count(1)
-    _limit()
     try:
         file = parquet.ParquetFile(pyarrow.BufferReader(raw), pre_buffer=False)
         rows, names = file.metadata.num_rows, file.schema_arrow.names
@@ -59,12 +79,9 @@ def _parquet(raw: bytes, most_rows: int, most_columns: int) -> Iterator[list[obj
         raise ValueError(f"it is no parquet file that can be read ({' '.join(str(error).split())[:200]})") from error
 
 
-def _workbook(raw: bytes, most_rows: int, most_columns: int) -> Iterator[list[object]]:
-    import openpyxl  # noqa: F401 - before the limit, which is on what comes on top of it
-
+def _workbook(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
     from chemspec.io import spreadsheets
 
-    _limit()
     for number, row in enumerate(spreadsheets.rows(raw, "it")):
         if number > most_rows:
             raise _LimitError(f"it has more than {most_rows:,} rows, the limit")
@@ -77,11 +94,11 @@ class _LimitError(ValueError):
     """A file is too large."""
 
 
-def _print(rows: list[object]) -> int:
-    """Write rows; returns how many bytes they are."""
+def tsv(rows: Rows) -> bytes:
+    """Return rows as lines of a TSV."""
     buffer = io.StringIO()
-    csv.writer(buffer, delimiter="\t", lineterminator="\n").writerows(rows)  # type: ignore[arg-type]
-    return sys.stdout.buffer.write(buffer.getvalue().encode("utf-8", errors="backslashreplace"))
+    csv.writer(buffer, delimiter="\t", lineterminator="\n").writerows(rows)
+    return buffer.getvalue().encode("utf-8", errors="backslashreplace")
 
 
 def _limit() -> None:

@@ -5,18 +5,15 @@ The name of a file says how it is to be read and is shown; it is never opened.
 
 from __future__ import annotations
 
-import gzip
-import io
 import subprocess
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chemspec import chem
 from chemspec.chem.formats import reagents
 from chemspec.io import spreadsheets, structures
-from chemspec.io.readers import TABLES, TEXTS, FileError, decode_text, records, split_lines, usual_column
+from chemspec.io.readers import TABLES, TEXTS, FileError, decode_text, records, split_lines, unpacked, usual_column
 from chemspec.ui.common import unfold
 
 MOST_MB = 10  # of a file
@@ -58,7 +55,7 @@ def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MOST_MB} are the limit, so split it")
     stem, ending = _ending(name)
     if ending == ".gz":
-        raw = _unzip(raw)
+        raw = unpacked(raw, "the file", MOST_TEXT)
         ending = _ending(stem)[1]
     if ending in FOLDED:
         return _table(_unfold(raw, ending), ".tsv", header=header or ending == ".parquet")
@@ -99,17 +96,6 @@ def guess_column(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 def _ending(name: str) -> tuple[str, str]:
     stem, point, ending = name.lower().rpartition(".")
     return stem, point + ending if point else ""
-
-
-def _unzip(raw: bytes) -> bytes:
-    try:
-        with gzip.open(io.BytesIO(raw)) as file:
-            text = file.read(MOST_TEXT + 1)  # and not one byte more, whatever the file promises
-    except (OSError, EOFError, zlib.error) as error:
-        raise FileError(f"the file cannot be unpacked: {error}") from error
-    if len(text) > MOST_TEXT:
-        raise FileError(f"the file unpacks to more than {MOST_TEXT // 1_000_000} MB, the limit; split it")
-    return text
 
 
 def _unfold(raw: bytes, ending: str) -> str:

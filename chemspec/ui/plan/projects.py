@@ -10,6 +10,7 @@ who knows it may see, change and delete the search. A visitor's browser remember
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import secrets
@@ -18,11 +19,13 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tokenize import TokenError
 
 import msgspec
 import numpy as np
 import streamlit as st
 
+from chemspec import chem
 from chemspec.plan.search import PlanSettings
 from chemspec.plan.stock import Keys
 from chemspec.ui.common import app_dir
@@ -105,6 +108,8 @@ def load(name: str) -> Project:
         project = msgspec.convert(json.loads((place / "project.json").read_text(encoding="ascii")), Project)
         if project.id != name:
             raise ValueError("it is that of another")
+        if not chem.is_valid(project.target) or not math.isfinite(project.settings.seconds):
+            raise ValueError("it asks nothing that can be searched")
         return project
     except FileNotFoundError:
         raise ProjectError(f"it was deleted, or not changed for {DAYS} days and then removed") from None
@@ -119,8 +124,9 @@ def own_list(name: str) -> Keys:
         ProjectError: if it is gone or damaged.
     """
     try:
-        keys: Keys = np.load(folder(name) / "stock.npy", allow_pickle=False)
-    except (OSError, ValueError) as error:
+        # Mapped, so that what its head says of its size is compared with the file before there is any memory for it.
+        keys: Keys = np.array(np.load(folder(name) / "stock.npy", mmap_mode="r", allow_pickle=False))
+    except (OSError, ValueError, SyntaxError, EOFError, OverflowError, TokenError) as error:
         raise ProjectError(f"its list of stock cannot be read ({error}); upload it again") from error
     if keys.dtype != np.dtype("S27") or keys.ndim != 1:
         raise ProjectError("its list of stock is damaged; upload it again")
