@@ -13,7 +13,7 @@ from rdkit.Chem import rdinchi
 
 from chemspec import chem
 from chemspec.chem import salts
-from chemspec.chem.formats import cdxml, molfile, reagents
+from chemspec.chem.formats import cdxml, molfile, name_list, reagents
 from chemspec.chem.formats.molfile import NumberedLine
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.settings import Task
@@ -508,9 +508,11 @@ def _advice(text: str, fault: Fault) -> str:
     if fault.kind in ("empty", "length", "reaction"):
         return ""
     if re.fullmatch(r"\d{2,7}-\d\d-\d", text):
-        return "; CAS numbers are not known here, enter the SMILES"
+        known = name_list.is_cas(text)
+        told = "this CAS number is not in the built-in list" if known else "no CAS number has these digits"
+        return f"; {told}: enter the SMILES"
     if re.fullmatch(r"(?:[A-Z][a-z]?\d*){2,}", text) and re.search(r"H\d", text):
         return "; a formula fits many molecules, enter the SMILES of the one you mean"
     if re.search(r"[a-z]{4}", re.sub(r"[bcnops]{4,}", "", text)) and re.fullmatch(r"[\w\s,()'\-\[\]]+", text):
-        return "; of names only common reagents and drugs and simple systematic names are known: enter the SMILES"
+        return "; this name is not in the built-in list and no simple systematic one: enter the SMILES"
     return ""

@@ -1,6 +1,7 @@
 """Look up the SMILES of common reagents, solvents, drugs and building blocks, for those who type what they mean.
 
-The tables, made by hand, are `reagents.tsv` and `names.tsv`; systematic names are read by `nomenclature`.
+The tables, made by hand, are `reagents.tsv` and `names.tsv`; some thousand names more, and CAS numbers, stand in
+`name_list`, and systematic names are read by `nomenclature`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from chemspec.chem.formats import nomenclature
+from chemspec.chem.formats import name_list, nomenclature
 
 TABLE = Path(__file__).with_name("reagents.tsv")
 NAMES = Path(__file__).with_name("names.tsv")  # of drugs and building blocks
@@ -18,10 +19,15 @@ _DASHES = "-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"
 
 def find(name: str) -> tuple[str, str] | None:
     """Return SMILES and full name of a molecule; None if it is in no table and has no simple systematic name."""
-    if (known := _names().get(_key(name))) is not None:
+    if (known := _names().get(_key(name)) or name_list.find(name)) is not None:
         return known
     smiles = nomenclature.read(name)
     return (smiles, name.strip()) if smiles else None
+
+
+def by_hand(name: str) -> str | None:
+    """Return the SMILES that the tables made by hand have for a name."""
+    return _names().get(_key(name), (None,))[0]
 
 
 @cache

@@ -12,8 +12,11 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
+from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.formats import name_list
 from chemspec.chem.formats.short_names import set_apart
+from chemspec.chem.salts import pair
 from chemspec.chem.strategy import Strategy, families, family_of
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.roundtrip import leads_back
@@ -51,6 +54,7 @@ FOOTNOTE = {
     "What it doubts counts a fifth in the order. Class, shading and bold bonds are guessed by comparing structures.",
 }
 CHECKED = 8  # ideas that the forward model is asked about
+LONGEST_NAME = 32  # characters below a drawing
 SMALLEST = 4  # characters of a molecule worth asking about next
 FORWARD = DecodeSettings(decoder="greedy", n=1, max_len=200)
 
@@ -186,12 +190,22 @@ def drawing(asked: ask.Asked, card: AnswerCard, *, wide: bool) -> str:
     if asked.task == "retro":
         left, _ = schemes.sides(best.canonical, asked.smiles, card.change)
         arrow = _retro_arrow(precedents.over_arrow(asked, card))
-        inside = scheme.side(replace(left, labels=marks(best.canonical)), dark=dark)
+        inside = scheme.side(replace(left, labels=_captions(best.canonical)), dark=dark)
         return f'<div class="cs-scheme cs-tight">{arrow}{inside}</div>'
     left, right = schemes.sides(asked.smiles, best.canonical, card.change)
     if wide:
         return scheme.reaction(left, right, dark=dark, apart=True)
     return f'<div class="cs-scheme cs-tight">{scheme.side(right, dark=dark)}</div>'
+
+
+def _captions(reactants: str) -> tuple[str, ...]:
+    """Return for each precursor its name, if it has a common one, and below whether it can be bought."""
+    parts, bought = reactants.split("."), marks(reactants)
+    named = [""] * len(parts)
+    for salt in pair(parts):
+        name = name_list.name_of(str(chem.canonical(".".join(parts[ion] for ion in salt))))
+        named[salt[0]] = name if len(name) <= LONGEST_NAME else ""
+    return tuple("\n".join(filter(None, both)) for both in zip(named, bought, strict=True))
 
 
 def _retro_arrow(conditions: str) -> str:

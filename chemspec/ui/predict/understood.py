@@ -8,6 +8,7 @@ from functools import lru_cache
 from rdkit import Chem, rdBase
 from rdkit.Chem import Descriptors, rdMolDescriptors
 
+from chemspec.chem.formats import name_list
 from chemspec.chem.formats.short_names import set_apart
 from chemspec.settings import Task
 from chemspec.ui.common import draw, scheme, theme
@@ -17,13 +18,15 @@ _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 @lru_cache(maxsize=500)
 def in_words(smiles: str) -> str:
-    """Return the formula and mass of one molecule, or how many there are."""
+    """Return name, formula and mass of one molecule, the name if it has a common one, or how many there are."""
     parts = smiles.split(".")
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(smiles)
         formula = rdMolDescriptors.CalcMolFormula(mol).translate(_LOWER)
         mass = Descriptors.MolWt(mol)  # type: ignore[attr-defined]
-    return f"{formula} · {mass:.1f}" if len(parts) == 1 else f"{len(parts)} molecules or ions"
+    if len(parts) > 1:
+        return f"{len(parts)} molecules or ions"
+    return " · ".join(filter(None, (name_list.name_of(smiles), formula, f"{mass:.1f}")))
 
 
 def pickable(smiles: str) -> bool:

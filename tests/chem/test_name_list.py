@@ -1,0 +1,115 @@
+"""Tests of the list of names and CAS numbers: every row, what is found by it, and what it costs."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rdkit import Chem
+
+from chemspec import chem
+from chemspec.asset_files import assets
+from chemspec.chem.formats import Input, name_list, read_any, reagents
+
+
+def rows() -> list[list[str]]:
+    text = gzip.decompress((assets() / "names" / "names.tsv.gz").read_bytes()).decode()
+    return [line.split("\t") for line in text.splitlines()]
+
+
+ROWS = rows()
+
+
+def test_every_row_is_a_molecule_and_every_name_means_one() -> None:
+    assert len(ROWS) > 5_000
+    smiles, numbers, names = zip(*ROWS, strict=True)
+    assert len(set(smiles)) == len(set(numbers)) == len(ROWS)
+    assert all(map(name_list.is_cas, numbers))
+    keys = [name_list.key(name) for row in names for name in row.split(" | ")]
+    assert len(keys) == len(set(keys)) and not {"", "|"} & set(keys)
+    for written in smiles:
+        assert chem.canonical(written) == written
+
+
+def test_the_tables_by_hand_and_the_rules_agree_with_the_list() -> None:
+    """A name that is read in two ways is read as one molecule (tautomers of it count as one)."""
+    read = 0
+    for smiles, _, names in ROWS[::3]:
+        for name in names.split(" | "):
+            known = reagents.by_hand(name) or reagents.nomenclature.read(name)
+            if known and chem.drop_stereo(known) != chem.drop_stereo(smiles):
+                keys = [Chem.MolToInchiKey(Chem.MolFromSmiles(one))[:14] for one in (known, smiles)]
+                assert keys[0] == keys[1], name
+            read += bool(known)
+    assert read > 1_000
+
+
+@pytest.mark.parametrize(
+    ("text", "smiles"),
+    [
+        ("vanillin", "COc1cc(C=O)ccc1O"),
+        ("121-33-5", "COc1cc(C=O)ccc1O"),
+        (" 121-33-5\n", "COc1cc(C=O)ccc1O"),
+        ("Warfarin", "CC(=O)CC(c1ccccc1)c1c(O)c2ccccc2oc1=O"),
+        ("HALOPERIDOL", "O=C(CCCN1CCC(O)(c2ccc(Cl)cc2)CC1)c1ccc(F)cc1"),
+        ("isonipecotic acid", "O=C(O)C1CCNCC1"),
+        ("L-proline", "O=C(O)[C@@H]1CCCN1"),
+        ("50-78-2", "CC(=O)Oc1ccccc1C(=O)O"),
+        ("64-17-5", "CCO"),
+    ],
+)
+def test_names_and_numbers_that_chemists_type(text: str, smiles: str) -> None:
+    found = read_any(text, task="retro")
+    assert isinstance(found, Input) and found.kind == "name"
+    assert found.smiles == chem.canonical(smiles)
+
+
+def test_names_numbers_and_smiles_in_one_flask() -> None:
+    found = read_any("121-33-5, p-anisaldehyde; piperidine + CCO", task="forward")
+    assert isinstance(found, Input)
+    assert found.smiles == chem.canonical("COc1cc(C=O)ccc1O.COc1ccc(C=O)cc1.C1CCNCC1.CCO")
+    assert "121-33-5: vanillin" in found.notes
+
+
+def test_molecules_are_called_by_their_usual_name() -> None:
+    for smiles, name in (("CC(=O)Oc1ccccc1C(=O)O", "aspirin"), ("c1ccc2ccccc2c1", "naphthalene")):
+        assert name_list.name_of(str(chem.canonical(smiles))) == name
+    assert name_list.name_of("C" * 77) == ""
+
+
+def test_what_the_tables_by_hand_say_goes_first() -> None:
+    assert reagents.find("alanine") == ("C[C@H](N)C(=O)O", "L-alanine")
+
+
+@given(st.text(max_size=40))
+def test_no_text_raises(text: str) -> None:
+    found = reagents.find(text)
+    assert found is None or chem.is_valid(found[0])
+
+
+def test_check_digits() -> None:
+    assert name_list.is_cas("64-17-5") and name_list.is_cas("7732-18-5")
+    for text in ("64-17-6", "64175", "1-23-4", "64-17-5-1", ""):
+        assert not name_list.is_cas(text)
+
+
+def test_the_list_is_read_when_it_is_asked_for_and_quickly() -> None:
+    code = (
+        "import time, chemspec.chem.formats as f, chemspec.chem.formats.name_list as n\n"
+        "assert not n._list.cache_info().currsize\n"
+        "start = time.process_time(); assert n.find('vanillin'); print(time.process_time() - start)"
+    )
+    took = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(took) < 0.05  # seconds of processor time
+    start = time.process_time()
+    for _ in range(10_000):
+        name_list.find("no such molecule")
+    assert time.process_time() - start < 0.2
