@@ -113,17 +113,26 @@ class Expander:
         models = [[model.digest, model.dtype] for model in (self.retro, self.forward) if model]
         which = [VERSION, models, how]
         name = f"plan-{hashlib.sha256(json.dumps(which).encode()).hexdigest()[:16]}.sqlite"
-        with suppress(OSError, sqlite3.Error):
-            cache.cache_dir().mkdir(parents=True, exist_ok=True)
-            store = sqlite3.connect(cache.cache_dir() / name, check_same_thread=False, isolation_level=None)
-            store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
-            return store
+        path = cache.cache_dir() / name
+        for _ in range(2):
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                store = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+                store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
+                return store
+            except sqlite3.OperationalError:  # no room, no right, or somebody holds it
+                return None
+            except sqlite3.DatabaseError:  # cut off or overwritten: begin anew
+                with suppress(OSError):
+                    path.unlink()
+            except OSError:
+                return None
         return None
 
     def _read(self, question: str) -> Any:
         """Return what is kept on disk, if anything."""
         if self._store is not None:
-            with self._lock, suppress(sqlite3.Error):
+            with self._lock, suppress(sqlite3.Error, ValueError):
                 row = self._store.execute("SELECT answer FROM answers WHERE question = ?", (question,)).fetchone()
                 return row and json.loads(row[0])
         return None

@@ -18,7 +18,7 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import TrainSettings
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train.average import average, newest
-from chemspec.train.module import Training, describe, fit, loaders, split, steps_done
+from chemspec.train.module import Training, describe, fit, latest, loaders, split, steps_done
 from chemspec.train.recipe import DrafterRecipe
 
 DECAY = 0.8  # weight of each further Medusa head (Cai et al. 2024)
@@ -221,8 +221,7 @@ def train_drafter(
     if Tokenizer.load(data / "vocab.json") != loaded.tokenizer:
         raise ValueError(f"{data} has another vocabulary than {target}; distil it with that model")
     settings = recipe.train
-    last = out / "checkpoints" / "last.ckpt"
-    again = last if resume and last.exists() else None
+    again = latest(out) if resume else None
     done = steps_done(out, again, settings)
     if again is not None:
         _same_target(out, loaded.digest)
@@ -236,7 +235,8 @@ def train_drafter(
     batches = loaders(pairs, held, settings, done=done, specials=specials)
     fit(module, out, batches, done=done, resume=again, quiet=quiet)
     # The final state, or the mean of the last ones.
-    module.model.load_state_dict(average(newest(out / "checkpoints", last, recipe.average_last)))
+    folder = out / "checkpoints"
+    module.model.load_state_dict(average(newest(folder, folder / "last.ckpt", recipe.average_last)))
     folder = drafter_checkpoints.drafter_dir(target, recipe.kind) if install else out / recipe.kind
     bound = "" if recipe.kind == "spec_drafter" else loaded.digest
     drafter_checkpoints.save(

@@ -26,6 +26,7 @@ from chemspec.data.arrays import Batch, Pairs, TokenBatches
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, Task, TrainSettings
+from chemspec.system.files import write_whole
 from chemspec.system.gpu import avoid_cudnn_attention
 from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import PAD, SPECIALS, Tokenizer
@@ -289,6 +290,17 @@ def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
     return int(saved["global_step"])
 
 
+def latest(out: Path) -> Path | None:
+    """Return the checkpoint of a run folder from which to go on; None for a folder without one.
+
+    `last.ckpt` is written after the numbered one of the same step: a run that was killed between has only the latter.
+    """
+    folder = out / "checkpoints"
+    if (folder / "last.ckpt").exists():
+        return folder / "last.ckpt"
+    return max(folder.glob("step=*.ckpt"), key=lambda file: int(file.stem.removeprefix("step=")), default=None)
+
+
 def _begin_with(model: Transformer, start: Path, tokenizer: Tokenizer) -> None:
     """Copy the weights of a model, or the first layers of a deeper one: that is how a medium drafter begins.
 
@@ -323,7 +335,7 @@ def describe(out: Path, settings: TrainSettings, **what: Any) -> None:
     """Write down what a run is about: `settings.json`."""
     out.mkdir(parents=True, exist_ok=True)
     description = {**what, "train": asdict(settings)}
-    (out / "settings.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+    write_whole(out / "settings.json", json.dumps(description, indent=1))
 
 
 def loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, specials: bool) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chemspec.settings import preset
 from chemspec.tokenizer import Tokenizer
-from chemspec.train.module import train
+from chemspec.train.module import latest, train
 from chemspec.train.recipe import Recipe
 from chemspec.train.validate import exact_match
 
@@ -39,8 +39,7 @@ def run_recipe(
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
             raise FileNotFoundError(f"{data / name} is missing; prepare it with `chemspec data --recipe {recipe.name}`")
-    last = out / "checkpoints" / "last.ckpt"
-    again = resume and last.exists()
+    again = latest(out) if resume else None
     if recipe.starts_from and start is None and not again:
         raise ValueError(f"{recipe.name} goes on with the model of {recipe.starts_from}; give its folder with --start")
     return train(
@@ -49,7 +48,7 @@ def run_recipe(
         task=recipe.task,
         config=preset(recipe.preset, vocab_size=len(Tokenizer.load(data / "vocab.json"))),
         settings=recipe.train,
-        resume=last if again else None,
+        resume=again,
         start=None if again else start,
         exact=exact_match,
         quiet=quiet,

@@ -7,6 +7,7 @@ time counts over all sessions, and Ctrl-C ends a run after a step, with a checkp
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
 import signal
@@ -21,6 +22,7 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 
 from chemspec.model.transformer import Transformer
+from chemspec.system.files import write_whole
 
 
 class StopOnTime(Callback):  # type: ignore[misc]
@@ -105,18 +107,20 @@ class TrainingLog(Callback):  # type: ignore[misc]
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
         """Write the header, and the rows up to the step from which the run goes on."""
         old = self._rows() if self.done else []
-        with self.path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self.COLUMNS, extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(old)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, self.COLUMNS, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(old)
+        write_whole(self.path, text.getvalue())
         self._mark(module)
 
     def _rows(self) -> list[dict[str, str]]:
         """Return what the log held up to the step from which the run goes on."""
         if not self.path.exists():
             return []
-        with self.path.open(newline="", encoding="utf-8") as file:
-            return [row for row in csv.DictReader(file) if int(row["step"]) <= self.done]
+        whole = self.path.read_text(encoding="utf-8").rpartition("\n")[0]  # a full disk may have left half a row
+        rows = csv.DictReader(whole.splitlines())
+        return [row for row in rows if row["step"].isdecimal() and int(row["step"]) <= self.done]
 
     def _mark(self, module: Any) -> None:
         self.loss: Any = 0.0

@@ -1,4 +1,4 @@
-"""Kill processes at random moments and look at what they leave: `python tests/chaos/kills.py 200 [SEED]`.
+"""Kill processes at random moments and look at what they leave: `python tests/chaos/kills.py 200 [SEED] [NAME ...]`.
 
 A process is a fork of this one, so that a kill costs milliseconds and hits the work, not the imports. After each kill:
 every row once and in order, no file that is torn, and the same call goes on.
@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
+from chaos import more_kills
 from small import QUERIES, TOKENIZER, tiny_folder
 
 from chemspec import evaluation
@@ -156,7 +158,13 @@ def notes(kills: int, random: Random, home: Path) -> int:
     return whole(kills, random, write, read, {True})
 
 
-TARGETS = {"files": files, "models": models, "jobs": jobs_, "notes": notes}
+TARGETS = {
+    "files": files,
+    "models": models,
+    "jobs": jobs_,
+    "notes": notes,
+    **{name: partial(target, killed=killed) for name, target in more_kills.TARGETS.items()},
+}
 
 
 def run(kills: int, seed: int, names: tuple[str, ...] = tuple(TARGETS)) -> dict[str, int]:
@@ -171,5 +179,6 @@ def run(kills: int, seed: int, names: tuple[str, ...] = tuple(TARGETS)) -> dict[
 
 
 if __name__ == "__main__":
-    words = [int(word) for word in sys.argv[1:]]
-    sys.stdout.write(f"kills survived: {run(words[0], words[1] if len(words) > 1 else 0)}\n")
+    numbers = [int(word) for word in sys.argv[1:] if word.isdecimal()]
+    chosen = tuple(word for word in sys.argv[1:] if not word.isdecimal()) or tuple(TARGETS)
+    sys.stdout.write(f"kills survived: {run(numbers[0], numbers[1] if len(numbers) > 1 else 0, chosen)}\n")

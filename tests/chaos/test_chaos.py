@@ -5,24 +5,57 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from chaos import kills
+from plan import toy
 from small import QUERIES, tiny_folder
 
 from chemspec.engine.engine import Engine
 from chemspec.io import writers
 from chemspec.io.readers import FileError
+from chemspec.plan.expand import Expander
+from chemspec.plan.search import PlanSettings, plan
+from chemspec.service.dropins.tasks import Journal
+from chemspec.system import cache
 from chemspec.ui.batch import jobs
+from chemspec.ui.collect.store import Kept, Store, StoreError
+from chemspec.ui.common import history
 from chemspec.ui.common.uploads import Sheet
+from chemspec.ui.plan import projects
+
+SLOW = {"training": 4, "runners": 4}  # kills; each target takes five seconds and more
+QUICK = [name for name in kills.TARGETS if name not in SLOW]
 
 
-@pytest.mark.parametrize("name", kills.TARGETS)
-def test_ten_kills_lose_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for key in ("CHEMSPEC_HOME", "CHEMSPEC_CACHE"):
-        monkeypatch.setenv(key, os.environ.get(key, ""))
+@pytest.fixture(autouse=True)
+def _own_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for key in ("CHEMSPEC_HOME", "CHEMSPEC_CACHE", "FAKE_PREDICT"):  # which the targets set
+        monkeypatch.setenv(key, os.environ.get(key, str(tmp_path / key)))
+    monkeypatch.setattr(history, "MOST_BYTES", history.MOST_BYTES)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_ten_kills_lose_nothing(name: str) -> None:
     assert kills.run(10, seed=1, names=(name,)) == {name: 10}
+
+
+@pytest.mark.slow  # each kill costs a training, or two programs that start
+@pytest.mark.parametrize("name", SLOW)
+def test_a_few_kills_lose_nothing(name: str) -> None:
+    assert kills.run(SLOW[name], seed=1, names=(name,)) == {name: SLOW[name]}
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", kills.TARGETS)
+def test_two_hundred_kills_lose_nothing(name: str) -> None:
+    share = 200 // len(kills.TARGETS) + 1
+    assert kills.run(share, seed=int(time.time() // 86_400), names=(name,)) == {name: share}
 
 
 @pytest.fixture
@@ -65,3 +98,151 @@ def test_a_clock_that_jumps_deletes_no_job(tmp_path: Path, monkeypatch: pytest.M
     )
     jobs.clean(job.created + jump)
     assert jobs.load(job.id) == job
+
+
+# --- what the app keeps ---------------------------------------------------------------------------
+
+ONE = Kept("x", "retro", "m", "CCO", "CC.O")
+
+
+def entry(number: int) -> history.Entry:
+    return history.Entry("m", f"C{number}", "CC", float(number))
+
+
+def in_a_fork(work: Callable[[], None]) -> int:
+    """The exit code of a process that does something: 3 where it is told what is wrong, in words."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        except (StoreError, OSError, ValueError) as error:
+            os._exit(3 if str(error) else 4)
+        except BaseException:
+            os._exit(5)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def no_room(room: int) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def no_right(folder: Path) -> None:
+    """Become a user who may look into a folder, and no more."""
+    for place in (folder, *folder.rglob("*")):
+        place.chmod(0o555 if place.is_dir() else 0o444)
+    if os.getuid() == 0:  # to whom bits of permission mean nothing
+        os.setgid(65534)
+        os.setuid(65534)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can reach, unlike those of pytest."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize("fault", [*(pytest.param(room, id=f"{room} bytes") for room in (0, 900, 6000)), "no right"])
+def test_what_cannot_be_kept_is_told_and_what_was_kept_stays(open_folder: Path, fault: int | str) -> None:
+    folder = open_folder
+    store, recent = Store(folder / "kept.sqlite3"), folder / "history.jsonl"
+    store.keep(ONE)
+    history.append(recent, entry(1))
+
+    def fails() -> None:
+        no_right(folder) if isinstance(fault, str) else no_room(fault)
+        for number in range(1000):
+            store.keep(Kept(f"{number}", "retro", "m", "CCO", "CC.O"))
+
+    def fails_too() -> None:
+        no_right(folder) if isinstance(fault, str) else no_room(fault)
+        for number in range(1000):
+            history.append(recent, entry(number + 10))
+
+    assert [in_a_fork(fails), in_a_fork(fails_too)] == [3, 3]
+    folder.chmod(0o755)
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    history.append(recent, entry(2000))
+    store.keep(Kept("after", "retro", "m", "CCO", "CC.O"))
+    assert {"x", "after"} <= {one.question for one in store.all()}
+    found = [one.smiles for one in history.read(recent)]
+    assert found[0] == "C2000" and "C1" in found
+
+
+@pytest.mark.parametrize("room", [0, 100])
+def test_a_search_that_cannot_be_kept_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
+    one = projects.Project(projects.new_id(), toy.AMIDE, (), "", PlanSettings())
+    projects.save(one)
+
+    def fails() -> None:
+        no_room(room)
+        projects.save(projects.Project(one.id, "CCO", (), "", PlanSettings(), "x" * 200))
+
+    assert in_a_fork(fails) == 3
+    assert projects.load(one.id).target == toy.AMIDE
+
+
+@pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0])
+def test_a_clock_that_jumps_deletes_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
+    one = projects.Project(projects.new_id(), toy.AMIDE, (), "", PlanSettings())
+    projects.save(one)
+    projects.clean(time.time() + jump)
+    assert projects.load(one.id).target == toy.AMIDE
+
+
+@pytest.mark.parametrize("left", [0, 10, 100, 5000])
+def test_a_truncated_table_of_answers_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path))
+    stock, how = toy.stock(tmp_path), PlanSettings(seconds=600.0, expansions=20)
+
+    def routes() -> object:
+        model = toy.retro()
+        found = plan(toy.AMIDE, Expander(model), stock, how)  # type: ignore[arg-type]
+        return [one.signature for one in found.routes], model.asked
+
+    wanted, asked = routes()  # type: ignore[misc]
+    assert routes() == (wanted, [])
+    (file,) = tmp_path.glob("plan-*.sqlite")
+    file.write_bytes((file.read_bytes() + b"x" * 5000)[:left].ljust(left, b"x"))
+    assert routes() == (wanted, asked)  # asked again
+    if left != 5000:
+        assert routes() == (wanted, [])  # and kept again
+
+
+def test_a_journal_that_is_damaged_is_told(tmp_path: Path) -> None:
+    (tmp_path / "tasks").write_bytes(b"x" * 5000)
+    with pytest.raises(OSError, match="move it away"):
+        Journal(tmp_path / "tasks")
+
+
+def test_two_servers_on_one_home_keep_everything(tmp_path: Path) -> None:
+    store, recent = Store(tmp_path / "kept.sqlite3"), tmp_path / "history.jsonl"
+
+    def work(server: int) -> None:
+        for number in range(40):
+            store.keep(Kept(f"{server}-{number}", "retro", "m", "CCO", "CC.O"))
+            history.append(recent, entry(100 * server + number))
+            cache.write("x", bytes([server]) * 5000)
+
+    children = []
+    for server in (1, 2, 3):
+        if not (child := os.fork()):
+            try:
+                work(server)
+            except BaseException:
+                os._exit(5)
+            os._exit(0)
+        children.append(child)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0]
+    every = [(server, number) for server in (1, 2, 3) for number in range(40)]
+    assert {one.question for one in store.all()} == {f"{server}-{number}" for server, number in every}
+    assert {int(one.at) for one in history.read(recent)} == {100 * server + number for server, number in every}
+    assert cache.read("x") in [bytes([server]) * 5000 for server in (1, 2, 3)]

@@ -628,3 +628,23 @@ def test_curves_belong_to_recipes() -> None:
         assert file.stem in shipped()
         # A column that came later (what a drafter is measured by) is absent from older curves.
         assert set(rows[0]) <= set(watch.TrainingLog.COLUMNS) and rows[0]["step"]
+
+
+# --- what a kill leaves --------------------------------------------------------------------------
+
+
+def test_a_run_killed_before_its_last_checkpoint_goes_on_from_the_numbered_one(data: Path, tmp_path: Path) -> None:
+    assert module.latest(tmp_path / "run") is None
+    fit(data, tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "run")
+    folder = tmp_path / "run" / "checkpoints"
+    for file in [folder / "last.ckpt", *folder.glob("step=40*")]:
+        file.unlink()
+    (folder / "last.ckpt.partial").write_bytes(b"half")
+    found = module.latest(tmp_path / "run")
+    assert found == folder / "step=20.ckpt"
+    with (tmp_path / "run" / "log.csv").open("a") as torn:
+        torn.write("4")  # of a disk that is full
+    fit(data, tmp_path / "run", resume=found)
+    assert equal(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+    assert [row["step"] for row in log(tmp_path / "run")] == [row["step"] for row in log(tmp_path / "whole")]

@@ -18,13 +18,21 @@ class Journal:
     """Questions and answers by number, on the disk or, without a path, in memory."""
 
     def __init__(self, path: Path | None) -> None:
+        """Open the file, or make it.
+
+        Raises:
+            OSError: if it cannot be had, or is damaged.
+        """
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = Lock()
-        self._table = sqlite3.connect(path or ":memory:", check_same_thread=False, isolation_level=None)
-        self._table.execute("PRAGMA journal_mode=WAL")
-        self._table.execute("PRAGMA synchronous=FULL")
-        self._table.execute(TABLE)
+        try:
+            self._table = sqlite3.connect(path or ":memory:", check_same_thread=False, isolation_level=None)
+            self._table.execute("PRAGMA journal_mode=WAL")
+            self._table.execute("PRAGMA synchronous=FULL")
+            self._table.execute(TABLE)
+        except sqlite3.DatabaseError as error:
+            raise OSError(f"{path} cannot be used ({error}); move it away, or give another with --state") from error
 
     def add(self, question: Any) -> str:
         """Keep a question and return its number; when this returns, it is on the disk."""

@@ -17,6 +17,7 @@ from typing import TypeVar
 import msgspec
 import streamlit as st
 
+from chemspec.system.files import write_whole_bytes
 from chemspec.types import DecodeResult
 from chemspec.ui.common.app_dir import AppDirError, app_dir
 
@@ -89,10 +90,19 @@ def newest(entries: Iterable[Entry]) -> list[Entry]:
 
 def append(path: Path, entry: Entry) -> None:
     """Put an entry at the end of a file, which is made if need be."""
-    if path.exists() and path.stat().st_size > MOST_BYTES:
-        path.write_bytes(b"".join(msgspec.json.encode(kept) + b"\n" for kept in reversed(read(path))))
+    if path.exists() and (path.stat().st_size > MOST_BYTES or not _ends_whole(path)):
+        write_whole_bytes(path, b"".join(msgspec.json.encode(kept) + b"\n" for kept in reversed(read(path))))
     with path.open("ab") as file:
         file.write(msgspec.json.encode(entry) + b"\n")
+
+
+def _ends_whole(path: Path) -> bool:
+    """Whether the last line was written to its end; a full disk may leave half a line."""
+    with path.open("rb") as file:
+        if not file.seek(0, 2):
+            return True
+        file.seek(-1, 2)
+        return file.read(1) == b"\n"
 
 
 def read(path: Path) -> list[Entry]:
@@ -105,6 +115,7 @@ def read(path: Path) -> list[Entry]:
         return []
     try:
         with path.open("rb") as lines:
-            return newest(msgspec.json.decode(line, type=Entry) for line in deque(lines, MOST_ON_DISK))
+            last = deque(lines, MOST_ON_DISK)
+            return newest(msgspec.json.decode(line, type=Entry) for line in last if line.endswith(b"\n"))
     except RecursionError as error:
         raise ValueError("brackets are nested too deeply") from error

@@ -1,0 +1,235 @@
+"""Kill what takes longer than a file: trainings, searches for routes, what the app keeps, jobs, drivers of a cluster.
+
+`python tests/chaos/kills.py 200` runs these too. After each kill the same call goes on, and what comes out in the end
+is what an undisturbed run gives.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from paths import TESTS
+from small import QUERIES
+
+from chemspec.settings import DecodeSettings
+
+PREDICT = (sys.executable, str(TESTS / "ui" / "fake_predict.py"))
+
+
+def training(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
+    """`run_recipe`: the weights in the end are those of a run that nobody disturbed, to the last bit."""
+    import numpy as np
+    import torch
+
+    from chemspec.data.arrays import Pairs, RaggedArray
+    from chemspec.model import checkpoint
+    from chemspec.settings import TrainSettings
+    from chemspec.tokenizer import SPECIALS, Tokenizer
+    from chemspec.train.recipe import Recipe, model_recipe
+    from chemspec.train.run import run_recipe
+
+    draw = np.random.default_rng(0)
+    texts = [draw.integers(4, 14, size=draw.integers(3, 9)).tolist() for _ in range(48)]
+    data = home / "data"
+    data.mkdir()
+    Pairs(RaggedArray.pack(texts), RaggedArray.pack([text[::-1] for text in texts])).save(data / "train.npz")
+    Tokenizer((*SPECIALS, *"CNOSPFIBcn")).save(data / "vocab.json")
+    how = TrainSettings(lr=3e-3, tokens=200, steps=60, warmup=5, validate_every=6, keep=3, holdout=16, threads=1)
+    base = model_recipe("retro-50k")
+    recipe: Recipe = replace(base, preset="tiny", train=how, average_last=2, starts_from="")
+
+    def weights(out: Path) -> dict[str, Any]:
+        return dict(checkpoint.load(run_recipe(recipe, data, out, quiet=True)).model.state_dict())
+
+    began = time.monotonic()
+    wanted = weights(home / "whole")
+    took = time.monotonic() - began
+    done = number = 0
+    while done < kills:
+        out = home / f"run-{number}"
+        number += 1
+        for _ in range(min(6, kills - done)):
+            done += killed(
+                lambda out=out: run_recipe(recipe, data, out, quiet=True), lambda: True, random.random() * took * 0.7
+            )
+        found = weights(out)
+        assert all(torch.equal(found[name], wanted[name]) for name in wanted), "it goes on as if it had never stopped"
+        steps = [int(line.split(",")[0]) for line in (out / "log.csv").read_text().splitlines()[1:]]
+        assert steps == sorted(steps) and steps[-1] == how.steps, "the log has every step once"
+        shutil.rmtree(out)
+    return done
+
+
+def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
+    """A search on disk: its question can always be read, what was decoded is right, and the same routes come out."""
+    from plan import toy
+
+    from chemspec.plan.expand import Expander
+    from chemspec.plan.search import PlanSettings, plan
+    from chemspec.ui.plan import projects
+
+    os.environ["CHEMSPEC_HOME"], os.environ["CHEMSPEC_CACHE"] = str(home / "home"), str(home / "cache")
+    how = PlanSettings(seconds=600.0, expansions=50)
+    stock = toy.stock(home)
+    name = projects.new_id()
+    project = projects.Project(name, toy.AMIDE, (), "mine", how)
+    projects.save(project, stock.lists["mine.smi"])
+
+    def search(turn: int) -> Any:
+        retro = replace(toy.retro(), digest=f"toy-{turn % 3}")
+        found = plan(toy.AMIDE, Expander(retro), stock, how)  # type: ignore[arg-type]
+        projects.save(replace(project, ended=found.message), stock.lists["mine.smi"])
+        return [route.signature for route in found.routes], found.status
+
+    def again() -> None:
+        for turn in range(1_000_000):
+            shutil.rmtree(home / "cache", ignore_errors=True) if turn % 3 == 0 else None
+            search(turn)
+
+    wanted = search(0)
+    for _ in range(kills):
+        assert killed(again, lambda: True, 0.005 + random.random() * 0.1)
+        kept = projects.load(name)
+        assert (kept.target, len(projects.own_list(name))) == (toy.AMIDE, len(stock.lists["mine.smi"]))
+        assert [search(turn) for turn in range(3)] == [wanted] * 3
+    return kills
+
+
+def kept(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
+    """Collections and the list of recent queries: what was said to be kept is there, and nothing is torn."""
+    from chemspec.ui.collect.store import Kept, Store
+    from chemspec.ui.common import history
+
+    store, recent, told = Store(home / "collections.sqlite3"), home / "history.jsonl", home / "told"
+    history.MOST_BYTES = 2000  # so that old entries go all the time
+
+    def work(turn: int) -> None:
+        for number in range(1_000_000):
+            name = f"{turn}-{number}"
+            store.keep(Kept(name, "retro", "m", "CCO", "CC.O"))
+            history.append(recent, history.Entry("m", name, "CC.O", float(turn * 10_000 + number)))
+            with told.open("a") as file:
+                file.write(f"{name}\n")
+
+    for turn in range(kills):
+        said = told.stat().st_size if told.exists() else 0
+        assert killed(
+            lambda turn=turn: work(turn),
+            lambda said=said: told.exists() and told.stat().st_size > said,
+            random.random() * 0.05,
+        )
+        names = told.read_text().splitlines()
+        assert {one.question for one in store.all()} >= set(names)
+        assert history.read(recent)[-1:], "the list can be read"
+        assert names[-1] in [one.smiles for one in history.read(recent)]
+        if len(names) > 4000:
+            (home / "collections.sqlite3").unlink()
+            told.unlink()
+    return kills
+
+
+class Here:
+    """An engine of a cluster that answers at once, in this process."""
+
+    def __init__(self) -> None:
+        self._given: list[Any] = []
+
+    def free(self) -> int:
+        return 1 - len(self._given)
+
+    def busy(self) -> int:
+        return len(self._given)
+
+    def size(self) -> int:
+        return 1
+
+    def give(self, piece: Any) -> None:
+        self._given.append(piece)
+
+    def wait(self) -> Sequence[Any]:
+        from chemspec.cluster import engines
+        from chemspec.cluster.dispatch import Answered
+        from chemspec.types import DecodeResult
+
+        piece = self._given.pop()
+        results = [DecodeResult(query, "invalid", f"row {piece.first + k}") for k, query in enumerate(piece.queries)]
+        return [Answered(piece, engines.table(piece.first, results))]
+
+
+def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
+    """The driver of a cluster: every row once, in its place, no shard torn, whoever is killed."""
+    import pyarrow
+    from pyarrow import parquet
+
+    from chemspec.cluster.job import _Job
+    from chemspec.cluster.shards import ShardFolder, cut
+
+    pyarrow.set_cpu_count(1)
+    queries = [QUERIES[k % len(QUERIES)] for k in range(1500)]
+    manifest = {"format": 1, "shard_rows": 10}
+
+    def work(out: Path) -> None:
+        with ShardFolder(out, manifest) as folder:
+            _Job(folder, lambda *_: None, lambda _: None).run(cut(queries, 10), Here(), "m")  # type: ignore[arg-type]
+
+    done = number = 0
+    while done < kills:
+        out = home / f"out-{number}"
+        number += 1
+        for _ in range(min(8, kills - done)):
+            done += killed(lambda out=out: work(out), lambda out=out: (out / "rows").exists(), random.random() * 0.1)
+            for file in out.rglob("*.parquet"):
+                parquet.read_table(file, use_threads=False)  # whole
+        work(out)
+        tables = [parquet.read_table(file, use_threads=False) for file in sorted(out.rglob("*.parquet"))]
+        rows = [row for table in tables for row in table["row"].to_pylist()]
+        assert rows == list(range(len(queries)))
+        assert json.loads((out / "progress.json").read_text())["rows"] == len(queries)
+    return done
+
+
+def runners(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
+    """Who works through jobs: every row of every job once and in order, whoever is killed and whoever comes next."""
+    from chemspec.ui.batch import job_queue, jobs
+    from chemspec.ui.common.uploads import Sheet
+
+    os.environ["CHEMSPEC_HOME"], os.environ["FAKE_PREDICT"] = str(home / "home"), str(home)
+    done = 0
+    while done < kills:
+        made = []
+        for _ in range(2):
+            sheet = Sheet(("smiles",), tuple((f"q{k}",) for k in range(400)))
+            how = DecodeSettings(decoder="greedy", n=1)
+            job = jobs.create(sheet, file="f", column=0, model="m", digest="d1", task="forward", settings=how)
+            jobs.save(replace(job, state="waiting"))
+            made.append(job)
+        for _ in range(min(4, kills - done)):
+            done += killed(lambda: job_queue.work(PREDICT), lambda: bool(job_queue.at_work()), random.random() * 0.6)
+            while told := job_queue.at_work():  # its prediction lives on, and may be killed too
+                if random.random() < 0.5 and "pid" in told:
+                    os.kill(told["pid"], 9)
+                time.sleep(0.02)
+        for job in made:
+            if jobs.load(job.id).state != "done":
+                jobs.save(replace(jobs.load(job.id), state="waiting"))
+        job_queue.work(PREDICT)
+        for job in made:
+            lines = jobs.answers(job).read_text().splitlines()
+            assert [json.loads(line)["query"] for line in lines] == [row[0] for row in jobs.inputs(job)]
+            assert jobs.load(job.id).state == "done"
+            jobs.delete(job.id)
+    return done
+
+
+TARGETS = {
+    "training": training, "routes": routes, "kept": kept, "cluster": cluster, "runners": runners,
+}  # fmt: skip
