@@ -105,6 +105,11 @@ def _ends_whole(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
+def _torn(line: bytes) -> bool:
+    """Whether a line is the beginning of an entry that was not written to its end."""
+    return line.startswith(b"{") and not line.endswith(b"\n")
+
+
 def read(path: Path) -> list[Entry]:
     """Return the newest entries of a file, newest first.
 
@@ -116,6 +121,6 @@ def read(path: Path) -> list[Entry]:
     try:
         with path.open("rb") as lines:
             last = deque(lines, MOST_ON_DISK)
-            return newest(msgspec.json.decode(line, type=Entry) for line in last if line.endswith(b"\n"))
+            return newest(msgspec.json.decode(line, type=Entry) for line in last if not _torn(line))
     except RecursionError as error:
         raise ValueError("brackets are nested too deeply") from error
