@@ -13,7 +13,7 @@ from paths import ROOT, TESTS
 
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (
-    ("types", "plugins", "settings", "tokenizer", "asset_files", "system", "client"),
+    ("types", "plugins", "settings", "tasks", "tokenizer", "asset_files", "system", "client"),
     ("metrics", "data.settings", "train.recipe"),
     ("chem",),
     ("data",),
@@ -100,7 +100,7 @@ def test_the_walk_sees_upward_imports() -> None:
 
 
 def test_types_need_only_the_standard_library_and_msgspec() -> None:
-    for module in ("types", "plugins", "settings", "tokenizer", "metrics"):
+    for module in ("types", "plugins", "settings", "tasks", "tokenizer", "metrics"):
         foreign = {name.split(".")[0] for name in imports(MODULES[module])} - {"chemspec", "msgspec"}
         assert foreign <= set(sys.stdlib_module_names), module
 

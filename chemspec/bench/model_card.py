@@ -13,8 +13,8 @@ from typing import Any
 from chemspec import evaluation
 from chemspec.evaluation.calibration import table_rows
 from chemspec.io import tables
+from chemspec.tasks import TASKS
 
-TESTS = {"forward_test.csv.gz": "USPTO-MIT mixed test set", "retro_test.csv.gz": "USPTO-50K test part"}
 SHARES = {
     "invalid": "answers that are no valid SMILES",
     "invalid_first": "first answers that are no valid SMILES",
@@ -84,7 +84,10 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 def accuracy(section: Section) -> str:
     """Return top-k with intervals, speculative and standard decoding side by side, and what else was counted."""
-    test, settings = TESTS.get(section["file"], section["file"]), section["settings"]
+    test, settings = (
+        next((spec.about for spec in TASKS.values() if spec.test == section["file"]), section["file"]),
+        section["settings"],
+    )
     augment = settings.get("augment", 1)
     prefix = f"{augment} spellings, " if augment > 1 else ""
     slow = section.get("standard")

@@ -33,7 +33,7 @@ def leaks(
 
     chosen = model_recipe(recipe)
     folder = opt.data_folder(source)
-    tests = folder / f"{chosen.task}_test.csv.gz"
+    tests = opt.test_file(source, chosen.task)
     with show.progress("training reactions") as report:
         told = partial(report, total=0)
         if data_dir is not None:

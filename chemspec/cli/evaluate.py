@@ -47,7 +47,7 @@ def evaluate(
     )
     from chemspec.evaluation import accuracy as measure
 
-    tests = file or opt.data_folder(source) / f"{opt.as_task(task)}_test.csv.gz"
+    tests = file or opt.test_file(source, task)
     asked = measure.questions(tests, opt.as_task(task), limit=limit, seed=seed)
     engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template)
     what = f"{engine.name}-{engine.digest[:6]}-{tests.name.split('.')[0]}-{limit}-{seed}"

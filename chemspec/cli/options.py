@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chemspec import settings
+from chemspec import settings, tasks
 from chemspec.cli import show
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
+from chemspec.tasks import TASKS
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
@@ -23,7 +24,7 @@ def option(text: str, *names: str) -> Any:
     return typer.Option(*names, help=text)
 
 
-TaskOption = Annotated[str, option("forward (what forms?) or retro (what from?).", "--task", "-t")]
+TaskOption = Annotated[str, option(f"{tasks.questions()}.", "--task", "-t")]
 ModelOption = Annotated[
     str,
     option("Folder, checkpoint, installed name or Hugging Face id (fetched); default: the task's.", "--model", "-m"),
@@ -82,9 +83,9 @@ def data_folder(source: Path | None) -> Path:
 
 def as_task(name: str) -> Task:
     """Return the task of that name; ValueError if there is none."""
-    if name not in ("forward", "retro"):
-        raise ValueError(f"no task {name!r}; there are forward and retro")
-    return name  # type: ignore[return-value]
+    if name not in TASKS:
+        raise ValueError(f"no task {name!r}; there are {tasks.in_words()}")
+    return TASKS[name].name
 
 
 def decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> DecodeSettings:
@@ -122,8 +123,23 @@ def questions(source: Path | None, task: str, part: str = "test", **which: Any) 
     """
     from chemspec.evaluation import accuracy
 
-    file = data_folder(source) / f"{as_task(task)}_{part}.csv.gz"
+    file = test_file(source, task)
+    file = file.with_name(file.name.replace("_test.", f"_{part}."))
     return accuracy.questions(file, as_task(task), leave_out=("overlaps_test",) if part == "val" else (), **which)
+
+
+def test_file(source: Path | None, task: str) -> Path:
+    """Return a task's standard test file.
+
+    Raises:
+        ValueError: if there is none, or no folder of reaction tables.
+    """
+    spec = TASKS[as_task(task)]
+    if not spec.test:
+        raise ValueError(
+            f"there is no standard test set for {spec.name}; give a file of held-out reactions with --file"
+        )
+    return data_folder(source) / spec.test
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from chemspec.data.reactions import Row, canonical_pair, product_key, product_of
+from chemspec.data.reactions import canonical_pair, product_key, product_of
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import is_used, needed_columns, read_rows
 from chemspec.settings import Task
 from chemspec.system.files import write_whole
+from chemspec.tasks import Row
 
 FILE = "heldout.csv"
 SEED = 21  # of the draw; not the recipe's, so that a stage with other spellings holds out the same products

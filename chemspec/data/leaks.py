@@ -8,9 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from chemspec.data.arrays import Pairs
-from chemspec.data.reactions import Row, canonical_pair, others_key, product_key
+from chemspec.data.reactions import canonical_pair, others_key, product_key
 from chemspec.data.shards import read_rows
 from chemspec.settings import Task
+from chemspec.tasks import Row
 from chemspec.tokenizer import Tokenizer
 
 SHOWN = 5  # leaks told in full

@@ -16,10 +16,10 @@ import numpy as np
 
 from chemspec.data import holdout
 from chemspec.data.arrays import Pairs, RaggedArray
-from chemspec.data.reactions import Pair
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import check_columns, read_rows, write_shard
 from chemspec.system.workers import leave_with_parent
+from chemspec.tasks import Pair
 from chemspec.tokenizer import UNK, Tokenizer
 
 SHARD = 5_000  # rows of a shard: some twenty seconds of work, so little is lost by an interruption

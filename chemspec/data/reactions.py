@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from functools import partial
 from random import Random
 
 from chemspec import chem
 from chemspec.chem.atom_maps import guess_maps
 from chemspec.chem.root_align import align_forward, align_retro
 from chemspec.settings import Task
-
-Row = Mapping[str, str]
-Pair = tuple[str, str]
-
-# The columns that a row needs, by task, and those from which maps can be guessed (`DataSettings.guess_maps`).
-COLUMNS = {"forward": ("mapped_core_rxn", "core_reactants", "reactants_and_reagents"), "retro": ("mapped_rxn",)}
-PLAIN_COLUMNS = {"forward": ("reactants_and_reagents", "main_product"), "retro": ("product", "reactants")}
-
+from chemspec.tasks import TASKS, Pair, Row, WritePair
 
 ACID, END_ACID = "C(O)=O", re.compile(r"C\(O\)=O(?=\.|$)")
 
@@ -26,7 +19,7 @@ def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random
     """Return up to `count` ways to write one reaction: first the canonical source, then sources rooted at random.
 
     Args:
-        row: a row of the CSV; which columns are read is said in `COLUMNS`.
+        row: a row of the CSV; which columns are read is said in `chemspec.tasks`.
         task: which side is the source.
         count: of variants wanted.
         flat_share: the share of variants without stereochemistry (the USPTO-MIT set has none).
@@ -36,29 +29,39 @@ def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random
     Returns:
         Distinct pairs; none where the atom maps cannot be used.
     """
-    reaction = _mapped(row, task) or (_guessed(row, task) if guess else None)
-    if reaction is None:
+    write = TASKS.lookup(task).align(row, guess)
+    if write is None:
         return []
-    mapped, others = reaction
     pairs: dict[Pair, None] = {}
     for index in range(count):
         stereo, start = rng.random() >= flat_share, None if index == 0 else rng
-        pair = (
-            align_retro(mapped, start, stereo=stereo)
-            if task == "retro"
-            else align_forward(mapped, others, start, stereo=stereo)
-        )
+        pair = write(start, stereo)
         if pair is not None:
             pairs[pair] = None
     return list(pairs)
 
 
-def _mapped(row: Row, task: Task) -> tuple[str, list[str]] | None:
+def align_retro_row(row: Row, guess: bool) -> WritePair | None:
+    """Return what writes product and reactants of a row, aligned; None without usable maps."""
+    mapped = row.get("mapped_rxn")
+    if not mapped and guess:
+        product, reactants = canonical_pair(row, "retro")
+        mapped = (guess_maps(reactants, product) or ("",))[0]
+    return (lambda start, stereo: align_retro(mapped, start, stereo=stereo)) if mapped else None
+
+
+def align_forward_row(row: Row, guess: bool) -> WritePair | None:
+    """Return what writes the flask and the product of a row, aligned; None without usable maps."""
+    reaction = _with_others(row) or (guess_maps(*canonical_pair(row, "forward")) if guess else None)
+    if reaction is None:
+        return None
+    write = partial(align_forward, *reaction)
+    return lambda start, stereo: write(start, stereo=stereo)
+
+
+def _with_others(row: Row) -> tuple[str, list[str]] | None:
     """Return the row's mapped reaction, and the molecules in the flask that it lacks."""
-    if task == "retro":
-        mapped = row.get("mapped_rxn")
-        return (mapped, []) if mapped else None
-    mapped, core, everything = (row.get(column) for column in COLUMNS["forward"])
+    mapped, core, everything = (row.get(column) for column in TASKS.lookup("forward").mapped)
     if not mapped or not everything:
         return None
     others = everything.split(".")
@@ -68,23 +71,14 @@ def _mapped(row: Row, task: Task) -> tuple[str, list[str]] | None:
     return mapped, others
 
 
-def _guessed(row: Row, task: Task) -> tuple[str, list[str]] | None:
-    source, target = canonical_pair(row, task)
-    precursors, product = (source, target) if task == "forward" else (target, source)
-    return guess_maps(precursors, product)
-
-
 def canonical_pair(row: Row, task: Task) -> Pair:
     """Return the plain texts of a test row, as they stand in the file: the query and the answer to compare with."""
-    if task == "retro":
-        return row["product"], row["reactants"]
-    return row["reactants_and_reagents"], row["main_product"]
+    return TASKS.lookup(task).plain(row)
 
 
 def product_of(row: Row, task: Task) -> str:
     """Return the product of a row as it stands in the file."""
-    source, target = canonical_pair(row, task)
-    return target if task == "forward" else source
+    return TASKS.lookup(task).sides(*canonical_pair(row, task))[1]
 
 
 def with_one_acid(source: str, target: str) -> str:
@@ -99,18 +93,17 @@ def with_one_acid(source: str, target: str) -> str:
 def product_key(task: Task, source: str, target: str) -> str:
     """Return the key of the product of a reaction as a model reads and writes it; empty where it cannot be read.
 
-    It is the canonical SMILES of its largest component; for the forward task without stereochemistry, which the
-    USPTO-MIT test set lacks.
+    It is the canonical SMILES of its largest component; without stereochemistry where test sets lack it.
     """
-    plain = _plain(task, target if task == "forward" else source)
+    plain = _plain(task, TASKS.lookup(task).sides(source, target)[1])
     return (chem.main_product(plain) or "") if plain else ""
 
 
 def others_key(task: Task, source: str, target: str) -> str:
     """Return the key of everything else: canonical and sorted; empty where it cannot be read."""
-    plain = _plain(task, source if task == "forward" else target)
+    plain = _plain(task, TASKS.lookup(task).sides(source, target)[0])
     return ".".join(sorted(plain.split("."))) if plain else ""
 
 
 def _plain(task: Task, smiles: str) -> str | None:
-    return chem.drop_stereo(smiles) if task == "forward" else chem.canonical(smiles)
+    return chem.canonical(smiles) if TASKS.lookup(task).stereo else chem.drop_stereo(smiles)

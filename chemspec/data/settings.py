@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from chemspec import tasks
 from chemspec.settings import Task
 
 
@@ -50,8 +51,7 @@ class DataSettings:
     limit: int = 0
 
     def __post_init__(self) -> None:
-        if self.task not in ("forward", "retro"):
-            raise ValueError(f"task {self.task!r} is not forward or retro")
+        tasks.checked(self.task)
         for name, least in (("variants", 1), ("max_tokens", 1), ("min_count", 1), ("limit", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")

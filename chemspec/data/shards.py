@@ -11,8 +11,9 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from chemspec.data.reactions import COLUMNS, PLAIN_COLUMNS, Row, product_key, variants, with_one_acid
+from chemspec.data.reactions import product_key, variants, with_one_acid
 from chemspec.data.settings import DataSettings
+from chemspec.tasks import TASKS, Row
 from chemspec.tokenizer import TokenError, split
 
 
@@ -50,7 +51,8 @@ def check_columns(path: Path, settings: DataSettings) -> None:
 
 def needed_columns(settings: DataSettings) -> tuple[str, ...]:
     """Return the columns without which no pair can be made of a row."""
-    return (PLAIN_COLUMNS if settings.guess_maps else COLUMNS)[settings.task]
+    task = TASKS.lookup(settings.task)
+    return task.columns if settings.guess_maps else task.mapped
 
 
 def is_used(row: Row, settings: DataSettings) -> bool:

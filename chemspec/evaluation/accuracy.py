@@ -18,10 +18,9 @@ from chemspec.engine.engine import Engine
 from chemspec.evaluation.error_analysis import count_errors
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
+from chemspec.tasks import TASKS
 
 RANKS = (1, 2, 3, 5, 10)
-# What `canonical_pair` reads.
-COLUMNS = {"forward": ("reactants_and_reagents", "main_product"), "retro": ("product", "reactants")}
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def questions(
     """Read test reactions.
 
     Args:
-        file: a CSV, gzipped or not, with the columns that `COLUMNS` names.
+        file: a CSV, gzipped or not, with the columns that `chemspec.tasks` names.
         task: forward or retro.
         limit: draw so many at random, always the same ones for a seed; 0 takes all.
         seed: of the random choice.
@@ -51,7 +50,7 @@ def questions(
     rows = [row for row in read_rows(file) if not any(row.get(column) == "1" for column in leave_out)]
     if not rows:
         raise ValueError(f"{file} has no rows")
-    for column in COLUMNS[task]:
+    for column in TASKS.lookup(task).columns:
         if column not in rows[0]:
             raise ValueError(f"{file} has no column {column!r}; it has {', '.join(rows[0])}")
     if limit and limit < len(rows):

@@ -8,6 +8,7 @@ from typing import Any
 
 from chemspec import chem
 from chemspec.settings import Task
+from chemspec.tasks import TASKS
 
 Answer = Mapping[str, Any]  # of `writers.brief`
 
@@ -42,8 +43,7 @@ def _isomer(wrong: WrongAnswer) -> bool:
 
 
 def _unbalanced(wrong: WrongAnswer) -> bool:
-    sides = (wrong.query, wrong.answer) if wrong.task == "forward" else (wrong.answer, wrong.query)
-    return bool(chem.formula_balance(*sides))
+    return bool(chem.formula_balance(*TASKS.lookup(wrong.task).sides(wrong.query, wrong.answer)))
 
 
 # The first that fits names the fault.

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from chemspec import tasks
 from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, config_names
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runners.hf_runner import FAMILIES, HfBackend, HfModel, IdMap
@@ -304,8 +305,10 @@ def _own_settings(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{file} must hold an object of texts")
     if unknown := sorted(set(values) - {"task", "template"}):
         raise CheckpointError(f"{file}: {unknown[0]!r} is not task or template")
-    if values.get("task") not in (None, "forward", "retro"):
-        raise CheckpointError(f"{file}: task {values['task']!r} is not forward or retro")
+    try:
+        tasks.checked(values.get("task", "forward"))
+    except ValueError as error:
+        raise CheckpointError(f"{file}: {error}") from error
     return values
 
 

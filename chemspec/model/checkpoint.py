@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from chemspec import tasks
 from chemspec.model import weights
 from chemspec.model.session import Backend, NodeBatch
 from chemspec.model.weights import CheckpointError as CheckpointError
@@ -229,9 +230,7 @@ def _read_config(file: Path) -> tuple[Task, ModelConfig]:
     values = read_json(file)
     if not isinstance(values, dict):
         raise ValueError("it does not hold a JSON object")
-    task = values.pop("task", None)
-    if task not in ("forward", "retro"):
-        raise ValueError(f"task {task!r} is not forward or retro")
+    task = tasks.checked(values.pop("task", None))
     return task, ModelConfig.from_json(values)
 
 

@@ -23,9 +23,10 @@ from chemspec.chem import canonical
 from chemspec.data import prepare as module
 from chemspec.data.arrays import Pairs, RaggedArray, TokenBatches, pad
 from chemspec.data.prepare import prepare
-from chemspec.data.reactions import PLAIN_COLUMNS, canonical_pair, variants
+from chemspec.data.reactions import canonical_pair, variants
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import read_rows
+from chemspec.tasks import TASKS
 from chemspec.tokenizer import BOS, EOS, PAD, Tokenizer
 
 RETRO = DataSettings(task="retro", variants=3, min_count=1)
@@ -342,7 +343,7 @@ def test_guessed_maps_give_the_pairs_of_the_true_ones() -> None:
     row = forward_rows()[0]
     for task, mapped in (("forward", "mapped_core_rxn"), ("retro", "mapped_rxn")):
         true = variants({**row, mapped: row["mapped_core_rxn"]}, task, count=1, flat_share=0, rng=Random(0))
-        bare = dict(zip(PLAIN_COLUMNS[task], true[0], strict=True))
+        bare = dict(zip(TASKS[task].columns, true[0], strict=True))
         assert variants(bare, task, count=1, flat_share=0, rng=Random(0), guess=True) == true
         assert variants(bare, task, count=1, flat_share=0, rng=Random(0)) == []
 

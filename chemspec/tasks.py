@@ -1,0 +1,112 @@
+"""The questions that models answer: a new one needs an entry here, and its name in the type `settings.Task`.
+
+What an entry says is read wherever tasks differ: in preparing data, looking for leaks, scoring, options of commands.
+What needs RDKit is imported when it is first called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from chemspec.plugins import Registry, lazily
+from chemspec.settings import Task
+
+Row = Mapping[str, str]  # of a reaction table
+Pair = tuple[str, str]  # what a model reads, and what it writes
+WritePair = Callable[[Random | None, bool], Pair | None]  # start (None: canonical), stereo
+
+
+_canonical = lazily("chemspec.chem:canonical")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """A question as the program knows it.
+
+    Attributes:
+        name: what `--task`, recipes and model folders call it.
+        question: what is asked, in a few words.
+        columns: of a table, that hold query and answer as plain SMILES.
+        mapped: of a table, that training data need unless atom maps are guessed.
+        plain: the query and the answer of a row as they stand in the file.
+        align: from a row, and whether to guess maps where it has none, to what writes aligned pairs of it; None where
+            no pair can be made.
+        sides: from query and answer to what goes into the flask and the product.
+        stereo: whether test sets have stereochemistry, so that products are told apart by it.
+        whole: the query is a whole reaction, `reactants>>product`.
+        test: the standard test file; empty where there is none.
+        about: what that file is, in words.
+        normal: the form of an answer in which two are compared.
+        scores: more numbers of answers than accuracy, from the true answers and results as `writers.brief` has them.
+    """
+
+    name: Task
+    question: str
+    columns: tuple[str, ...]
+    mapped: tuple[str, ...]
+    plain: Callable[[Row], Pair]
+    align: Callable[[Row, bool], WritePair | None]
+    sides: Callable[[str, str], tuple[str, str]]
+    stereo: bool = True
+    whole: bool = False
+    test: str = ""
+    about: str = ""
+    normal: Callable[[str], str | None] = _canonical
+    scores: Callable[[Sequence[str], Sequence[Mapping[str, Any]]], dict[str, Any]] = lambda *_: {}
+
+
+TASKS: Registry[TaskSpec] = Registry("task", "chemspec.tasks")
+
+
+def questions() -> str:
+    """Return what there is to ask, for help texts."""
+    return " or ".join(f"{spec.name} ({spec.question})" for spec in TASKS.values())
+
+
+def in_words(joint: str = "and") -> str:
+    """Return the names of all tasks, for messages."""
+    *some, last = TASKS
+    return f"{', '.join(some)} {joint} {last}"
+
+
+def checked(name: Any) -> Task:
+    """Return a task's name if it is one.
+
+    Raises:
+        ValueError: naming those that there are.
+    """
+    if not isinstance(name, str) or name not in TASKS:
+        raise ValueError(f"task {name!r} is not {in_words('or')}")
+    return TASKS[name].name
+
+
+TASKS.register(
+    TaskSpec(
+        name="forward",
+        question="what forms?",
+        columns=("reactants_and_reagents", "main_product"),
+        mapped=("mapped_core_rxn", "core_reactants", "reactants_and_reagents"),
+        plain=lambda row: (row["reactants_and_reagents"], row["main_product"]),
+        align=lazily("chemspec.data.reactions:align_forward_row"),
+        sides=lambda query, answer: (query, answer),
+        stereo=False,
+        test="forward_test.csv.gz",
+        about="USPTO-MIT mixed test set",
+    )
+)
+TASKS.register(
+    TaskSpec(
+        name="retro",
+        question="what from?",
+        columns=("product", "reactants"),
+        mapped=("mapped_rxn",),
+        plain=lambda row: (row["product"], row["reactants"]),
+        align=lazily("chemspec.data.reactions:align_retro_row"),
+        sides=lambda query, answer: (answer, query),
+        test="retro_test.csv.gz",
+        about="USPTO-50K test part",
+    )
+)
