@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from numbers import Integral
 from typing import Any, Literal, get_type_hints
 
 from chemspec.plugins import DECODERS, DRAFTERS, Guarantee
+from chemspec.tokenizer import BOS, EOS
 
 Task = Literal["forward", "retro"]
 NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # those with weights of their own
@@ -28,7 +29,8 @@ class ModelConfig:
     """The architecture of an encoder-decoder, in full: nothing is inferred from tensor shapes or file names.
 
     The options cover the checkpoints in circulation: Molecular Transformer (pre-norm, scaled embedding), the models of
-    Andronov et al. (post-norm with final norms, unscaled embedding, bos and eos in the source), Chemformer (GELU).
+    Andronov et al. (post-norm with final norms, unscaled embedding, bos and eos in the source), Chemformer (GELU),
+    BART (a norm after the embedding, two tables of positions) and T5 (distances instead of positions, gated GELU).
     """
 
     vocab_size: int
@@ -37,16 +39,25 @@ class ModelConfig:
     feedforward: int = 2048
     encoder_layers: int = 4
     decoder_layers: int = 4
-    activation: Literal["relu", "gelu"] = "relu"
+    activation: Literal["relu", "gelu", "gelu_tanh"] = "relu"
+    gated: bool = False  # the activation is multiplied by a second projection, whose rows follow in linear1
+    head_width: int = 0  # features of a head; 0: d_model / heads
     norm_first: bool = True
     final_norms: bool = True
     layer_norm_eps: float = 1e-5
+    rms_norm: bool = False  # norms divide by the root of the mean square; they neither centre nor shift
+    embedding_norm: bool = False  # each stack begins with a norm
     scale_embedding: bool = True
     shared_embedding: bool = True
     tied_output: bool = True
     output_bias: bool = True
     source_specials: bool = False  # the source reads <bos> ... <eos>, as in Andronov et al.
+    source_first: int = -1  # the id that a source begins with, where it is another than bos; -1: none
+    source_last: int = -1  # the id that it ends with where it does not begin with bos; -1: none
+    forced_first: int = -1  # the id that every answer begins with, at no cost; -1: none
     stored_positions: bool = False  # the table of positions is a weight: learned, or of another formula than ours
+    shared_positions: bool = True  # one table for source and target; else the target's is stored, too
+    relative_positions: int = 0  # if above 0, no table but biases of attention by distance, up to this one (T5)
     max_positions: int = 1024
 
     def __post_init__(self) -> None:
@@ -54,10 +65,22 @@ class ModelConfig:
             most = MOST_LAYERS if name.endswith("layers") else MOST_WIDTH
             if not 1 <= getattr(self, name) <= most:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1 and at most {most}")
-        if self.d_model % self.heads:
+        if self.d_model % self.heads and not self.head_width:
             raise ValueError(f"d_model {self.d_model} does not divide into {self.heads} heads")
-        if self.activation not in ("relu", "gelu"):
-            raise ValueError(f"activation {self.activation!r} is not relu or gelu")
+        if self.activation not in ("relu", "gelu", "gelu_tanh"):
+            raise ValueError(f"activation {self.activation!r} is not relu, gelu or gelu_tanh")
+        for name in ("head_width", "relative_positions"):
+            if not 0 <= getattr(self, name) <= MOST_POSITIONS:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be between 0 and {MOST_POSITIONS}")
+        for name in ("source_first", "source_last", "forced_first"):
+            if not -1 <= getattr(self, name) < self.vocab_size:
+                raise ValueError(f"{name} is {getattr(self, name)}, no token among {self.vocab_size}")
+        if self.source_specials and (self.source_first >= 0 or self.source_last >= 0):
+            raise ValueError("source_specials are bos and eos; source_first and source_last are for others")
+        if self.relative_positions and (self.stored_positions or not self.shared_positions):
+            raise ValueError("relative_positions take the place of a table; stored_positions says that there is one")
+        if not (self.shared_positions or self.stored_positions):
+            raise ValueError("two tables of positions must be stored_positions")
         if not 0 < self.layer_norm_eps <= 1:
             raise ValueError(f"layer_norm_eps is {self.layer_norm_eps}; it must be above 0 and at most 1")
         if not 3 <= self.max_positions <= MOST_POSITIONS:  # in no tensor, but a table of them is made
@@ -84,6 +107,39 @@ class ModelConfig:
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
         return asdict(self)
+
+    @property
+    def inner_width(self) -> int:
+        """Features of all heads together."""
+        return self.heads * (self.head_width or self.d_model // self.heads)
+
+    @property
+    def before_source(self) -> tuple[int, ...]:
+        """The ids that the encoder reads before those of a query."""
+        return (BOS,) if self.source_specials else tuple(id for id in (self.source_first,) if id >= 0)
+
+    def read(self, source: Sequence[int]) -> tuple[int, ...]:
+        """Return what the encoder reads of a query's ids: with those before and after it."""
+        after = (EOS,) if self.source_specials else tuple(id for id in (self.source_last,) if id >= 0)
+        return (*self.before_source, *source, *after)
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """The options of this architecture that only the kernel and torch compute, by name."""
+        found = [name for name in KERNEL_ONLY if getattr(self, name) != type(self).__dataclass_fields__[name].default]
+        return (*found, *(["gelu_tanh"] if self.activation == "gelu_tanh" else []))
+
+
+# Options of `ModelConfig` that the exported graph and the kernels of Triton were not written for.
+KERNEL_ONLY = (
+    "gated",
+    "head_width",
+    "rms_norm",
+    "embedding_norm",
+    "forced_first",
+    "shared_positions",
+    "relative_positions",
+)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ def tiny_model(seed: int, vocab_size: int = 12, *, sharpness: float = 3.0, **opt
     defaults = {**shape, "max_positions": 64, "tied_output": False}
     config = ModelConfig(vocab_size=vocab_size, **{**defaults, **options})
     model = Transformer(config).double().eval().requires_grad_(False)
+    if not config.shared_positions:
+        model.target_positions.mul_(-1)
     random = torch.Generator().manual_seed(seed)
     for name, weight in model.named_parameters():
         noise = torch.randn(weight.shape, generator=random, dtype=torch.float64)
@@ -66,11 +68,8 @@ def tiny_model(seed: int, vocab_size: int = 12, *, sharpness: float = 3.0, **opt
     source, target = (torch.randint(EOS, vocab_size, size, generator=random) for _ in range(2))
     logits = model(source, target).flatten(0, 1)
     norm, factor = model.decoder.norm, sharpness / float(logits.std(dim=0).mean())
-    if isinstance(norm, torch.nn.LayerNorm):
-        norm.weight.mul_(factor)
-        norm.bias.mul_(factor)
-    else:
-        model.output.weight.mul_(factor)
+    for part in tuple(norm.parameters()) or (model.output.weight,):  # an identity has none
+        part.mul_(factor)
     if config.output_bias:
         model.output.bias.copy_(-factor * (logits - model.output.bias).mean(dim=0))
         model.output.bias[[PAD, BOS]] -= 10.0
@@ -196,7 +195,7 @@ def naive_reader(model: Target, source: Sequence[int]) -> Reading:
     if isinstance(model, Table):
         find = partial(model.log_probs, tuple(source))
         return lambda prefixes: torch.tensor([find(prefix) for prefix in prefixes], dtype=torch.float64)
-    read = [BOS, *source, EOS] if model.config.source_specials else list(source)
+    read = model.config.read(source)
     device = model.embedding.weight.device
     with torch.inference_mode():
         memory, real = model.encode(torch.tensor([read], device=device))

@@ -22,7 +22,7 @@ import torch
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.importers import pickled
 from chemspec.importers.chemformer import tokens_of
-from chemspec.importers.hf import HfTokenizer
+from chemspec.importers.hf import HfTokenizer, load_theirs
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import torch_threads
 from chemspec.tokenizer import BOS, EOS, PAD
@@ -184,8 +184,7 @@ def transformers(engine: Engine, folder: Path, _vocab: Path | None, max_len: int
     """Return `generate` of transformers, told to rank as chemspec does."""
     if not isinstance(engine.tokenizer, HfTokenizer):
         raise ValueError(f"{folder} is no Hugging Face model")
-    backend: Any = engine.backend
-    network, tokenizer = backend.model.model, engine.tokenizer
+    network, tokenizer = load_theirs(folder, task=engine.task).model.model, engine.tokenizer
     before, after = tokenizer.around
     ours = tokenizer.numbers.ours
 

@@ -32,6 +32,18 @@ ASSUMED = {
     "output_bias": True,
     "source_specials": False,
 }
+# Options that folders written before them do not name.
+ASSUMED_IF_NAMED = {
+    "gated": False,
+    "head_width": 0,
+    "rms_norm": False,
+    "embedding_norm": False,
+    "source_first": -1,
+    "source_last": -1,
+    "forced_first": -1,
+    "stored_positions": False,
+    "relative_positions": 0,
+}
 START, END = 1, 2  # ids of bos and eos; 0 is padding
 
 
@@ -136,8 +148,8 @@ class IndependentModel:
 
     def __init__(self, folder: Path, *, int8: bool = False) -> None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        for key, value in ASSUMED.items():
-            if config[key] != value:
+        for key, value in (ASSUMED | ASSUMED_IF_NAMED).items():
+            if config.get(key, ASSUMED_IF_NAMED.get(key)) != value:
                 raise ValueError(f"{folder}: {key} is {config[key]!r}; numpy decodes models with {value!r} only")
         self.int8, self.eps = int8, F32(config["layer_norm_eps"])
         self.heads, self.depths = config["heads"], (config["encoder_layers"], config["decoder_layers"])

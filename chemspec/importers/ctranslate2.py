@@ -38,7 +38,7 @@ def convert(model: Transformer, tokenizer: Tokenizer, folder: Path, *, quantizat
 
     Raises:
         ModuleNotFoundError: if CTranslate2 is not installed.
-        ValueError: for an unknown quantization, or a vocabulary that does not fit the model.
+        ValueError: for an unknown quantization, a vocabulary that does not fit the model, or another architecture.
     """
     size = model.config.vocab_size
     if len(tokenizer) != size:
@@ -151,6 +151,8 @@ def _library() -> Any:
 def _empty_spec(model: Transformer) -> Any:
     """Return CTranslate2's description of the architecture, without weights."""
     config, specs = model.config, _library().specs
+    if config.beyond:
+        raise ValueError(f"the model has {config.beyond[0]}, which is not written for CTranslate2")
     activations = {"relu": specs.Activation.RELU, "gelu": specs.Activation.GELU}
     spec = specs.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
@@ -187,14 +189,14 @@ def _fill_stack(spec: Any, stack: Stack) -> None:
         _fill_norm(spec.layer_norm, stack.norm)
 
 
-def _fill_self_attention(spec: Any, attention: Attention, norm: nn.LayerNorm) -> None:
+def _fill_self_attention(spec: Any, attention: Attention, norm: nn.Module) -> None:
     """Fill self-attention: one matrix makes queries, keys and values, in this order, there as here."""
     _fill_linear(spec.linear[0], attention.in_proj_weight, attention.in_proj_bias)
     _fill_linear(spec.linear[1], attention.out_proj.weight, attention.out_proj.bias)
     _fill_norm(spec.layer_norm, norm)
 
 
-def _fill_cross_attention(spec: Any, attention: Attention, norm: nn.LayerNorm) -> None:
+def _fill_cross_attention(spec: Any, attention: Attention, norm: nn.Module) -> None:
     """Fill attention to the source: one matrix makes queries, another makes keys and values."""
     width = attention.out_proj.out_features
     weight, bias = attention.in_proj_weight, attention.in_proj_bias
@@ -204,7 +206,7 @@ def _fill_cross_attention(spec: Any, attention: Attention, norm: nn.LayerNorm) -
     _fill_norm(spec.layer_norm, norm)
 
 
-def _fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
+def _fill_norm(spec: Any, norm: Any) -> None:
     spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
 
 

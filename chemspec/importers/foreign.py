@@ -15,12 +15,12 @@ from torch import Tensor
 from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import Checkpoint, CheckpointError
+from chemspec.model.transformer import IMPOSSIBLE as IMPOSSIBLE
 from chemspec.model.transformer import Transformer
 from chemspec.model.weights import sinusoids
 from chemspec.settings import ModelConfig, Task
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Reading, TokenError, Tokenizer, split
 
-IMPOSSIBLE = -1e4  # output bias of a token that a model cannot write; finite in half precision too
 LONGEST = 1024  # positions kept of a table; queries and answers are shorter
 SAME_TABLE = 1e-4  # by which tables of one formula differ, as they were rounded
 

@@ -1,5 +1,8 @@
 """Load encoder-decoders of Hugging Face transformers (T5, mT5, BART, mBART) from a folder or from the local cache.
 
+They become networks of ours (`importers.hf_weights`), for every runtime; what ours cannot express is computed in torch
+by the layers of transformers (`model.runners.hf_runner`).
+
 Nothing is fetched: a model that is not on this machine is refused with the command that gets it. Nothing is executed:
 weights are read from safetensors only, and code that a checkpoint brings along is never run. Needs the extra `hf`.
 """
@@ -10,24 +13,26 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 
 from chemspec import tasks
 from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, config_names
-from chemspec.model.checkpoint import CheckpointError
+from chemspec.importers.hf_weights import InexpressibleError, translated
+from chemspec.model.checkpoint import Checkpoint, CheckpointError
 from chemspec.model.runners.hf_runner import FAMILIES, HfBackend, HfModel, IdMap
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend
+from chemspec.model.transformer import Transformer
 from chemspec.settings import Task
 from chemspec.system import extras
-from chemspec.tokenizer import BOS, EOS, PAD, TokenError
+from chemspec.tokenizer import BOS, EOS, PAD, TokenError, Tokenizer
 
 OWN = "chemspec.json"  # in a folder: {"task": ..., "template": ...}
 HOLE = "{query}"
@@ -54,26 +59,40 @@ UNUSED: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class HfCheckpoint(LoadedModel):
-    """A model as read, in fp32 on the CPU; its digest is of weights, config, tokenizer and template."""
+    """A model in the layers of transformers, in fp32 on the CPU; its digest is of its files and template."""
 
     tokenizer: HfTokenizer
     model: HfModel = field(kw_only=True)
 
 
 def _backend(model: HfModel, runtime: RuntimeConfig) -> tuple[Backend, str]:
-    """Return what computes the model, and its runtime: torch.
+    """Return what computes a model in the layers of transformers, and its runtime: torch.
 
     Raises:
         ValueError: for another runtime, or a precision that the model cannot be computed in.
     """
     if runtime.runtime not in ("auto", "torch"):
-        raise ValueError(f"a Hugging Face model runs in torch, not in the {runtime.runtime} runtime")
+        raise ValueError(f"layers of transformers run in torch, not in the {runtime.runtime} runtime")
     if runtime.dtype == "int8":
-        raise ValueError("int8 is for chemspec's own models; use fp32")
-    if runtime.dtype == "fp16" and model.family == "t5":
-        raise ValueError("T5 overflows in fp16; use bf16 or fp32")
+        raise ValueError("int8 is for networks of chemspec's own; use fp32")
+    _check_range(runtime, t5=model.family == "t5")
     model.to(runtime.device, runtime.precision)
     return HfBackend(model), "torch"
+
+
+def _own_backend(model: Checkpoint, runtime: RuntimeConfig) -> tuple[Backend, str]:
+    """Return what computes a model as a network of ours, and its runtime.
+
+    Raises:
+        ValueError: for a runtime or precision that it cannot be computed in.
+    """
+    _check_range(runtime, t5=model.config.relative_positions > 0)
+    return runtime.backend(model)
+
+
+def _check_range(runtime: RuntimeConfig, *, t5: bool) -> None:
+    if runtime.dtype == "fp16" and t5:
+        raise ValueError("T5 overflows in fp16; use bf16 or fp32")
 
 
 class HfTokenizer:
@@ -229,8 +248,42 @@ def find(name: str) -> Path | None:
 # --- loading ---------------------------------------------------------------------------------------
 
 
-def load(folder: Path, *, task: Task | None = None, template: str = "", name: str = "") -> HfCheckpoint:
-    """Read a folder that transformers wrote.
+def load(folder: Path, *, task: Task | None = None, template: str = "", name: str = "") -> LoadedModel:
+    """Read a folder that transformers wrote, as a network of ours if there is such a one.
+
+    Args:
+        folder: as `load_theirs` takes it, like the rest.
+        task: likewise.
+        template: likewise.
+        name: likewise.
+
+    Raises:
+        CheckpointError: for a model that cannot be used, saying what could be done.
+        ModuleNotFoundError: without the extra `hf`.
+    """
+    theirs = load_theirs(folder, task=task, template=template, name=name)
+    try:
+        weights = translated(theirs.model)
+    except InexpressibleError as why:
+        return replace(theirs, found={**theirs.found, "computed by": f"layers of transformers, in torch ({why})"})
+    own = Checkpoint(theirs.name, theirs.task, weights, cast(Tokenizer, theirs.tokenizer), folder, theirs.digest)
+    _check_agreement(theirs.model, own.model, folder)
+    return LoadedModel(
+        theirs.name,
+        theirs.task,
+        theirs.tokenizer,
+        weights.config,
+        folder,
+        theirs.digest,
+        backend=partial(_own_backend, own),
+        notes=theirs.notes,
+        found={**theirs.found, "computed by": "a network of chemspec's, in every runtime"},
+        save=theirs.save,
+    )
+
+
+def load_theirs(folder: Path, *, task: Task | None = None, template: str = "", name: str = "") -> HfCheckpoint:
+    """Read a folder that transformers wrote, to be computed by its layers.
 
     Args:
         folder: where it lies.
@@ -261,8 +314,8 @@ def load(folder: Path, *, task: Task | None = None, template: str = "", name: st
         model, tokenizer = _assemble(network, inner, template)
     except ValueError as error:
         raise CheckpointError(f"{folder}: {error}") from error
-    _check_agreement(model, folder)
-    read = HfCheckpoint(
+    _check_agreement(model, model, folder)
+    return HfCheckpoint(
         name=name or folder.name,
         task=task,
         tokenizer=tokenizer,
@@ -272,9 +325,9 @@ def load(folder: Path, *, task: Task | None = None, template: str = "", name: st
         backend=partial(_backend, model),
         notes=(*_notes(network.generation_config), *tokenizer.lost_blank()),
         found=_described(network, tokenizer),
+        save=partial(_save, folder, {"task": task, "template": template}),
         model=model,
     )
-    return replace(read, save=partial(_save, read))
 
 
 def _library() -> Any:
@@ -397,13 +450,12 @@ def _tokenizer(library: Any, folder: Path, kind: str) -> Any:
         return library.PreTrainedTokenizerFast(tokenizer_file=str(file), **names)
 
 
-def _save(model: HfCheckpoint, folder: Path, card: str) -> None:
+def _save(source: Path, own: Mapping[str, str], folder: Path, card: str) -> None:
     """Copy the files that are read here, and say what the model is for."""
     folder.mkdir(parents=True, exist_ok=True)
-    for file in model.folder.iterdir():
+    for file in source.iterdir():
         if file.is_file() and file.suffix in (".safetensors", ".json", ".model", ".txt"):
             shutil.copyfile(file, folder / file.name)
-    own = {"task": model.task, "template": model.tokenizer.template}
     (folder / OWN).write_text(json.dumps(own), encoding="utf-8")
     (folder / "card.md").write_text(card, encoding="utf-8")
 
@@ -452,24 +504,35 @@ def _assemble(network: Any, inner: Any, template: str) -> tuple[HfModel, HfToken
     return HfModel(network, numbers, around=tokenizer.around, first=first), tokenizer
 
 
-def _check_agreement(model: HfModel, folder: Path) -> None:
+def _check_agreement(model: HfModel, own: HfModel | Transformer, folder: Path) -> None:
     """Compare a few logits with those of transformers: a release or an option unknown to us must not pass unnoticed.
+
+    Args:
+        model: what transformers computes with its own code.
+        own: what computes them here, of its layers or of ours.
+        folder: where the model lies.
 
     Raises:
         CheckpointError: if they differ by more than rounding does.
     """
-    theirs, source = model.numbers.theirs, model.numbers.written[-3:]
-    text = torch.tensor([[theirs[BOS], *(theirs[token] for token in model.numbers.written[-4:])]])
-    depths = torch.arange(text.shape[1])[None]
+    numbers, (before, after) = model.numbers, model.around
+    source, text = numbers.written[-3:], (BOS, *numbers.written[-4:])
+    read, begun = ([numbers.theirs[token] for token in ids] for ids in (source, text))
     with torch.inference_mode():
-        memory, source_mask = model.encode([source])
-        before, after = model.around
-        read = torch.tensor([[*before, *(theirs[token] for token in source), *after]])
-        wanted = model.model(input_ids=read, decoder_input_ids=text, use_cache=False).logits
-        keys = model.memory_cache(memory)
-        found, _ = model.step(
-            text, depths, (depths[:, :, None] >= depths[:, None, :])[:, None], keys[:, :, :, :, :0], keys, source_mask
+        theirs = model.model(
+            input_ids=torch.tensor([[*before, *read, *after]]), decoder_input_ids=torch.tensor([begun]), use_cache=False
         )
+        wanted = theirs.logits[0]
+        if isinstance(own, Transformer):
+            found = own(torch.tensor([own.config.read(source)]), torch.tensor([text]))[0]
+            rows = slice(int(own.config.forced_first >= 0), None)  # the first token may be no choice
+            found = found[rows, numbers.written]
+            wanted = wanted[rows, [numbers.theirs[token] for token in numbers.written]]
+        else:
+            memory, source_mask = own.encode([source])
+            keys, depths = own.memory_cache(memory), torch.arange(len(text))[None]
+            causal_mask = (depths[:, :, None] >= depths[:, None, :])[:, None]
+            (found,), _ = own.step(torch.tensor([begun]), depths, causal_mask, keys[:, :, :, :, :0], keys, source_mask)
     worst = float((found - wanted).abs().max())
     if not worst <= 1e-3 * (1 + float(wanted.abs().max())):
         version = _library().__version__

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chemspec.model.transformer import Attention, Transformer
+from chemspec.model.transformer import Attention, RmsNorm, Transformer
 from chemspec.model.weights import LEVELS, SMALLEST
 
 LANES = 16  # sums over features are made of so many
@@ -46,10 +46,10 @@ def quantised(model: Transformer) -> Transformer:
     model = copy.deepcopy(model)
     for stack in (model.encoder, model.decoder):
         for layer in stack:
-            layer.activation = torch.relu if model.config.activation == "relu" else gelu
+            layer.activation = ACTIVATIONS[model.config.activation]
             for name, part in layer.named_children():
                 setattr(layer, name, _replaced(part))
-        stack.norm = _replaced(stack.norm)
+        stack.embedding_norm, stack.norm = _replaced(stack.embedding_norm), _replaced(stack.norm)
     model.output = Int8Linear(model.output.weight, model.output.bias)  # type: ignore[assignment]
     model.log_softmax = log_softmax
     return model
@@ -58,7 +58,7 @@ def quantised(model: Transformer) -> Transformer:
 def _replaced(part: nn.Module) -> nn.Module:
     if isinstance(part, Attention):
         return Int8Attention(part)
-    if isinstance(part, nn.LayerNorm):
+    if isinstance(part, (nn.LayerNorm, RmsNorm)):
         return OrderedNorm(part)
     return Int8Linear(part.weight, part.bias) if isinstance(part, nn.Linear) else part
 
@@ -95,21 +95,23 @@ class Int8Linear(nn.Module):
 
 
 class OrderedNorm(nn.Module):
-    """A layer norm whose sums have an order."""
+    """A norm whose sums have an order."""
 
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, norm: nn.LayerNorm) -> None:
+    def __init__(self, norm: nn.LayerNorm | RmsNorm) -> None:
         super().__init__()
         self.register_buffer("weight", norm.weight.detach())
-        self.register_buffer("bias", norm.bias.detach())
+        self.centred = isinstance(norm, nn.LayerNorm)
+        shift = norm.bias.detach() if isinstance(norm, nn.LayerNorm) else torch.zeros_like(norm.weight)
+        self.register_buffer("bias", shift)
         self.eps = norm.eps
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise rows (..., D)."""
         width = x.new_tensor(x.shape[-1])
-        off = x - lane_sum(x) / width
+        off = x - lane_sum(x) / width if self.centred else x
         variance = lane_sum(off * off) / width + x.new_tensor(self.eps)
         shrink = x.new_tensor(1.0) / variance.double().sqrt().float()
         return self.bias + off * shrink * self.weight
@@ -120,7 +122,7 @@ class Int8Attention(Attention):
 
     def __init__(self, attention: Attention) -> None:
         nn.Module.__init__(self)
-        self.heads = attention.heads
+        self.heads, self.inner = attention.heads, len(attention.in_proj_bias) // 3
         self.in_proj = Int8Linear(attention.in_proj_weight, attention.in_proj_bias)
         self.out_proj = Int8Linear(attention.out_proj.weight, attention.out_proj.bias)  # type: ignore[assignment]
 
@@ -131,20 +133,20 @@ class Int8Attention(Attention):
 
     def project_query(self, x: Tensor) -> Tensor:
         """Return queries alone."""
-        return self.split(self.in_proj(x, slice(x.shape[-1])))
+        return self.split(self.in_proj(x, slice(self.inner)))
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of the encoder's output."""
-        k, v = self.in_proj(memory, slice(memory.shape[-1], None)).chunk(2, dim=-1)
+        k, v = self.in_proj(memory, slice(self.inner, None)).chunk(2, dim=-1)
         return self.split(k), self.split(v)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
         """Attend, join the heads and project; see `Attention.attend`."""
-        joined: Tensor = self.out_proj(attention(q, k, v, mask).transpose(1, 2).flatten(2))
+        joined: Tensor = self.out_proj(attention(q, k, v, mask, bias).transpose(1, 2).flatten(2))
         return joined
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
     """Attend as `transformer.attention` does; what is masked adds zeros, so that it changes nothing.
 
     A score adds its products in steps of 16 / H features, odd and even steps apart, then the two, then what is left of
@@ -158,6 +160,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         sums[step % 2] += q[..., None, part] * k[:, :, None, :, part]
     one = q.new_tensor(1.0)
     scores = _folded(sums[0] + sums[1])[..., 0] * (one / q.new_tensor(math.sqrt(width)))  # (B, H, T, C)
+    if bias is not None:
+        scores = scores + bias
     scores = scores.masked_fill(~mask, float("-inf"))
     probs = exponential(scores - scores.amax(dim=-1, keepdim=True)).masked_fill(~mask, 0.0)
     total, mixed = torch.zeros_like(probs[..., :1]), torch.zeros_like(q)
@@ -207,3 +211,13 @@ def exponential(x: Tensor) -> Tensor:
 def gelu(x: Tensor) -> Tensor:
     """Return GELU; its erf is taken in fp64."""
     return 0.5 * x * (1.0 + torch.erf((x * 0.70710678).double()).float())
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """Return GELU by way of a hyperbolic tangent: x / (1 + e^-u), from e^-|u|."""
+    u = x * (x * x * 0.044715 + 1.0) * 1.5957691
+    small = exponential(-u.abs())
+    return x * torch.where(u < 0, small, torch.ones_like(small)) / (small + 1.0)
+
+
+ACTIVATIONS = {"relu": torch.relu, "gelu": gelu, "gelu_tanh": gelu_tanh}

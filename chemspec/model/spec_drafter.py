@@ -113,9 +113,8 @@ def fill(
     if shown is not None:
         true = answers(target, positions)
         tokens = torch.where(shown & (true != PAD), true, tokens)
-    table = model.target_table
-    prefix = model.embed(target, torch.arange(width, device=target.device), table)
-    x = torch.cat((prefix, model.embed(tokens.flatten(1), positions.flatten(1), table)), dim=1)
+    prefix = model.embed(target, torch.arange(width, device=target.device), target=True)
+    x = torch.cat((prefix, model.embed(tokens.flatten(1), positions.flatten(1), target=True)), dim=1)
     mask = _attention_mask(starts, width, length)
     layers = list(model.decoder)
     for layer in layers:

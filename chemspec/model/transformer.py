@@ -15,17 +15,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chemspec.model.weights import Array, Weights, sinusoids
+from chemspec.model.weights import Array, Weights, computed_positions
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import PAD
 
+IMPOSSIBLE = -1e4  # logit of what a model cannot write; finite in half precision too
 
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Return softmax(q k' / sqrt(d)) v over the keys where `mask` is true; q, k, v are (B, H, T, d)."""
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return softmax(q k' / sqrt(d) + bias) v over the keys where `mask` is true; q, k, v are (B, H, T, d)."""
     if q.is_cuda:
+        if bias is not None:
+            mask = bias.to(q.dtype).masked_fill(~mask, float("-inf"))
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     # Written out: on a CPU torch's fused kernel spends twenty times longer on heads this narrow in bf16 (log.md).
     scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-1, -2))
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
     return torch.matmul(torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1), v)
 
 
@@ -34,15 +40,47 @@ def log_softmax(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits if logits.dtype == torch.float64 else logits.float(), dim=-1)
 
 
-class Attention(nn.Module):
-    """Multi-head attention with the parameter names of `torch.nn.MultiheadAttention`."""
+class RmsNorm(nn.Module):
+    """Division by the root of the mean square."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, eps: float) -> None:
         super().__init__()
-        self.heads = heads
-        self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
-        self.in_proj_bias = nn.Parameter(torch.zeros(3 * width))
-        self.out_proj = nn.Linear(width, width)
+        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise rows (..., D); squares are added in fp32 at least."""
+        wide = x if x.dtype == torch.float64 else x.float()
+        shrink = torch.rsqrt((wide * wide).mean(dim=-1, keepdim=True) + self.eps)
+        return self.weight * (wide * shrink).to(x.dtype)
+
+
+def _norm(config: ModelConfig) -> nn.Module:
+    kind = RmsNorm if config.rms_norm else nn.LayerNorm
+    return kind(config.d_model, eps=config.layer_norm_eps)
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """Return the approximation of GELU by a hyperbolic tangent."""
+    return functional.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+    "gelu_tanh": gelu_tanh,
+}
+
+
+class Attention(nn.Module):
+    """Multi-head attention with the parameter names of `torch.nn.MultiheadAttention`; D of x may not be H * d."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width, inner = config.d_model, config.inner_width
+        self.heads = config.heads
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * inner, width))
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * inner))
+        self.out_proj = nn.Linear(inner, width)
         nn.init.xavier_uniform_(self.in_proj_weight)
         nn.init.zeros_(self.out_proj.bias)
 
@@ -57,16 +95,16 @@ class Attention(nn.Module):
 
     def project_query(self, x: Tensor) -> Tensor:
         """Split (B, T, D) -> (B, H, T, d)."""
-        width = x.shape[-1]
-        return self.split(functional.linear(x, self.in_proj_weight[:width], self.in_proj_bias[:width]))
+        inner = len(self.in_proj_bias) // 3
+        return self.split(functional.linear(x, self.in_proj_weight[:inner], self.in_proj_bias[:inner]))
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of the encoder's output, computed once a query; each (B, H, S, d)."""
-        width = memory.shape[-1]
-        k, v = functional.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]).chunk(2, dim=-1)
+        inner = len(self.in_proj_bias) // 3
+        k, v = functional.linear(memory, self.in_proj_weight[inner:], self.in_proj_bias[inner:]).chunk(2, dim=-1)
         return self.split(k), self.split(v)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
         """Attend, join the heads and project.
 
         Args:
@@ -74,11 +112,12 @@ class Attention(nn.Module):
             k: keys (B, H, keys, d).
             v: values (B, H, keys, d).
             mask: (B or 1, 1, T or 1, keys) bool.
+            bias: added to the scores, (B or 1, H, T, keys).
 
         Returns:
             (B, T, D).
         """
-        joined: Tensor = self.out_proj(attention(q, k, v, mask).transpose(1, 2).flatten(2))
+        joined: Tensor = self.out_proj(attention(q, k, v, mask, bias).transpose(1, 2).flatten(2))
         return joined
 
 
@@ -89,44 +128,60 @@ class Layer(nn.Module):
         super().__init__()
         width = config.d_model
         self.norm_first = config.norm_first
-        self.activation: Callable[[Tensor], Tensor] = functional.gelu
-        if config.activation == "relu":
-            self.activation = functional.relu
+        self.activation, self.gated = ACTIVATIONS[config.activation], config.gated
         self.dropout = dropout
-        self.self_attn = Attention(width, config.heads)
-        self.linear1 = nn.Linear(width, config.feedforward)
+        self.self_attn = Attention(config)
+        self.linear1 = nn.Linear(width, (1 + config.gated) * config.feedforward)
         self.linear2 = nn.Linear(config.feedforward, width)
-        self.norm1 = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.norm2 = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.norm1 = _norm(config)
+        self.norm2 = _norm(config)
         if cross:
-            self.multihead_attn = Attention(width, config.heads)
-            self.norm3 = nn.LayerNorm(width, eps=config.layer_norm_eps)
+            self.multihead_attn = Attention(config)
+            self.norm3 = _norm(config)
 
-    def add(self, x: Tensor, y: Tensor, norm: nn.LayerNorm) -> Tensor:
+    def add(self, x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
         """Add the residual; in a post-norm model the norm comes after it."""
         if self.dropout:
             y = functional.dropout(y, self.dropout, self.training)
-        return x + y if self.norm_first else norm(x + y)
+        total: Tensor = x + y if self.norm_first else norm(x + y)
+        return total
 
-    def before(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
+    def before(self, x: Tensor, norm: nn.Module) -> Tensor:
         """Return the norm of x in a pre-norm model, x in a post-norm one."""
-        return norm(x) if self.norm_first else x
+        ready: Tensor = norm(x) if self.norm_first else x
+        return ready
 
-    def feed(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
+    def feed(self, x: Tensor, norm: nn.Module) -> Tensor:
         """Apply the feed-forward sub-layer."""
-        inner = self.activation(self.linear1(self.before(x, norm)))
+        inner = self.linear1(self.before(x, norm))
+        if self.gated:
+            inner, gate = inner.chunk(2, dim=-1)
+            inner = self.activation(inner) * gate
+        else:
+            inner = self.activation(inner)
         return self.add(x, self.linear2(inner), norm)
 
 
 class Stack(nn.Module):
-    """Layers and, if the config says so, a final norm."""
+    """Layers and, if the config says so, norms before and after them, and biases of attention by distance."""
 
     def __init__(self, config: ModelConfig, depth: int, *, cross: bool, dropout: float = 0.0) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(config, cross=cross, dropout=dropout) for _ in range(depth))
-        self.norm: nn.Module = nn.Identity()
-        if config.final_norms:
-            self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        self.embedding_norm: nn.Module = _norm(config) if config.embedding_norm else nn.Identity()
+        self.norm: nn.Module = _norm(config) if config.final_norms else nn.Identity()
+        if config.relative_positions:
+            self.distances = nn.Parameter(torch.zeros(2 * config.relative_positions + 1, config.heads))
+
+    def biases(self, distance: Tensor) -> Tensor | None:
+        """Return what attention adds to the scores of keys at this distance from a query (B, T, keys): (B, H, T, keys).
+
+        None in a model that has a table of positions. Keys that come before their query are at negative distances.
+        """
+        if not hasattr(self, "distances"):
+            return None
+        farthest = len(self.distances) // 2
+        return self.distances[distance.clamp(-farthest, farthest) + farthest].permute(0, 3, 1, 2)
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(self.layers)  # type: ignore[arg-type]
@@ -148,6 +203,7 @@ class Transformer(nn.Module):
     """Source ids to next-token logits; three ways in: `forward` (training), `encode`, and `step` (decoding)."""
 
     positions: Tensor
+    target_positions: Tensor
 
     def __init__(self, config: ModelConfig, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -166,8 +222,10 @@ class Transformer(nn.Module):
         size = config.max_positions, config.d_model
         table = torch.empty(size)
         if not table.is_meta:
-            table = torch.from_numpy(sinusoids(*size)).to(self.embedding.weight)
+            table = torch.from_numpy(computed_positions(config)).to(self.embedding.weight)
         self.register_buffer("positions", table, persistent=config.stored_positions)
+        if not config.shared_positions:
+            self.register_buffer("target_positions", table.clone())
 
     @classmethod
     def of(cls, weights: Weights) -> Transformer:
@@ -190,22 +248,36 @@ class Transformer(nn.Module):
         """The embedding of target tokens."""
         return self.embedding if self.config.shared_embedding else self.target_embedding
 
-    def embed(self, ids: Tensor, positions: Tensor, table: nn.Embedding) -> Tensor:
+    def embed(self, ids: Tensor, positions: Tensor, *, target: bool = False) -> Tensor:
         """Embed tokens and positions; both (..., T) -> (..., T, D)."""
+        stack, table = (self.decoder, self.target_table) if target else (self.encoder, self.embedding)
         x: Tensor = table(ids)
         if self.config.scale_embedding:
             x = x * math.sqrt(self.config.d_model)
-        return x + self.positions[positions].to(x.dtype)
+        places = self.target_positions if target and not self.config.shared_positions else self.positions
+        embedded: Tensor = stack.embedding_norm(x + places[positions].to(x.dtype))
+        return embedded
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Encode right-padded source ids (B, S) as memory (B, S, D) and source mask (B, 1, 1, S), false at padding."""
         source_mask = (source != PAD)[:, None, None, :]
-        x = self.embed(source, torch.arange(source.shape[1], device=source.device), self.embedding)
+        places = torch.arange(source.shape[1], device=source.device)
+        x = self.embed(source, places)
+        bias = self.encoder.biases((places - places[:, None])[None])
         for layer in self.encoder:
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
-            x = layer.add(x, layer.self_attn.attend(q, k, v, source_mask), layer.norm1)
+            x = layer.add(x, layer.self_attn.attend(q, k, v, source_mask, bias), layer.norm1)
             x = layer.feed(x, layer.norm2)
         return self.encoder.norm(x), source_mask
+
+    def scored(self, states: Tensor, depths: Tensor) -> Tensor:
+        """Return logits (B, T, V) of the tokens that follow last hidden states at these depths (B or 1, T)."""
+        logits: Tensor = self.output(states)
+        if self.config.forced_first >= 0:  # not a guess but a rule of the checkpoint
+            forced = torch.full_like(logits[0, 0], IMPOSSIBLE)
+            forced[self.config.forced_first] = 0.0
+            logits = torch.where((depths == 0)[..., None], forced, logits)
+        return logits
 
     def memory_cache(self, memory: Tensor) -> Tensor:
         """Return keys and values of the memory for every decoder layer (L, 2, B, H, S, d); computed once a query."""
@@ -217,17 +289,18 @@ class Transformer(nn.Module):
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
         """Return logits (B, T, V) of every next token of `target`, given what `encode` returned; nothing is cached."""
-        logits: Tensor = self.output(self.states(target, memory, source_mask))
-        return logits
+        depths = torch.arange(target.shape[1], device=target.device)[None]
+        return self.scored(self.states(target, memory, source_mask), depths)
 
     def states(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
         """Return the last hidden states (B, T, D) of `target`, after the final norm: what the output layer reads."""
         positions = torch.arange(target.shape[1], device=target.device)
         causal_mask = (positions[:, None] >= positions)[None, None]  # (1, 1, T, T)
-        x = self.embed(target, positions, self.target_table)
+        x = self.embed(target, positions, target=True)
+        bias = self.decoder.biases((positions - positions[:, None])[None])
         for layer in self.decoder:
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
-            x = layer.add(x, layer.self_attn.attend(q, k, v, causal_mask), layer.norm1)
+            x = layer.add(x, layer.self_attn.attend(q, k, v, causal_mask, bias), layer.norm1)
             q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
             k, v = layer.multihead_attn.project_memory(memory)
             x = layer.add(x, layer.multihead_attn.attend(q, k, v, source_mask), layer.norm2)
@@ -264,13 +337,18 @@ class Transformer(nn.Module):
         Returns:
             Logits (B, N, V) and the new nodes' keys and values (L, 2, B, H, N, d).
         """
-        x = self.embed(tokens, depths, self.target_table)
+        x = self.embed(tokens, depths, target=True)
+        bias = None
+        if self.config.relative_positions:
+            # A node attends to its ancestors and itself, the root first: by so many that follow it is deeper than one.
+            attended = attention_mask[:, 0]
+            bias = self.decoder.biases(1 - attended.flip(-1).cumsum(-1).flip(-1))
         new_kv = []
         for index, layer in enumerate(self.decoder):
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
             new_kv.append(torch.stack((k, v)))
             keys, values = (torch.cat((cache[index, 0], k), dim=2), torch.cat((cache[index, 1], v), dim=2))
-            x = layer.add(x, layer.self_attn.attend(q, keys, values, attention_mask), layer.norm1)
+            x = layer.add(x, layer.self_attn.attend(q, keys, values, attention_mask, bias), layer.norm1)
             q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
             keys, values = memory_cache[index].unbind(0)
             if attention is not None:
@@ -283,7 +361,7 @@ class Transformer(nn.Module):
         last = self.decoder.norm(x)
         if states is not None:
             states.append(last)
-        return self.output(last), torch.stack(new_kv)
+        return self.scored(last, depths), torch.stack(new_kv)
 
 
 def _array(tensor: Tensor) -> Array:

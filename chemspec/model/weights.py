@@ -50,6 +50,11 @@ class Weights:
         return self["embedding.weight" if self.config.shared_embedding else "target_embedding.weight"]
 
     @property
+    def target_positions(self) -> Array:
+        """The table of positions of target tokens (P, D)."""
+        return self.positions if self.config.shared_positions else self["target_positions"]
+
+    @property
     def output(self) -> Array:
         """The weight of the output layer (V, D)."""
         return self.target_table if self.config.tied_output else self["output.weight"]
@@ -65,6 +70,12 @@ def sinusoids(positions: int, width: int) -> NDArray[np.float64]:
     return table
 
 
+def computed_positions(config: ModelConfig) -> NDArray[np.float64]:
+    """Return the table of positions of a model that does not store one; zeros where it counts distances instead."""
+    size = config.max_positions, config.d_model
+    return np.zeros(size) if config.relative_positions else sinusoids(*size)
+
+
 def shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Return which tensors a model of this architecture has, and their shapes."""
     return dict(_shapes(config))
@@ -78,26 +89,38 @@ def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
     for stack, depth, norms in (("encoder", config.encoder_layers, 2), ("decoder", config.decoder_layers, 3)):
         for layer in range(depth):
             yield from _layer(f"{stack}.layers.{layer}", config, norms)
+        if config.embedding_norm:
+            yield from _norm(f"{stack}.embedding_norm", config)
         if config.final_norms:
-            yield from _both(f"{stack}.norm", config.d_model)
+            yield from _norm(f"{stack}.norm", config)
+        if config.relative_positions:
+            yield f"{stack}.distances", (2 * config.relative_positions + 1, config.heads)
     if not config.tied_output:
         yield "output.weight", table
     if config.output_bias:
         yield "output.bias", (config.vocab_size,)
     if config.stored_positions:
         yield "positions", (config.max_positions, config.d_model)
+    if not config.shared_positions:
+        yield "target_positions", (config.max_positions, config.d_model)
 
 
 def _layer(name: str, config: ModelConfig, norms: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    width, inner = config.d_model, config.feedforward
+    width, inner, between = config.d_model, config.inner_width, config.feedforward
     for attention in ("self_attn", "multihead_attn")[: norms - 1]:
-        yield f"{name}.{attention}.in_proj_weight", (3 * width, width)
-        yield f"{name}.{attention}.in_proj_bias", (3 * width,)
-        yield from _both(f"{name}.{attention}.out_proj", width, width)
-    yield from _both(f"{name}.linear1", inner, width)
-    yield from _both(f"{name}.linear2", width, inner)
+        yield f"{name}.{attention}.in_proj_weight", (3 * inner, width)
+        yield f"{name}.{attention}.in_proj_bias", (3 * inner,)
+        yield from _both(f"{name}.{attention}.out_proj", width, inner)
+    yield from _both(f"{name}.linear1", (1 + config.gated) * between, width)
+    yield from _both(f"{name}.linear2", width, between)
     for norm in range(1, norms + 1):
-        yield from _both(f"{name}.norm{norm}", width)
+        yield from _norm(f"{name}.norm{norm}", config)
+
+
+def _norm(name: str, config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.weight", (config.d_model,)
+    if not config.rms_norm:
+        yield f"{name}.bias", (config.d_model,)
 
 
 def _both(name: str, *shape: int) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -124,7 +147,7 @@ def read(file: Path, config: ModelConfig) -> Weights:
     """
     tensors, kinds = read_tensors(file)
     check_tensors(shapes(config), tensors, kinds, where=str(file))
-    table = tensors["positions"] if config.stored_positions else sinusoids(config.max_positions, config.d_model)
+    table = tensors["positions"] if config.stored_positions else computed_positions(config)
     return Weights(config, tensors, table.astype(np.float32))
 
 

@@ -99,7 +99,7 @@ class MaskTraining(Training):
         real = (source != PAD)[:, None, None, :]
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             places = torch.arange(source.shape[1], device=source.device)
-            x = model.embed(source, places, model.embedding)
+            x = model.embed(source, places)
         for index, layer in enumerate(model.encoder):
             with torch.set_grad_enabled(torch.is_grad_enabled() and index >= self.frozen):
                 q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))

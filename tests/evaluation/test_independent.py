@@ -78,6 +78,7 @@ def test_it_notices_other_weights(tmp_path: Path, dtype: str) -> None:
 
 
 def test_a_model_that_it_does_not_know_is_refused(tmp_path: Path) -> None:
-    folder = tiny_folder(tmp_path / "retro", activation="gelu")
-    with pytest.raises(ValueError, match="activation is 'gelu'"):
-        independent.IndependentModel(folder)
+    for number, (option, value) in enumerate((("activation", "gelu"), ("gated", True), ("relative_positions", 9))):
+        folder = tiny_folder(tmp_path / str(number), **{option: value})
+        with pytest.raises(ValueError, match=f"{option} is {value!r}"):
+            independent.IndependentModel(folder)

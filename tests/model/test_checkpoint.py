@@ -162,7 +162,12 @@ def test_cut_weights_are_named(folder: Path) -> None:
         ({"tied_output": 1}, "tied_output is 1, not of type bool"),
         ({"layer_norm_eps": "small"}, "layer_norm_eps is 'small', not of type float"),
         ({"activation": []}, "activation is []"),
-        ({"activation": "swish"}, "'swish' is not relu or gelu"),
+        ({"activation": "swish"}, "'swish' is not relu, gelu or gelu_tanh"),
+        ({"source_last": 4000}, "source_last is 4000, no token"),
+        ({"source_first": 4, "source_specials": True}, "source_first and source_last are for others"),
+        ({"relative_positions": -1}, "relative_positions is -1"),
+        ({"relative_positions": 9, "stored_positions": True}, "take the place of a table"),
+        ({"shared_positions": False}, "must be stored_positions"),
     ],
 )
 def test_a_faulty_config_is_named(folder: Path, change: dict[str, Any], message: str) -> None:

@@ -24,7 +24,7 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.system import compiled
 from chemspec.testing import naive_log_probs, tiny_model
-from chemspec.tokenizer import BOS, EOS, Tokenizer
+from chemspec.tokenizer import BOS, Tokenizer
 from chemspec.types import Scores
 
 try:
@@ -52,11 +52,14 @@ def test_the_kernel_gives_the_scores_of_the_model(
 
 
 @pytest.mark.parametrize("width", [32, 48, 80, 256])
-@pytest.mark.parametrize("heads", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("heads", [1, 2, 4, 6, 8, 12, 16])
 @pytest.mark.parametrize("exact", ["fp32", "bf16"])
 def test_every_width_and_number_of_heads(width: int, heads: int, exact: str) -> None:
-    """Widths that fill no whole panel, sources and drafts of more rows than a tile."""
+    """Widths that fill no whole panel, numbers of heads that divide no vector, sources and drafts of more rows than a
+    tile."""
     shape = {"d_model": width, "heads": heads, "feedforward": 3 * width + 4}
+    if width % heads:
+        shape["head_width"] = 5
     model = tiny_model(1, 37, **shape).to(FORMATS[exact]).float()
     rng = np.random.default_rng(0)
     sources = [rng.integers(4, 37, size).tolist() for size in (1, 7, 31)]
@@ -163,7 +166,7 @@ def test_states_are_what_the_output_layer_reads() -> None:
         session.score([[(BOS, 4, 5)], [(BOS, 6)]])
         session.score([[(BOS, 4, 7)], [(BOS, 6, 6)]])
         for source, path in (((4, 5, 6), (BOS, 4, 5)), ((4, 5, 6), (BOS, 4, 7)), ((7, 8), (BOS, 6, 6))):
-            read = [BOS, *source, EOS] if model.config.source_specials else list(source)
+            read = model.config.read(source)
             expected = model.states(torch.tensor([path]), *model.encode(torch.tensor([read])))[0]
             for length in range(1, len(path) + 1):
                 found = session.hidden_state(source, path[:length])
@@ -185,10 +188,10 @@ def test_pruning_keeps_what_lies_near_the_wanted() -> None:
 
 
 def test_what_the_kernel_does_not_compute_is_refused() -> None:
-    assert not supports(ModelConfig(vocab_size=9, d_model=48, heads=3))
-    assert not supports(ModelConfig(vocab_size=9, d_model=40, heads=8))
-    with pytest.raises(NoKernelError, match="3 heads"):
-        NativeBackend(tiny_model(0, d_model=48, heads=3).float(), threads=1)
+    assert supports(ModelConfig(vocab_size=9, d_model=48, heads=3))
+    assert not supports(ModelConfig(vocab_size=9, d_model=64, heads=32))
+    with pytest.raises(NoKernelError, match="8 heads in 40 features"):
+        NativeBackend(tiny_model(0, d_model=40, heads=8).float(), threads=1)
 
 
 @pytest.mark.weights

@@ -22,7 +22,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT, TESTS
-from test_session import VARIANTS, VOCAB, Round, check, scripts
+from test_session import EVERYWHERE, VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoding
@@ -64,7 +64,7 @@ def backend_of(variant: str) -> TritonBackend:
 
 
 @pytest.mark.slow  # the twins compute row by row
-@given(scripts(), st.sampled_from(sorted(VARIANTS)))
+@given(scripts(), st.sampled_from(EVERYWHERE))
 def test_the_flat_runner_gives_the_scores_of_the_model(
     script: tuple[list[list[int]], list[Round]], variant: str
 ) -> None:
@@ -200,7 +200,7 @@ def test_passes_have_one_of_few_sizes(count: int, rows: int) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.slow  # the twins compute row by row
-@given(scripts(), st.sampled_from(sorted(VARIANTS)))
+@given(scripts(), st.sampled_from(EVERYWHERE))
 def test_in_int8_it_gives_the_bits_of_the_decoder_without_cache(
     script: tuple[list[list[int]], list[Round]], variant: str
 ) -> None:

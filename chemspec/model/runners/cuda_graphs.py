@@ -116,7 +116,7 @@ class Arena:
     def __init__(self, model: Transformer, rows: int, source: int, slots: int) -> None:
         config, weight = model.config, model.embedding.weight
         self.shape = rows, source, slots
-        heads, width = config.heads, config.d_model // config.heads
+        heads, width = config.heads, config.inner_width // config.heads
         self.cache = weight.new_zeros(config.decoder_layers, 2, rows, heads, slots, width)
         self.memory = weight.new_zeros(config.decoder_layers, 2, rows, heads, source, width)
         self.source_mask = weight.new_zeros(rows, 1, 1, source, dtype=torch.bool)
@@ -424,7 +424,7 @@ class GraphRunner(TorchRunner):
             if one.hidden_states is not None:
                 self.hidden_states = one.hidden_states[:count, :width].clone()  # the next pass writes there
             if one.attention is not None:
-                bos = int(self.graphs.model.config.source_specials)  # and eos, which nobody copies
+                bos = len(self.graphs.model.config.before_source)  # and eos, which nobody copies
                 self.attention = one.attention[:count, :width, :, bos : self.source].cpu().numpy().copy()
             assert one.found is not None
             ids, log_probs = one.found[:, :count, :width].numpy()

@@ -18,14 +18,11 @@ from chemspec.data.arrays import pad
 from chemspec.model.runners.padded import Mask, PaddedRunner
 from chemspec.model.session import Floats, Ints
 from chemspec.model.transformer import Transformer, log_softmax
-from chemspec.tokenizer import BOS, EOS
 
 
 def source_batch(model: Transformer, sources: Sequence[Sequence[int]]) -> Tensor:
     """Return padded source ids (B, S), with bos and eos where the model was trained with them."""
-    if model.config.source_specials:
-        sources = [(BOS, *source, EOS) for source in sources]
-    return pad(sources)
+    return pad([model.config.read(source) for source in sources])
 
 
 class TorchBackend:
@@ -108,8 +105,8 @@ class TorchRunner(PaddedRunner):
         if states:
             self.hidden_states = states[0]
         if attention:
-            bos = self.backend.model.config.source_specials  # and eos, which nobody copies
-            self.attention = torch.stack(attention, dim=2).float().cpu().numpy()[..., int(bos) :]
+            bos = len(self.backend.model.config.before_source)  # and eos, which nobody copies
+            self.attention = torch.stack(attention, dim=2).float().cpu().numpy()[..., bos:]
         self.write(new_kv, slot_offsets)
         return best(logits, self.top_k, self.backend.model.log_softmax)
 

@@ -160,7 +160,7 @@ def accuracy(folder: Path) -> tuple[Share, ...]:
     return tuple(share for share in shares if all(0 <= number <= 100 for number in share[1:]))
 
 
-NAMES = {"relu": "ReLU", "gelu": "GELU"}
+NAMES = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU"}
 
 
 def architecture(config: ModelConfig) -> str:

@@ -402,7 +402,8 @@ class ThreadPool {
 
 // --- linear layers ------------------------------------------------------------------------------
 
-enum Epilogue { KEEP, RELU, GELU, ADD };  // of x W' + b: store it, store its activation, or add it to the output
+// of x W' + b: store it, store its activation, add it to the output, or multiply the output by it
+enum Epilogue { KEEP, RELU, GELU, GELU_TANH, ADD, TIMES };
 
 enum Kind { FLOAT32, FLOAT16, BFLOAT16, AMX_TILES, INT8 };  // format of the weights; AMX_TILES: bfloat16 in the order of the matrix unit
 
@@ -449,17 +450,26 @@ struct Linear {
   }
 };
 
+// GELU by way of a hyperbolic tangent: x / (1 + e^-u), u = 2 sqrt(2 / pi) (x + 0.044715 x^3), from e^-|u|.
+inline Lanes gelu_tanh(Lanes x) {
+  const Lanes u = x * (x * x * 0.044715f + 1.0f) * 1.5957691f;
+  const Lanes small = exponential(u < 0.0f ? u : -u);
+  return x * (u < 0.0f ? small : Lanes{} + 1.0f) / (small + 1.0f);
+}
+
 // Applies `mode` to a vector of outputs and stores as many of them as are valid: the last panel may end in padding.
 inline void finish(Lanes value, float* to, int valid, Epilogue mode) {
   if (valid <= 0) return;
   if (mode == RELU) value = value > 0.0f ? value : Lanes{};
   if (mode == GELU)
     for (int i = 0; i < LANES; i++) value[i] = 0.5f * value[i] * (1.0f + float(std::erf(double(value[i] * 0.70710678f))));
+  if (mode == GELU_TANH) value = gelu_tanh(value);
   if (valid < LANES) {
-    for (int i = 0; i < valid; i++) to[i] = mode == ADD ? to[i] + value[i] : value[i];
+    for (int i = 0; i < valid; i++) to[i] = mode == ADD ? to[i] + value[i] : mode == TIMES ? to[i] * value[i] : value[i];
     return;
   }
   if (mode == ADD) value = load<Lanes>(to) + value;
+  if (mode == TIMES) value = load<Lanes>(to) * value;
   store(to, value);
 }
 
@@ -945,17 +955,21 @@ struct Norm {
 };
 
 struct Layer {
-  Linear qkv, out, cross, cross_out, ffn_up, ffn_down;
+  Linear qkv, out, cross, cross_out, ffn_up, ffn_down, ffn_gate;
   Norm norms[3];
 };
 
 struct Model {
-  int width, heads, ffn_width, vocabulary, gelu, norm_first, final_norms;
+  int width, heads, inner, ffn_width, vocabulary, positions;  // inner: features of all heads
+  int norm_first, final_norms, first_norms, centred, gated, relative;
+  int forced;  // the token that comes first in every answer, or -1
+  Epilogue activation;
   float eps;
   std::vector<Layer> encoder, decoder;
-  Norm last[2];
+  Norm first[2], last[2];
   Linear memory, output;
-  Block<float> source_table, target_table, places;
+  Block<float> source_table, target_table, source_places, target_places;
+  Block<float> distances[2];  // of each stack, where `relative`: what a key at each distance adds to the scores, (2 positions - 1, 16)
   Instructions instructions = PLAIN;  // of linear layers in int8
   std::unique_ptr<ThreadPool> pool;
 
@@ -963,17 +977,21 @@ struct Model {
     if (which == 6) return &memory;
     if (which == 7) return &output;
     Layer& own = (stack ? decoder : encoder)[layer];
-    Linear* all[] = {&own.qkv, &own.out, &own.cross, &own.cross_out, &own.ffn_up, &own.ffn_down};
+    Linear* all[] = {&own.qkv, &own.out, &own.cross, &own.cross_out, &own.ffn_up, &own.ffn_down, nullptr, nullptr, &own.ffn_gate};
     return all[which];
   }
   Norm* norm_of(int stack, int layer, int which) {
-    return which == 3 ? &last[stack] : &(stack ? decoder : encoder)[layer].norms[which];
+    return which == 4 ? &first[stack] : which == 3 ? &last[stack] : &(stack ? decoder : encoder)[layer].norms[which];
+  }
+  // What attention of the token at `place` adds to its scores, from the key at place 0 on; 16 numbers a key.
+  const float* bias(int stack, int place) const {
+    return relative ? distances[stack].data() + size_t(positions - 1 - place) * 16 : nullptr;
   }
 };
 
-void normalise(const Norm& norm, const float* x, float* y, int width, float eps) {
+void normalise(const Norm& norm, const float* x, float* y, int width, float eps, bool centred) {
   Sixteen sum = {}, squares = {};
-  for (int i = 0; i < width; i += 16) sum = sum + load<Sixteen>(x + i);
+  for (int i = 0; centred && i < width; i += 16) sum = sum + load<Sixteen>(x + i);
   const float mean = total(sum) / width;
   for (int i = 0; i < width; i += 16) {
     Sixteen off = load<Sixteen>(x + i) - mean;
@@ -997,9 +1015,10 @@ struct AttentionProbs {
 
 // Attention of R rows (q, q + stride, ...) to the same `count` places, whose keys and values `keys(i)` and `keys(i) + gap` point
 // to; out: (R, width). Features are ordered so that lane l belongs to head l modulo heads. What is computed for a row does not
-// depend on R: together they only read the keys once.
+// depend on R: together they only read the keys once. bias: null, or what the first row adds to its scores, 16 numbers a key;
+// the rows are at places that follow one another.
 template <int R, class Keys>
-void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const AttentionProbs& attention_probs = {}) {
+void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias, const AttentionProbs& attention_probs = {}) {
   constexpr int CHUNKS = std::max(1, (R == 1 ? 8 : 4) / PARTS);  // vectors of values at a time, as registers allow
   thread_local Block<float> buffer;
   float* scores = buffer.reserve(size_t(count) * R * 16);
@@ -1022,7 +1041,8 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++) {
       if (at < width) even[r] = plus(even[r], load<Sixteen>(q + r * stride + at), load<Sixteen>(key + at));
-      const Sixteen score = fold(even[r] + odd[r], heads) * scale;
+      Sixteen score = fold(even[r] + odd[r], heads) * scale;
+      if (bias) score = score + load<Sixteen>(bias + (ptrdiff_t(i) - r) * 16);
       max_score[r] = larger(score, max_score[r]);
       store(scores + (size_t(i) * R + r) * 16, score);
     }
@@ -1066,12 +1086,12 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
 constexpr int TOGETHER = PARTS == 1 ? 4 : 2;  // rows of one query that read its keys together, as registers allow
 
 template <class Keys>
-void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const AttentionProbs& attention_probs = {}) {
+void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias, const AttentionProbs& attention_probs = {}) {
   switch (rows) {
-    case 1: return attend<1>(q, stride, count, keys, gap, out, width, heads, attention_probs);
-    case 2: return attend<2>(q, stride, count, keys, gap, out, width, heads, attention_probs);
-    case 3: return attend<std::min(3, TOGETHER)>(q, stride, count, keys, gap, out, width, heads, attention_probs);
-    default: return attend<TOGETHER>(q, stride, count, keys, gap, out, width, heads, attention_probs);
+    case 1: return attend<1>(q, stride, count, keys, gap, out, width, heads, bias, attention_probs);
+    case 2: return attend<2>(q, stride, count, keys, gap, out, width, heads, bias, attention_probs);
+    case 3: return attend<std::min(3, TOGETHER)>(q, stride, count, keys, gap, out, width, heads, bias, attention_probs);
+    default: return attend<TOGETHER>(q, stride, count, keys, gap, out, width, heads, bias, attention_probs);
   }
 }
 
@@ -1081,13 +1101,13 @@ struct Query {
   int first = 0, length = 0;     // its rows in the memory
   int slots = 0;                 // nodes in the cache
   std::vector<int32_t> parents;  // slot of each node's parent, or -1
-  Block<float> cache;            // (slots, layers, 2, width)
+  Block<float> cache;            // (slots, layers, 2, inner)
 };
 
 struct Session {
   Model& model;
   std::vector<Query> queries;
-  Block<float> memory;  // (source tokens of all queries, layers, 2, width)
+  Block<float> memory;  // (source tokens of all queries, layers, 2, inner)
   Block<float> x, normed, big, mixed, logits;
   Room room;
   std::vector<int32_t> path;    // ancestors and self of each new row, one after the other
@@ -1100,14 +1120,14 @@ struct Session {
 struct LayerPass {
   Model& model;
   ThreadPool& pool;
-  const int rows, width, big_width;
+  const int rows, width, inner, big_width;
   float *x, *normed, *big, *mixed;
   Room& room;
 
   LayerPass(Session& session, int count)
-      : model(session.model), pool(*model.pool), rows(count), width(model.width), big_width(std::max(3 * width, model.ffn_width)),
+      : model(session.model), pool(*model.pool), rows(count), width(model.width), inner(model.inner), big_width(std::max(3 * inner, model.ffn_width)),
         x(session.x.reserve(size_t(rows) * width)), normed(session.normed.reserve(size_t(rows) * width)),
-        big(session.big.reserve(size_t(rows) * big_width)), mixed(session.mixed.reserve(size_t(rows) * width)), room(session.room) {}
+        big(session.big.reserve(size_t(rows) * big_width)), mixed(session.mixed.reserve(size_t(rows) * inner)), room(session.room) {}
 
   // Work on each row, shared out in parts that are worth the hand-over.
   template <class Work>
@@ -1128,7 +1148,7 @@ struct LayerPass {
     });
   }
   void norm(const Norm& norm, float* to) {
-    each(32, [&](int row) { normalise(norm, x + size_t(row) * width, to + size_t(row) * width, width, model.eps); });
+    each(32, [&](int row) { normalise(norm, x + size_t(row) * width, to + size_t(row) * width, width, model.eps, model.centred); });
   }
   const float* before(const Norm& own) {
     if (!model.norm_first) return x;
@@ -1147,15 +1167,20 @@ struct LayerPass {
     linear(pool, model.instructions, layer, from, stride, rows, to, to_width, mode, room);
   }
   void ffn(const Layer& layer, const Norm& own) {
-    apply(layer.ffn_up, before(own), width, big, big_width, model.gelu ? GELU : RELU);
+    const float* from = before(own);
+    apply(layer.ffn_up, from, width, big, big_width, model.activation);
+    if (model.gated) apply(layer.ffn_gate, from, width, big, big_width, TIMES);
     apply(layer.ffn_down, big, big_width, x, width, ADD);
     after(own);
   }
-  void embed(const Block<float>& table, const int32_t* tokens, const int32_t* places) {
+  void embed(int stack, const int32_t* tokens, const int32_t* places) {
+    const float* table = (stack ? model.target_table : model.source_table).data();
+    const float* positions = (stack ? model.target_places : model.source_places).data();
     each(64, [&](int row) {
-      const float *word = table.data() + size_t(tokens[row]) * width, *place = model.places.data() + size_t(places[row]) * width;
+      const float *word = table + size_t(tokens[row]) * width, *place = positions + size_t(places[row]) * width;
       for (int i = 0; i < width; i += 16) store(x + size_t(row) * width + i, load<Sixteen>(word + i) + load<Sixteen>(place + i));
     });
+    if (model.first_norms) norm(model.first[stack], x);
   }
 };
 
@@ -1164,23 +1189,23 @@ constexpr int ATTENTION = 3;  // rows of attention to their own ancestors in a p
 // Encodes queries `from` to `to`; their rows in the memory follow those before.
 void encode(Session& session, const int32_t* tokens, int from, int to) {
   Model& model = session.model;
-  const int width = model.width, offset = session.queries[from].first, memory_stride = model.memory.out;
+  const int width = model.width, inner = model.inner, offset = session.queries[from].first, memory_stride = model.memory.out;
   std::vector<int32_t> places, owner;
   for (int q = from; q < to; q++)
     for (int i = 0; i < session.queries[q].length; i++) places.push_back(i), owner.push_back(q);
   const auto lead = model.pool->lead();
   LayerPass layers_pass(session, int(owner.size()));
   float* memory = session.memory.data() + size_t(offset) * memory_stride;
-  layers_pass.embed(model.source_table, tokens + offset, places.data());
+  layers_pass.embed(0, tokens + offset, places.data());
   for (Layer& layer : model.encoder) {
     layers_pass.apply(layer.qkv, layers_pass.before(layer.norms[0]), width, layers_pass.big, layers_pass.big_width, KEEP);
     layers_pass.together(owner.data(), [&](int row, int some) {
       const Query& query = session.queries[owner[row]];
-      const float* keys = layers_pass.big + size_t(query.first - offset) * layers_pass.big_width + width;
+      const float* keys = layers_pass.big + size_t(query.first - offset) * layers_pass.big_width + inner;
       attend(some, layers_pass.big + size_t(row) * layers_pass.big_width, layers_pass.big_width, query.length, [&](int i) { return keys + size_t(i) * layers_pass.big_width; },
-             width, layers_pass.mixed + size_t(row) * width, width, model.heads);
+             inner, layers_pass.mixed + size_t(row) * inner, inner, model.heads, model.bias(0, places[row]));
     });
-    layers_pass.apply(layer.out, layers_pass.mixed, width, layers_pass.x, width, ADD);
+    layers_pass.apply(layer.out, layers_pass.mixed, inner, layers_pass.x, width, ADD);
     layers_pass.after(layer.norms[0]);
     layers_pass.ffn(layer, layer.norms[1]);
   }
@@ -1228,7 +1253,9 @@ void* chemspec_model(const int32_t* sizes, float eps, int threads, int instructi
     auto model = std::make_unique<Model>();
     model->width = sizes[0], model->heads = sizes[1], model->ffn_width = sizes[2], model->vocabulary = sizes[3];
     model->encoder.resize(sizes[4]), model->decoder.resize(sizes[5]);
-    model->gelu = sizes[6], model->norm_first = sizes[7], model->final_norms = sizes[8], model->eps = eps;
+    model->activation = Epilogue(sizes[6]), model->norm_first = sizes[7], model->final_norms = sizes[8], model->eps = eps;
+    model->inner = sizes[9], model->positions = sizes[10], model->first_norms = sizes[11], model->centred = sizes[12];
+    model->gated = sizes[13], model->relative = sizes[14], model->forced = sizes[15];
     model->instructions = Instructions(instructions);
     model->pool = std::make_unique<ThreadPool>(threads);
     return model.release();
@@ -1271,11 +1298,13 @@ int chemspec_norm(void* model, int stack, int layer, int which, const float* sca
   }
 }
 
+// data (rows, width), or of distances (rows, 16).
 int chemspec_table(void* model, int which, const float* data, int rows) {
   try {
     Model& own = *static_cast<Model*>(model);
-    Block<float>* all[] = {&own.source_table, &own.target_table, &own.places};
-    std::memcpy(all[which]->reserve(size_t(rows) * own.width), data, size_t(rows) * own.width * sizeof(float));
+    Block<float>* all[] = {&own.source_table, &own.target_table, &own.source_places, &own.target_places, &own.distances[0], &own.distances[1]};
+    const size_t size = size_t(rows) * (which < 4 ? own.width : 16);
+    std::memcpy(all[which]->reserve(size), data, size * sizeof(float));
     return 1;
   } catch (...) {
     return 0;
@@ -1316,7 +1345,7 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
   try {
     Session& session = *static_cast<Session*>(handle);
     Model& model = session.model;
-    const int width = model.width, layers = int(model.decoder.size()), slot_stride = 2 * layers * width;
+    const int width = model.width, inner = model.inner, layers = int(model.decoder.size()), slot_stride = 2 * layers * inner;
     session.path.clear(), session.path_start.clear();
     std::vector<int> first(session.queries.size(), -1), slots(rows), before(session.queries.size());
     for (int row = 0; row < rows; row++) {
@@ -1341,24 +1370,24 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
     LayerPass layers_pass(session, rows);
     const int broad = model.vocabulary;
     float* logits = session.logits.reserve(size_t(rows) * broad);
-    layers_pass.embed(model.target_table, tokens, depths);
+    layers_pass.embed(1, tokens, depths);
     for (int l = 0; l < layers; l++) {
       const Layer& layer = model.decoder[l];
       layers_pass.apply(layer.qkv, layers_pass.before(layer.norms[0]), width, layers_pass.big, layers_pass.big_width, KEEP);
       layers_pass.each(ATTENTION, [&](int row) {
         Query& query = session.queries[owner[row]];
         const float* own = layers_pass.big + size_t(row) * layers_pass.big_width;
-        std::memcpy(query.cache.data() + size_t(slots[row]) * slot_stride + size_t(2 * l) * width, own + width, 2 * width * sizeof(float));
-        const float* cached = query.cache.data() + size_t(2 * l) * width;
-        const float* fresh = layers_pass.big + size_t(first[owner[row]]) * layers_pass.big_width + width;
+        std::memcpy(query.cache.data() + size_t(slots[row]) * slot_stride + size_t(2 * l) * inner, own + inner, 2 * inner * sizeof(float));
+        const float* cached = query.cache.data() + size_t(2 * l) * inner;
+        const float* fresh = layers_pass.big + size_t(first[owner[row]]) * layers_pass.big_width + inner;
         const int32_t* path = session.path.data() + session.path_start[row];
-        const int old = before[owner[row]];
+        const int old = before[owner[row]], count = session.path_start[row + 1] - session.path_start[row];
         // Others may still be writing the cache's new slots, so those are read where they were computed.
-        attend<1>(own, 0, session.path_start[row + 1] - session.path_start[row],
+        attend<1>(own, 0, count,
                [&](int i) { return path[i] < old ? cached + size_t(path[i]) * slot_stride : fresh + size_t(path[i] - old) * layers_pass.big_width; },
-               width, layers_pass.mixed + size_t(row) * width, width, model.heads);
+               inner, layers_pass.mixed + size_t(row) * inner, inner, model.heads, model.bias(1, count - 1));
       });
-      layers_pass.apply(layer.out, layers_pass.mixed, width, layers_pass.x, width, ADD);
+      layers_pass.apply(layer.out, layers_pass.mixed, inner, layers_pass.x, width, ADD);
       layers_pass.after(layer.norms[0]);
       layers_pass.apply(layer.cross, layers_pass.before(layer.norms[1]), width, layers_pass.big, layers_pass.big_width, KEEP);
       AttentionProbs own{{}, attention_probs, watchers, attention_stride};
@@ -1366,11 +1395,11 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
         if (watched[2 * i] == l) own.heads.emplace_back(watched[2 * i + 1], i);
       layers_pass.together(owner, [&](int row, int some) {
         const Query& query = session.queries[owner[row]];
-        const float* keys = session.memory.data() + size_t(query.first) * slot_stride + size_t(2 * l) * width;
-        attend(some, layers_pass.big + size_t(row) * layers_pass.big_width, layers_pass.big_width, query.length, [&](int i) { return keys + size_t(i) * slot_stride; }, width,
-               layers_pass.mixed + size_t(row) * width, width, model.heads, own.heads.empty() ? AttentionProbs{} : own.from(row));
+        const float* keys = session.memory.data() + size_t(query.first) * slot_stride + size_t(2 * l) * inner;
+        attend(some, layers_pass.big + size_t(row) * layers_pass.big_width, layers_pass.big_width, query.length, [&](int i) { return keys + size_t(i) * slot_stride; }, inner,
+               layers_pass.mixed + size_t(row) * inner, inner, model.heads, nullptr, own.heads.empty() ? AttentionProbs{} : own.from(row));
       });
-      layers_pass.apply(layer.cross_out, layers_pass.mixed, width, layers_pass.x, width, ADD);
+      layers_pass.apply(layer.cross_out, layers_pass.mixed, inner, layers_pass.x, width, ADD);
       layers_pass.after(layer.norms[1]);
       layers_pass.ffn(layer, layer.norms[2]);
     }
@@ -1378,7 +1407,9 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
     if (states) std::memcpy(states, last, size_t(rows) * width * sizeof(float));
     layers_pass.apply(model.output, last, width, logits, broad, KEEP);
     layers_pass.each(4, [&](int row) {
-      best(logits + size_t(row) * broad, model.vocabulary, count, ids + size_t(row) * count, log_probs + size_t(row) * count);
+      float* own = logits + size_t(row) * broad;
+      if (model.forced >= 0 && depths[row] == 0) std::fill(own, own + broad, -1e4f), own[model.forced] = 0.0f;
+      best(own, model.vocabulary, count, ids + size_t(row) * count, log_probs + size_t(row) * count);
     });
     for (int row = 0; blocks && row < rows; row++)
       if (blocks[row] >= 0) session.queries[owner[row]].slots--, session.queries[owner[row]].parents.pop_back();
@@ -1393,7 +1424,7 @@ int chemspec_compact(void* handle, int owner, const int32_t* kept, int count) {
   try {
     Session& session = *static_cast<Session*>(handle);
     Query& query = session.queries[owner];
-    const size_t slot_stride = 2 * session.model.decoder.size() * size_t(session.model.width);
+    const size_t slot_stride = 2 * session.model.decoder.size() * size_t(session.model.inner);
     std::vector<int32_t> renumbered(query.slots, -1), parents(count);
     for (int i = 0; i < count; i++) {
       renumbered[kept[i]] = i;

@@ -14,20 +14,30 @@ from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
 from chemspec.model.weights import Array, Weights, quantised
 from chemspec.settings import ModelConfig
 from chemspec.system.compiled import NoKernelError as NoKernelError
-from chemspec.tokenizer import BOS, EOS
 
 if TYPE_CHECKING:
     from chemspec.model.transformer import Transformer
 
-QKV, OUT, CROSS, CROSS_OUT, FFN_UP, FFN_DOWN, MEMORY, OUTPUT = range(8)
+QKV, OUT, CROSS, CROSS_OUT, FFN_UP, FFN_DOWN, MEMORY, OUTPUT, FFN_GATE = range(9)
 FLOAT32, FLOAT16, BFLOAT16 = range(3)  # formats of weights, as the kernel numbers them
-LAST = 3  # the norm after a stack's last layer
+LAST, FIRST = 3, 4  # the norms after a stack's last layer and before its first
+ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3}  # as the kernel numbers them
+LANES = 16  # of a vector; each belongs to a head
 INSTRUCTIONS = ("plain", "avx2", "avx-vnni", "avx512-vnni")  # for int8, slow to fast, as the kernel numbers them
 
 
 def supports(config: ModelConfig) -> bool:
     """Whether the kernel computes this architecture: whole vectors of 16, with the same heads in each."""
-    return config.d_model % 16 == 0 and 16 % config.heads == 0
+    return config.d_model % LANES == 0 and config.heads <= LANES
+
+
+def padded_heads(heads: int, width: int, *, int8: bool) -> int:
+    """Return how many heads are computed, the last of them empty, for a number whose features fill no whole vectors.
+
+    In int8 the order of the sums is a matter of definition, see `chemspec.model.int8.attention`.
+    """
+    fits = [lanes for lanes in (1, 2, 4, 8, LANES) if lanes >= heads and lanes * width % LANES == 0]
+    return LANES if int8 and fits[0] != heads else fits[0]
 
 
 class NativeBackend:
@@ -61,19 +71,30 @@ class NativeBackend:
         if not supports(config):
             raise NoKernelError(f"not written for {config.heads} heads in {config.d_model} features")
         self.config = config
-        # Features are reordered so that the heads lie side by side: feature i of head h at i * heads + h.
-        head = config.d_model // config.heads
-        self._order = np.arange(config.d_model).reshape(config.heads, head).T.ravel()
+        # Features are reordered so that the heads lie side by side: feature i of head h at i * heads + h. Those of
+        # empty heads are zeros, for which the order has the number of a row that is added last.
+        head = config.inner_width // config.heads
+        heads = padded_heads(config.heads, head, int8=int8)
+        order = np.full((heads, head), config.inner_width)
+        order[: config.heads] = np.arange(config.inner_width).reshape(config.heads, head)
+        self._order = order.T.ravel()
         sizes = (
             config.d_model,
-            config.heads,
+            heads,
             config.feedforward,
             config.vocab_size,
             config.encoder_layers,
             config.decoder_layers,
-            config.activation == "gelu",
+            ACTIVATIONS[config.activation],
             config.norm_first,
             config.final_norms,
+            len(self._order),
+            config.max_positions,
+            config.embedding_norm,
+            not config.rms_norm,
+            config.gated,
+            config.relative_positions > 0,
+            config.forced_first,
         )
         open_model = self._library.chemspec_model
         open_model.restype = ctypes.c_void_p
@@ -104,8 +125,7 @@ class NativeBackend:
             heads: (layer, head) of the cross-attention to watch.
             states: whether to keep the last hidden states.
         """
-        if self.config.source_specials:
-            sources = [(BOS, *source, EOS) for source in sources]
+        sources = [self.config.read(source) for source in sources]
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
         tokens = np.fromiter((token for source in sources for token in source), dtype=np.int32)
         opened = self._library.chemspec_open
@@ -119,10 +139,13 @@ class NativeBackend:
     def _fill(self, weights: Weights) -> None:
         config = self.config
         scale = config.d_model**0.5 if config.scale_embedding else 1.0
-        tables = (weights["embedding.weight"] * scale, weights.target_table * scale, weights.positions)
+        tables = [weights["embedding.weight"] * scale, weights.target_table * scale]
+        tables += [weights.positions, weights.target_positions]
+        if config.relative_positions:
+            tables += [self._distances(weights[f"{stack}.distances"]) for stack in ("encoder", "decoder")]
         for which, table in enumerate(map(np.ascontiguousarray, tables)):
             _check(self._library.chemspec_table(self._model, which, _at(table), len(table)))
-        memory = []
+        memory, inner = [], len(self._order)
         for number, (stack, depth) in enumerate(
             (("encoder", config.encoder_layers), ("decoder", config.decoder_layers))
         ):
@@ -132,28 +155,50 @@ class NativeBackend:
                 self._linear(number, index, OUT, *self._joined(weights, f"{layer}.self_attn"))
                 if number:
                     weight, bias = self._projection(weights, f"{layer}.multihead_attn")
-                    self._linear(number, index, CROSS, weight[: config.d_model], bias[: config.d_model])
+                    self._linear(number, index, CROSS, weight[:inner], bias[:inner])
                     self._linear(number, index, CROSS_OUT, *self._joined(weights, f"{layer}.multihead_attn"))
-                    memory.append((weight[config.d_model :], bias[config.d_model :]))
-                self._linear(number, index, FFN_UP, *_both(weights, f"{layer}.linear1"))
+                    memory.append((weight[inner:], bias[inner:]))
+                weight, bias = _both(weights, f"{layer}.linear1")
+                self._linear(number, index, FFN_UP, weight[: config.feedforward], bias[: config.feedforward])
+                if config.gated:
+                    self._linear(number, index, FFN_GATE, weight[config.feedforward :], bias[config.feedforward :])
                 self._linear(number, index, FFN_DOWN, *_both(weights, f"{layer}.linear2"))
                 for which in range(2 + number):
-                    self._norm(number, index, which, *_both(weights, f"{layer}.norm{which + 1}"))
+                    self._norm(number, index, which, weights, f"{layer}.norm{which + 1}")
+            if config.embedding_norm:
+                self._norm(number, 0, FIRST, weights, f"{stack}.embedding_norm")
             if config.final_norms:
-                self._norm(number, 0, LAST, *_both(weights, f"{stack}.norm"))
+                self._norm(number, 0, LAST, weights, f"{stack}.norm")
         self._linear(0, 0, MEMORY, *(np.concatenate(parts) for parts in zip(*memory, strict=True)))
         self._linear(0, 0, OUTPUT, weights.output, weights["output.bias"] if config.output_bias else None)
 
     def _projection(self, weights: Weights, name: str) -> tuple[Array, Array]:
         """Return weights and biases of queries, keys and values, their features reordered."""
-        width = len(self._order)
-        three = np.concatenate([part * width + self._order for part in range(3)])
-        return weights[f"{name}.in_proj_weight"][three], weights[f"{name}.in_proj_bias"][three]
+        parts = []
+        for kind in ("weight", "bias"):
+            three = np.split(weights[f"{name}.in_proj_{kind}"], 3)
+            parts.append(np.concatenate([self._reordered(part) for part in three]))
+        return parts[0], parts[1]
 
     def _joined(self, weights: Weights, name: str) -> tuple[Array, Array]:
         """Return the projection that reads reordered features."""
         weight, bias = _both(weights, f"{name}.out_proj")
-        return weight[:, self._order], bias
+        return np.ascontiguousarray(self._reordered(weight.T).T), bias
+
+    def _reordered(self, features: Array) -> Array:
+        """Return rows, one a feature, in the kernel's order; zeros for those of empty heads."""
+        found: Array = np.concatenate([features, np.zeros_like(features[:1])])[self._order]
+        return found
+
+    def _distances(self, table: Array) -> Array:
+        """Return biases of the scores by distance, of each lane those of its head, from the farthest key before on."""
+        farthest, reach = len(table) // 2, self.config.max_positions - 1
+        heads = len(self._order) * self.config.heads // self.config.inner_width
+        wide = np.zeros((len(table), heads), np.float32)
+        wide[:, : self.config.heads] = table
+        places = np.arange(-reach, reach + 1).clip(-farthest, farthest) + farthest
+        lanes: Array = np.tile(wide, LANES // heads)[places]
+        return lanes
 
     def _linear(self, stack: int, layer: int, which: int, weight: Any, bias: Any | None) -> None:
         weight = np.ascontiguousarray(weight)
@@ -181,7 +226,9 @@ class NativeBackend:
             )
         )
 
-    def _norm(self, stack: int, layer: int, which: int, scale: Array, shift: Array) -> None:
+    def _norm(self, stack: int, layer: int, which: int, weights: Weights, name: str) -> None:
+        scale = weights[f"{name}.weight"]
+        shift = np.zeros_like(scale) if self.config.rms_norm else weights[f"{name}.bias"]
         _check(self._library.chemspec_norm(self._model, stack, layer, which, _at(scale), _at(shift)))
 
 
@@ -238,7 +285,7 @@ class NativeRunner:
         heads, attention = len(self._heads), None
         if heads:
             attention = np.zeros((count, heads, self._length), dtype=np.float32)
-            self.attention = attention[..., int(self.backend.config.source_specials) :]
+            self.attention = attention[..., len(self.backend.config.before_source) :]
         if self._keeps_states:
             self.hidden_states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
         _check(

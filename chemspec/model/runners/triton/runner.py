@@ -28,7 +28,7 @@ from chemspec.model.runners.triton.pool import Numbers, Pool
 from chemspec.model.runners.triton.weights import Layer, Weights, pack, supports
 from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
 from chemspec.model.transformer import Transformer
-from chemspec.tokenizer import BOS, EOS
+from chemspec.tokenizer import BOS
 
 KERNELS = {"int8": "int8_kernels"}  # instead of `kernels`
 SIZES = (1, 4, 16, *(1 << power for power in range(6, 15)))  # rows of recorded passes; larger ones are not recorded
@@ -72,6 +72,8 @@ class TritonBackend:
         record: Recorder | None = None,
     ) -> None:
         config = model.config
+        if config.beyond:
+            raise UnsupportedError(f"the kernels were not written for {config.beyond[0]}")
         if not supports(config):
             raise UnsupportedError(f"the kernels take widths in steps of 32, not {config.d_model} features")
         if operations is None:
@@ -103,8 +105,7 @@ class TritonBackend:
         states: bool = False,
     ) -> TritonRunner:
         """Encode the sources; see `session.Backend.open`."""
-        if self.config.source_specials:
-            sources = [(BOS, *source, EOS) for source in sources]
+        sources = [self.config.read(source) for source in sources]
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
         with self.computing, torch.inference_mode():
             begin, first = self.pool.take_sources(max(1, int(lengths.sum()))), 0
@@ -389,7 +390,7 @@ class TritonRunner:
             self.hidden_states = done.states[:count].to(kind, copy=True)
         if self._heads:
             seen = torch.cat(done.attention, dim=1)[:count].cpu().numpy()
-            self.attention = seen[..., int(self.backend.config.source_specials) : length]
+            self.attention = seen[..., len(self.backend.config.before_source) : length]
         ids, log_probs = (result[:count].numpy().copy() for result in done.results)
         done.give_back()
         return ids.astype(np.int64), log_probs
@@ -446,7 +447,7 @@ def checked(model: Transformer, device: torch.device, dtype: str, **options: Any
         judge = quantised(model) if dtype == "int8" else model
         text = [BOS, *(4 + place % max(1, model.config.vocab_size - 4) for place in range(12))]
         source = text[1:]
-        read = [BOS, *source, EOS] if model.config.source_specials else source
+        read = model.config.read(source)
         with torch.inference_mode():
             expected = torch.log_softmax(judge(torch.tensor([read]), torch.tensor([text]))[0].float(), dim=1).numpy()
         worst = 0.0

@@ -1,0 +1,178 @@
+"""Write a T5 or BART of Hugging Face transformers as a network of ours, where ours can express it.
+
+What is of another form there is folded into weights: T5 does not scale its scores, so its queries are multiplied by
+what ours divide by; the gain of its tied output layer goes into the norm before it; its biases are kept by distance,
+not by bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chemspec.importers.foreign import IMPOSSIBLE
+from chemspec.model.runners.hf_runner import HfModel
+from chemspec.model.weights import Weights, computed_positions
+from chemspec.settings import ModelConfig
+
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
+
+
+class InexpressibleError(ValueError):
+    """A network that ours cannot express; says why."""
+
+
+def translated(model: HfModel) -> Weights:
+    """Return a model's weights in our architecture and our numbers of tokens.
+
+    Raises:
+        InexpressibleError: if ours has no such architecture.
+    """
+    state, config = (_t5 if model.family == "t5" else _bart)(model)
+    numbers, (before, after) = model.numbers, model.around
+    if len(before) > 1 or len(after) > 1:
+        raise InexpressibleError(f"its tokenizer puts {len(before)} and {len(after)} tokens around a text")
+    rows = torch.tensor(numbers.theirs)
+    shared, output = model.model.get_input_embeddings().weight, model.model.get_output_embeddings().weight
+    state["embedding.weight"] = shared[rows]
+    tied = bool(torch.equal(shared, output))
+    if not tied:
+        state["output.weight"] = output[rows]
+    bias = getattr(model.model, "final_logits_bias", None)
+    state["output.bias"] = torch.zeros(len(rows)) if bias is None else bias[0][rows].clone()
+    for token in set(range(len(rows))) - set(numbers.written):
+        state["output.bias"][token] = IMPOSSIBLE
+    try:
+        described = ModelConfig(
+            **config,
+            vocab_size=len(rows),
+            tied_output=tied,
+            source_first=numbers.ours[before[0]] if before else -1,
+            source_last=numbers.ours[after[0]] if after else -1,
+            forced_first=-1 if model.first is None else numbers.ours[model.first],
+        )
+    except ValueError as error:
+        raise InexpressibleError(str(error)) from error
+    arrays = {name: tensor.float().contiguous().numpy() for name, tensor in state.items()}
+    table = arrays["positions"] if described.stored_positions else computed_positions(described).astype("float32")
+    return Weights(described, arrays, table)
+
+
+def _activation(name: str) -> str:
+    if name not in ACTIVATIONS:
+        raise InexpressibleError(f"its activation is {name}")
+    return ACTIVATIONS[name]
+
+
+def _joined(state: dict[str, Tensor], name: str, three: Sequence[Any], out: Any, *, scale: float = 1.0) -> None:
+    """Put the projections of an attention into a state; those without biases get zeros."""
+    biases = [torch.zeros(len(part.weight)) if part.bias is None else part.bias for part in (*three, out)]
+    state[f"{name}.in_proj_weight"] = torch.cat([three[0].weight * scale, three[1].weight, three[2].weight])
+    state[f"{name}.in_proj_bias"] = torch.cat([biases[0] * scale, *biases[1:3]])
+    state[f"{name}.out_proj.weight"], state[f"{name}.out_proj.bias"] = out.weight, biases[3]
+
+
+def _linear(state: dict[str, Tensor], name: str, *parts: Any) -> None:
+    """Put linear layers into a state as one, with their outputs one after the other."""
+    biases = [torch.zeros(len(part.weight)) if part.bias is None else part.bias for part in parts]
+    state[f"{name}.weight"] = torch.cat([part.weight for part in parts])
+    state[f"{name}.bias"] = torch.cat(biases)
+
+
+def _t5(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    network, config = model.model, model.model.config
+    state: dict[str, Tensor] = {}
+    for stack, module in (("encoder", network.get_encoder()), ("decoder", network.get_decoder())):
+        for index, block in enumerate(module.block):
+            name, parts = f"{stack}.layers.{index}", list(block.layer)
+            attentions = [(parts[0].SelfAttention, "self_attn")]
+            if stack == "decoder":
+                attentions.append((parts[1].EncDecAttention, "multihead_attn"))
+            for own, kind in attentions:
+                three = (own.q, own.k, own.v)
+                _joined(state, f"{name}.{kind}", three, own.o, scale=config.d_kv**0.5)
+            dense = parts[-1].DenseReluDense
+            _linear(state, f"{name}.linear1", *((dense.wi_0, dense.wi_1) if config.is_gated_act else (dense.wi,)))
+            _linear(state, f"{name}.linear2", dense.wo)
+            for number, part in enumerate(parts, 1):
+                state[f"{name}.norm{number}.weight"] = part.layer_norm.weight
+        gain = model.gain if stack == "decoder" else 1.0
+        state[f"{stack}.norm.weight"] = module.final_layer_norm.weight * gain
+        state[f"{stack}.distances"] = _distances(module.block[0].layer[0].SelfAttention, both_ways=stack == "encoder")
+    plain = config.d_model == config.num_heads * config.d_kv
+    return state, {
+        "d_model": config.d_model,
+        "heads": config.num_heads,
+        "head_width": 0 if plain else config.d_kv,
+        "feedforward": config.d_ff,
+        "encoder_layers": config.num_layers,
+        "decoder_layers": config.num_decoder_layers,
+        "activation": _activation(config.dense_act_fn),
+        "gated": config.is_gated_act,
+        "rms_norm": True,
+        "layer_norm_eps": config.layer_norm_epsilon,
+        "scale_embedding": False,
+        "relative_positions": config.relative_attention_max_distance,
+        "max_positions": model.limit,
+    }
+
+
+def _distances(attention: Any, *, both_ways: bool) -> Tensor:
+    """Return the biases of the scores by distance, up to the one beyond which they are all the same."""
+    farthest = attention.relative_attention_max_distance
+    buckets = attention._relative_position_bucket(
+        torch.arange(-farthest, farthest + 1),
+        bidirectional=both_ways,
+        num_buckets=attention.relative_attention_num_buckets,
+        max_distance=farthest,
+    )
+    found: Tensor = attention.relative_attention_bias(buckets)
+    return found
+
+
+def _bart(model: HfModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    network, config = model.model, model.model.config
+    for name in ("attention_heads", "ffn_dim"):
+        if getattr(config, f"encoder_{name}") != getattr(config, f"decoder_{name}"):
+            raise InexpressibleError(f"its encoder and decoder differ in {name}")
+    state: dict[str, Tensor] = {}
+    for stack, module in (("encoder", network.get_encoder()), ("decoder", network.get_decoder())):
+        for index, layer in enumerate(module.layers):
+            name = f"{stack}.layers.{index}"
+            parts = [(layer.self_attn, layer.self_attn_layer_norm, "self_attn")]
+            if stack == "decoder":
+                parts.append((layer.encoder_attn, layer.encoder_attn_layer_norm, "multihead_attn"))
+            for own, _, kind in parts:
+                _joined(state, f"{name}.{kind}", (own.q_proj, own.k_proj, own.v_proj), own.out_proj)
+            _linear(state, f"{name}.linear1", layer.fc1)
+            _linear(state, f"{name}.linear2", layer.fc2)
+            for number, norm in enumerate([*(norm for _, norm, _ in parts), layer.final_layer_norm], 1):
+                _norm(state, f"{name}.norm{number}", norm)
+        _norm(state, f"{stack}.embedding_norm", module.layernorm_embedding)
+        if model.norm_first:
+            _norm(state, f"{stack}.norm", module.layer_norm)
+        table = module.embed_positions
+        state["positions" if stack == "encoder" else "target_positions"] = table.weight[table.offset :]
+    return state, {
+        "d_model": config.d_model,
+        "heads": config.encoder_attention_heads,
+        "feedforward": config.encoder_ffn_dim,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "activation": _activation(config.activation_function),
+        "norm_first": model.norm_first,
+        "final_norms": model.norm_first,
+        "embedding_norm": True,
+        "layer_norm_eps": network.get_decoder().layernorm_embedding.eps,
+        "scale_embedding": config.scale_embedding,
+        "stored_positions": True,
+        "shared_positions": False,
+        "max_positions": len(state["positions"]),
+    }
+
+
+def _norm(state: dict[str, Tensor], name: str, norm: Any) -> None:
+    state[f"{name}.weight"], state[f"{name}.bias"] = norm.weight, norm.bias
