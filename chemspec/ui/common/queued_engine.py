@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -26,8 +26,8 @@ from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import served
-from chemspec.ui.common.turns import Turns
+from chemspec.ui.common import served, visitors
+from chemspec.ui.common.turns import BusyError, Turns
 
 MOST_ANSWERS = 50
 PRECISION = "precision"  # where a session keeps what the visitor chose
@@ -169,7 +169,7 @@ def decode(
     say = report or (lambda _: None)
     queued = waiting or say
     last = time.monotonic()
-    with _turn(model, patient=patient, waiting=lambda ahead: queued(f"Waiting: {ahead} before you")):
+    with my_turn(model, patient=patient, waiting=lambda ahead: queued(f"Waiting: {ahead} before you")):
         written, passes = 0, 0
         for event in model.stream(query, settings):
             if isinstance(event, DecodeResult):
@@ -183,13 +183,26 @@ def decode(
 
 def decode_many(model: Engine, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
     """Answer queries together, in one turn."""
-    with _turn(model):
+    with my_turn(model):
         return model.predict(queries, settings)
 
 
-def _turn(model: Engine, **how: Any) -> AbstractContextManager[None]:
-    """Wait for a turn on this machine; a service has a queue of its own, and answers visitors together."""
-    return nullcontext() if isinstance(model, served.ServedEngine) else turns().turn(**how)
+@contextmanager
+def my_turn(model: Engine, **how: Any) -> Iterator[None]:
+    """Wait for a turn on this machine; a service has a queue of its own, and answers visitors together.
+
+    Where too many wait already the page says so, and its script ends.
+    """
+    if isinstance(model, served.ServedEngine):
+        yield
+        return
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(turns().turn(visitor=visitors.visitor(), **how))
+        except BusyError as error:
+            st.error(f"Too much is asked at the moment: {error}.", icon="⏳")
+            st.stop()
+        yield
 
 
 def answer(model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None) -> DecodeResult:

@@ -1,40 +1,90 @@
 """One model at work at a time: a fair queue over everybody who asks, with the place in it visible.
 
-Two predictions at once on the same cores would each take more than twice as long, so they take turns. Jobs of many
-queries take a turn for each small part and let visitors who wait at a page go first.
+Two predictions at once on the same cores would each take more than twice as long, so they take turns. Of several
+questions of one visitor, in several tabs, the second waits until everybody has had a turn; jobs of many queries take a
+turn for each small part and let visitors who wait at a page go first. Who asks too much at once, or comes when too many
+wait, is told so at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
+from operator import attrgetter
 from threading import Condition
+
+MOST = 100  # that wait
+MOST_EACH = 8  # of one visitor
+
+
+class BusyError(Exception):
+    """The queue is full, or has enough of one visitor; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class _Ticket:
+    """A place in the line: `round` counts the turns that its visitor has had, or waits for, one after the other."""
+
+    patient: bool
+    round: int
+    number: int
+    visitor: Hashable
+
+    @property
+    def order(self) -> tuple[bool, int, int]:
+        return self.patient, self.round, self.number
 
 
 class Turns:
     """A queue of threads; who is at its head may work."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most: int = MOST, most_each: int = MOST_EACH) -> None:
+        """Make an empty queue.
+
+        Args:
+            most: threads that may wait at once.
+            most_each: of these, those of one visitor.
+        """
         self._changed = Condition()
-        self._line: list[tuple[bool, int]] = []  # (patient, number of the ticket)
-        self._at_work: tuple[bool, int] | None = None
+        self._line: list[_Ticket] = []
+        self._at_work: _Ticket | None = None
         self._numbers = count()
+        self._round = 0  # of who is at work
+        self._rounds: dict[Hashable, int] = {}  # the last one of each visitor, where it is not behind us
+        self._most, self._most_each = most, most_each
 
     @contextmanager
     def turn(
-        self, *, patient: bool = False, waiting: Callable[[int], None] = lambda _: None, every: float = 0.1
+        self,
+        *,
+        visitor: Hashable = None,
+        patient: bool = False,
+        waiting: Callable[[int], None] = lambda _: None,
+        every: float = 0.1,
     ) -> Iterator[None]:
         """Wait for a turn and hold it.
 
         Args:
+            visitor: who asks; None for somebody of whom nothing is known, and who is nobody else.
             patient: let everybody pass who is not.
             waiting: called every `every` seconds while waiting, with the number of turns that come first; what it
                 raises leaves the queue.
             every: seconds between two such calls.
+
+        Raises:
+            BusyError: if too many wait, in all or of this visitor.
         """
-        ticket = (patient, next(self._numbers))
         with self._changed:
+            number = next(self._numbers)
+            who = number if visitor is None else visitor
+            if sum(other.visitor == who for other in self._line) >= self._most_each:
+                raise BusyError(f"{self._most_each} of your questions wait already; wait for an answer, or stop one")
+            if len(self._line) >= self._most:
+                raise BusyError(f"{self._most} questions wait already; ask again in a minute")
+            ticket = _Ticket(patient, max(self._round, self._rounds.get(who, -1) + 1), number, who)
+            self._rounds[who] = ticket.round
             self._line.append(ticket)
         try:
             while not self._mine(ticket, every):
@@ -53,14 +103,17 @@ class Turns:
         with self._changed:
             return len(self._line) + (self._at_work is not None)
 
-    def _mine(self, ticket: tuple[bool, int], timeout: float) -> bool:
+    def _mine(self, ticket: _Ticket, timeout: float) -> bool:
         with self._changed:
-            free = self._changed.wait_for(lambda: self._at_work is None and min(self._line) == ticket, timeout)
+            free = self._changed.wait_for(
+                lambda: self._at_work is None and min(self._line, key=attrgetter("order")) is ticket, timeout
+            )
             if free:
                 self._line.remove(ticket)
-                self._at_work = ticket
+                self._at_work, self._round = ticket, ticket.round
+                self._rounds = {who: last for who, last in self._rounds.items() if last >= self._round}
             return free
 
-    def _before(self, ticket: tuple[bool, int]) -> int:
+    def _before(self, ticket: _Ticket) -> int:
         with self._changed:
-            return sum(other < ticket for other in self._line) + (self._at_work is not None)
+            return sum(other.order < ticket.order for other in self._line) + (self._at_work is not None)

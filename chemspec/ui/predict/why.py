@@ -37,7 +37,7 @@ def found(engine: Engine, query: str, answer: Hypothesis) -> list[Fork]:
     """Return the places of doubt of an answer, remembered for this visitor."""
 
     def look() -> list[Fork]:
-        with queued_engine.turns().turn():
+        with queued_engine.my_turn(engine):
             return forks(engine, query, answer.smiles)
 
     return queued_engine.remembered("_forks", (engine.digest, engine.dtype, query, answer.smiles), look)

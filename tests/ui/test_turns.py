@@ -1,0 +1,110 @@
+"""The queue of the pages: one at work, fair between visitors, its place told, and full when it is full."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("streamlit")
+
+from streamlit.testing.v1 import AppTest
+
+from chemspec.ui.common.turns import BusyError, Turns
+
+
+def until(state: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not state():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+class Line:
+    """A queue whose head is held, with threads behind it that say when they had their turn."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns, self.done, self.threads = turns, [], []
+        self.go = threading.Event()
+        self.places: dict[str, list[int]] = {}
+        self.add("first", "nobody")
+        until(lambda: turns._at_work is not None)
+
+    def add(self, name: str, visitor: Any, **how: Any) -> None:
+        before = len(self.turns)
+
+        def ask() -> None:
+            told = self.places.setdefault(name, [])
+            with self.turns.turn(visitor=visitor, waiting=told.append, every=0.005, **how):
+                self.go.wait(60)
+                self.done.append(name)
+
+        self.threads.append(threading.Thread(target=ask, daemon=True))
+        self.threads[-1].start()
+        until(lambda: len(self.turns) > before)
+
+    def finish(self) -> list[str]:
+        self.go.set()
+        for thread in self.threads:
+            thread.join(60)
+        return self.done[1:]
+
+
+def test_who_has_many_tabs_gets_one_turn_before_everybody_else_has_had_one() -> None:
+    line = Line(Turns())
+    for name, visitor in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("c1", "c"), ("b2", "b")):
+        line.add(name, visitor)
+    line.add("file", "d", patient=True)
+    line.add("file2", "d", patient=True)
+    line.add("e1", "e")
+    until(lambda: line.places["e1"])
+    assert line.places["e1"][-1] == 4, "the one at work, and the first of a, b and c"
+    assert line.finish() == ["a1", "b1", "c1", "e1", "a2", "b2", "a3", "file", "file2"]
+
+
+def test_unknown_visitors_are_nobody_else() -> None:
+    line = Line(Turns(most_each=1))
+    for name in "abc":
+        line.add(name, None)
+    assert line.finish() == ["a", "b", "c"]
+
+
+def test_too_many_questions_are_refused_at_once_and_others_go_on() -> None:
+    turns = Turns(most=3, most_each=2)
+    line = Line(turns)
+    line.add("a1", "a")
+    line.add("a2", "a")
+    with pytest.raises(BusyError, match="2 of your questions"), turns.turn(visitor="a"):
+        raise AssertionError("never reached")
+    line.add("b1", "b")
+    with pytest.raises(BusyError, match="3 questions wait already; ask again"), turns.turn(visitor="c"):
+        raise AssertionError("never reached")
+    assert line.finish() == ["a1", "b1", "a2"]
+    with turns.turn(visitor="a"):
+        assert len(turns) == 1
+
+
+def page() -> None:
+    import streamlit as st
+
+    from chemspec.ui.common import queued_engine, visitors
+    from chemspec.ui.common.turns import Turns
+
+    queue = Turns(most=0)
+    queued_engine.turns = lambda: queue
+    st.write(visitors.visitor())
+    with queued_engine.my_turn(None):  # type: ignore[arg-type]
+        st.write("never reached")
+
+
+def test_a_page_says_that_it_is_full_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    from chemspec.ui.common import queued_engine
+
+    monkeypatch.setattr(queued_engine, "turns", queued_engine.turns)  # put back at the end
+    app = AppTest.from_function(page).run()
+    assert not app.exception
+    assert "0 questions wait already; ask again in a minute" in app.error[0].value
+    assert [len(one.value) for one in app.markdown] == [16], "who it is: a digest, and no more"
