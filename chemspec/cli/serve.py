@@ -28,6 +28,9 @@ def serve(
     runtime: opt.RuntimeOption = "auto",
     batch_size: Annotated[int, opt.option("Most queries of a batch.")] = 16,
     queue: Annotated[int, opt.option("Most queries that wait; beyond it clients are told to come back.")] = 1024,
+    each: Annotated[
+        int, opt.option("Most queries that wait of one client (a key, or an address); 0: half of the queue.")
+    ] = 0,
     queries: Annotated[int, opt.option("Most queries of a request.")] = 256,
     answers: Annotated[int, opt.option("Most answers of a query.")] = 100,
     body: Annotated[int, opt.option("Most bytes of a request.")] = 2_000_000,
@@ -50,6 +53,7 @@ def serve(
     limits = Limits(
         batch_size=batch_size,
         queue=queue,
+        each=each,
         queries=queries,
         answers=answers,
         body=body,

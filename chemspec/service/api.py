@@ -124,7 +124,7 @@ def _predict(app: FastAPI, service: Service) -> None:
                         continue
                     some.cancel()
                     if not answer.done():
-                        yield f": {service.waiting} waiting\n\n".encode()
+                        yield f": {service.ahead(jobs[0])} before you\n\n".encode()
                 try:
                     (result,) = answer.result()
                     request.state.told.update(_statuses([result]))

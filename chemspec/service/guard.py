@@ -1,6 +1,7 @@
 """Do for every request what does not depend on its route: keys, size of the body, log, metrics.
 
-A plain ASGI application around another. What it logs never holds a query, nor the address that a query may stand in.
+A plain ASGI application around another. What it logs never holds a query, nor the address that a query may stand in,
+nor who asks: a client has a name that means nothing and is another after a restart.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import hashlib
 import hmac
 import json
 import logging
+import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from chemspec.service.service import Service
+from chemspec.service.service import CLIENT, Service
 
 LOG = logging.getLogger("chemspec.service")
 OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")  # without a key; they say nothing of queries
@@ -34,6 +36,7 @@ class Guard:
     def __init__(self, app: App, service: Service) -> None:
         self._app, self._service = app, service
         self._keys = [hashlib.sha256(key.encode()).digest() for key in service.limits.keys]
+        self._salt = secrets.token_bytes(16)  # so that what names a client says nothing else, and only until a restart
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
@@ -51,6 +54,7 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", scope["state"]["id"].encode())]
             await send(message)
 
+        CLIENT.set(self._client(scope))
         try:
             await self._pass_on(scope, receive, watched)
         except asyncio.CancelledError:
@@ -103,11 +107,14 @@ class Guard:
 
         await self._app(scope, replay, send)
 
+    def _client(self, scope: MutableMapping[str, Any]) -> str:
+        """Return a name for who asks: by the key where keys are wanted, else by the address."""
+        known = _shown(dict(scope["headers"])) if self._keys else str((scope.get("client") or ("",))[0]).encode()
+        return hashlib.blake2b(known, key=self._salt, digest_size=6).hexdigest()
+
     def _knows(self, headers: dict[bytes, bytes]) -> bool:
         """Whether a request shows a key; all are compared, in constant time."""
-        shown = headers.get(b"x-api-key") or headers.get(b"authorization", b"")
-        kind, _, rest = shown.partition(b" ")
-        digest = hashlib.sha256(rest.strip() if kind.lower() == b"bearer" else shown.strip()).digest()
+        digest = hashlib.sha256(_shown(headers)).digest()
         return sum(hmac.compare_digest(digest, key) for key in self._keys) > 0  # looks at all of them
 
     def _log(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
@@ -126,11 +133,18 @@ class Guard:
                     "route": route,
                     "status": status,
                     "ms": round(1000 * seconds, 1),
-                    "client": (scope.get("client") or ("",))[0],
+                    "client": CLIENT.get(),
                     **scope["state"]["told"],
                 }
             },
         )
+
+
+def _shown(headers: dict[bytes, bytes]) -> bytes:
+    """Return the key that a request shows."""
+    shown = headers.get(b"x-api-key") or headers.get(b"authorization", b"")
+    kind, _, rest = shown.partition(b" ")
+    return rest.strip() if kind.lower() == b"bearer" else shown.strip()
 
 
 CLOSE = (b"connection", b"close")

@@ -12,6 +12,7 @@ class Limits:
     Attributes:
         batch_size: most queries of a batch, spellings counted.
         queue: most queries that wait; requests beyond it are told to come back (429).
+        each: most queries that wait of one client, which is a key or, without keys, an address; 0: half of the queue.
         queries: most queries of a request.
         answers: most answers of a query.
         body: most bytes of a request.
@@ -22,6 +23,7 @@ class Limits:
 
     batch_size: int = 16
     queue: int = 1024
+    each: int = 0
     queries: int = 256
     answers: int = 100
     body: int = 2_000_000
@@ -33,5 +35,12 @@ class Limits:
         for name in ("batch_size", "queue", "queries", "answers", "body", "timeout", "grace"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if self.each and not self.queries <= self.each <= self.queue:
+            raise ValueError(f"each is {self.each}; give a number from {self.queries} (of a request) to {self.queue}")
         if self.queries > self.queue:
             raise ValueError(f"a request may have {self.queries} queries, the queue only {self.queue}; raise the queue")
+
+    @property
+    def of_one(self) -> int:
+        """Most queries that wait of one client."""
+        return self.each or max(self.queries, self.queue // 2)

@@ -2,9 +2,10 @@
 
 A batch is formed when a device is free, never later: who comes to an idle service waits for nobody, and under load the
 batches fill up by themselves. A query that arrives while a batch is decoded waits for the next one, because a session
-of the model is opened for all its queries at once. The oldest query is always served first, so that none can starve;
-those that go with it are, of all that wait for the same model and settings, the most like it in length: a batch takes
-as many passes as its longest answer.
+of the model is opened for all its queries at once. The oldest query is served first, but each further one of a client
+lets some of others pass: who sends many at once does not hold up the others, and none can starve. Those that go with it
+are, of all that wait for the same model and settings, the most like it in length: a batch takes as many passes as its
+longest answer.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from threading import Condition, Thread
 
 from chemspec.engine.engine import Engine, PreparedQuery
@@ -28,11 +30,15 @@ FAILED = "the model failed over this query: {}"
 STOPPED = "the service was stopped before this query was answered; ask again"
 
 
-class QueueFullError(Exception):
-    """Too many queries wait already; `after` says in how many seconds to try again."""
+LATER = 8  # queries of others that may pass a client's next query, for each one of the client that waits
 
-    def __init__(self, after: int) -> None:
-        super().__init__(f"too many queries are waiting; try again in {after} s")
+
+class QueueFullError(Exception):
+    """Too many queries wait already, in all or of this client; `after` says in how many seconds to try again."""
+
+    def __init__(self, after: int, own: int = 0) -> None:
+        what = f"{own} of your queries are waiting" if own else "too many queries are waiting"
+        super().__init__(f"{what}; try again in {after} s")
         self.after = after
 
 
@@ -56,6 +62,8 @@ class Job:
         watch: of a stream, gets every pass when it is done; it is decoded alone then.
         abandoned: set where nobody waits for it any more; it is then decoded no further, if no other depends on that.
         arrived: when it came, on the monotonic clock.
+        client: who asks; see `guard`.
+        place: in the queue, given by the scheduler; the lowest is next.
     """
 
     model: str
@@ -65,6 +73,8 @@ class Job:
     watch: Callable[[Pass], None] | None = None
     abandoned: bool = False
     arrived: float = field(default_factory=time.monotonic)
+    client: str = ""
+    place: int = 0
 
 
 Engines = Mapping[str, Engine]  # by the names of the models
@@ -86,6 +96,7 @@ class Scheduler:
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
         self._closed = False
+        self._arrivals = count()
         self._pace = 0.05  # seconds of a device for one query, as of late
         self._busy = [0] * len(devices)
         metrics.watch(lambda: len(self._waiting), lambda: sum(self._busy))
@@ -118,10 +129,25 @@ class Scheduler:
                 raise StoppingError
             if len(self._waiting) + len(jobs) > self._limits.queue:
                 # An empty queue always has room: a request has fewer queries than the queue has places.
-                after = math.ceil(len(self._waiting) * self._pace / len(self._threads))
-                raise QueueFullError(min(60, max(1, after)))
+                raise QueueFullError(self._patience(len(self._waiting)))
+            own = Counter(job.client for job in self._waiting)
+            for client, new in Counter(job.client for job in jobs).items():
+                if own[client] + new > self._limits.of_one:
+                    raise QueueFullError(self._patience(own[client]), own[client])
+            for job in jobs:
+                job.place = next(self._arrivals) + LATER * own[job.client]
+                own[job.client] += 1
             self._waiting.extend(jobs)
             self._changed.notify_all()
+
+    def _patience(self, waiting: int) -> int:
+        """Return in how many seconds so many will be done, roughly."""
+        return min(60, max(1, math.ceil(waiting * self._pace / len(self._threads))))
+
+    def ahead(self, job: Job) -> int:
+        """Return how many queries come before one that waits."""
+        with self._changed:
+            return sum(other.place < job.place for other in self._waiting)
 
     def abandon(self, jobs: Iterable[Job], reason: str) -> None:
         """Decode these no further: nobody waits for them any more."""
@@ -169,8 +195,8 @@ class Scheduler:
             self._metrics.engine_seconds.labels(batch[0].model).observe(seconds)
 
     def _take(self) -> list[Job]:
-        """Return the oldest query and what goes with it; the queue is locked and not empty."""
-        first = self._waiting[0]
+        """Return the query that is next and what goes with it; the queue is locked and not empty."""
+        first = min(self._waiting, key=lambda job: job.place)
         room = max(1, self._limits.batch_size // first.settings.augment)
         batch = [first]
         if first.watch is None:

@@ -165,6 +165,7 @@ class _Json(logging.Formatter):
 def _log_json(wanted: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())
+    logging.getLogger("uvicorn.access").disabled = True  # it would tell addresses, which may hold a query
     for name in (LOG.name, "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from chemspec.settings import DecodeSettings, Task, decode_settings
 from chemspec.types import DecodeResult, Pass
 
 LATE = "no answer within {:g} s; ask for fewer answers, or again when fewer are asking"
+CLIENT: ContextVar[str] = ContextVar("client", default="")  # who asks; `guard` knows, and the queue is fair by it
 MANY = 8  # queries that are read in a thread of their own, lest the others wait for it
 
 
@@ -170,13 +172,17 @@ class Service:
         else:
             prepared = [engine.prepare(query) for query in queries]
         futures = asyncio.get_running_loop().create_future
-        jobs = [Job(model, ready, settings, futures(), watch) for ready in prepared]
+        jobs = [Job(model, ready, settings, futures(), watch, client=CLIENT.get()) for ready in prepared]
         for job in jobs:
             if job.ready.refusal is not None:
                 job.result.set_result(job.ready.refusal)
         self._scheduler.submit([job for job in jobs if job.ready.refusal is None])
         self.metrics.answered(model, [job.ready.refusal for job in jobs if job.ready.refusal is not None])
         return jobs
+
+    def ahead(self, job: Job) -> int:
+        """Return how many queries come before one that waits."""
+        return self._scheduler.ahead(job) if self._scheduler else 0
 
     def abandon(self, jobs: Sequence[Job], reason: str) -> None:
         """Decode these no further."""

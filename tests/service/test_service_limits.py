@@ -225,7 +225,7 @@ def logged(caplog: pytest.LogCaptureFixture, replies: Sequence[tuple[int, Any, M
     ids = [{key.lower(): value for key, value in headers.items()}["x-request-id"] for _, _, headers in replies]
 
     def found() -> list[Any]:
-        return [record for record in caplog.records if record.told["id"] in ids]
+        return [record for record in caplog.records if getattr(record, "told", {}).get("id") in ids]
 
     until(lambda: len(found()) >= len(ids), "the log")
     assert sorted(record.told["id"] for record in found()) == sorted(set(ids))
@@ -324,3 +324,69 @@ def test_limits_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
 
     with pytest.raises(ValueError, match=next(iter(wrong)) if "queries" not in wrong else "raise the queue"):
         Limits(**wrong)
+
+
+# --- one client and the others -------------------------------------------------------------------
+
+
+def test_one_client_cannot_take_the_queue_of_the_others(engines: dict[str, Engine]) -> None:
+    gated = Gated(engines["retro"])
+    keys = frozenset({"a key", "another key"})
+    with serving([{"retro": gated}], queue=40, queries=4, each=4, batch_size=1, keys=keys) as service:
+        done: list[str] = []
+
+        def ask(key: str, queries: list[str]) -> threading.Thread:
+            def run() -> None:
+                for result in service.client(key=key).predict(queries, **HOW):
+                    done.append(result.query)
+
+            thread = threading.Thread(target=run)
+            thread.start()
+            return thread
+
+        threads = [ask("a key", ["CCO"])]
+        until(lambda: gated.batches, "a batch")
+        many = ["CN", "CCN", "CCCN", "CCCCN"]
+        threads.append(ask("a key", many))
+        until(lambda: service.service.waiting == 4, "four that wait")
+        status, document, headers = service.send("POST", "/v1/predict", ASK, {"X-API-Key": "a key"})
+        assert (status, document["code"], int(headers["retry-after"]) >= 1) == (429, "queue_full", True)
+        assert "4 of your queries are waiting" in document["detail"]
+        threads.append(ask("another key", ["CO"]))
+        until(lambda: service.service.waiting == 5, "the other client")
+        gated.gate.set()
+        for thread in threads:
+            thread.join()
+        assert [query for batch in gated.batches for query in batch] == ["CCO", "CN", "CO", *many[1:]], (
+            "the other comes after the first of the four"
+        )
+
+
+def test_a_stream_tells_its_place(engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    from chemspec.service import api
+
+    monkeypatch.setattr(api, "HEARTBEAT", 0.01)
+    gated = Gated(engines["retro"])
+    with serving([{"retro": gated}], batch_size=1) as service:
+        first = threading.Thread(target=lambda: service.client().predict(["CCO", "CN"], **HOW))
+        first.start()
+        until(lambda: gated.batches and service.service.waiting == 1, "one that waits")
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=HURRY)
+        connection.request("GET", "/v1/stream?query=CCN&task=retro&n=1&max_len=5")
+        response = connection.getresponse()
+        assert response.readline() == b": 1 before you\n"
+        gated.gate.set()
+        assert b"event: result" in response.read()
+        connection.close()
+        first.join()
+
+
+def test_the_log_names_clients_by_nothing_that_is_theirs(
+    running: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("chemspec.service"), "propagate", True)
+    caplog.set_level(logging.INFO, "chemspec.service")
+    replies = [running.send("POST", "/v1/predict", ASK) for _ in range(2)]
+    one, other = (record.told for record in logged(caplog, replies))
+    assert one["client"] == other["client"] and re.fullmatch("[0-9a-f]{12}", one["client"])
+    assert "127.0.0.1" not in json.dumps(one)

@@ -53,7 +53,7 @@ class Line:
         return self.done[1:]
 
 
-def test_who_has_many_tabs_gets_one_turn_before_everybody_else_has_had_one() -> None:
+def test_who_has_many_tabs_gets_one_turn_before_others_who_wait_have_had_one() -> None:
     line = Line(Turns())
     for name, visitor in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("c1", "c"), ("b2", "b")):
         line.add(name, visitor)

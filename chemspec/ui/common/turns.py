@@ -1,7 +1,7 @@
 """One model at work at a time: a fair queue over everybody who asks, with the place in it visible.
 
 Two predictions at once on the same cores would each take more than twice as long, so they take turns. Of several
-questions of one visitor, in several tabs, the second waits until everybody has had a turn; jobs of many queries take a
+questions of one visitor, in several tabs, the second lets others go first; jobs of many queries take a
 turn for each small part and let visitors who wait at a page go first. Who asks too much at once, or comes when too many
 wait, is told so at once.
 """
@@ -17,6 +17,7 @@ from threading import Condition
 
 MOST = 100  # that wait
 MOST_EACH = 8  # of one visitor
+LATER = 100  # others that may come before a visitor's next question, for each question that waits; so none can starve
 
 
 class BusyError(Exception):
@@ -25,16 +26,15 @@ class BusyError(Exception):
 
 @dataclass(frozen=True)
 class _Ticket:
-    """A place in the line: `round` counts the turns that its visitor has had, or waits for, one after the other."""
+    """A place in the line; the lower `place` is, the sooner comes its turn."""
 
     patient: bool
-    round: int
-    number: int
+    place: int
     visitor: Hashable
 
     @property
-    def order(self) -> tuple[bool, int, int]:
-        return self.patient, self.round, self.number
+    def order(self) -> tuple[bool, int]:
+        return self.patient, self.place
 
 
 class Turns:
@@ -51,8 +51,6 @@ class Turns:
         self._line: list[_Ticket] = []
         self._at_work: _Ticket | None = None
         self._numbers = count()
-        self._round = 0  # of who is at work
-        self._rounds: dict[Hashable, int] = {}  # the last one of each visitor, where it is not behind us
         self._most, self._most_each = most, most_each
 
     @contextmanager
@@ -79,12 +77,12 @@ class Turns:
         with self._changed:
             number = next(self._numbers)
             who = number if visitor is None else visitor
-            if sum(other.visitor == who for other in self._line) >= self._most_each:
+            own = sum(other.visitor == who for other in self._line)
+            if own >= self._most_each:
                 raise BusyError(f"{self._most_each} of your questions wait already; wait for an answer, or stop one")
             if len(self._line) >= self._most:
                 raise BusyError(f"{self._most} questions wait already; ask again in a minute")
-            ticket = _Ticket(patient, max(self._round, self._rounds.get(who, -1) + 1), number, who)
-            self._rounds[who] = ticket.round
+            ticket = _Ticket(patient, number + own * LATER, who)
             self._line.append(ticket)
         try:
             while not self._mine(ticket, every):
@@ -110,8 +108,7 @@ class Turns:
             )
             if free:
                 self._line.remove(ticket)
-                self._at_work, self._round = ticket, ticket.round
-                self._rounds = {who: last for who, last in self._rounds.items() if last >= self._round}
+                self._at_work = ticket
             return free
 
     def _before(self, ticket: _Ticket) -> int:
