@@ -10,7 +10,7 @@ from typing import Any, Literal, get_type_hints
 from chemspec.plugins import DECODERS, DRAFTERS, Guarantee
 from chemspec.tokenizer import BOS, EOS
 
-Task = Literal["forward", "retro"]
+Task = Literal["forward", "retro", "reagents"]
 NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # those with weights of their own
 
 

@@ -31,6 +31,7 @@ class TaskSpec:
         question: what is asked, in a few words.
         columns: of a table, that hold query and answer as plain SMILES.
         mapped: of a table, that training data need unless atom maps are guessed.
+        product: the column of the product.
         plain: the query and the answer of a row as they stand in the file.
         align: from a row, and whether to guess maps where it has none, to what writes aligned pairs of it; None where
             no pair can be made.
@@ -47,6 +48,7 @@ class TaskSpec:
     question: str
     columns: tuple[str, ...]
     mapped: tuple[str, ...]
+    product: str
     plain: Callable[[Row], Pair]
     align: Callable[[Row, bool], WritePair | None]
     sides: Callable[[str, str], tuple[str, str]]
@@ -64,6 +66,11 @@ TASKS: Registry[TaskSpec] = Registry("task", "chemspec.tasks")
 def questions() -> str:
     """Return what there is to ask, for help texts."""
     return " or ".join(f"{spec.name} ({spec.question})" for spec in TASKS.values())
+
+
+def about_molecules() -> tuple[Task, ...]:
+    """Return the tasks whose queries are molecules: what pages ask, and what a reaction is checked with."""
+    return tuple(spec.name for spec in TASKS.values() if not spec.whole)
 
 
 def in_words(joint: str = "and") -> str:
@@ -89,6 +96,7 @@ TASKS.register(
         question="what forms?",
         columns=("reactants_and_reagents", "main_product"),
         mapped=("mapped_core_rxn", "core_reactants", "reactants_and_reagents"),
+        product="main_product",
         plain=lambda row: (row["reactants_and_reagents"], row["main_product"]),
         align=lazily("chemspec.data.reactions:align_forward_row"),
         sides=lambda query, answer: (query, answer),
@@ -103,10 +111,27 @@ TASKS.register(
         question="what from?",
         columns=("product", "reactants"),
         mapped=("mapped_rxn",),
+        product="product",
         plain=lambda row: (row["product"], row["reactants"]),
         align=lazily("chemspec.data.reactions:align_retro_row"),
         sides=lambda query, answer: (answer, query),
         test="retro_test.csv.gz",
         about="USPTO-50K test part",
+    )
+)
+TASKS.register(
+    TaskSpec(
+        name="reagents",
+        question="what else?",
+        columns=("core_reactants", "reactants_and_reagents", "main_product"),
+        mapped=("core_reactants", "reactants_and_reagents", "main_product"),
+        product="main_product",
+        plain=lazily("chemspec.data.reagents:plain"),
+        align=lazily("chemspec.data.reagents:align_row"),
+        sides=lazily("chemspec.data.reagents:sides"),
+        stereo=False,
+        whole=True,
+        normal=lazily("chemspec.chem.reagent_sets:normal"),
+        scores=lazily("chemspec.evaluation.reagents:scores"),
     )
 )

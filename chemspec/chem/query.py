@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdqueries
@@ -16,6 +16,8 @@ from rdkit.Chem import rdqueries
 from chemspec.chem import smiles_syntax
 from chemspec.chem.smiles_syntax import Fault as Fault
 from chemspec.chem.smiles_syntax import show
+from chemspec.settings import Task
+from chemspec.tasks import TASKS
 
 # RDKit walks a molecule recursively: a chain of 20,000 atoms overflows an 8 MB stack and kills the
 # process (2,000 atoms are too many for 512 KB). Nothing longer than this is ever handed to it.
@@ -23,8 +25,6 @@ LONGEST = 3000
 _PRINTED = re.compile(r"[!-~]+")
 # An atom of no element; RDKit's own loop over the atoms is thirty times as fast as Python's.
 _ANY = rdqueries.AtomNumEqualsQueryAtom(0)
-
-Task = Literal["forward", "retro"]
 
 
 @dataclass(frozen=True)
@@ -294,8 +294,11 @@ class _TracedText:
 def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) -> Query | Fault:
     """Read what a user typed as a canonical query with notes on every change, or say what is wrong with it.
 
-    Of a reaction SMILES the forward task takes reactants and agents, the retro task the product.
+    Of a reaction SMILES the forward task takes reactants and agents, the retro task the product; a task about whole
+    reactions takes both, without agents.
     """
+    if task is not None and TASKS.lookup(task).whole:
+        return _read_reaction(text, max_chars=max_chars)
     limit = min(max_chars, LONGEST)
     if len(text) > 20 * limit:  # room for maps, a reaction's other half, a name, but not for a book
         return _too_long(len(text), 20 * limit)
@@ -312,6 +315,28 @@ def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) ->
     if fault is not None:
         return side.restore(fault)
     return Query(_without_maps(mol, notes), text, tuple(notes), side.chars)
+
+
+def _read_reaction(text: str, *, max_chars: int) -> Query | Fault:
+    """Read both sides of a reaction SMILES as one query, `reactants>>product`; agents are left out."""
+    if len(text) > 20 * LONGEST:
+        return _too_long(len(text), 20 * LONGEST)
+    typed, notes = _tidy(text)
+    arrows = [match.start() for match in _ARROW.finditer(typed.chars)]
+    if len(arrows) != 2:
+        return Fault("write the whole reaction, reactants>>product", 0, len(text), "reaction")
+    sides, written = (typed[: arrows[0]], typed[arrows[1] + 1 :]), []
+    for side, what in zip(sides, ("reactant", "product"), strict=True):
+        if not side.chars:
+            return Fault(f"the reaction has no {what}", 0, len(text), "reaction")
+        read = read_query(side.chars, max_chars=max_chars)
+        if isinstance(read, Fault):
+            return side.restore(read)
+        written.append(read.smiles)
+        notes += [note for note in read.notes if note not in notes]
+    if arrows[1] > arrows[0] + 1:
+        notes.append("the agents are left out")
+    return Query(">>".join(written), text, tuple(notes), typed.chars)
 
 
 def _tidy(text: str) -> tuple[_TracedText, list[str]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 
+from chemspec import tasks as questions
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app
-from chemspec.settings import Task
 
 SHOWN = 3  # of the other answers
 
@@ -38,7 +38,7 @@ def check(
 
     text = _text(reaction)
     names = {folder.name for folder in installed()}
-    tasks = [task] if task or model else [one for one in get_args(Task) if one in names]
+    tasks = [task] if task or model else [one for one in questions.about_molecules() if one in names]
     if not tasks:
         raise ValueError("no model named forward or retro is installed; choose one with --model")
     checks = []

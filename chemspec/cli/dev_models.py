@@ -50,6 +50,29 @@ def leaks(
     raise typer.Exit(1 if compared.reactions or compared.products else 0)
 
 
+@command(name="reagent-baseline")
+def reagent_baseline(
+    heldout: Annotated[Path, typer.Argument(help="Held-out reactions: what `chemspec data --recipe reagents` wrote.")],
+    source: opt.SourceOption = None,
+    recipe: Annotated[str, opt.option("Recipe whose training rows are counted.")] = "reagents",
+    every: Annotated[int, opt.option("Count every so many-th row.")] = 10,
+    limit: Annotated[int, opt.option("Ask about so many reactions; 0: all.")] = 0,
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Score the most frequent reagents of a reaction's change, which a model has to be better than."""
+    from chemspec.evaluation import reagents
+    from chemspec.train.recipe import model_recipe
+
+    chosen = model_recipe(recipe)
+    training = opt.data_folder(source) / chosen.train_files[0]
+    with show.progress("counting") as report:
+        told = reagents.baseline(training, heldout, chosen.data, every=every, limit=limit, progress=report)
+    named = {f"the exact set, first {k}": value for k, value in told["top"].items()}
+    show.shares({**named, **{f"each reagent, first {k}": value for k, value in told["recall"].items()}})
+    if as_json:
+        show.document(told)
+
+
 @command()
 def distil(
     task: opt.TaskOption,

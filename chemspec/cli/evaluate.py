@@ -41,7 +41,7 @@ def evaluate(
     template: opt.TemplateOption = "",
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Measure top-k exact match on the standard test sets (USPTO-50K for retro, USPTO-MIT mixed for forward)."""
+    """Measure top-k exact match on a test set: USPTO-50K for retro, USPTO-MIT mixed for forward, or a file of yours."""
     settings = opt.decode_settings(
         decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, augment=augment
     )

@@ -106,7 +106,8 @@ def accuracy(report: Mapping[str, Any]) -> None:
     title = f"{report['model']} on {report['reactions']} reactions of {report['file']}"
     named = {f"top-{k}": value for k, value in report["top"].items()}
     named |= {"invalid": report["invalid"], "invalid first": report["invalid_first"]}
-    shares({**named, "repeated": report["repeated"]}, title)
+    named |= {"repeated": report["repeated"]}
+    shares({**named, **{f"each reagent, first {k}": value for k, value in report.get("recall", {}).items()}}, title)
     if slow := report.get("standard"):
         named = {f"top-{k}": value for k, value in slow["top"].items()}
         shares(named, f"standard decoding: {slow['differing']} of {slow['answers']} answers differ")

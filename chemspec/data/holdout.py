@@ -37,9 +37,10 @@ def _draw(file: Path, settings: DataSettings) -> list[Row]:
     drawn = [products[index] for index in np.random.default_rng(SEED).choice(len(products), count, replace=False)]
     wanted, first = set(drawn), dict[str, Row]()
     for row in _candidates(file, settings):
-        if (product := product_of(row, settings.task)) in wanted:
-            first.setdefault(product, row)
-    return [first[product] for product in drawn]
+        product = product_of(row, settings.task)
+        if product in wanted and product not in first and canonical_pair(row, settings.task)[1]:
+            first[product] = row
+    return [first[product] for product in drawn if product in first]
 
 
 def _candidates(file: Path, settings: DataSettings) -> Iterator[Row]:

@@ -29,6 +29,7 @@ from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend, ScoresError, Session
 from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task
 from chemspec.system import gpu
+from chemspec.tasks import TASKS
 from chemspec.tokenizer import TokenError
 from chemspec.types import DecodeResult, FinishedSequence, Hypothesis, Pass, Trace
 
@@ -66,7 +67,7 @@ class Engine:
 
     Attributes:
         name: the model's.
-        task: "forward" (reactants to product) or "retro" (product to reactants).
+        task: "forward" (reactants to product), "retro" (product to reactants) or another of `chemspec.tasks`.
         tokenizer: SMILES to token ids and back.
         config: the model's dimensions.
         caveats: what one has to know to read its answers; they go into every result's notes.
@@ -319,7 +320,7 @@ class Engine:
         text = text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text that could be told back
         lead, bare = self.tokenizer.lead(text)
         query = self.molecules.get(*self._reading(bare))
-        if isinstance(query, chem.Fault) and query.kind != "length":
+        if isinstance(query, chem.Fault) and query.kind != "length" and not TASKS.lookup(self.task).whole:
             read = formats.read_any(text, task=self.task, max_chars=MAX_CHARS)  # a name, a list, an InChI, a molfile
             query = chem.Query(read.smiles, text, read.notes) if isinstance(read, formats.Input) else query
         if isinstance(query, chem.Fault):

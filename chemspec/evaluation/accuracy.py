@@ -11,14 +11,13 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from chemspec import chem
 from chemspec.data.reactions import canonical_pair
 from chemspec.data.shards import read_rows
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.error_analysis import count_errors
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
-from chemspec.tasks import TASKS
+from chemspec.tasks import TASKS, TaskSpec
 
 RANKS = (1, 2, 3, 5, 10)
 
@@ -60,7 +59,7 @@ def questions(
 
 def _question(row: Mapping[str, str], task: Task) -> KnownReaction:
     query, answer = (text or "" for text in canonical_pair(row, task))  # a short row has None
-    return KnownReaction(query, chem.canonical(answer) or answer, row.get("reaction_class") or "")
+    return KnownReaction(query, TASKS.lookup(task).normal(answer) or answer, row.get("reaction_class") or "")
 
 
 def evaluate(
@@ -86,12 +85,13 @@ def evaluate(
         Counts, top-k accuracies with 95 % intervals, the share of invalid SMILES among all and among first answers, of
         molecules given twice, top-1 by class, and what is wrong with wrong first answers.
     """
-    results = answer_all(engine, asked, out, settings, progress=progress)
-    scores = score(asked, results)
+    task = TASKS.lookup(engine.task)
+    results = [in_normal_form(one, task) for one in answer_all(engine, asked, out, settings, progress=progress)]
+    scores = {**score(asked, results), **task.scores([item.answer for item in asked], results)}
     scores["faults"] = count_errors([(item.query, item.answer) for item in asked], results, engine.task)
     if standard is not None:
         how = replace(settings, drafter="none")
-        slow = answer_all(engine, asked, standard, how, progress=progress)
+        slow = [in_normal_form(one, task) for one in answer_all(engine, asked, standard, how, progress=progress)]
         scores["standard"] = {**score(asked, slow), **differences(results, slow)}
     return scores
 
@@ -140,6 +140,15 @@ def read_answers(file: Path, asked: Sequence[KnownReaction]) -> list[dict[str, A
             f"{file} does not answer these {len(asked)} questions; give limit and seed as evaluate had them"
         )
     return answers
+
+
+def in_normal_form(result: Mapping[str, Any], task: TaskSpec) -> dict[str, Any]:
+    """Return a result with valid answers in the form in which its task compares them."""
+    answers = [
+        {**answer, "canonical": task.normal(answer["canonical"]) or answer["canonical"]} if answer["valid"] else answer
+        for answer in result["hypotheses"]
+    ]
+    return {**result, "hypotheses": answers}
 
 
 def score(asked: Sequence[KnownReaction], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

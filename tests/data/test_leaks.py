@@ -23,7 +23,7 @@ def test_recipes_leave_test_products_out(name: str) -> None:
     recipe = model_recipe(name)
     files = (*recipe.train_files, *recipe.validation_files)
     assert not [file for file in files if "_test" in file]
-    flag = "product_in_mit_test" if recipe.task == "forward" else "product_in_test"
+    flag = "product_in_test" if recipe.task == "retro" else "product_in_mit_test"
     assert flag in recipe.data.leave_out
 
 

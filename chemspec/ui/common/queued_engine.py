@@ -14,11 +14,11 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import streamlit as st
 
-from chemspec import evaluation
+from chemspec import evaluation, tasks
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed, model_folder, usable
 from chemspec.model.checkpoint import CheckpointError, task_of
@@ -94,7 +94,7 @@ def warm_up() -> Thread:
     """Load the models of both tasks in the background, once a server: the first question need not wait for them."""
 
     def load_all() -> None:
-        for task in get_args(Task):
+        for task in tasks.about_molecules():
             for name in models(task)[:1]:
                 with suppress(CheckpointError, ValueError):  # whoever asks for it is told
                     folder = model_folder(name)
@@ -107,16 +107,18 @@ def warm_up() -> Thread:
 
 
 def models(task: Task | None = None, *, here: bool = False) -> list[str]:
-    """Return names of the models that do a task (any, without one), the one named like the task first.
+    """Return names of the models that do a task (any about molecules, without one), that named like the task first.
 
     Args:
         task: "forward" or "retro".
         here: the installed ones; otherwise those of the service, if there is one.
     """
     if not here and served.address():
-        names = [name for name, asked in served.engines().items() if task in (None, asked.task)]
+        found: dict[str, Task | None] = {name: asked.task for name, asked in served.engines().items()}
     else:
-        names = [folder.name for folder in installed() if task in (None, _task_of_folder(folder))]
+        found = {folder.name: _task_of_folder(folder) for folder in installed()}
+    wanted = (task,) if task else (*tasks.about_molecules(), None)
+    names = [name for name, one in found.items() if one in wanted]
     return sorted(names, key=lambda name: (name != task, name))
 
 

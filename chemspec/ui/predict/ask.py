@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, get_args
+from typing import Any
 
 import streamlit as st
 
-from chemspec import chem
+from chemspec import chem, tasks
 from chemspec.chem import formats
 from chemspec.chem.formats.short_names import set_apart
 from chemspec.settings import DecodeSettings, Task
@@ -18,7 +18,7 @@ from chemspec.ui.common.options import options
 from chemspec.ui.common.question import QueryText, Read
 from chemspec.ui.predict import guiding, understood
 
-TASKS: tuple[Task, ...] = get_args(Task)
+TASKS: tuple[Task, ...] = tasks.about_molecules()
 FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN or CDXML; a list with dots, commas, + or lines"
 ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml"]
 LONGEST = 34  # characters of a SMILES on a button

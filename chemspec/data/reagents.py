@@ -1,0 +1,53 @@
+"""Rows as pairs of the task `reagents`: core reactants and product are read, what else is in the flask is written."""
+
+from __future__ import annotations
+
+from random import Random
+
+from rdkit import Chem, rdBase
+
+from chemspec import chem
+from chemspec.chem.reagent_sets import beside
+from chemspec.chem.root_align import write_from
+from chemspec.tasks import Pair, Row, WritePair
+
+ARROW = ">>"
+
+
+def plain(row: Row) -> Pair:
+    """Return `reactants>>product` of a row and its other molecules in normal form (`chemspec.chem.reagent_sets`)."""
+    core, product = row.get("core_reactants") or "", row.get("main_product") or ""
+    return f"{core}{ARROW}{product}", beside(row.get("reactants_and_reagents") or "", core)
+
+
+def sides(query: str, answer: str) -> tuple[str, str]:
+    """Return the whole flask, reagents included, and the product."""
+    core, _, product = query.partition(ARROW)
+    return ".".join(filter(None, (core, answer))), product
+
+
+def align_row(row: Row, _guess: bool) -> WritePair | None:
+    """Return what writes query and reagents of a row; None where nothing is in the flask but its core."""
+    query, answer = plain(row)
+    core, _, product = query.partition(ARROW)
+    if not (core and product and answer):
+        return None
+
+    def write(start: Random | None, stereo: bool) -> Pair | None:
+        texts = [side if stereo else chem.drop_stereo(side) for side in (core, product)]
+        if start is not None:
+            texts = [_rooted(side, start) if side else None for side in texts]
+        return (ARROW.join(filter(None, texts)), answer) if all(texts) else None
+
+    return write
+
+
+def _rooted(side: str, rng: Random) -> str | None:
+    """Return a side with each molecule started at a random atom, in random order."""
+    with rdBase.BlockLogs():
+        mols = [Chem.MolFromSmiles(part) for part in side.split(".")]
+        if any(mol is None for mol in mols):
+            return None
+        texts = [write_from(mol, rng.randrange(mol.GetNumAtoms()))[0] for mol in mols]
+    rng.shuffle(texts)
+    return ".".join(texts)
