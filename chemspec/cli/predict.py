@@ -249,9 +249,8 @@ def app_(
     import subprocess
 
     extras.require("streamlit", "altair", "pandas", "pyarrow", what="the app")
-    script = app_script()
     # Without an address Streamlit listens everywhere, and asks a server outside what this machine is called there.
     options = ["--server.address", host, "--server.port", str(port), "--server.headless", str(headless).lower()]
     options += ["--browser.gatherUsageStats", "false"]  # wherever the settings file is
-    words = [sys.executable, "-m", "streamlit", "run", str(script), *options]
-    raise typer.Exit(subprocess.call(words, cwd=script.parent))
+    words = [sys.executable, "-m", "chemspec.ui.launch", *options]
+    raise typer.Exit(subprocess.call(words, cwd=app_script().parent))  # where the settings of Streamlit are

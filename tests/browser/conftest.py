@@ -38,8 +38,8 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "streamlit", "run", str(ROOT / script)]
-        command += ["--server.port", str(self.port), "--server.address", "127.0.0.1"]
+        own = ["chemspec.ui.launch"] if script == "app.py" else ["streamlit", "run", str(ROOT / script)]
+        command = [sys.executable, "-m", *own, "--server.port", str(self.port), "--server.address", "127.0.0.1"]
         command += ["--server.headless", "true", "--server.fileWatcherType", "none"]
         self.log = folder / f"server-{self.port}.log"
         with self.log.open("w") as log:

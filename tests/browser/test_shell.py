@@ -47,3 +47,24 @@ def test_a_hostile_query_is_text_wherever_it_is_shown(
     assert page.evaluate("window.hit") is None
     assert page.locator("[data-testid=stException]").count() == 0
     assert page.locator("img[src*='192.0.2.1']").count() == 0
+
+
+SHIFTS = """
+window.shifted = 0;
+const add = one => {if (!one.hadRecentInput) window.shifted += one.value};
+new PerformanceObserver(list => list.getEntries().forEach(add))
+  .observe({type: "layout-shift", buffered: true});
+"""
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+def test_the_first_load_hardly_shifts(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None], size: tuple[int, int]
+) -> None:
+    page = new_page(viewport={"width": size[0], "height": size[1]})
+    page.add_init_script(SHIFTS)
+    page.goto(server.url)
+    settled(page)
+    page.get_by_role("heading", name="More examples").wait_for()
+    page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
+    assert page.evaluate("window.shifted") < 0.05

@@ -1,0 +1,37 @@
+"""Serve the app: `python -m chemspec.ui.launch --server.port 8501`, with the options of `streamlit run`.
+
+A file in a folder of its own, because Streamlit puts the folder of what is started onto the module path.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import streamlit as st
+
+from chemspec.asset_files import app_script, assets
+from chemspec.ui.launch.head import StyledPage
+
+EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web; the first page is Predict
+
+
+def main(words: list[str]) -> int:
+    """Serve until stopped; with a Streamlit that cannot be wrapped, serve its own page."""
+    server: Any = getattr(st, "App", None)
+    if not hasattr(server, "run"):
+        return subprocess.call([sys.executable, "-m", "streamlit", "run", str(app_script()), *words])
+    from starlette.middleware import Middleware
+
+    web = assets() / "web"
+    styles = "".join((web / name).read_text(encoding="utf-8") for name in EARLY)
+    names, values = (word.removeprefix("--") for word in words[::2]), words[1::2]
+    sys.argv = sys.argv[:1]
+    app = server(app_script(), middleware=[Middleware(StyledPage, styles=f"<style>{styles}</style>")])
+    app.run(config=dict(zip(names, values, strict=True)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

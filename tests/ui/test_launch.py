@@ -1,0 +1,82 @@
+"""Tests of the app's server: the styles stand in the page, and nothing else of an answer changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+import streamlit as st
+
+from chemspec.asset_files import app_script, assets
+from chemspec.ui.launch import __main__ as launch
+from chemspec.ui.launch.head import StyledPage
+
+PAGE = b"<html><head></head><body>x</body></html>"
+
+
+def answer(body: list[bytes], kind: bytes, accept: bytes) -> tuple[list[Any], list[Any]]:
+    """What a browser is sent, and the headers that the application saw."""
+    sent: list[Any] = []
+    seen: list[Any] = []
+
+    async def app(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        seen.extend(scope["headers"])
+        headers = [(b"content-type", kind), (b"content-length", b"%d" % sum(map(len, body))), (b"etag", b"1")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for number, part in enumerate(body, 1):
+            await send({"type": "http.response.body", "body": part, "more_body": number < len(body)})
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is read")
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(b"accept", accept), (b"accept-encoding", b"gzip"), (b"if-none-match", b"1")]
+    scope = {"type": "http", "headers": headers}
+    asyncio.run(StyledPage(app, "<style>é</style>")(scope, receive, send))
+    return sent, seen
+
+
+def test_a_page_gets_the_styles_whole_and_with_its_new_length() -> None:
+    sent, seen = answer([PAGE[:20], PAGE[20:]], b"text/html; charset=utf-8", b"text/html,*/*")
+    (start, body) = sent
+    assert body["body"] == PAGE.replace(b"</body>", "<style>é</style></body>".encode())
+    assert dict(start["headers"])[b"content-length"] == b"%d" % len(body["body"])
+    assert b"etag" not in dict(start["headers"])  # it was that of the page without them
+    assert [name for name, _ in seen] == [b"accept"]  # neither packed nor "not modified"
+
+
+def test_what_is_no_page_passes_unchanged() -> None:
+    sent, seen = answer([b"</body>"], b"text/javascript", b"*/*")
+    assert sent[1]["body"] == b"</body>" and dict(sent[0]["headers"])[b"etag"] == b"1" and len(seen) == 3
+    sent, _ = answer([b"</body>"], b"image/png", b"text/html,*/*")
+    assert sent[1]["body"] == b"</body>"
+
+
+def test_the_app_is_served_with_its_styles_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    class App:
+        def __init__(self, script: Any, *, middleware: list[Any]) -> None:
+            made.extend((script, middleware[0].kwargs["styles"]))
+
+        def run(self, *, config: dict[str, str]) -> None:
+            made.append(config)
+
+    monkeypatch.setattr(st, "App", App, raising=False)
+    assert launch.main(["--server.port", "1", "--server.headless", "true"]) == 0
+    script, styles, config = made
+    assert script == app_script() and config == {"server.port": "1", "server.headless": "true"}
+    for name in launch.EARLY:
+        assert (assets() / "web" / name).read_text() in styles
+
+
+def test_an_older_streamlit_serves_its_own_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.delattr(st, "App", raising=False)
+    monkeypatch.setattr(launch.subprocess, "call", lambda words: started.append(words) or 0)
+    launch.main(["--server.port", "1"])
+    assert started[0][1:] == ["-m", "streamlit", "run", str(app_script()), "--server.port", "1"]
