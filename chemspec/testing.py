@@ -164,6 +164,12 @@ class TableRunner:
         self.table.calls.append(call)
         return ids, log_probs
 
+    def join(self, sources: Sequence[Sequence[int]]) -> None:
+        """Take on more sources."""
+        for source in sources:
+            self.slots[len(self.sources)] = []
+            self.sources.append(tuple(source))
+
     def release(self, query: int) -> None:
         """Free the slots of a query."""
         del self.slots[query]

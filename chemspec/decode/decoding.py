@@ -13,19 +13,16 @@ Only a decoder that is given the drafter itself (`decode.registry.DraftAwareDeco
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
-from chemspec.decode.compiled.loop import can_run, compiled_loop
+from chemspec.decode.compiled.loop import compiled_loop
 from chemspec.decode.protocol import Decoder, Limits
 from chemspec.decode.python_loop import PythonLoop
 from chemspec.draft.base import Drafter
 from chemspec.model.session import Session
 from chemspec.types import FinishedSequence, Pass
 
-T = TypeVar("T")
-DIVIDED = 32  # queries from which on a batch is decoded in halves: the host then takes about as long as a GPU's pass
 Clock = Callable[[], float]
 Event = tuple[int, Pass]  # which query, and what one model call did for it
 
@@ -39,14 +36,34 @@ class Loop(Protocol):
     def finish_pass(self) -> None:
         """Let the decoders go on with the scores."""
 
-    def answers(self) -> list[list[FinishedSequence]]:
-        """Return what every decoder returned, answers best first; an empty list for one that is not done."""
+    def join(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
+        """Take on queries, which the session has taken on before."""
 
-    def passes(self) -> list[list[Pass]]:
-        """Return of every query what each model call so far did for it."""
+    def answers(self, query: int) -> list[FinishedSequence]:
+        """Return what a decoder returned, answers best first; an empty list if it is not done."""
 
-    def seconds(self) -> list[float]:
-        """Return of every query the clock's reading after its last pass."""
+    def passes(self, query: int) -> list[Pass]:
+        """Return what each model call so far did for a query."""
+
+    def seconds(self, query: int) -> float:
+        """Return the clock's reading after a query's last pass."""
+
+    def forget(self, query: int) -> None:
+        """Free what is known of a finished query."""
+
+
+class Decoded(NamedTuple):
+    """What became of a query.
+
+    Attributes:
+        answers: best first.
+        passes: what each model call did for it.
+        seconds: from when it was taken on, or from the clock's origin if that was at the start, to its last pass.
+    """
+
+    answers: list[FinishedSequence]
+    passes: list[Pass]
+    seconds: float
 
 
 class Decoding:
@@ -85,7 +102,9 @@ class Decoding:
         Raises:
             ValueError: if the compiled loop was asked for and cannot run.
         """
-        self._session = session
+        self._session, self._clock = session, clock
+        self._began = dict.fromkeys(range(len(sources)), 0.0)  # of the queries not taken yet
+        self._joined = len(sources)
         limits = Limits(max_len, budget, vocab_size)
         loop: Loop | None = None
         if compiled is not False:
@@ -98,26 +117,60 @@ class Decoding:
 
     @property
     def passes(self) -> list[list[Pass]]:
-        """Of every query, what each model call so far did for it."""
-        return self._loop.passes()
+        """Of every query not taken, what each model call so far did for it."""
+        return [self._loop.passes(query) for query in self._began]
 
     @property
     def seconds(self) -> list[float]:
-        """Of every query, the clock's reading after its last pass."""
-        return self._loop.seconds()
+        """Of every query not taken, the clock's reading after its last pass."""
+        return [self._loop.seconds(query) for query in self._began]
 
     def __iter__(self) -> Iterator[list[Event]]:
         """Run pass after pass; yields after each what it did for every query that took part."""
         while numbers := self._session.queries:
             self.start_pass()
             self.finish_pass()
-            passes = self._loop.passes()
-            yield [(number, passes[number][-1]) for number in numbers]
+            yield [(number, self._loop.passes(number)[-1]) for number in numbers]
 
     @property
     def done(self) -> bool:
         """Whether no pass is left."""
         return not self._session.queries
+
+    @property
+    def can_join(self) -> bool:
+        """Whether it takes on queries while others are under way."""
+        return self._session.can_join
+
+    def join(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> range:
+        """Take on queries between two passes, if it `can_join`; returns their numbers.
+
+        Args:
+            sources: token ids of the queries.
+            decoders: one for each, of the kinds that there are already.
+        """
+        began, first = self._clock(), self._joined
+        self._session.join(sources)
+        self._loop.join(sources, decoders)
+        self._joined += len(sources)
+        numbers = range(first, self._joined)
+        self._began.update(dict.fromkeys(numbers, began))
+        return numbers
+
+    def finished(self) -> list[int]:
+        """Return the numbers of the queries that are finished and not taken."""
+        under_way = self._session.trees
+        return [query for query in self._began if query not in under_way]
+
+    def take(self, query: int) -> Decoded:
+        """Return what became of a finished query, and forget it."""
+        loop = self._loop
+        passes = loop.passes(query)
+        seconds = loop.seconds(query) - self._began[query] if passes else 0.0
+        decoded = Decoded(loop.answers(query), passes, seconds)
+        loop.forget(query)
+        del self._began[query]
+        return decoded
 
     def start_pass(self) -> None:
         """Begin a pass, which `finish_pass` ends: what may be done between the two, a device need not wait for."""
@@ -128,7 +181,7 @@ class Decoding:
         self._loop.finish_pass()
 
     def run_to_end(self, before_pass: Callable[[], None] = lambda: None) -> list[list[FinishedSequence]]:
-        """Run the passes that are left, and return what every decoder returned, answers best first.
+        """Run the passes that are left, and return what every decoder not taken returned, answers best first.
 
         What `before_pass` raises ends the run.
         """
@@ -136,60 +189,4 @@ class Decoding:
             before_pass()
             self.start_pass()
             self.finish_pass()
-        return self._loop.answers()
-
-
-def divides(count: int, backend: object, decoder: Decoder, drafter: Drafter) -> bool:
-    """Whether a batch is decoded in halves, `InTurn`: it is large, and a device computes while the host goes on.
-
-    Args:
-        count: of queries.
-        backend: the model; one on a device says that it `overlaps`.
-        decoder: of a query, not started.
-        drafter: of the run.
-    """
-    return count >= DIVIDED and getattr(backend, "overlaps", False) and can_run([decoder], drafter)
-
-
-class InTurn:
-    """A batch decoded in parts: while a device computes a pass of one, the host does the work of the others.
-
-    Query i is number i // parts of part i % parts. A query's passes are those that it has in an undivided batch, unless
-    the drafter goes by the number of queries.
-    """
-
-    def __init__(self, parts: Sequence[Decoding]) -> None:
-        self._parts = parts
-
-    @property
-    def passes(self) -> list[list[Pass]]:
-        """See `Decoding.passes`."""
-        return _merged([part.passes for part in self._parts])
-
-    @property
-    def seconds(self) -> list[float]:
-        """See `Decoding.seconds`."""
-        return _merged([part.seconds for part in self._parts])
-
-    def run_to_end(self, before_pass: Callable[[], None] = lambda: None) -> list[list[FinishedSequence]]:
-        """Run all passes and return what every decoder returned, answers best first; see `Decoding.run_to_end`."""
-        under_way = deque(part for part in self._parts if not part.done)
-        for part in under_way:
-            before_pass()
-            part.start_pass()
-        while under_way:
-            part = under_way.popleft()
-            part.finish_pass()
-            if not part.done:
-                before_pass()
-                part.start_pass()
-                under_way.append(part)
-        return _merged([part.run_to_end() for part in self._parts])
-
-
-def _merged(parts: Sequence[list[T]]) -> list[T]:
-    """Put together what has been dealt out in turn."""
-    found: dict[int, T] = {}
-    for number, part in enumerate(parts):
-        found.update((number + place * len(parts), one) for place, one in enumerate(part))
-    return [found[index] for index in range(len(found))]
+        return [self._loop.answers(query) for query in self._began]

@@ -28,30 +28,42 @@ class PythonLoop:
         record: bool,
     ) -> None:
         """Start the decoders; see `decoding.Decoding`."""
-        self._passes: list[list[Pass]] = [[] for _ in sources]
-        self._seconds = [0.0] * len(sources)
-        self._queries = [QueryState(source, decoder) for source, decoder in zip(sources, decoders, strict=True)]
+        self._joined = 0
+        self._queries: dict[int, QueryState] = {}  # those not forgotten, like the next two
+        self._passes: dict[int, list[Pass]] = {}
+        self._seconds: dict[int, float] = {}
         self._session, self._drafter = session, drafter
         self._max_len, budget, self._vocab_size = limits
         self._budget, self._clock, self._record = budget, clock, record
         self._adaptive = drafter if isinstance(drafter, AdaptiveDrafter) and budget else None
         self._batched = drafter if isinstance(drafter, BatchedDrafter) and budget else None
         self._counting = drafter if isinstance(drafter, CountingDrafter) else None
-        for query in self._queries:
+        self.join(sources, decoders)
+
+    def join(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
+        """Take on queries, which the session has taken on before."""
+        for source, decoder in zip(sources, decoders, strict=True):
+            query = self._queries[self._joined] = QueryState(source, decoder)
+            self._passes[self._joined], self._seconds[self._joined] = [], 0.0
+            self._joined += 1
             query.start()
         self._tidy_caches()
 
-    def answers(self) -> list[list[FinishedSequence]]:
-        """Return what every decoder returned, answers best first; an empty list for one that is not done."""
-        return [query.results or [] for query in self._queries]
+    def answers(self, query: int) -> list[FinishedSequence]:
+        """Return what a decoder returned, answers best first; an empty list if it is not done."""
+        return self._queries[query].results or []
 
-    def passes(self) -> list[list[Pass]]:
-        """Return of every query what each model call so far did for it."""
-        return self._passes
+    def passes(self, query: int) -> list[Pass]:
+        """Return what each model call so far did for a query."""
+        return self._passes[query]
 
-    def seconds(self) -> list[float]:
-        """Return of every query the clock's reading after its last pass."""
-        return self._seconds
+    def seconds(self, query: int) -> float:
+        """Return the clock's reading after a query's last pass."""
+        return self._seconds[query]
+
+    def forget(self, query: int) -> None:
+        """Free what is known of a finished query."""
+        del self._queries[query], self._passes[query], self._seconds[query]
 
     def start_pass(self) -> None:
         """Do nothing: `finish_pass` does the whole pass."""

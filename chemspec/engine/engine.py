@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import count, islice
 from math import exp
 from pathlib import Path
 from random import Random
@@ -15,7 +15,9 @@ from typing import Any, overload
 from chemspec import chem
 from chemspec.chem import formats, root_align
 from chemspec.decode import registry as decoders
-from chemspec.decode.decoding import DIVIDED, Decoding, InTurn, divides
+from chemspec.decode.continuous import DIVIDED, divides, keep_full
+from chemspec.decode.decoding import Decoded, Decoding
+from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterCalibration, DrafterInputs, NoDrafts, build
 from chemspec.engine import augment, confidence, distinct
@@ -33,9 +35,12 @@ from chemspec.tasks import TASKS
 from chemspec.tokenizer import TokenError
 from chemspec.types import DecodeResult, FinishedSequence, Hypothesis, Pass, Trace
 
+Join = Callable[[Sequence["PreparedQuery"]], Sequence[int]]  # of queries to a session; returns their numbers
+
 MAX_CHARS = 1000
 MAX_TOKENS = 400  # of a query; models are trained on at most 200, and time grows with the square
 ROUNDED = "computed in half precision: exact up to rounding, so drafts and batches may change an answer"
+GROUP = 16  # batches that `predict` hands to `decode` at once: what it knows at its end only is written up then
 OUT_OF_MEMORY = "the GPU's memory does not suffice for this query; ask for fewer answers or use the CPU"
 
 
@@ -234,13 +239,17 @@ class Engine:
         prepared = [self.prepare(query) for query in queries]
         results: dict[int, DecodeResult] = {i: query.refusal for i, query in enumerate(prepared) if query.refusal}
         progress(len(results))
-        # Like lengths together: a batch takes as many passes as its longest answer.
+        # Like lengths together: where queries cannot join a batch, it takes as many passes as its longest answer.
         order = sorted((i for i in range(len(queries)) if i not in results), key=lambda i: len(prepared[i].ids))
-        batches = [order[start : start + settings.batch_size] for start in range(0, len(order), settings.batch_size)]
-        decoded = self.molecules.each(lambda batch: self.decode([prepared[i] for i in batch], settings), batches)
-        for batch, found in zip(batches, decoded, strict=True):
-            results.update(zip(batch, found, strict=True))
-            progress(len(results))
+        size = GROUP * settings.batch_size
+        groups = [order[start : start + size] for start in range(0, len(order), size)]
+        done = count(len(results) + 1)
+
+        def decode(group: list[int]) -> list[DecodeResult]:
+            return self.decode([prepared[i] for i in group], settings, finished=lambda: progress(next(done)))
+
+        for group, found in zip(groups, self.molecules.each(decode, groups), strict=True):
+            results.update(zip(group, found, strict=True))
         return [results[i] for i in range(len(queries))]
 
     def expect(self, queries: Sequence[str]) -> None:
@@ -286,7 +295,7 @@ class Engine:
         rows = self._spellings(ready, settings)
         try:
             with self.runtime_config.torch_scope():
-                decoding = self._open(rows, settings)
+                decoding, _ = self._begin(rows, settings)
             calls = iter(decoding)
             while True:
                 with self.runtime_config.torch_scope():  # the caller's code between two passes is none of ours
@@ -298,7 +307,8 @@ class Engine:
         except gpu.memory_errors(ScoresError) as error:
             yield _failed(ready, error)
             return
-        yield self._merged([ready], [self._results(rows, decoding, settings)], settings)[0]
+        decoded = [decoding.take(number) for number in range(len(rows))]
+        yield self._merged([ready], [self._written(rows, decoded, settings)], settings)[0]
 
     def write(self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings) -> list[list[FinishedSequence]]:
         """Answer token sequences with token sequences, best first; no text is read, checked or made."""
@@ -307,7 +317,7 @@ class Engine:
         for start in range(0, len(order), settings.batch_size):
             batch = order[start : start + settings.batch_size]
             with self.runtime_config.torch_scope():
-                decoding = self._open([PreparedQuery("", sources[index]) for index in batch], settings)
+                decoding, _ = self._begin([PreparedQuery("", sources[index]) for index in batch], settings)
                 answers.update(zip(batch, decoding.run_to_end(), strict=True))
         return [answers[index] for index in range(len(sources))]
 
@@ -339,21 +349,29 @@ class Engine:
         return PreparedQuery(text, ids, tuple(self.tokenizer.pieces(ids)), notes, lead, query.smiles)
 
     def _answer(
-        self, ready: Sequence[PreparedQuery], settings: DecodeSettings, before_pass: Callable[[], None]
+        self,
+        ready: Sequence[PreparedQuery],
+        settings: DecodeSettings,
+        before_pass: Callable[[], None],
+        finished: Callable[[], None],
     ) -> list[DecodeResult]:
-        """Answer one batch; where different answers are wanted, those queries that lack some again and wider."""
+        """Answer queries; where different answers are wanted, those that lack some again and wider."""
         if not settings.distinct:
-            return self._decode(ready, settings, before_pass)
+            return self._decode(ready, settings, before_pass, finished)
         searched: list[list[DecodeResult]] = [[] for _ in ready]
         lacking = list(range(len(ready)))
         for width in distinct.widths(settings):
-            found = self._decode([ready[i] for i in lacking], replace(settings, n=width), before_pass)
+            found = self._decode([ready[i] for i in lacking], replace(settings, n=width), before_pass, lambda: None)
             for i, result in zip(lacking, found, strict=True):
                 searched[i].append(result)
             how = self.task, settings.n, settings.guide
-            lacking = [i for i in lacking if not distinct.enough(searched[i][-1], *how)]
+            asked, lacking = lacking, [i for i in lacking if not distinct.enough(searched[i][-1], *how)]
+            for _ in range(len(asked) - len(lacking)):
+                finished()
             if not lacking:
                 break
+        for _ in lacking:
+            finished()
         return [distinct.select(results, self.task, settings.n, settings.guide) for results in searched]
 
     def decode(
@@ -362,32 +380,118 @@ class Engine:
         settings: DecodeSettings,
         *,
         before_pass: Callable[[], None] = lambda: None,
+        finished: Callable[[], None] = lambda: None,
     ) -> list[DecodeResult]:
-        """Answer queries in one batch, in their order: what `predict` does with each of its batches.
+        """Answer queries, at most `settings.batch_size` at a time; the results are in their order.
 
         Args:
             ready: what `prepare` returned, none of them refused.
             settings: how to answer.
-            before_pass: called before every run of the model; what it raises ends the batch.
+            before_pass: called before every run of the model; what it raises ends all.
+            finished: called when one of the queries is done.
         """
         with self.runtime_config.torch_scope():
-            return self._answer(ready, settings, before_pass)
+            return self._answer(ready, settings, before_pass, finished)
+
+    def keep_decoding(
+        self,
+        more: Callable[[int], Sequence[PreparedQuery]],
+        settings: DecodeSettings,
+        *,
+        before_pass: Callable[[], None] = lambda: None,
+    ) -> Iterator[tuple[PreparedQuery, DecodeResult]]:
+        """Answer queries that keep coming, `settings.batch_size` at a time, each as soon as it is done.
+
+        Args:
+            more: returns at most so many that wait, as `prepare` returned them, none refused; where it returns none
+                while none is under way, that is the end.
+            settings: how to answer, in one search and one spelling: neither `distinct` nor `augment`.
+            before_pass: called before every run of the model; what it raises ends all.
+
+        Raises:
+            ScoresError: over a query that the model has no scores for; what was under way is lost.
+        """
+        running = keep_full(
+            more,
+            lambda rows: self._begin(rows, settings),
+            size=settings.batch_size,
+            parts=self._parts(settings.batch_size, settings),
+            before_pass=before_pass,
+        )
+        while True:
+            with self.runtime_config.torch_scope():  # the caller's code between two results is none of ours
+                found = next(running, None)
+            if found is None:
+                return
+            ready, decoded = found
+            yield ready, self._written([ready], [decoded], settings)[0]
 
     def _decode(
-        self, ready: Sequence[PreparedQuery], settings: DecodeSettings, before_pass: Callable[[], None]
+        self,
+        ready: Sequence[PreparedQuery],
+        settings: DecodeSettings,
+        before_pass: Callable[[], None],
+        finished: Callable[[], None],
     ) -> list[DecodeResult]:
-        """Decode one batch; where a GPU's memory does not suffice, decode its halves."""
+        """Decode queries; where a GPU's memory does not suffice, fewer at a time."""
         spelled = [self._spellings(query, settings) for query in ready]
         rows = [row for spellings in spelled for row in spellings]
-        try:
-            results = iter(self._results(rows, self._start(rows, settings), settings, before_pass))
-            return self._merged(ready, [list(islice(results, len(rows))) for rows in spelled], settings)
-        except gpu.memory_errors(ScoresError) as error:
-            if len(ready) == 1:
-                return [_failed(ready[0], error)]
-        gpu.empty_cache()  # after the exception, which keeps the tensors alive, is gone
-        half = len(ready) // 2
-        return self._decode(ready[:half], settings, before_pass) + self._decode(ready[half:], settings, before_pass)
+        asked_by = [number for number, spellings in enumerate(spelled) for _ in spellings]
+        missing = [len(spellings) for spellings in spelled]
+        decoded: dict[int, Decoded] = {}
+        failed: dict[int, DecodeResult] = {}
+        size = most = settings.batch_size * settings.augment
+        while left := [row for row in range(len(rows)) if row not in decoded and asked_by[row] not in failed]:
+            try:
+                for row, found in self._run(rows, left, settings, size, before_pass):
+                    decoded[row] = found
+                    self._expect(found)
+                    missing[asked_by[row]] -= 1
+                    if not missing[asked_by[row]]:
+                        finished()
+                break
+            except gpu.memory_errors(ScoresError) as error:
+                if size == 1:  # one after the other: the first that is not done is to blame
+                    to_blame = asked_by[next(row for row in left if row not in decoded)]
+                    failed[to_blame] = _failed(ready[to_blame], error)
+                    finished()
+                    size = most
+                else:
+                    size = max(1, min(size, len(left)) // 2)
+            gpu.empty_cache()  # after the exception, which keeps the tensors alive, is gone
+        results = []
+        numbers = iter(range(len(rows)))
+        for number, spellings in enumerate(spelled):
+            own = list(islice(numbers, len(spellings)))
+            if number in failed:
+                results.append(failed[number])
+            else:
+                written = self._written(spellings, [decoded[row] for row in own], settings)
+                results += self._merged([ready[number]], [written], settings)
+        return results
+
+    def _run(
+        self,
+        rows: Sequence[PreparedQuery],
+        numbers: Sequence[int],
+        settings: DecodeSettings,
+        size: int,
+        before_pass: Callable[[], None],
+    ) -> Iterator[tuple[int, Decoded]]:
+        """Decode the rows of these numbers, so many at a time; returns each when it is done."""
+        waiting, size = iter(numbers), min(size, len(numbers))
+
+        def begin(chosen: Sequence[int]) -> tuple[Decoding, Callable[[Sequence[int]], Sequence[int]]]:
+            decoding, join = self._begin([rows[number] for number in chosen], settings)
+            return decoding, lambda others: join([rows[number] for number in others])
+
+        return keep_full(
+            lambda room: list(islice(waiting, room)),
+            begin,
+            size=size,
+            parts=self._parts(size, settings),
+            before_pass=before_pass,
+        )
 
     def _spellings(self, ready: PreparedQuery, settings: DecodeSettings) -> list[PreparedQuery]:
         """The rows of a batch that a query takes: itself, and other spellings of it that the model can read."""
@@ -424,14 +528,12 @@ class Engine:
             for item, results, passes in zip(ready, spelled, called, strict=True)
         ]
 
-    def _start(self, rows: Sequence[PreparedQuery], settings: DecodeSettings) -> Decoding | InTurn:
-        """Start a batch; on a device a large one in two parts."""
-        if len(rows) >= DIVIDED:
-            drafter = self._drafter(settings)
-            if divides(len(rows), self.backend, decoders.build(rows[0].ids, settings, drafter), drafter):
-                began = time.perf_counter()
-                return InTurn([self._open(rows[part::2], settings, began) for part in range(2)])
-        return self._open(rows, settings)
+    def _parts(self, size: int, settings: DecodeSettings) -> int:
+        """In how many parts so many rows are decoded: on a device large batches are halved, to take turns."""
+        if size < DIVIDED:
+            return 1
+        drafter = self._drafter(settings)
+        return 2 if divides(size, self.backend, decoders.build((), settings, drafter), drafter) else 1
 
     def _drafter(self, settings: DecodeSettings) -> Drafter:
         """Make the drafter of a run; may measure the machine first."""
@@ -445,10 +547,10 @@ class Engine:
         )
         return self.build_drafter(settings, inputs)
 
-    def _open(self, rows: Sequence[PreparedQuery], settings: DecodeSettings, began: float = 0.0) -> Decoding:
-        """Open a session and start its decoders; the clock runs from `began` on, or from here."""
+    def _begin(self, rows: Sequence[PreparedQuery], settings: DecodeSettings) -> tuple[Decoding, Join]:
+        """Open a session and start its decoders; the clock runs from here on. Also returns what lets others join."""
         resources, drafter = self.resources, self._drafter(settings)
-        began = began or time.perf_counter()
+        began = time.perf_counter()
         # A model cannot write more than it has positions for.
         if settings.max_len >= self.config.max_positions:
             settings = replace(settings, max_len=self.config.max_positions - 1)
@@ -464,9 +566,13 @@ class Engine:
         if hasattr(drafter, "watch") and isinstance(drafter, SessionReader):  # see `needs_of`
             drafter.watch(session)
         in_loop = decoders.loop_drafter(settings, drafter)
-        return Decoding(
+
+        def started(sources: Sequence[tuple[int, ...]]) -> list[Decoder]:
+            return [decoders.build(source, settings, drafter) for source in sources]
+
+        decoding = Decoding(
             sources,
-            [decoders.build(source, settings, drafter) for source in sources],
+            started(sources),
             session,
             in_loop,
             max_len=settings.max_len,
@@ -477,21 +583,25 @@ class Engine:
             threads=self.threads,
         )
 
-    def _results(
-        self,
-        rows: Sequence[PreparedQuery],
-        decoding: Decoding | InTurn,
-        settings: DecodeSettings,
-        before_pass: Callable[[], None] = lambda: None,
-    ) -> list[DecodeResult]:
-        """Run a batch to its end; a query's seconds go from the batch's start to the query's last pass."""
-        alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
-        written = decoding.run_to_end(before_pass)
-        ended = (answer for answers in written for answer in answers if answer.ended == "eos")
+        def join(rows: Sequence[PreparedQuery]) -> Sequence[int]:
+            sources = [row.ids for row in rows]
+            return decoding.join(sources, started(sources))
+
+        return decoding, join
+
+    def _expect(self, decoded: Decoded) -> None:
+        """Let answers be made canonical that will be written up next, if there are other processes for that."""
+        ended = (answer for answer in decoded.answers if answer.ended == "eos")
         self.molecules.expect(("canonical", self.tokenizer.decode(answer.tokens)) for answer in ended)
+
+    def _written(
+        self, rows: Sequence[PreparedQuery], decoded: Sequence[Decoded], settings: DecodeSettings
+    ) -> list[DecodeResult]:
+        """Write up what became of rows."""
+        alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
         return [
-            self._result(row, answers, self._trace(row, alone, passes, seconds))
-            for row, answers, passes, seconds in zip(rows, written, decoding.passes, decoding.seconds, strict=True)
+            self._result(row, found.answers, self._trace(row, alone, found.passes, found.seconds))
+            for row, found in zip(rows, decoded, strict=True)
         ]
 
     def cost(self) -> CostCurve:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,6 +128,13 @@ class DeferredRunner(Runner, Protocol):
 
         It is called before the next pass of this session is started; other sessions' may be started meanwhile.
         """
+
+
+class JoinableRunner(Runner, Protocol):
+    """A runner that takes on queries while others are under way."""
+
+    def join(self, sources: Sequence[Sequence[int]]) -> None:
+        """Encode more sources; they get the numbers after the last one's, for no number is given twice."""
 
 
 class AddressRunner(Runner, Protocol):
@@ -253,6 +260,18 @@ class Session:
     def queries(self) -> list[int]:
         """The numbers of the queries that are not finished, rising."""
         return list(self.trees)
+
+    @property
+    def can_join(self) -> bool:
+        """Whether it takes on queries while others are under way."""
+        return hasattr(self.runner, "join")
+
+    def join(self, sources: Sequence[Sequence[int]]) -> None:
+        """Encode more sources, if it `can_join`; their queries get the numbers after the last one's."""
+        cast(JoinableRunner, self.runner).join(sources)
+        first = len(self._sources)
+        self._sources += [tuple(source) for source in sources]
+        self.trees.update((query, PrefixTree()) for query in range(first, len(self._sources)))
 
     def new_nodes(self, requested: Sequence[Sequence[Prefix]]) -> tuple[NodeBatch, list[list[Prefix]]]:
         """Enter prefixes and ancestors that the cache lacks into the trees: as nodes to be run now, and by query."""

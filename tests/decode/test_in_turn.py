@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import torch
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.loop import can_run
-from chemspec.decode.decoding import DIVIDED, Decoding, InTurn, divides
+from chemspec.decode.continuous import DIVIDED, divides, keep_full
+from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
@@ -105,16 +107,39 @@ def opened(backend: Any, batch: Sequence[tuple[int, ...]], settings: DecodeSetti
     )
 
 
-def values(decoding: Decoding | InTurn) -> tuple[Any, Any]:
+def in_turn(
+    backend: Any,
+    batch: Sequence[tuple[int, ...]],
+    settings: DecodeSettings,
+    drafter: Drafter,
+    parts: int = 2,
+    size: int | None = None,
+) -> list[Decoded]:
+    """Decode a batch in parts, of at most `size` queries together."""
+    waiting = iter(range(len(batch)))
+
+    def begin(numbers: Sequence[int]) -> tuple[Decoding, Callable[[Sequence[int]], Sequence[int]]]:
+        decoding = opened(backend, [batch[number] for number in numbers], settings, drafter)
+
+        def join(others: Sequence[int]) -> Sequence[int]:
+            own = [batch[number] for number in others]
+            return decoding.join(own, [decoders.build(source, settings, drafter) for source in own])
+
+        return decoding, join
+
+    run = keep_full(lambda room: list(islice(waiting, room)), begin, size=size or len(batch), parts=parts)
+    found = dict(run)
+    assert sorted(found) == list(range(len(batch)))
+    return [found[number] for number in range(len(batch))]
+
+
+def values(decoded: Sequence[Decoded]) -> tuple[Any, Any]:
     """Answers with the bits of their log-probs, and what every pass did for each query."""
-    answers = [
-        [(one.tokens, one.ended, np.array(one.log_probs).tobytes()) for one in own] for own in decoding.run_to_end()
-    ]
+    answers = [[(one.tokens, one.ended, np.array(one.log_probs).tobytes()) for one in own.answers] for own in decoded]
     passes = [
-        [(one.asked, one.computed, one.drafted, one.emitted, one.accepted, one.spans, one.drafts) for one in own]
-        for own in decoding.passes
+        [(one.asked, one.computed, one.drafted, one.emitted, one.accepted, one.spans, one.drafts) for one in own.passes]
+        for own in decoded
     ]
-    assert len(decoding.seconds) == len(answers)
     return answers, passes
 
 
@@ -125,17 +150,16 @@ def values(decoding: Decoding | InTurn) -> tuple[Any, Any]:
 def test_halves_in_turn_are_the_undivided_batch(name: str, drafter: Drafter, settings: DecodeSettings) -> None:
     batch = sources(5)
     backend = BACKENDS[name]()
-    answers, passes = values(opened(backend, batch, settings, drafter))
+    answers, passes = values(in_turn(backend, batch, settings, drafter, 1))
     device = Device(backend)
-    parts = [opened(device, batch[part::2], settings, drafter) for part in range(2)]
-    ours, ours_passes = values(InTurn(parts))
+    ours, ours_passes = values(in_turn(device, batch, settings, drafter))
     assert ours_passes == passes
     if name == "triton":  # to the last bit
         assert ours == answers
     else:
         assert [[one[:2] for one in own] for own in ours] == [[one[:2] for one in own] for own in answers]
     # Until one half is done, a pass is under way whenever the host waits for the other's.
-    shorter = min(max(map(len, passes[part::2])) for part in range(2))
+    shorter = min(max(map(len, part)) for part in (passes[:3], passes[3:]))
     assert device.overlapped >= 2 * shorter - 1 and not device.under_way
 
 
@@ -143,9 +167,9 @@ def test_halves_in_turn_are_the_undivided_batch(name: str, drafter: Drafter, set
 def test_the_host_hides_behind_the_device() -> None:
     batch = sources(16)
     whole = Device(TorchBackend(model()))
-    opened(whole, batch, GREEDY, NoDrafts()).run_to_end()
+    in_turn(whole, batch, GREEDY, NoDrafts(), 1)
     halves = Device(TorchBackend(model()))
-    InTurn([opened(halves, batch[part::2], GREEDY, NoDrafts()) for part in range(2)]).run_to_end()
+    in_turn(halves, batch, GREEDY, NoDrafts())
     # Undivided, the device waits for the host after each pass. In halves it computes without a pause but for the first
     # pass; that a half costs as much as the whole here is the worst case.
     assert whole.now == pytest.approx(whole.passes * (whole.SECONDS + whole.HOST))
@@ -173,7 +197,6 @@ def test_only_large_batches_on_a_device_that_the_compiled_loop_knows_are_divided
 
 def test_what_the_python_loop_runs_may_be_divided_too() -> None:
     batch, settings = sources(5), DecodeSettings(decoder="sample", n=2, max_len=8)
-    answers, _ = values(opened(TorchBackend(model()), batch, settings, NoDrafts()))
-    parts = [opened(TorchBackend(model()), batch[part::2], settings, NoDrafts()) for part in range(2)]
-    ours, _ = values(InTurn(parts))
+    answers, _ = values(in_turn(TorchBackend(model()), batch, settings, NoDrafts(), 1))
+    ours, _ = values(in_turn(TorchBackend(model()), batch, settings, NoDrafts()))
     assert [[one[:2] for one in own] for own in ours] == [[one[:2] for one in own] for own in answers]

@@ -17,7 +17,7 @@ from small import BAD, QUERIES, tiny_folder
 
 from chemspec import chem
 from chemspec.decode.compiled.loop import can_run
-from chemspec.decode.decoding import InTurn
+from chemspec.decode.continuous import keep_full
 from chemspec.draft.registry import DRAFTERS, NoDrafts
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS, Engine, installed, model_folder
 from chemspec.evaluation import reference
@@ -332,8 +332,7 @@ def test_a_batch_that_does_not_fit_is_split(tiny: Path) -> None:
     roomy = engine.predict(QUERIES, BEAM)
     cramped = Cramped(engine.backend)
     close(replace(engine, backend=cramped).predict(QUERIES, BEAM), roomy, 1e-3)
-    assert sum(cramped.opened) == len(QUERIES)
-    assert max(cramped.opened) == 2
+    assert cramped.opened == [1], "not seven, not three; then each joins when the one before has finished"
 
 
 def test_a_query_that_does_not_fit_alone_fails_alone(tiny: Path) -> None:
@@ -384,18 +383,17 @@ def test_a_large_batch_on_a_device_is_decoded_in_halves(tmp_path: Path, monkeypa
     expected = engine.predict(QUERIES, decoder="greedy", max_len=9, drafter="copy")
     taken: list[int] = []
 
-    class Counted(InTurn):
-        def __init__(self, parts: Any) -> None:
-            taken.append(len(parts))
-            super().__init__(parts)
+    def counted(*args: Any, parts: int, **options: Any) -> Any:
+        taken.append(parts)
+        return keep_full(*args, parts=parts, **options)
 
     monkeypatch.setattr(engine.backend, "overlaps", True, raising=False)
-    for module in ("decode.decoding", "engine.engine"):
+    for module in ("decode.continuous", "engine.engine"):
         monkeypatch.setattr(f"chemspec.{module}.DIVIDED", 3)
-    monkeypatch.setattr("chemspec.engine.engine.InTurn", Counted)
+    monkeypatch.setattr("chemspec.engine.engine.keep_full", counted)
     found = engine.predict(QUERIES, decoder="greedy", max_len=9, drafter="copy", batch_size=4)
     assert [[one.tokens for one in result.hypotheses] for result in found] == [
         [one.tokens for one in result.hypotheses] for result in expected
     ]
     assert all(0 < result.trace.seconds < 60 for result in found)
-    assert taken == ([2, 2] if can_run([], NoDrafts()) else [])
+    assert taken == [2 if can_run([], NoDrafts()) else 1]

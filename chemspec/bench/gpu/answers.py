@@ -13,6 +13,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ import numpy as np
 import torch
 
 from chemspec.decode import registry as decoders
-from chemspec.decode.decoding import Decoding, InTurn, divides
+from chemspec.decode.continuous import divides, keep_full
+from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterInputs, NoDrafts, build
 from chemspec.engine.drafter_resources import DrafterResources
@@ -85,13 +87,20 @@ class TokenModel:
         if self.runtime.device != "cpu":
             torch.cuda.synchronize(self.runtime.device)
 
-    def decode(self, sources: Sequence[Ids], settings: DecodeSettings) -> Decoding | InTurn:
-        """Start decoding a batch; a large one in two parts, as `Engine` does."""
+    def decode(self, sources: Sequence[Ids], settings: DecodeSettings) -> list[Decoded]:
+        """Decode a batch; a large one in two parts, as `Engine` does."""
         settings = replace(settings, max_len=min(settings.max_len, self.loaded.config.max_positions - 1))
         drafter = self._drafter(settings)
-        if divides(len(sources), self.backend, decoders.build(sources[0], settings, drafter), drafter):
-            return InTurn([self._open(sources[part::2], settings, self._drafter(settings)) for part in range(2)])
-        return self._open(sources, settings, drafter)
+        divided = divides(len(sources), self.backend, decoders.build(sources[0], settings, drafter), drafter)
+        waiting = iter(range(len(sources)))
+
+        def begin(numbers: Sequence[int]) -> tuple[Decoding, Callable[[Sequence[int]], Sequence[int]]]:
+            opened = self._open([sources[number] for number in numbers], settings, self._drafter(settings))
+            return opened, lambda _: ()
+
+        run = keep_full(lambda room: list(islice(waiting, room)), begin, size=len(sources), parts=2 if divided else 1)
+        found = dict(run)
+        return [found[number] for number in range(len(sources))]
 
     def _drafter(self, settings: DecodeSettings) -> Drafter:
         resources = self.resources
@@ -135,7 +144,7 @@ def know(model: TokenModel, ids: Sequence[Ids], counts: dict[str, int]) -> Known
         case: [
             [
                 (one.tokens, one.log_prob)
-                for one in model.decode([source], replace(CASES[case], drafter="none")).run_to_end()[0]
+                for one in model.decode([source], replace(CASES[case], drafter="none"))[0].answers
             ]
             for source in ids[:count]
         ]
@@ -190,7 +199,7 @@ def compare(
         order.sort(key=lambda index: len(known.ids[index]))
     chunks = [order[start : start + batch] for start in range(0, len(order), batch)]
     for chunk in [*chunks[:2], *chunks[:2]]:  # compiled and recorded then
-        model.decode([known.ids[index] for index in chunk], settings).run_to_end()
+        model.decode([known.ids[index] for index in chunk], settings)
     verdicts: Counter[str] = Counter()
     times: list[float] = []
     apart, inside, passes, nodes, done = 0.0, 0.0, 0, 0, 0
@@ -200,16 +209,15 @@ def compare(
             break
         model.wait()
         start = time.perf_counter()
-        decoding = model.decode([known.ids[index] for index in chunk], settings)
-        results = decoding.run_to_end()
+        decoded = model.decode([known.ids[index] for index in chunk], settings)
         times.append(time.perf_counter() - start)
         done += len(chunk)
-        longest = max(decoding.passes, key=len)
+        longest = max((own.passes for own in decoded), key=len)
         passes += len(longest)
         inside += sum(one.model_seconds for one in longest)
-        nodes += sum(one.computed for own in decoding.passes for one in own)
-        for index, answers, made in zip(chunk, results, decoding.passes, strict=True):
-            said, gap = verdict(case, answers, wanted[index], min(one.margin for one in made))
+        nodes += sum(one.computed for own in decoded for one in own.passes)
+        for index, found in zip(chunk, decoded, strict=True):
+            said, gap = verdict(case, found.answers, wanted[index], min(one.margin for one in found.passes))
             verdicts[said] += 1
             apart = max(apart, gap)
     return {

@@ -47,16 +47,16 @@ class Proposals:
         error: what a drafter raised when it was called back.
     """
 
-    def __init__(self, code: ctypes.CDLL, drafter: Drafter, sources: Sequence[Prefix], limits: Limits) -> None:
+    def __init__(self, code: ctypes.CDLL, drafter: Drafter, limits: Limits) -> None:
         """Describe a drafter.
 
         Args:
             code: the compiled loop.
             drafter: one that it `knows`.
-            sources: token ids of the queries.
             limits: of drafts.
         """
-        self._code, self._drafter, self._sources, self._vocab_size = code, drafter, sources, limits.vocab_size
+        self._code, self._drafter, self._vocab_size = code, drafter, limits.vocab_size
+        self._sources: list[Prefix] = []
         self.kind = KINDS.get(type(drafter), OTHER)
         self.names = list(NAMES)
         self.error: BaseException | None = None
@@ -85,10 +85,12 @@ class Proposals:
             self._plans = _plans(drafter.cost, drafter.copy.length)
             spec.match_hits, spec.match_tries, spec.chance_hits, spec.chance_tries = map(address, columns)
 
-    def start(self, loop: c_void_p) -> None:
-        """Hand over what does not change from pass to pass, or how to ask for drafts; before the first pass."""
+    def join(self, loop: c_void_p, sources: Sequence[Prefix]) -> None:
+        """Take on queries; what does not change from pass to pass is handed over before their first."""
+        first = len(self._sources)
+        self._sources += sources
         if isinstance(self._drafter, Windows) and self.kind == WINDOWS:
-            for query, source in enumerate(self._sources):
+            for query, source in enumerate(sources, first):
                 for draft in self._drafter.propose(source, (), self._drafter.length):
                     self._add(loop, query, draft, WINDOWS)
 

@@ -355,12 +355,10 @@ class QueryState {
 extern "C" {
 
 struct LoopSpec {
-  int32_t queries, max_len, budget, record, threads;
+  int32_t max_len, budget, record, threads;
   int32_t fixed, per_root;  // `session.CompactionThreshold`
   double factor;
   int64_t vocab_size;
-  const int32_t *sources, *lengths;  // all tokens, and how many of each query
-  const Rules* rules;  // of each query
 };
 
 // What Python has to know between two calls.
@@ -384,7 +382,8 @@ struct Loop {
   Drafter drafter;
   int threads, fixed, per_root, pass = 0;
   double factor;
-  std::vector<std::unique_ptr<QueryState>> queries;
+  std::vector<std::unique_ptr<QueryState>> queries;  // null: forgotten
+  size_t begun = 0;  // queries whose drafts before the first pass are known
   std::vector<int> active, starts;  // of the rows of each active query
   std::vector<int32_t> columns, orders;
   PassState state{};
@@ -395,12 +394,14 @@ struct Loop {
         threads(drafts.kind == OTHER ? 1 : spec.threads),
         fixed(spec.fixed),
         per_root(spec.per_root),
-        factor(spec.factor) {
-    const int32_t* source = spec.sources;
-    for (int number = 0; number < spec.queries; source += spec.lengths[number++]) {
-      std::vector<int32_t> text(source, source + spec.lengths[number]);
+        factor(spec.factor) {}
+
+  void join(int count, const int32_t* source, const int32_t* lengths, const Rules* rules) {
+    for (int which = 0; which < count; source += lengths[which++]) {
+      std::vector<int32_t> text(source, source + lengths[which]);
       text.push_back(EOS);
-      queries.push_back(std::make_unique<QueryState>(drafter, settings, spec.rules[number], std::move(text), number));
+      const int number = int(queries.size());
+      queries.push_back(std::make_unique<QueryState>(drafter, settings, rules[which], std::move(text), number));
       active.push_back(number);
     }
   }
@@ -512,7 +513,15 @@ void* chemspec_loop(const LoopSpec* spec, const DrafterArgs* drafter) {
 void chemspec_loop_free(void* loop) { delete static_cast<Loop*>(loop); }
 PassState* chemspec_loop_state(void* loop) { return &static_cast<Loop*>(loop)->state; }
 
-// Adds a draft after the prefix that is being asked about, or (query, -1) before the first pass one of the windows.
+// Takes on queries, numbered on from the last one's. tokens: theirs one after the other; lengths and rules: of each.
+int chemspec_loop_join(void* loop, int queries, const int32_t* tokens, const int32_t* lengths, const Rules* rules) {
+  return guarded([&] { static_cast<Loop*>(loop)->join(queries, tokens, lengths, rules); return FINE; });
+}
+
+// Frees what is known of a finished query.
+void chemspec_loop_forget(void* loop, int query) { static_cast<Loop*>(loop)->queries[query].reset(); }
+
+// Adds a draft after the prefix that is being asked about, or before a query's first pass one of its windows.
 int chemspec_loop_add_draft(void* handle, int query, int32_t name, const int32_t* tokens, int length, int spanned, int from, int to, int match,
                             const int32_t* places, int places_count, const double* chances, int chances_count) {
   return guarded([&] {
@@ -526,11 +535,11 @@ int chemspec_loop_add_draft(void* handle, int query, int32_t name, const int32_t
   });
 }
 
-// The drafts added so far are the windows; the first look at what there is to do.
-int chemspec_loop_start(void* handle) {
+// The drafts added so far for queries that have just joined are their windows; looks at what there is to do.
+int chemspec_loop_begin(void* handle) {
   return guarded([&] {
     Loop& loop = *static_cast<Loop*>(handle);
-    for (const auto& query : loop.queries) query->proposer.keep_windows();
+    for (; loop.begun < loop.queries.size(); loop.begun++) loop.queries[loop.begun]->proposer.keep_windows();
     loop.look();
     return FINE;
   });

@@ -6,6 +6,7 @@ import ctypes
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_int32, c_void_p
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -82,23 +83,37 @@ def compiled_loop(
         record: whether to keep every prefix computed.
         threads: among which the queries of a large pass are divided.
     """
-    rules = rules_of(decoders)
-    if rules is None or not session.is_plain or not drafters.knows(drafter):
+    if rules_of(decoders) is None or not session.is_plain or not drafters.knows(drafter):
         return None
     code = library()
     if code is None:
         return None
-    tokens = [tuple(source) for source in sources]
-    proposals = drafters.Proposals(code, drafter, tokens, limits)
+    proposals = drafters.Proposals(code, drafter, limits)
     threshold = session.compaction_threshold
-    flat, lengths = array("i", [token for source in tokens for token in source]), array("i", map(len, tokens))
-    each = (SearchRules * len(rules))(*rules)
     spec = LoopSpec(
-        *(len(tokens), limits.max_len, limits.budget, record, threads),
-        *(threshold.fixed, threshold.per_root, threshold.factor),
-        *(min(limits.vocab_size, 2**62), address(flat), address(lengths), ctypes.addressof(each)),
+        *(limits.max_len, limits.budget, record, threads),
+        *(threshold.fixed, threshold.per_root, threshold.factor, min(limits.vocab_size, 2**62)),
     )
-    return CompiledLoop(code, spec, session, proposals, clock)
+    loop = CompiledLoop(code, spec, session, proposals, clock)
+    loop.join(sources, decoders)
+    return loop
+
+
+@dataclass
+class _Records:
+    """What has been read so far of a query's records.
+
+    Attributes:
+        began: passes of the loop before its first.
+        passes: of the query.
+        read: spans, entries of beams and nodes of these.
+        drafts: those proposed together, by their first one's number and how many there are.
+    """
+
+    began: int
+    passes: list[Pass] = field(default_factory=list)
+    read: tuple[int, int, int] = (0, 0, 0)
+    drafts: dict[tuple[int, int], tuple[Draft, ...]] = field(default_factory=dict)
 
 
 class CompiledLoop:
@@ -112,7 +127,7 @@ class CompiledLoop:
         proposals: drafters.Proposals,
         clock: Callable[[], float],
     ) -> None:
-        """Start; see `compiled_loop`."""
+        """Start without queries; see `compiled_loop`."""
         self._code, self._session, self._proposals, self._clock = code, session, proposals, clock
         self._run_at: RunAt | None = getattr(session.runner, "run_at", None)  # of a `session.AddressRunner`
         self._vocab_size, self._records = spec.vocab_size, bool(spec.record)
@@ -122,18 +137,34 @@ class CompiledLoop:
         self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.spec)))
         _check(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
-        proposals.start(self._loop)
         self._begun: tuple[float, float, Callable[[], tuple[Any, ...]]]
         self._times: list[tuple[float, float, float]] = []  # of every pass: of drafting, of the model, and its end
-        self._passes: list[list[Pass]] = [[] for _ in range(spec.queries)]
-        self._read = [(0, 0, 0)] * spec.queries  # spans, entries of beams and nodes of the passes read so far
-        self._drafts: list[dict[tuple[int, int], tuple[Draft, ...]]] = [{} for _ in range(spec.queries)]
-        _check(code.chemspec_loop_start(self._loop))
-        self._tidy_caches()
+        self._queries: dict[int, _Records] = {}  # those not forgotten
+        self._joined = 0
 
     def __del__(self) -> None:
         if getattr(self, "_loop", None):
             self._code.chemspec_loop_free(self._loop)
+
+    def join(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
+        """Take on queries, which the session has taken on before.
+
+        Raises:
+            ValueError: for decoders whose rules it does not know.
+        """
+        rules = rules_of(decoders)
+        if rules is None:
+            raise ValueError("the compiled loop does not know these decoders' rules")
+        code, tokens = self._code, [tuple(source) for source in sources]
+        flat, lengths = array("i", [token for source in tokens for token in source]), array("i", map(len, tokens))
+        each = (SearchRules * len(rules))(*rules)
+        _check(code.chemspec_loop_join(self._loop, len(tokens), _at(flat), _at(lengths), each))
+        self._proposals.join(self._loop, tokens)
+        for _ in tokens:
+            self._queries[self._joined] = _Records(len(self._times))
+            self._joined += 1
+        _check(code.chemspec_loop_begin(self._loop))
+        self._tidy_caches()
 
     def start_pass(self) -> None:
         """Draft, and let the model begin to score, if it computes beside the host."""
@@ -197,27 +228,28 @@ class CompiledLoop:
 
     # What came of it ---------------------------------------------------------------------------------
 
-    def answers(self) -> list[list[FinishedSequence]]:
-        """Return what every decoder returned, answers best first; an empty list for one that is not done."""
-        return [self._answers(query) for query in range(len(self._passes))]
+    def passes(self, query: int) -> list[Pass]:
+        """Return what each model call so far did for a query."""
+        self._read_passes(query)
+        return self._queries[query].passes
 
-    def passes(self) -> list[list[Pass]]:
-        """Return of every query what each model call so far did for it."""
-        for query in range(len(self._passes)):
-            self._read_passes(query)
-        return self._passes
+    def seconds(self, query: int) -> float:
+        """Return the clock's reading after a query's last pass."""
+        count = self._view(query).passes
+        return self._times[self._queries[query].began + count - 1][2] if count else 0.0
 
-    def seconds(self) -> list[float]:
-        """Return of every query the clock's reading after its last pass."""
-        counts = [self._view(query).passes for query in range(len(self._passes))]
-        return [self._times[count - 1][2] if count else 0.0 for count in counts]
+    def forget(self, query: int) -> None:
+        """Free what is known of a finished query."""
+        self._code.chemspec_loop_forget(self._loop, query)
+        del self._queries[query]
 
     def _view(self, query: int) -> RecordView:
         view = RecordView()
         self._code.chemspec_loop_record(self._loop, query, byref(view))
         return view
 
-    def _answers(self, query: int) -> list[FinishedSequence]:
+    def answers(self, query: int) -> list[FinishedSequence]:
+        """Return what a decoder returned, answers best first; an empty list if it is not done."""
         found = []
         for which in range(self._view(query).answers):
             length = self._code.chemspec_loop_answer(self._loop, query, which, None, None)
@@ -230,19 +262,20 @@ class CompiledLoop:
 
     def _read_passes(self, query: int) -> None:
         """Make values of what was recorded since the last time."""
-        view, passes = self._view(query), self._passes[query]
+        view, records = self._view(query), self._queries[query]
+        passes, began = records.passes, records.began
         old, new = len(passes), view.passes - len(passes)
         if not new:
             return
-        span_at, beam_at, node_at = self._read[query]
+        span_at, beam_at, node_at = records.read
         spans = [self._span(*row) for row in rows(SPAN, view.span_rows, view.spans - span_at, span_at)]
         beams = integers(view.beams, view.beam - beam_at, beam_at)
         columns = [integers(at, view.grown - node_at, node_at) for at in (view.parents, view.tokens, view.sources)]
-        self._read[query] = view.spans, view.beam, view.grown
+        records.read = view.spans, view.beam, view.grown
         margins = reals(view.margins, new, old)
         span = beam = node = 0  # read so far of these
         for row, margin, times in zip(
-            rows(PASS, view.pass_rows, new, old), margins, self._times[old : view.passes], strict=True
+            rows(PASS, view.pass_rows, new, old), margins, self._times[began + old : began + view.passes], strict=True
         ):
             asked, computed, emitted, accepted, width, own, first, drafts, waited, grown = row
             delta = None
@@ -273,7 +306,7 @@ class CompiledLoop:
     def _drafts_of(self, query: int, view: RecordView, first: int, count: int) -> tuple[Draft, ...]:
         if not count:
             return ()
-        known = self._drafts[query]
+        known = self._queries[query].drafts
         if (first, count) not in known:
             known[first, count] = tuple(self._read_drafts(view, first, count))
         return known[first, count]
@@ -298,6 +331,10 @@ class CompiledLoop:
                 tuple(places[place - place_0 : place - place_0 + places_]),
                 tuple(chances[chance - chance_0 : chance - chance_0 + chances_]),
             )
+
+
+def _at(values: array[Any]) -> c_void_p:
+    return c_void_p(address(values))
 
 
 def _addressed(ids: int, log_probs: int, top_k: int) -> tuple[Any, ...]:

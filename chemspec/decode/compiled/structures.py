@@ -35,13 +35,12 @@ class DrafterArgs(ctypes.Structure):
 
 
 class LoopSpec(ctypes.Structure):
-    """The queries and the limits of a run."""
+    """The limits of a run."""
 
     _fields_ = (
-        *_of(c_int32, "queries max_len budget record threads fixed per_root"),
+        *_of(c_int32, "max_len budget record threads fixed per_root"),
         ("factor", c_double),
         ("vocab_size", c_int64),
-        *_of(c_void_p, "sources lengths rules"),
     )
 
 

@@ -1097,8 +1097,12 @@ void attend(int rows, const float* q, int stride, int count, const Keys& keys, i
 
 // --- a session ----------------------------------------------------------------------------------
 
+// Keys and values of the source tokens of queries that came together; it goes with the last of them.
+using Memory = Block<float>;  // (source tokens, layers, 2, inner)
+
 struct Query {
-  int first = 0, length = 0;     // its rows in the memory
+  std::shared_ptr<Memory> memory;
+  int first = 0, length = 0;     // its rows there
   int slots = 0;                 // nodes in the cache
   std::vector<int32_t> parents;  // slot of each node's parent, or -1
   Block<float> cache;            // (slots, layers, 2, inner)
@@ -1107,7 +1111,6 @@ struct Query {
 struct Session {
   Model& model;
   std::vector<Query> queries;
-  Block<float> memory;  // (source tokens of all queries, layers, 2, inner)
   Block<float> x, normed, big, mixed, logits;
   Room room;
   std::vector<int32_t> path;    // ancestors and self of each new row, one after the other
@@ -1186,7 +1189,7 @@ struct LayerPass {
 
 constexpr int ATTENTION = 3;  // rows of attention to their own ancestors in a part
 
-// Encodes queries `from` to `to`; their rows in the memory follow those before.
+// Encodes queries `from` to `to` of one memory, where their rows follow those before; tokens: of all its queries.
 void encode(Session& session, const int32_t* tokens, int from, int to) {
   Model& model = session.model;
   const int width = model.width, inner = model.inner, offset = session.queries[from].first, memory_stride = model.memory.out;
@@ -1195,7 +1198,7 @@ void encode(Session& session, const int32_t* tokens, int from, int to) {
     for (int i = 0; i < session.queries[q].length; i++) places.push_back(i), owner.push_back(q);
   const auto lead = model.pool->lead();
   LayerPass layers_pass(session, int(owner.size()));
-  float* memory = session.memory.data() + size_t(offset) * memory_stride;
+  float* memory = session.queries[from].memory->data() + size_t(offset) * memory_stride;
   layers_pass.embed(0, tokens + offset, places.data());
   for (Layer& layer : model.encoder) {
     layers_pass.apply(layer.qkv, layers_pass.before(layer.norms[0]), width, layers_pass.big, layers_pass.big_width, KEEP);
@@ -1311,22 +1314,35 @@ int chemspec_table(void* model, int which, const float* data, int rows) {
   }
 }
 
-// tokens: all queries' one after the other; lengths (queries).
-void* chemspec_open(void* model, const int32_t* tokens, const int32_t* lengths, int queries) {
+void* chemspec_open(void* model) {
   try {
-    auto session = std::make_unique<Session>(*static_cast<Model*>(model));
-    session->queries.resize(queries);
-    int rows = 0;
-    for (int q = 0; q < queries; rows += lengths[q++]) session->queries[q].first = rows, session->queries[q].length = lengths[q];
-    session->memory.reserve(size_t(rows) * session->model.memory.out);
-    const int max_rows = 4096;  // rows at once: what lies between the layers stays small
-    for (int from = 0, to = 0; from < queries; from = to) {
-      for (rows = 0; to < queries && (to == from || rows + lengths[to] <= max_rows); to++) rows += lengths[to];
-      encode(*session, tokens, from, to);
-    }
-    return session.release();
+    return new Session(*static_cast<Model*>(model));
   } catch (...) {
     return nullptr;
+  }
+}
+
+// Takes on more queries, numbered on from the last one's. tokens: theirs one after the other; lengths (queries).
+int chemspec_join(void* handle, const int32_t* tokens, const int32_t* lengths, int queries) {
+  try {
+    Session& session = *static_cast<Session*>(handle);
+    const int begin = int(session.queries.size()), end = begin + queries;
+    const auto memory = std::make_shared<Memory>();
+    session.queries.resize(end);
+    int rows = 0;
+    for (int q = begin; q < end; rows += session.queries[q++].length) {
+      Query& query = session.queries[q];
+      query.memory = memory, query.first = rows, query.length = lengths[q - begin];
+    }
+    memory->reserve(size_t(rows) * session.model.memory.out);
+    const int max_rows = 4096;  // rows at once: what lies between the layers stays small
+    for (int from = begin, to = begin; from < end; from = to) {
+      for (rows = 0; to < end && (to == from || rows + session.queries[to].length <= max_rows); to++) rows += session.queries[to].length;
+      encode(session, tokens, from, to);
+    }
+    return 1;
+  } catch (...) {
+    return 0;
   }
 }
 
@@ -1395,7 +1411,7 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
         if (watched[2 * i] == l) own.heads.emplace_back(watched[2 * i + 1], i);
       layers_pass.together(owner, [&](int row, int some) {
         const Query& query = session.queries[owner[row]];
-        const float* keys = session.memory.data() + size_t(query.first) * slot_stride + size_t(2 * l) * inner;
+        const float* keys = query.memory->data() + size_t(query.first) * slot_stride + size_t(2 * l) * inner;
         attend(some, layers_pass.big + size_t(row) * layers_pass.big_width, layers_pass.big_width, query.length, [&](int i) { return keys + size_t(i) * slot_stride; }, inner,
                layers_pass.mixed + size_t(row) * inner, inner, model.heads, nullptr, own.heads.empty() ? AttentionProbs{} : own.from(row));
       });
@@ -1443,6 +1459,7 @@ int chemspec_compact(void* handle, int owner, const int32_t* kept, int count) {
 void chemspec_release(void* handle, int owner) {
   Query& query = static_cast<Session*>(handle)->queries[owner];
   query.cache = Block<float>();
+  query.memory.reset();
   query.parents.clear();
   query.slots = 0;
 }

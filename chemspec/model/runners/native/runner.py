@@ -125,16 +125,13 @@ class NativeBackend:
             heads: (layer, head) of the cross-attention to watch.
             states: whether to keep the last hidden states.
         """
-        sources = [self.config.read(source) for source in sources]
-        lengths = np.array([len(source) for source in sources], dtype=np.int32)
-        tokens = np.fromiter((token for source in sources for token in source), dtype=np.int32)
         opened = self._library.chemspec_open
         opened.restype = ctypes.c_void_p
-        session = ctypes.c_void_p(opened(self._model, _at(tokens), _at(lengths), len(sources)))
+        session = ctypes.c_void_p(opened(self._model))
         _check(session)
-        length = max(map(len, sources), default=0)
-        top_k = min(top_k, self.config.vocab_size)
-        return NativeRunner(self, session, top_k, heads=heads, length=length, states=states)
+        runner = NativeRunner(self, session, min(top_k, self.config.vocab_size), heads=heads, states=states)
+        runner.join(sources)
+        return runner
 
     def _fill(self, weights: Weights) -> None:
         config = self.config
@@ -249,23 +246,22 @@ class NativeRunner:
         top_k: int,
         *,
         heads: Sequence[tuple[int, int]],
-        length: int,
         states: bool,
     ) -> None:
-        """Take over a session of the kernel's.
+        """Take over a session of the kernel's, which has no queries yet.
 
         Args:
             backend: the packed weights.
             session: the kernel's handle.
             top_k: candidates kept per node.
             heads: (layer, head) of the cross-attention to watch.
-            length: tokens of the longest source, bos and eos included where the model reads them.
             states: whether to keep the last hidden states.
         """
         self.backend, self.top_k = backend, top_k
         self.hidden_states: NDArray[np.float32] | None = None
         self.attention: NDArray[np.float32] | None = None
-        self._keeps_states, self._length = states, length
+        self._keeps_states = states
+        self._length = 0  # tokens of the longest source, bos and eos included where the model reads them
         self._heads = np.array(sorted(heads), dtype=np.int32).reshape(-1, 2)
         self._library, self._session = backend._library, session
         self._best_ids, self._best_log_probs = (ctypes.c_int32 * 0)(), (ctypes.c_float * 0)()  # of `run_at`
@@ -273,6 +269,14 @@ class NativeRunner:
     def __del__(self) -> None:
         if hasattr(self, "_session"):  # not where Ctrl-C came before
             self._library.chemspec_close(self._session)
+
+    def join(self, sources: Sequence[Sequence[int]]) -> None:
+        """Encode more sources; see `session.JoinableRunner`."""
+        sources = [self.backend.config.read(source) for source in sources]
+        lengths = np.array([len(source) for source in sources], dtype=np.int32)
+        tokens = np.fromiter((token for source in sources for token in source), dtype=np.int32)
+        _check(self._library.chemspec_join(self._session, _at(tokens), _at(lengths), len(sources)))
+        self._length = max([self._length, *map(len, sources)])
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `session.Runner.run`."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -105,6 +106,12 @@ class TritonBackend:
         states: bool = False,
     ) -> TritonRunner:
         """Encode the sources; see `session.Backend.open`."""
+        runner = TritonRunner(self, min(top_k, self.config.vocab_size), sorted(heads), states)
+        runner.join(sources)
+        return runner
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Numbers, Numbers]:
+        """Encode sources into a range of the pool; returns of each where its tokens begin there, and how many."""
         sources = [self.config.read(source) for source in sources]
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
         with self.computing, torch.inference_mode():
@@ -116,9 +123,7 @@ class TritonBackend:
                     last += 1
                 self._encode(sources[first:last], lengths[first:last], int(starts[first]))
                 first = last
-        runner = TritonRunner(self, starts, lengths, min(top_k, self.config.vocab_size), sorted(heads), states)
-        weakref.finalize(runner, self.pool.give_back, begin).atexit = False
-        return runner
+        return starts, lengths
 
     def _encode(self, sources: Sequence[Sequence[int]], lengths: Numbers, begin: int) -> None:
         count = int(lengths.sum())
@@ -309,6 +314,21 @@ class DecoderPass(RecordedPass):
             result.copy_(found, non_blocking=True)
 
 
+@dataclass
+class _Held:
+    """What a session holds of the pool.
+
+    Attributes:
+        counts: nodes of each query.
+        slots: theirs, in order (queries, most nodes).
+        ranges: of source tokens, by their starts: how many queries in each are not finished.
+    """
+
+    counts: Ints
+    slots: Numbers
+    ranges: dict[int, int] = field(default_factory=dict)
+
+
 class TritonRunner:
     """One session: which slots of the pool are its queries' nodes.
 
@@ -321,31 +341,35 @@ class TritonRunner:
     attention: Floats | None = None
     hidden_states: Any = None
 
-    def __init__(
-        self,
-        backend: TritonBackend,
-        starts: Numbers,
-        lengths: Numbers,
-        top_k: int,
-        heads: Sequence[tuple[int, int]],
-        states: bool,
-    ) -> None:
-        """Start with no nodes.
+    def __init__(self, backend: TritonBackend, top_k: int, heads: Sequence[tuple[int, int]], states: bool) -> None:
+        """Start with no queries.
 
         Args:
             backend: weights and pool.
-            starts: where each query's source tokens begin in the pool.
-            lengths: how many there are, bos and eos included where the model reads them.
             top_k: candidates kept per node.
             heads: (layer, head) of the cross-attention to watch, rising.
             states: whether to keep the last hidden states.
         """
         self.backend, self.top_k = backend, top_k
-        self._starts, self._lengths = starts, lengths
         self._heads, self._keeps_states = tuple(heads), states
-        self._counts = np.zeros(len(starts), dtype=np.int64)  # nodes of each query
-        self._held = [np.zeros((len(starts), 32), dtype=np.int32)]  # and their slots, in order
-        weakref.finalize(self, _give_back, backend.pool, self._held, self._counts).atexit = False
+        # Of each query, where its source tokens begin in the pool, and how many there are, with bos and eos if these
+        # are read.
+        self._starts = self._lengths = np.zeros(0, dtype=np.int32)
+        self._held = _Held(np.zeros(0, dtype=np.int64), np.zeros((0, 32), dtype=np.int32))
+        self._range_of: list[int] = []  # of the pool, of each query: those that came together share one
+        weakref.finalize(self, _give_back, backend.pool, self._held).atexit = False
+
+    def join(self, sources: Sequence[Sequence[int]]) -> None:
+        """Encode more sources; see `session.JoinableRunner`."""
+        if not sources:
+            return
+        starts, lengths = self.backend.encode(sources)
+        self._starts, self._lengths = np.append(self._starts, starts), np.append(self._lengths, lengths)
+        held, begin = self._held, int(starts[0])
+        held.ranges[begin] = len(sources)
+        self._range_of += [begin] * len(sources)
+        held.counts = np.append(held.counts, np.zeros(len(sources), dtype=np.int64))
+        held.slots = np.pad(held.slots, ((0, len(sources)), (0, 0)))
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `session.Runner.run`."""
@@ -357,7 +381,7 @@ class TritonRunner:
         assert not nodes.blocks, "a Spec-Drafter's network runs in torch here"
         count = len(nodes.tokens)
         queries, parents = np.array(nodes.queries), np.array(nodes.parents)
-        old = self._counts[queries]  # nodes that the query of each new one has already
+        old = self._held.counts[queries]  # nodes that the query of each new one has already
         begins = np.flatnonzero(np.diff(queries, prepend=-1))
         firsts = np.repeat(begins, np.diff(np.append(begins, count)))  # row of the first new node of its query
         columns = np.zeros((8, rounded(count)), dtype=np.int32)
@@ -369,7 +393,7 @@ class TritonRunner:
             columns[PARENT:START] = -1
             columns[PARENT, :count] = np.where(parents >= old, firsts + parents - old, -1)
             olds = (parents >= 0) & (parents < old)
-            columns[BASE, :count][olds] = self._held[0][queries[olds], parents[olds]]
+            columns[BASE, :count][olds] = self._held.slots[queries[olds], parents[olds]]
             columns[START, :count], columns[COUNT] = self._starts[queries], 1
             columns[COUNT, :count] = self._lengths[queries]
             columns[KEYS] = columns[DEPTH] + 1
@@ -396,15 +420,21 @@ class TritonRunner:
         return ids.astype(np.int64), log_probs
 
     def _enter(self, queries: Ints, places: Ints, slots: Numbers) -> None:
-        wanted, have = int(places.max()) + 1, self._held[0].shape[1]
+        held, wanted = self._held, int(places.max()) + 1
+        have = held.slots.shape[1]
         if wanted > have:
-            self._held[0] = np.pad(self._held[0], ((0, 0), (0, 2 * wanted - have)))
-        self._held[0][queries, places] = slots
-        np.add.at(self._counts, queries, 1)
+            held.slots = np.pad(held.slots, ((0, 0), (0, 2 * wanted - have)))
+        held.slots[queries, places] = slots
+        np.add.at(held.counts, queries, 1)
 
     def release(self, query: int) -> None:
         """Free what a finished query holds; see `session.Runner`."""
         self._give(query, np.zeros(0, dtype=np.int64))
+        ranges, begin = self._held.ranges, self._range_of[query]
+        ranges[begin] -= 1
+        if not ranges[begin]:
+            del ranges[begin]
+            self.backend.pool.give_back(begin)
 
     def compact(self, query: int, slots: Ints) -> None:
         """Free all but these slots; see `session.Runner.compact`."""
@@ -412,16 +442,18 @@ class TritonRunner:
 
     def _give(self, query: int, kept: Ints) -> None:
         """Give a query's slots back to the pool, but for those kept."""
-        own = self._held[0][query, : self._counts[query]].copy()
-        self._held[0][query, : len(kept)] = own[kept]
-        self._counts[query] = len(kept)
+        held = self._held
+        own = held.slots[query, : held.counts[query]].copy()
+        held.slots[query, : len(kept)] = own[kept]
+        held.counts[query] = len(kept)
         self.backend.pool.give_back(np.delete(own, kept))
 
 
-def _give_back(pool: Pool, held: list[Numbers], counts: Ints) -> None:
-    """Give back all slots of a session that is gone."""
-    slots = held[0]
-    pool.give_back(slots[np.arange(slots.shape[1]) < counts[:, None]])
+def _give_back(pool: Pool, held: _Held) -> None:
+    """Give back all that a session held that is gone."""
+    pool.give_back(held.slots[np.arange(held.slots.shape[1]) < held.counts[:, None]])
+    for begin in held.ranges:
+        pool.give_back(begin)
 
 
 # Nats by which a trial's log-probs may differ from torch's.
