@@ -28,7 +28,7 @@ from pyarrow import parquet
 from small import tiny_folder
 from typer.testing import CliRunner
 
-from chemspec import chem
+from chemspec import chem, precedents
 from chemspec.chem import formats
 from chemspec.cli import app
 from chemspec.io import spreadsheets
@@ -39,6 +39,7 @@ from chemspec.plan.stock import Stock, inchikey
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
 from chemspec.ui.batch import job_queue, jobs, rows
+from chemspec.ui.batch.beside import Beside
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
 from chemspec.ui.common import app_dir, uploads
@@ -682,7 +683,20 @@ def test_a_table_tells_class_stock_and_what_is_no_answer() -> None:
     ]
     with jobs.answers(job).open("w") as file:
         file.write(json.dumps(brief(DecodeResult(amide, "ok", "", tuple(answers)))) + "\n")
-    (row,) = csv.DictReader(io.StringIO(rows.as_csv(job, have).decode("utf-8-sig")))
+    asked: list[list[str]] = []
+
+    def forward(reactants: list[str]) -> list[DecodeResult]:
+        asked.append(list(reactants))
+        return [
+            DecodeResult(one, "ok", "", (Hypothesis(amide, amide, True, (), (), 0, 1, "eos"),)) for one in reactants
+        ]
+
+    known = Beside(have, precedents.installed(), forward)
+    (row,) = csv.DictReader(io.StringIO(rows.as_csv(job, known).decode("utf-8-sig")))
+    assert asked == [["CC(=O)Cl.Nc1ccccc1"]]  # neither the echo nor what is no molecule
+    assert row["forward_model_1"] == "agrees" and row["forward_model_2"] == ""
+    assert int(row["patent_reactions_1"]) > 100 and row["patents_1"].count("US") == 3
+    assert Beside(forward=forward).opinions([("CCO", "CCN")]) == {("CCO", "CCN"): f"gives {amide}"}
     assert (row["class_1"], row["chance_1"]) == ("Amide formation", "0.25")
     assert row["stock_1"] == "○ make; ● buy, 12.50 EUR/g, Acme"
     assert [row[f"note_{k}"] for k in (1, 2, 3)] == ["", "gives the query back", "no molecule"]

@@ -20,10 +20,10 @@ from chemspec.engine.engine import MAX_CHARS
 from chemspec.engine.registry import model_folder
 from chemspec.model.checkpoint import digest_of
 from chemspec.settings import Task
-from chemspec.ui.batch import job_queue, jobs, rows
+from chemspec.ui.batch import beside, job_queue, jobs, rows
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import buyable, draw, nav, safe, theme
+from chemspec.ui.common import draw, nav, safe, theme
 
 PAGE = 10  # rows of a page of answers
 ROW = 92  # pixels
@@ -41,8 +41,8 @@ STATES = {
 }
 FOR_SPREADSHEETS = (
     "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it begins "
-    "with = + - @ and is no number) gets a leading apostrophe. Class and stock are looked up for the first "
-    f"{rows.MOST_LOOKED_UP:,} answers."
+    "with = + - @ and is no number) gets a leading apostrophe. Class, stock, the forward model's "
+    f"opinion and patents are looked up for the first {rows.MOST_LOOKED_UP:,} answers."
 )
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
@@ -178,10 +178,10 @@ def _buttons(view: JobView) -> None:
             _try(lambda: submit(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
-        have = buyable.stock() if job.task == "retro" else None
+        known = beside.of_visitor(job.task)
         for label, make, ending, about in (
-            ("CSV", partial(rows.as_csv, have=have), "csv", FOR_SPREADSHEETS),
-            ("XLSX", partial(rows.as_xlsx, have=have), "xlsx", "The same table as a workbook; no cell is a formula."),
+            ("CSV", partial(rows.as_csv, known=known), "csv", FOR_SPREADSHEETS),
+            ("XLSX", partial(rows.as_xlsx, known=known), "xlsx", "The same table as a workbook; no cell is a formula."),
             ("SDF", rows.as_sdf, "sdf", "All answers that are molecules, each with its row, rank and chance."),
             ("JSONL", rows.as_jsonl, "jsonl", "For programs: one JSON a row, every text exactly as uploaded."),
         ):

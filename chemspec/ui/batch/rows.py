@@ -6,22 +6,22 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from chemspec.chem import formats
-from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import is_echo
 from chemspec.io import spreadsheets
 from chemspec.io.writers import csv_row, flat
-from chemspec.plan.stock import Stock
-from chemspec.ui.batch import jobs
+from chemspec.ui.batch import beside, jobs
+from chemspec.ui.batch.beside import Beside
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import buyable
 
-ANSWER = ("smiles", "chance", "probability", "log_prob", "note", "class", "stock")  # columns of each answer
-MOST_LOOKED_UP = 1000  # answers of a table whose class and stock are looked up: some 10 ms each
+ANSWER = ("smiles", "chance", "probability", "log_prob", "note", *beside.COLUMNS)  # columns of each answer
+MOST_LOOKED_UP = 1000  # answers of a table beside which something is looked up: some 15 ms each
 Cell = str | float
+NOTHING = Beside()
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
@@ -119,7 +119,7 @@ def others(job: Job) -> list[int]:
     return [place for place in range(len(job.columns)) if place != job.column]
 
 
-def as_csv(job: Job, have: Stock | None = None) -> bytes:
+def as_csv(job: Job, known: Beside = NOTHING) -> bytes:
     """Return the answers so far as a table: number, the uploaded columns, what was answered.
 
     Every cell that visitors filled is made `harmless`. The table begins with a byte order mark if it holds more than
@@ -127,17 +127,17 @@ def as_csv(job: Job, have: Stock | None = None) -> bytes:
 
     Args:
         job: whose answers they are.
-        have: what can be bought; None leaves that column empty.
+        known: where to look up what stands beside the first answers.
     """
-    head, lines = _table(job, have)
+    head, lines = _table(job, known)
     table: list[Sequence[Cell]] = [head, *lines]
     text = "".join(csv_row(harmless(cell) if isinstance(cell, str) else cell for cell in line) for line in table)
     return text.encode("utf-8" if text.isascii() else "utf-8-sig")
 
 
-def as_xlsx(job: Job, have: Stock | None = None) -> bytes:
+def as_xlsx(job: Job, known: Beside = NOTHING) -> bytes:
     """Return the same as a workbook, in which numbers are numbers and no text is a formula."""
-    head, lines = _table(job, have)
+    head, lines = _table(job, known)
     names = [f"{name} ({place + 1})" if name in head[:place] else name for place, name in enumerate(head)]
     return spreadsheets.write(names, lines)
 
@@ -157,42 +157,58 @@ def as_sdf(job: Job) -> bytes:
     return formats.to_sdf(records).encode("utf-8", errors="replace")
 
 
-def _table(job: Job, have: Stock | None) -> tuple[list[str], list[list[Cell]]]:
+def _table(job: Job, known: Beside) -> tuple[list[str], list[list[Cell]]]:
     """Return the names of the columns, and a line a row: what was uploaded, and what is known of each answer."""
     own = [flat(job.columns[place]) for place in others(job)]
     answers = [f"{name}_{k}" for k in range(1, job.settings.n + 1) for name in ANSWER]
     head = ["row", *own, "query", "status", "message", *answers, "passes", "tokens", "seconds"]
     lines: list[list[Cell]] = []
-    looked_up = 0
     with damage():
+        opinions = known.opinions(list(islice(_reactions(job), MOST_LOOKED_UP))) if job.task == "retro" else {}
+        looked_up = 0
         for number, cells, row in _together(job):
             line: list[Cell] = [number, *(flat(cells[place]) for place in others(job))]
             line += [flat(row[name]) for name in ("query", "status", "message")]
             found = row["hypotheses"][: job.settings.n]
             for answer in found:
-                line += _answer(job, row["query"], answer, have, known=looked_up < MOST_LOOKED_UP)
-                looked_up += 1
+                line += _told(answer)
+                note, query = _note(job, row["query"], answer)
+                line.append(note)
+                if query and not note and looked_up < MOST_LOOKED_UP:
+                    looked_up += 1
+                    smiles = answer["canonical"]
+                    line += known.cells(job.task, query, smiles, opinions.get((smiles, query), ""))
+                else:
+                    line += [""] * len(beside.COLUMNS)
             line += [""] * len(ANSWER) * (job.settings.n - len(found))
             lines.append([*line, row["passes"], row["tokens"], round(row["seconds"], 4)])
     return head, lines
 
 
-def _answer(job: Job, query: str, answer: dict[str, Any], have: Stock | None, *, known: bool) -> list[Cell]:
-    """Return the cells of an answer; class and stock where they are to be looked up."""
-    chance, smiles = answer.get("confidence"), flat(answer["canonical"] or answer["smiles"])
+def _told(answer: dict[str, Any]) -> list[Cell]:
+    """Return the cells of an answer that its model gave."""
+    chance = answer.get("confidence")
     odds: list[Cell] = ["" if chance is None else round(chance, 4), float(f"{answer['probability']:.6g}")]
-    read = formats.read_any(query, task=job.task) if answer["valid"] else None
+    return [flat(answer["canonical"] or answer["smiles"]), *odds, round(answer["log_prob"], 6)]
+
+
+def _note(job: Job, query: str, answer: dict[str, Any]) -> tuple[str, str]:
+    """Return what is wrong with an answer, if anything; and the query as SMILES, empty where it cannot be read."""
+    if not answer["valid"]:
+        return "no molecule", ""
+    read = formats.read_any(query, task=job.task)
     if not isinstance(read, formats.Input):
-        return [smiles, *odds, round(answer["log_prob"], 6), "" if answer["valid"] else "no molecule", "", ""]
-    note = "gives the query back" if is_echo(job.task, read.smiles, smiles) else ""
-    reaction = (smiles, read.smiles) if job.task == "retro" else (read.smiles, smiles)
-    change = strategy(*reaction) if known and "." not in reaction[1] and not note else None
-    stock = (
-        "; ".join(filter(None, buyable.marks(smiles, have)))
-        if known and have is not None and job.task == "retro"
-        else ""
-    )
-    return [smiles, *odds, round(answer["log_prob"], 6), note, change.name if change else "", stock]
+        return "", ""
+    return "gives the query back" if is_echo(job.task, read.smiles, answer["canonical"]) else "", read.smiles
+
+
+def _reactions(job: Job) -> Iterator[tuple[str, str]]:
+    """Yield (answer, query) of each answer that is looked up."""
+    for _, _, row in _together(job):
+        for answer in row["hypotheses"][: job.settings.n]:
+            note, query = _note(job, row["query"], answer)
+            if query and not note:
+                yield answer["canonical"], query
 
 
 def as_jsonl(job: Job) -> bytes:
