@@ -241,7 +241,7 @@ def models(as_json: opt.JsonOption = False) -> None:
 def app_(
     port: Annotated[int, opt.option("Port on this machine.")] = 8501,
     host: Annotated[
-        str, opt.option("Address to listen on; 0.0.0.0 lets every machine in, and there is no login.")
+        str, opt.option("Address to listen on; 0.0.0.0 lets every machine in; see docs on a login.")
     ] = "127.0.0.1",
     headless: Annotated[bool, opt.option("Do not open a browser.", "--headless")] = False,
 ) -> None:

@@ -68,3 +68,28 @@ def test_the_first_load_hardly_shifts(
     page.get_by_role("heading", name="More examples").wait_for()
     page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
     assert page.evaluate("window.shifted") < 0.05
+
+
+def test_a_page_reaches_no_other_host_whatever_runs_in_it(server: Any, browser: Any) -> None:
+    """All other browser tests run behind the same policy, and none of its pages may complain of it."""
+    context = browser.new_context()
+    page = context.new_page()
+    response = page.goto(f"{server.url}/collections")
+    assert response.headers["referrer-policy"] == "no-referrer"
+    assert "frame-ancestors 'self'" in response.headers["content-security-policy"]
+    stopped = page.evaluate(
+        """async () => {
+            const told = []
+            document.addEventListener("securitypolicyviolation", event => told.push(event.effectiveDirective))
+            await fetch("http://192.0.2.1/x").catch(() => 0)
+            for (const [tag, name] of [["img", "src"], ["script", "src"], ["iframe", "src"]]) {
+                const part = document.createElement(tag)
+                part[name] = "http://192.0.2.1/x"
+                document.body.append(part)
+            }
+            while (told.length < 4) await new Promise(done => setTimeout(done, 20))
+            return told.sort()
+        }"""
+    )
+    assert stopped == ["connect-src", "frame-src", "img-src", "script-src-elem"]
+    context.close()

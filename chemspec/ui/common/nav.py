@@ -15,7 +15,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from chemspec.asset_files import assets
-from chemspec.ui.common import queued_engine, theme
+from chemspec.ui.common import login, queued_engine, security, theme
 from chemspec.ui.common.web_files import web_file
 
 # File in pages/, which is also the address (of the first: /); title.
@@ -35,6 +35,7 @@ _INSIDE = "_inside_the_shell"
 
 def shell(folder: Path) -> None:
     """Draw navigation and the chosen page; `folder` is where app.py lies."""
+    security.quiet_log()
     st.set_page_config(page_icon=ICON, layout="wide", initial_sidebar_state="collapsed")
     st.html(assets() / "web" / "theme.css")  # first: what is drawn before it arrives would move
     pages = [
@@ -46,6 +47,7 @@ def shell(folder: Path) -> None:
     st.logo(str(assets() / "web" / f"logo_{'dark' if theme.dark() else 'light'}.svg"), size="large")
     with st.container(key="shell"):  # which theme.css hides
         st.html(f"<script>{web_file('shell.js')}</script>", unsafe_allow_javascript=True)
+    login.gate()
     queued_engine.warm_up()
     if theme.dark():
         st.html(assets() / "web" / "theme_dark.css")

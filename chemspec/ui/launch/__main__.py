@@ -12,6 +12,7 @@ from typing import Any
 import streamlit as st
 
 from chemspec.asset_files import app_script, assets
+from chemspec.ui.common.security import Headers
 from chemspec.ui.launch.head import StyledPage
 
 EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web; the first page is Predict
@@ -28,7 +29,8 @@ def main(words: list[str]) -> int:
     styles = "".join((web / name).read_text(encoding="utf-8") for name in EARLY)
     names, values = (word.removeprefix("--") for word in words[::2]), words[1::2]
     sys.argv = sys.argv[:1]
-    app = server(app_script(), middleware=[Middleware(StyledPage, styles=f"<style>{styles}</style>")])
+    around = [Middleware(StyledPage, styles=f"<style>{styles}</style>"), Middleware(Headers)]
+    app = server(app_script(), middleware=around)
     app.run(config=dict(zip(names, values, strict=True)))
     return 0
 

@@ -1,0 +1,66 @@
+"""A login before every page, where whoever runs the app wants one: Streamlit's OpenID Connect.
+
+CHEMSPEC_LOGIN=1 closes the pages to everybody who has not logged in with the provider that `[auth]` in Streamlit's
+secrets names; CHEMSPEC_LOGIN="@example.org, jane@example.com" opens them only to these addresses and domains. Where the
+provider is not set up, the pages stay closed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from chemspec.ui.common import safe
+
+OFF = ("", "0", "false", "no", "off")
+ANYBODY = ("1", "true", "yes", "on")
+
+
+def gate() -> None:
+    """Let the page be drawn for those who may see it; for others say what to do, and end the script."""
+    wanted = os.environ.get("CHEMSPEC_LOGIN", "").strip().lower()
+    if wanted in OFF:
+        return
+    user = _user()
+    if not user.get("is_logged_in"):
+        st.title("chemspec", anchor=False)
+        if _has_provider():
+            st.write("This server asks who you are before it answers.")
+            st.button("Log in", type="primary", key="login", on_click=_login)
+        else:
+            st.error("A login is asked for, but no provider is set up: whoever runs this server must add `[auth]`.")
+        st.stop()
+    if wanted not in ANYBODY and not _may(user, wanted):
+        st.title("chemspec", anchor=False)
+        name = safe.plain(str(user.get("email") or "this account"))
+        st.error(f"This server is not open to {name}.")
+        st.button("Log out", key="logout", on_click=st.logout)
+        st.stop()
+
+
+def _user() -> Mapping[str, Any]:
+    """Return what the provider says of the visitor."""
+    return dict(st.user)
+
+
+def _has_provider() -> bool:
+    try:
+        return "auth" in st.secrets
+    except FileNotFoundError:
+        return False
+
+
+def _login() -> None:
+    st.login()
+
+
+def _may(user: Mapping[str, Any], wanted: str) -> bool:
+    """Whether an address is among those wanted, or of a domain among them; the provider must have checked it."""
+    email = str(user.get("email") or "").lower()
+    if not email or user.get("email_verified") is False:
+        return False
+    _, _, domain = email.rpartition("@")
+    return any(one in (email, f"@{domain}") for one in (part.strip() for part in wanted.split(",")) if one)
