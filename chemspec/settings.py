@@ -14,6 +14,8 @@ Task = Literal["forward", "retro", "reagents"]
 NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # those with weights of their own
 
 
+RULES = ("chemspec", "onmt", "translation-transformer", "chemformer", "transformers")  # of a beam search
+
 # Of an architecture that is worth planning: which tensors it has is then compared with those there are.
 MOST_LAYERS, MOST_WIDTH, MOST_POSITIONS = 256, 2**20, 2**14
 
@@ -244,6 +246,8 @@ class DecodeSettings:
         dilation: tokens that the drafter `windows` leaves out between two of a window.
         node_budget: most drafted nodes a query may add to a pass.
         length_penalty: beam answers are ranked by log-prob / length ** length_penalty; 0 is plain log-prob.
+        rules: by whose bookkeeping a beam is searched, of `RULES`: ours, or that of another program, whose lists then
+            come out the same (`chemspec.decode.peer_rules`).
         beta, tau: with beta above 1, greedy takes a drafted token that is among the model's best beta and whose
             log-prob (in nats) is at most tau below the best one's (Spec-Verification of Xia et al.: relaxed, the drafts
             can change its answers).
@@ -267,6 +271,7 @@ class DecodeSettings:
     batch_size: int = 16
     node_budget: int = 256
     length_penalty: float = 0.0
+    rules: str = "chemspec"
     beta: int = 1
     tau: float = 1.0
     temperature: float = 1.0
@@ -307,6 +312,12 @@ class DecodeSettings:
             raise ValueError(f"temperature is {self.temperature}; it must be above 0 (for the best answer use greedy)")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
+        if self.rules not in RULES:
+            raise ValueError(f"no rules {self.rules!r}; there are {', '.join(RULES)}")
+        if self.rules != RULES[0] and self.decoder not in ("beam", "greedy"):  # greedily all are one
+            raise ValueError(f"the rules of {self.rules} are those of a beam, not of {self.decoder}")
+        if self.length_penalty and self.rules in ("translation-transformer", "chemformer"):
+            raise ValueError(f"{self.rules} ranks by log-prob alone; leave length_penalty 0")
         if not 0 <= self.length_penalty < float("inf"):
             raise ValueError(f"length_penalty is {self.length_penalty}; it must not be negative")
 

@@ -215,6 +215,7 @@ def compare(
     *,
     widths: Sequence[int] = (1, 5),
     drafter: str = "copy",
+    rules: str = "chemspec",
     max_len: int = 200,
     threads: int = 1,
     vocab: Path | None = None,
@@ -228,6 +229,7 @@ def compare(
         queries: SMILES.
         widths: of the beam; 1 is greedy.
         drafter: of our second row.
+        rules: of our beams, see `DecodeSettings`.
         max_len: most tokens of an answer.
         threads: of the other program.
         vocab: the file of its vocabulary, if that lies apart.
@@ -250,7 +252,7 @@ def compare(
     rows = []
     for width in widths:
         programs: list[tuple[str, Callable[[PreparedQuery], tuple[Answers, int]]]] = [
-            (f"chemspec, {name}", _ours(engine, name, width, max_len)) for name in ("none", drafter)
+            (f"chemspec, {name}", _ours(engine, name, width, max_len, rules)) for name in ("none", drafter)
         ]
         programs.append((f"{peer.name} {peer.version}", _theirs(peer, width)))
         taken: dict[str, list[tuple[float, float, int, Answers]]] = {name: [] for name, _ in programs}
@@ -281,9 +283,11 @@ def compare(
     return rows
 
 
-def _ours(engine: Engine, drafter: str, width: int, max_len: int) -> Callable[[PreparedQuery], tuple[Answers, int]]:
+def _ours(
+    engine: Engine, drafter: str, width: int, max_len: int, rules: str
+) -> Callable[[PreparedQuery], tuple[Answers, int]]:
     decoder = "greedy" if width == 1 else "beam"
-    settings = DecodeSettings(decoder=decoder, n=width, drafter=drafter, max_len=max_len, batch_size=1)
+    settings = DecodeSettings(decoder=decoder, n=width, drafter=drafter, max_len=max_len, batch_size=1, rules=rules)
 
     def answer(query: PreparedQuery) -> tuple[Answers, int]:
         result = engine.predict(query.text, settings)

@@ -15,7 +15,7 @@ from chemspec.asset_files import app_script
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app
-from chemspec.settings import DecodeSettings
+from chemspec.settings import RULES, DecodeSettings
 from chemspec.system import extras, gpu
 from chemspec.system.untrusted import read_json
 
@@ -49,6 +49,9 @@ def predict(
     length_penalty: Annotated[
         float, opt.option("Rank beam answers by log-prob / length ** this.")
     ] = opt.DEFAULT.length_penalty,
+    rules: Annotated[
+        str, opt.option(f"Search beams by the bookkeeping of another program: {', '.join(RULES[1:])}.")
+    ] = opt.DEFAULT.rules,
     temperature: opt.SampleFloat = opt.DEFAULT.temperature,
     top_p: opt.SampleFloat = opt.DEFAULT.top_p,
     seed: opt.SampleInt = opt.DEFAULT.seed,
@@ -85,6 +88,7 @@ def predict(
         batch_size=batch_size,
         node_budget=node_budget,
         length_penalty=length_penalty,
+        rules=rules,
         temperature=temperature,
         top_p=top_p,
         seed=seed,

@@ -8,7 +8,7 @@ and no live one can still overtake the last of them, or at the length limit. (Hu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heapify, heappop, heapreplace
 from math import inf
@@ -63,6 +63,9 @@ class Rules(NamedTuple):
         return hyp.total / self.max_len**self.length_penalty if self.length_penalty else hyp.total
 
 
+Step = Callable[[Beam, Sequence[Scores], Rules], Beam]
+
+
 def beam_search(*, width: int, max_len: int, length_penalty: float = 0.0) -> Decoder:
     """Return the `width` best answers that beam search finds, best first; unfinished ones, if any are needed, last."""
     rules = Rules(width, max_len, float(length_penalty))
@@ -78,11 +81,20 @@ def _search(rules: Rules) -> Decoder:
     return [finished(hyp.tokens, hyp.log_probs) for hyp in best]
 
 
-def look_ahead(beam: Beam, rules: Rules, known: Mapping[Prefix, Scores], guess: Guess) -> Iterator[Prefix]:
+def look_ahead(
+    beam: Beam, rules: Rules, known: Mapping[Prefix, Scores], guess: Guess, step: Step | None = None
+) -> Iterator[Prefix]:
     """Play the search on past the point where it must wait, and yield the unscored prefixes that it then meets.
 
     Where scores are known they count; elsewhere the guessed token is taken to follow at a small cost, so that a
     hypothesis that is only guessed loses against one that is known to be as good. At the end, nothing is left to guess.
+
+    Args:
+        beam: the state of the search.
+        rules: what it is told.
+        known: scores by prefix.
+        guess: the likeliest next token of a prefix.
+        step: of the search; `advance` by default.
     """
     met: set[Prefix] = set()
     while beam.live and len(beam.live[0].log_probs) < rules.max_len:
@@ -98,7 +110,7 @@ def look_ahead(beam: Beam, rules: Rules, known: Mapping[Prefix, Scores], guess: 
             scores.append(found)
         if not any(len(score.ids) for score in scores):
             return
-        beam = advance(beam, scores, rules)
+        beam = (step or advance)(beam, scores, rules)
 
 
 def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
@@ -115,7 +127,7 @@ def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
         rules: what the search is told.
     """
     finished, live = list(beam.finished), list[Hyp]()
-    for rank, (cost, parent_index, token_index) in enumerate(_ranked(beam.live, scores, 2 * rules.width)):
+    for rank, (cost, parent_index, token_index) in enumerate(ranked(beam.live, scores, 2 * rules.width)):
         parent, (ids, log_probs) = beam.live[parent_index], scores[parent_index]
         ended = ids[token_index] == EOS
         if ended and rank >= rules.width:
@@ -135,7 +147,7 @@ def advance(beam: Beam, scores: Sequence[Scores], rules: Rules) -> Beam:
     return Beam(tuple(live), tuple(finished))
 
 
-def _ranked(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Candidate]:
+def ranked(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Candidate]:
     """The `count` best extensions of all live hypotheses: a merge of their lists, each of which is best first."""
     heads = [
         (-(hyp.total + found.log_probs[0]), parent_index, 0)

@@ -109,7 +109,12 @@ def _relaxed_greedy(source: Source, settings: DecodeSettings, drafter: Drafter) 
 
 
 def _beam(_: Source, settings: DecodeSettings) -> Decoder:
-    return beam_search(width=settings.n, max_len=settings.max_len, length_penalty=settings.length_penalty)
+    size = {"width": settings.n, "max_len": settings.max_len}
+    if settings.rules != "chemspec":
+        from chemspec.decode.peer_rules import peer_search
+
+        return peer_search(rules=settings.rules, length_penalty=settings.length_penalty, **size)
+    return beam_search(length_penalty=settings.length_penalty, **size)
 
 
 def _beam_top_k(settings: DecodeSettings) -> int:

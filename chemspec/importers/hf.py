@@ -267,7 +267,7 @@ def load(folder: Path, *, task: Task | None = None, template: str = "", name: st
     except InexpressibleError as why:
         return replace(theirs, found={**theirs.found, "computed by": f"layers of transformers, in torch ({why})"})
     own = Checkpoint(theirs.name, theirs.task, weights, cast(Tokenizer, theirs.tokenizer), folder, theirs.digest)
-    _check_agreement(theirs.model, own.model, folder)
+    _check_agreement(theirs.model, Transformer.of(weights), folder)
     return LoadedModel(
         theirs.name,
         theirs.task,

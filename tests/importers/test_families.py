@@ -85,6 +85,17 @@ def test_log_probs_are_those_that_the_other_program_computed(name: str, tmp_path
     assert float(((found - torch.tensor(oracle["logp"])) * real).abs().max()) < 1e-5
 
 
+def test_by_its_rules_beams_are_those_that_opennmt_0_4_1_wrote(tmp_path: Path) -> None:
+    """Of a hardly trained model: all are cut at the length limit."""
+    loaded, _, _ = genuine("mt041", tmp_path)
+    engine, folder = Engine.load(loaded.folder, task="forward", **CPU), CHECKPOINTS / "mt041"
+    how = DecodeSettings(n=5, max_len=60, rules="onmt")
+    wanted = iter((folder / "pred.txt").read_text().splitlines())
+    for line in (folder / "s3.txt").read_text().splitlines():
+        answers = engine.write([engine.tokenizer.encode("".join(line.split()))], how)[0]
+        assert [" ".join(engine.tokenizer.pieces(one.tokens)) for one in answers] == [next(wanted) for _ in answers]
+
+
 def test_greedy_tokens_are_those_that_the_other_program_wrote(tmp_path: Path) -> None:
     loaded, _, oracle = genuine("tt", tmp_path)
     engine = Engine.load(loaded.folder, task="forward", **CPU)

@@ -24,6 +24,7 @@ from chemspec import cli
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
+from chemspec.decode.peer_rules import peer_search
 from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.importers import hf, hf_weights
@@ -304,10 +305,9 @@ def generate(found: hf.HfCheckpoint, text: str, **options: Any) -> list[tuple[li
         input_ids=read["input_ids"],
         attention_mask=read["attention_mask"],
         do_sample=False,
-        max_new_tokens=MAX_LEN,
         return_dict_in_generate=True,
         output_scores=True,
-        **options,
+        **{"max_new_tokens": MAX_LEN, **options},
     )
     eos = found.model.numbers.theirs[EOS]
     texts = []
@@ -360,6 +360,23 @@ def test_beams_are_those_of_generate(kind: str, way: str) -> None:
         for answer, (_, score) in zip(answers, theirs, strict=True):
             assert answer.log_prob == pytest.approx(score, abs=1e-4)  # generate adds up in fp32
     assert compared >= 3
+
+
+@pytest.mark.parametrize("kind", ["t5 v1.1", "bart"])
+@pytest.mark.parametrize(("penalty", "most"), [(0.0, 6), (1.0, 6), (1.0, MAX_LEN)])
+def test_by_its_rules_beams_are_those_of_generate_to_the_last_place(kind: str, penalty: float, most: int) -> None:
+    """Cut answers among them, and with the penalty that it applies by default."""
+    found, cut = loaded(kind), 0
+    for text in QUERIES:
+        search = peer_search(rules="transformers", width=3, max_len=most, length_penalty=penalty)
+        answers = ours(found, text, search, 4, own(kind, "torch"))
+        how = {"num_beams": 3, "num_return_sequences": 3, "length_penalty": penalty, "max_new_tokens": most}
+        theirs = generate(found, text, **how)
+        assert [in_theirs(found, answer) for answer in answers] == [tokens for tokens, _ in theirs]
+        for answer, (_, score) in zip(answers, theirs, strict=True):
+            assert answer.log_prob / len(answer.tokens) ** penalty == pytest.approx(score, abs=1e-4)
+        cut += sum(answer.ended == "length" for answer in answers)
+    assert (cut > 0) == (most == 6)
 
 
 def test_a_forced_first_token_comes_first(tmp_path: Path) -> None:

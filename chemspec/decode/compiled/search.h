@@ -84,7 +84,7 @@ class Search {
  private:
   double score(const Hyp& hyp) const { return rules_.score(hyp.total, tree_[hyp.node].depth); }
 
-  // `beam._ranked`: the best extensions of all live hypotheses, into `candidates_`.
+  // `beam.ranked`: the best extensions of all live hypotheses, into `candidates_`.
   void rank(const std::vector<Hyp>& live, const std::vector<Scores>& scores, size_t count) {
     const auto cost = [&](int parent, int token) { return -(live[parent].total + scores[parent].log_probs[token]); };
     heads_.clear();
