@@ -201,13 +201,16 @@ def _records(lines: Iterable[str], ending: str, where: object) -> Iterator[list[
 
 def _from_parquet(path: Path, column: str) -> Iterator[str]:
     extras.require("pyarrow", what=f"{path} is a parquet file")
-    from pyarrow import parquet  # half a second that only its users should pay
+    from pyarrow import ArrowException, parquet  # half a second that only its users should pay
 
-    with parquet.ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        name = names[_choose(names, column, path)]
-        for batch in file.iter_batches(columns=[name]):
-            yield from ("" if value is None else str(value) for value in batch.column(0).to_pylist())
+    try:
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            name = names[_choose(names, column, path)]
+            for batch in file.iter_batches(columns=[name]):
+                yield from ("" if value is None else str(value) for value in batch.column(0).to_pylist())
+    except (ArrowException, OverflowError) as error:  # not all of them are ValueErrors
+        raise FileError(f"{path} cannot be read: {error}") from error
 
 
 def _choose(names: Sequence[str], column: str, path: Path) -> int:

@@ -191,7 +191,7 @@ def add(app: FastAPI, service: Service, tasks: Tasks) -> None:
     @app.post(f"{ROOT}/projects", status_code=201, **how)
     async def create_project(project: Project) -> Any:
         """Return the number of a project, which means nothing here."""
-        return _payload(id="chemspec", name=project.name)
+        return _payload(id="chemspec", name=project.name.encode("utf-8", "replace").decode())
 
     @app.get(f"{ROOT}/projects", **how)
     async def projects() -> Any:
