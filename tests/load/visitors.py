@@ -2,8 +2,8 @@
 
 Every visitor has a browser context of their own and asks something else as soon as the answer is there, while `chemspec
 predict` answers a file and clients ask `chemspec serve`. All answers are compared with the engine's, made beforehand.
-The last line is one JSON document; the exit code is 1 if an answer is wrong or lost, or if memory grows by more than 5 %
-in the second half (of runs of 5 minutes and more).
+The last line is one JSON document; the exit code is 1 if an answer is wrong or lost, or if memory grows by more than
+5 % in the second half (of runs of 5 minutes and more).
 """
 
 from __future__ import annotations
