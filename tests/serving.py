@@ -44,6 +44,36 @@ class Gated:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
+    def keep_decoding(
+        self,
+        more: Callable[[int], Sequence[Any]],
+        ready: Callable[[Any], Any],
+        settings: Any,
+        *,
+        before_pass: Callable[[], None],
+    ) -> Iterator[tuple[Any, Any]]:
+        """Decode when the gate opens, likewise."""
+
+        def asked(room: int) -> Sequence[Any]:
+            rows = more(room)
+            if rows:
+                self.batches.append([ready(row).text for row in rows])
+            return rows
+
+        def before() -> None:
+            while not self.gate.wait(0.002):
+                before_pass()
+            before_pass()
+            if self.break_over in self.batches[-1]:
+                raise RuntimeError("broken")
+
+        try:
+            yield from self._engine.keep_decoding(asked, ready, settings, before_pass=before)
+        except BaseException as error:
+            self.ended.append(error)
+            raise
+        self.ended.append(None)
+
     def decode(self, ready: Sequence[Any], settings: Any, *, before_pass: Callable[[], None]) -> Any:
         """Decode when the gate opens; until then, act as if passes were being run."""
         self.batches.append([one.text for one in ready])

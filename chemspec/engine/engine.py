@@ -10,7 +10,7 @@ from itertools import count, islice
 from math import exp
 from pathlib import Path
 from random import Random
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from chemspec import chem
 from chemspec.chem import formats, root_align
@@ -35,6 +35,7 @@ from chemspec.tasks import TASKS
 from chemspec.tokenizer import TokenError
 from chemspec.types import DecodeResult, FinishedSequence, Hypothesis, Pass, Trace
 
+Row = TypeVar("Row")
 Join = Callable[[Sequence["PreparedQuery"]], Sequence[int]]  # of queries to a session; returns their numbers
 
 MAX_CHARS = 1000
@@ -395,25 +396,31 @@ class Engine:
 
     def keep_decoding(
         self,
-        more: Callable[[int], Sequence[PreparedQuery]],
+        more: Callable[[int], Sequence[Row]],
+        ready: Callable[[Row], PreparedQuery],
         settings: DecodeSettings,
         *,
         before_pass: Callable[[], None] = lambda: None,
-    ) -> Iterator[tuple[PreparedQuery, DecodeResult]]:
+    ) -> Iterator[tuple[Row, DecodeResult]]:
         """Answer queries that keep coming, `settings.batch_size` at a time, each as soon as it is done.
 
         Args:
-            more: returns at most so many that wait, as `prepare` returned them, none refused; where it returns none
-                while none is under way, that is the end.
+            more: returns at most so many that wait; where it returns none while none is under way, that is the end.
+            ready: what `prepare` returned of one, no refusal.
             settings: how to answer, in one search and one spelling: neither `distinct` nor `augment`.
             before_pass: called before every run of the model; what it raises ends all.
 
         Raises:
             ScoresError: over a query that the model has no scores for; what was under way is lost.
         """
+
+        def begin(rows: Sequence[Row]) -> tuple[Decoding, Callable[[Sequence[Row]], Sequence[int]]]:
+            decoding, join = self._begin(list(map(ready, rows)), settings)
+            return decoding, lambda others: join(list(map(ready, others)))
+
         running = keep_full(
             more,
-            lambda rows: self._begin(rows, settings),
+            begin,
             size=settings.batch_size,
             parts=self._parts(settings.batch_size, settings),
             before_pass=before_pass,
@@ -423,8 +430,8 @@ class Engine:
                 found = next(running, None)
             if found is None:
                 return
-            ready, decoded = found
-            yield ready, self._written([ready], [decoded], settings)[0]
+            row, decoded = found
+            yield row, self._written([ready(row)], [decoded], settings)[0]
 
     def _decode(
         self,

@@ -1,11 +1,11 @@
 """Feed engines from one queue: a device that is free takes the oldest query, and others like it in the same batch.
 
 A batch is formed when a device is free, never later: who comes to an idle service waits for nobody, and under load the
-batches fill up by themselves. A query that arrives while a batch is decoded waits for the next one, because a session
-of the model is opened for all its queries at once. The oldest query is served first, but each further one of a client
-lets some of others pass: who sends many at once does not hold up the others, and none can starve. Those that go with it
-are, of all that wait for the same model and settings, the most like it in length: a batch takes as many passes as its
-longest answer.
+batches fill up by themselves. A query that arrives while a batch is decoded joins it as soon as there is room, if it is
+for the same model and settings and no other comes first (`decode.continuous`). The oldest query is served first, but
+each further one of a client lets some of others pass: who sends many at once does not hold up the others, and none can
+starve. Those that go with it are, of all that wait for the same model and settings, the most like it in length: where
+the model cannot be joined, a batch takes as many passes as its longest answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncio
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -44,6 +44,16 @@ class QueueFullError(Exception):
 
 class StoppingError(Exception):
     """The service is stopping and takes no new queries."""
+
+
+def _ready(job: Job) -> PreparedQuery:
+    return job.ready
+
+
+def _alike(job: Job, other: Job) -> bool:
+    """Whether two go into one batch."""
+    same = job.model == other.model and job.settings == other.settings
+    return same and job.watch is None and other.watch is None
 
 
 class _AbandonedError(Exception):
@@ -181,51 +191,82 @@ class Scheduler:
                     self._changed.wait()
                 if not self._waiting:
                     return
-                batch = self._take()
-                self._busy[number] = len(batch)
-            began = time.monotonic()
-            self._metrics.batch.labels(batch[0].model).observe(len(batch))
-            for job in batch:
-                self._metrics.waited.observe(began - job.arrived)
+                first = self._next()
+                batch = self._take(self._room(first), first)
+            began, answered = time.monotonic(), count()
             with suppress(_AbandonedError):
-                self._answer(engines[batch[0].model], batch)
+                for job, result in self._answer(number, engines[first.model], batch):
+                    next(answered)
+                    self._metrics.answered(job.model, [result])
+                    self._deliver([(job, result)])
             seconds = time.monotonic() - began
-            self._pace += 0.1 * (seconds / len(batch) - self._pace)
+            self._pace += 0.1 * (seconds / max(1, next(answered)) - self._pace)
             self._busy[number] = 0
-            self._metrics.engine_seconds.labels(batch[0].model).observe(seconds)
+            self._metrics.engine_seconds.labels(first.model).observe(seconds)
 
-    def _take(self) -> list[Job]:
-        """Return the query that is next and what goes with it; the queue is locked and not empty."""
-        first = min(self._waiting, key=lambda job: job.place)
-        room = max(1, self._limits.batch_size // first.settings.augment)
-        batch = [first]
-        if first.watch is None:
-            like = [
-                job
-                for job in self._waiting
-                if job is not first
-                and job.watch is None
-                and job.model == first.model
-                and job.settings == first.settings
-            ]
-            # Stable, so that of equals the older one goes first.
-            like.sort(key=lambda job: abs(len(job.ready.ids) - len(first.ready.ids)))
-            batch += like[: room - 1]
+    def _next(self) -> Job:
+        """Return the query that is next; the queue is locked and not empty."""
+        return min(self._waiting, key=lambda job: job.place)
+
+    def _room(self, job: Job) -> int:
+        """Return how many queries like one go into a batch."""
+        return 1 if job.watch else max(1, self._limits.batch_size // job.settings.augment)
+
+    def _take(self, room: int, first: Job) -> list[Job]:
+        """Take a query that waits and what goes with it, at most so many; the queue is locked."""
+        like = [job for job in self._waiting if job is not first and _alike(job, first)]
+        # Stable, so that of equals the older one goes first.
+        like.sort(key=lambda job: abs(len(job.ready.ids) - len(first.ready.ids)))
+        batch = [first, *like[: room - 1]]
         taken = set(map(id, batch))
         self._waiting = deque(job for job in self._waiting if id(job) not in taken)
+        now = time.monotonic()
+        self._metrics.batch.labels(first.model).observe(len(batch))
+        for job in batch:
+            self._metrics.waited.observe(now - job.arrived)
         return batch
 
-    def _answer(self, engine: Engine, batch: list[Job]) -> None:
+    def _answer(self, number: int, engine: Engine, batch: list[Job]) -> Iterator[tuple[Job, DecodeResult]]:
+        """Answer a batch, and those who join it, each as soon as it is done."""
+        first = batch[0]
+        under_way = list(batch)
+        self._busy[number] = len(under_way)
+
         def before_pass() -> None:
-            if all(job.abandoned for job in batch):
+            if all(job.abandoned for job in under_way):
                 raise _AbandonedError
 
-        if batch[0].watch is not None:
-            results = [self._stream(engine, batch[0], batch[0].watch, before_pass)]
-        else:
-            results = self._decode(engine, batch, before_pass)
-        self._metrics.answered(batch[0].model, results)
-        self._deliver(list(zip(batch, results, strict=True)))
+        if first.watch is not None:
+            yield first, self._stream(engine, first, first.watch, before_pass)
+            return
+        if first.settings.distinct or first.settings.augment > 1:  # searched again and wider, or in several rows
+            yield from zip(batch, self._decode(engine, batch, before_pass), strict=True)
+            return
+        coming = deque(batch)
+
+        def more(room: int) -> list[Job]:
+            if not coming:
+                with self._changed:
+                    # Where the next is not like these, they end, and it need not wait for ever.
+                    if self._waiting and _alike(other := self._next(), first):
+                        coming.extend(self._take(room, other))
+                under_way.extend(coming)
+                self._busy[number] = len(under_way)
+            return [coming.popleft() for _ in range(min(room, len(coming)))]
+
+        try:
+            for job, result in engine.keep_decoding(more, _ready, first.settings, before_pass=before_pass):
+                under_way.remove(job)
+                self._busy[number] = len(under_way)
+                yield job, result
+        except _AbandonedError:
+            raise
+        except Exception:
+            left = list(under_way)  # to find those to blame
+            for job in left:
+                under_way[:] = [job]
+                with suppress(_AbandonedError):
+                    yield job, self._decode(engine, [job], before_pass)[0]
 
     def _decode(self, engine: Engine, batch: list[Job], before_pass: Callable[[], None]) -> list[DecodeResult]:
         """Decode a batch; where that fails, decode its queries one by one to find those to blame."""

@@ -308,7 +308,7 @@ def test_a_service_is_alive_before_it_is_ready(engines: dict[str, Engine]) -> No
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> None:
     class Dying(Gated):
-        def decode(self, *_: Any, **__: Any) -> Any:
+        def keep_decoding(self, *_: Any, **__: Any) -> Any:
             raise SystemExit  # ends a thread without a word
 
     with serving([{"retro": Dying(engines["retro"])}], timeout=0.2) as service:
