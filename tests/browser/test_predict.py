@@ -242,10 +242,16 @@ def test_a_phone_never_scrolls_sideways(
     open_at(page, server, settled, task=task, smi=imatinib if task == "retro" else "CCO." + imatinib)
     expect(answers(page).first).to_be_visible()
     assert loaded(page)
-    page.get_by_role("button", name="More", exact=True).first.click()
+    page.get_by_role("button", name="More, answer 1", exact=True).click()
     expect(page.locator(".cs-token").first).to_be_visible()
     assert overflow(page) <= 0
     page.keyboard.press("Escape")
+    page.get_by_role("button", name="Precedents, answer 1", exact=True).click()
+    expect(page.locator("[data-testid=stPopoverBody]").last).to_be_visible()
+    page.keyboard.press("Escape")
+    names = set(page.locator("[class*=_card] button").evaluate_all("all => all.map(one => one.ariaLabel)"))
+    count = answers(page).count()
+    assert {f"Copy answer {rank}" for rank in range(1, count + 1)} < names and len(names) == 6 * count
     for name in ("Options", "Save or share"):
         page.get_by_role("button", name=name).click()
         settled(page)
@@ -264,7 +270,7 @@ def test_files_come_without_a_new_run(
     assert ACETANILIDE in text and text.startswith("query,rank,smiles,class,chance")
     assert "?task=forward&smi=" in page.get_by_test_id("stPopoverBody").inner_text()
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="More", exact=True).first.click()
+    page.get_by_role("button", name="More, answer 1", exact=True).click()
     with page.expect_download() as file:
         page.get_by_role("button", name="SDF").click()
     assert "V2000" in file.value.path().read_text()
