@@ -36,6 +36,20 @@ DrafterOption = Annotated[
 ]
 ExactOption = Annotated[bool, option("Allow decoders that may differ from the standard.", "--exact/--relaxed")]
 BatchOption = Annotated[int, option("Queries per model call.")]
+
+
+def _batch(given: str | int) -> int:
+    try:
+        return AUTO if given == "auto" else int(given)
+    except ValueError:
+        raise typer.BadParameter(f"{given!r} is neither a number of queries nor auto") from None
+
+
+AUTO = 1 << 30  # of a batch size: more than there may be
+BatchOrAutoOption = Annotated[
+    int,
+    typer.Option(help="Queries at a time; auto: as many as are fastest here.", parser=_batch, metavar="INTEGER|auto"),
+]
 LengthOption = Annotated[int, option("Most tokens of an answer.")]
 DtypeOption = Annotated[str, option("auto, fp32, int8, bf16 or fp16.")]
 DeviceOption = Annotated[str, option("auto, cpu, cuda, cuda:1, ...; to predict a file also cuda:all.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -39,7 +39,7 @@ def predict(
     out: Annotated[Path | None, opt.option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")] = None,
     column: Annotated[str, opt.option("Column of the input file with the SMILES.")] = "",
     trace: Annotated[Path | None, opt.option("Write full results with traces here, one JSON a line.")] = None,
-    batch_size: opt.BatchOption = opt.DEFAULT.batch_size,
+    batch_size: opt.BatchOrAutoOption = opt.DEFAULT.batch_size,
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
     dtype: opt.DtypeOption = "auto",
     device: opt.DeviceOption = "auto",
@@ -85,7 +85,7 @@ def predict(
         exact,
         drafter=drafter,
         max_len=max_len,
-        batch_size=batch_size,
+        batch_size=opt.DEFAULT.batch_size if batch_size == opt.AUTO else batch_size,
         node_budget=node_budget,
         length_penalty=length_penalty,
         rules=rules,
@@ -100,6 +100,8 @@ def predict(
     )
     if not task and not model:
         raise ValueError("say which question: --task forward (what forms?) or --task retro (what from?)")
+    if batch_size == opt.AUTO and (ray or device == ALL):
+        raise ValueError("--batch-size auto is for one engine; with --ray and --device cuda:all give a number")
     if write_every < 0:
         raise ValueError(f"--write-every {write_every}; give at least 1, or 0 for a few batches")
     if ray:
@@ -126,6 +128,9 @@ def predict(
         template=template,
         workers=_workers(workers, device, many),
     )
+    if batch_size == opt.AUTO and many:
+        settings = replace(settings, batch_size=engine.fastest_batch(settings))
+        show.note(f"batches of {settings.batch_size} are fastest here")
     document: dict[str, Any] = {"model": engine.name, "settings": asdict(settings)}
     if out is not None:
         with show.progress("predicting") as report:

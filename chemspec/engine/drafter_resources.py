@@ -53,6 +53,11 @@ class DrafterResources:
                 )
             return self._curve
 
+    def fastest_batch(self, rows: int) -> int:
+        """Return with how many queries at a time the model is fastest here, if a query has so many nodes in a pass."""
+        host = self.cost().host
+        return self.runtime_config.fastest_batch(self.digest, self.backend, self.config, rows=rows, host=host)
+
     def knowledge(self) -> DrafterCalibration:
         """Return what the model's drafters have learned; read at first use.
 

@@ -615,6 +615,11 @@ class Engine:
         """What a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
         return self.resources.cost()
 
+    def fastest_batch(self, settings: DecodeSettings) -> int:
+        """Return the `batch_size` with which a query takes least here; measured at first use, then kept on disk."""
+        rows = (1 if settings.decoder == "greedy" else settings.n) * settings.augment
+        return self.resources.fastest_batch(rows)
+
     def knowledge(self) -> DrafterCalibration:
         """What the model's drafters have learned; read at first use. See `DrafterResources.knowledge`."""
         return self.resources.knowledge()

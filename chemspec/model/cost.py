@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -20,6 +21,7 @@ from chemspec.types import Prefix
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 # On a GPU a batch of many queries is a size of its own: (queries, new nodes of each).
 BATCHES = ((32, 16), (128, 16), (256, 32))
+QUERIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # batches among which `fastest_batch` chooses
 QUIET = 0.75  # a load per core at which times are to be trusted
 SOURCE, WRITTEN = 40, 24  # a typical query, half an answer
 # How often a pass is timed: those of few nodes more often, for there a mistake of 0.1 ms decides.
@@ -118,6 +120,48 @@ def measure(
     return CostCurve(tuple(sizes), tuple(seconds))
 
 
+def fastest_batch(
+    backend: Backend, vocab_size: int, max_positions: int, clock: Callable[[], float], *, rows: int, host: HostCost
+) -> int:
+    """Return with how many queries at a time a query takes least, or up to a thirtieth more; takes some seconds.
+
+    Args:
+        backend: the model.
+        vocab_size: its tokens.
+        max_positions: most tokens of a source or an answer.
+        clock: seconds.
+        rows: new nodes of a query in a pass: the width of a beam.
+        host: what the loop costs beside it.
+    """
+    tokens = range(len(SPECIALS), vocab_size)
+    rows = min(rows, len(tokens))
+    source = [tokens[i % len(tokens)] for i in range(max(1, min(SOURCE, max_positions - 2)))]
+    passes = max(1, min(WRITTEN, max_positions - 4))
+
+    def once(queries: int) -> float:
+        """Return seconds of a query, encoded and written with so many others."""
+        began = clock()
+        session = Session(backend, [source] * queries, top_k=2)
+        beams: list[Prefix] = [(BOS,)]
+        session.score([beams] * queries)
+        beams = [(BOS, tokens[beam]) for beam in range(rows)]
+        for step in range(passes):
+            nodes, _ = session.new_nodes([beams] * queries)
+            _ready(session.runner, nodes)()
+            beams = [(*beam, tokens[step % len(tokens)]) for beam in beams]
+        return (clock() - began + passes * host.start) / queries
+
+    seconds = dict.fromkeys(QUERIES, float("inf"))
+    for _ in range(2):  # the faster one counts; the first makes room in the cache
+        best = float("inf")
+        for queries in QUERIES:
+            seconds[queries] = min(seconds[queries], once(queries))
+            best = min(best, seconds[queries])
+            if seconds[queries] > 1.25 * best:  # and larger ones will be slower still
+                break
+    return next(queries for queries in QUERIES if seconds[queries] <= min(seconds.values()) * 31 / 30)
+
+
 def _ready(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
     """Return what runs a pass, as the loop that suits the runner does it."""
     run_at = getattr(runner, "run_at", None)
@@ -148,3 +192,14 @@ def cached(key: str, make: Callable[[], CostCurve], *, load: Callable[[], float]
     found = {"nodes": curve.nodes, "seconds": curve.seconds, "host": curve.host, "load": now}
     cache.write(f"{key}.cost.json", json.dumps(found).encode())
     return curve
+
+
+def cached_number(name: str, make: Callable[[], int]) -> int:
+    """Return the number found earlier, or a new one."""
+    content = cache.read(f"{name}.json")
+    if content is not None:
+        with suppress(ValueError):  # damaged: measure again
+            return int(content)
+    number = make()
+    cache.write(f"{name}.json", str(number).encode())
+    return number

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from chemspec.draft.base import HostCost
 from chemspec.model.checkpoint import Checkpoint, check_computes
-from chemspec.model.cost import BATCHES, CostCurve, cached, measure
+from chemspec.model.cost import BATCHES, CostCurve, cached, cached_number, fastest_batch, measure
 from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig, ModelDims
 from chemspec.system import extras, gpu
@@ -166,12 +166,33 @@ class RuntimeConfig:
             loop: the name of the loop that runs.
             host: measures what that loop costs.
         """
-        name = "".join(filter(str.isalnum, gpu.name_of(self.device)))
-        key = "-".join((digest, self.runtime, self.device.replace(":", ""), *filter(None, [name]), self.dtype))
+        sizes = config.vocab_size, config.max_positions
+        batches = BATCHES if gpu.name_of(self.device) else ()
+        with self.torch_scope():
+            measured = partial(measure, backend, *sizes, time.perf_counter, batches=batches)
+            return cached(f"{self._key(digest)}-{self.threads}-{loop}", lambda: replace(measured(), host=host()))
+
+    def fastest_batch(
+        self, digest: str, backend: Backend, config: ModelConfig | ModelDims, *, rows: int, host: HostCost
+    ) -> int:
+        """Return with how many queries at a time a model is fastest on this machine, from disk if it is known.
+
+        Args:
+            digest: of the weights.
+            backend: what computes them.
+            config: the model's dimensions.
+            rows: new nodes of a query in a pass: the width of a beam.
+            host: what the loop costs.
+        """
         sizes = config.vocab_size, config.max_positions
         with self.torch_scope():
-            measured = partial(measure, backend, *sizes, time.perf_counter, batches=BATCHES if name else ())
-            return cached(f"{key}-{self.threads}-{loop}", lambda: replace(measured(), host=host()))
+            measured = partial(fastest_batch, backend, *sizes, time.perf_counter, rows=rows, host=host)
+            return cached_number(f"{self._key(digest)}-{self.threads}-{rows}.batch", measured)
+
+    def _key(self, digest: str) -> str:
+        """Return what names this model, runtime and device in the cache."""
+        name = "".join(filter(str.isalnum, gpu.name_of(self.device)))
+        return "-".join((digest, self.runtime, self.device.replace(":", ""), *filter(None, [name]), self.dtype))
 
     def torch_scope(self) -> AbstractContextManager[None]:
         """Let torch compute with as many threads as are wanted here, and with the process's own number afterwards.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,8 +17,9 @@ from chemspec.draft.base import HostCost
 from chemspec.model import cost
 from chemspec.model.cost import SIZES, CostCurve, cached, measure
 from chemspec.model.runners.torch_runner import TorchBackend
+from chemspec.model.session import NodeBatch
 from chemspec.system import cache
-from chemspec.testing import tiny_model
+from chemspec.testing import Table, tiny_model
 
 CURVE = CostCurve((1, 2, 4, 8), (1.0, 1.5, 2.0, 4.0))
 
@@ -187,3 +189,51 @@ def test_noise_makes_no_larger_pass_cheaper(monkeypatch: pytest.MonkeyPatch) -> 
     assert curve.seconds[0] == 5.0
     assert 5.0 < curve.seconds[1] < 5.01
     assert curve.seconds[2] == 8.0
+
+
+# Batches -----------------------------------------------------------------------------------------
+
+
+class Cache:
+    """A model whose passes take a second, and ten more for each query beyond those that its cache holds."""
+
+    def __init__(self, holds: int) -> None:
+        self.table, self.holds, self.now = Table(0, vocab_size=12), holds, 0.0
+
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Any:
+        runner = self.table.open(sources, top_k=top_k)
+        run = runner.run
+
+        def timed(nodes: NodeBatch) -> Any:
+            self.now += 1 + 10 * max(0, len(set(nodes.queries)) - self.holds)
+            return run(nodes)
+
+        runner.run = timed
+        return runner
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("holds", [1, 4, 8, 256])
+def test_the_fastest_batch_is_what_the_cache_holds(holds: int, rows: int) -> None:
+    model = Cache(holds)
+    assert cost.fastest_batch(model, 12, 12, lambda: model.now, rows=rows, host=HostCost()) == holds
+
+
+def test_of_batches_that_are_alike_the_smallest_is_taken() -> None:
+    """Where a pass takes as long as its queries, none gains by waiting for others; what the loop costs is shared."""
+
+    class Even(Cache):
+        def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Any:
+            self.now += len(sources)
+            return self.table.open(sources, top_k=top_k)
+
+    model = Even(1)
+    assert cost.fastest_batch(model, 12, 12, lambda: model.now, rows=1, host=HostCost()) == 1
+    assert cost.fastest_batch(model, 12, 12, lambda: model.now, rows=1, host=HostCost(start=0.1)) == 32
+
+
+def test_a_number_is_found_once(folder: Path) -> None:
+    found = iter([8, 16])
+    assert [cost.cached_number("m", lambda: next(found)) for _ in range(2)] == [8, 8]
+    (folder / "m.json").write_text("eight")
+    assert cost.cached_number("m", lambda: next(found)) == 16
