@@ -93,3 +93,12 @@ def test_a_page_reaches_no_other_host_whatever_runs_in_it(server: Any, browser: 
     )
     assert stopped == ["connect-src", "frame-src", "img-src", "script-src-elem"]
     context.close()
+
+
+def test_a_dark_page_is_dark(server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]) -> None:
+    """The styles that come with the page are the light ones; those that the script sends win over them."""
+    page = new_page(color_scheme="dark")
+    page.goto(server.url)
+    settled(page)
+    card = "getComputedStyle(document.querySelector('.st-key-predict_panel')).backgroundColor"
+    page.wait_for_function(f"{card} === 'rgb(21, 30, 28)'")

@@ -1,1 +1,1 @@
-"""The app's server: Streamlit's, with the app's styles in the head of the page."""
+"""The app's server: Streamlit's, with the app's styles in the page."""

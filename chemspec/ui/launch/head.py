@@ -1,8 +1,8 @@
-"""Put styles into the head of Streamlit's page.
+"""Put styles into Streamlit's page.
 
 What `st.html` sends arrives after the first pieces of a page are drawn, which then jump to where they belong; and the
-placeholder that Streamlit draws until a script speaks is narrower than the page. Styles in the head are there before
-anything is drawn.
+placeholder that Streamlit draws until a script speaks is narrower than the page. Styles in the page itself are there
+before anything is drawn.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-_END = b"</body>"  # behind the styles that Streamlit adds to the head, which would win
+# Behind the styles that Streamlit adds to the head, which would win; before those of the page, dark ones above all.
+_START = b"<body>"
 # The page must come whole and unpacked: an answer "not modified" would be the page of an earlier version.
 _LEFT_OUT = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"range")
 
 
 class StyledPage:
-    """An ASGI application around another, whose HTML gets `styles` at the end of its head."""
+    """An ASGI application around another, whose HTML gets `styles` at the start of its body."""
 
     def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], styles: str) -> None:
         self.app = app
@@ -49,7 +50,7 @@ class StyledPage:
             if message.get("more_body"):
                 return
             if dict(start["headers"]).get(b"content-type", b"").startswith(b"text/html"):
-                body = body.replace(_END, self.styles + _END, 1)
+                body = body.replace(_START, _START + self.styles, 1)
             kept = [pair for pair in start["headers"] if pair[0] not in (b"content-length", b"etag")]
             length = (b"content-length", str(len(body)).encode())
             await send({**start, "headers": [*kept, length]})
