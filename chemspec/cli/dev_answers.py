@@ -96,6 +96,10 @@ def calibration(
     source: opt.SourceOption = None,
     queries: Annotated[int, opt.option("Validation queries, drawn at random; 0: all.")] = 1000,
     seed: Annotated[int, opt.option("Of the random choice.")] = 0,
+    heldout: Annotated[
+        Path | None,
+        opt.option("Held-out reactions (heldout.csv): as many of these besides, or alone without --source."),
+    ] = None,
     n: opt.NOption = 10,
     out: Annotated[Path | None, opt.option("Predictions (.jsonl), resumable.")] = None,
     store: Annotated[bool, opt.option("Write confidence.json into the model folder.")] = True,
@@ -104,12 +108,16 @@ def calibration(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Measure how often answers of a probability are right, on validation data, and store what corrects it."""
+    from chemspec.evaluation import accuracy as measuring
     from chemspec.evaluation import calibration as judging
 
-    asked = opt.questions(source, task, "val", limit=queries, seed=seed)
+    asked = opt.questions(source, task, "val", limit=queries, seed=seed) if source or not heldout else []
+    if heldout:
+        asked += measuring.questions(heldout, opt.as_task(task), limit=queries, seed=seed)
     engine = opt.load(task, model, threads=threads)
     made = f"chemspec dev calibration --task {engine.task} --queries {queries} --seed {seed} -n {n}"
-    what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}"
+    made += f" --heldout {heldout.name}" if heldout else ""
+    what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}" + ("-heldout" if heldout else "")
     target = out or Path("runs") / f"calibration-{what}.jsonl"
     with show.progress("asking") as report:
         confidence, told = judging.measure(

@@ -74,6 +74,36 @@ def reagent_baseline(
 
 
 @command()
+def familiarity(
+    recipe: Annotated[str, opt.option("Recipe whose training rows to look at: a name or a .toml file.")],
+    model: opt.ModelOption = "",
+    source: opt.SourceOption = None,
+    products: Annotated[
+        bool, opt.option("The index of precedents that ships has their products, too.", "--products")
+    ] = False,
+) -> None:
+    """Look at what a model was trained on: rare tokens, length, likeness; a query unlike it is told so in its notes."""
+    from chemspec import chem
+    from chemspec.data.reactions import canonical_pair
+    from chemspec.data.shards import is_used, read_rows
+    from chemspec.engine.familiarity import nearest_products
+    from chemspec.evaluation import familiarity as looking
+    from chemspec.train.recipe import model_recipe
+
+    chosen = model_recipe(recipe)
+    engine = opt.load(chosen.task, model, threads=1)
+    rows = (row for file in chosen.train_files for row in read_rows(opt.data_folder(source) / file))
+    queries = (canonical_pair(row, chosen.task)[0] for row in rows if is_used(row, chosen.data))
+    index = nearest_products() if products else None
+    asked = opt.questions(source, chosen.task, "val") if index else []
+    alike = [index.likeness(target) for one in asked if index and (target := chem.main_product(one.query))]
+    made = f"chemspec dev familiarity --recipe {chosen.name}{' --products' if products else ''}"
+    found = looking.of_training(queries, engine.tokenizer.alphabet, alike, digest=engine.digest, made=made)
+    found.save(engine.folder)
+    show.line(f"{len(found.rare)} rare tokens; long: over {found.longest}; unlike: under {found.unlike:.2f}")
+
+
+@command()
 def distil(
     task: opt.TaskOption,
     model: opt.ModelOption = "",

@@ -20,7 +20,7 @@ from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterCalibration, DrafterInputs, NoDrafts, build
-from chemspec.engine import augment, confidence, distinct
+from chemspec.engine import augment, confidence, distinct, familiarity
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.engine.molecules import Job, MoleculePool, Molecules
 from chemspec.engine.registry import installed, model_folder, models_dir, usable
@@ -55,6 +55,7 @@ class PreparedQuery:
         notes: what to tell with the answer.
         lead: marks of the model's own that it was typed with, such as the class of a reaction.
         smiles: the canonical SMILES.
+        likeness: how like the training data it is (`familiarity`); None where that is not known.
         refusal: the result, if it cannot be decoded.
     """
 
@@ -64,6 +65,7 @@ class PreparedQuery:
     notes: tuple[str, ...] = ()
     lead: str = ""
     smiles: str = ""
+    likeness: float | None = None
     refusal: DecodeResult | None = None
 
 
@@ -84,6 +86,7 @@ class Engine:
         resources: what its drafters need beside it, made at first use.
         confidence: from a probability to the chance of being right; None where nobody has measured it.
         confidence_problem: why it cannot be used although there is a file.
+        familiarity: what its training data were like; None where nobody has looked.
         build_drafter: makes the drafter of a run.
         molecules: reads queries and writes up answers, in this process or in others.
     """
@@ -100,6 +103,7 @@ class Engine:
     resources: DrafterResources
     confidence: confidence.Confidence | None = None
     confidence_problem: str = ""
+    familiarity: familiarity.Familiarity | None = None
     build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build
     molecules: Molecules = field(default_factory=Molecules)
 
@@ -160,6 +164,7 @@ class Engine:
             resources=DrafterResources(loaded, backend, config),
             confidence=measured,
             confidence_problem=problem,
+            familiarity=familiarity.load(loaded.folder, loaded.digest) if loaded.folder.is_dir() else None,
             molecules=MoleculePool(workers) if workers else Molecules(),
         )
 
@@ -346,8 +351,12 @@ class Engine:
         if len(ids) > self.longest_query:
             message = f"{len(ids)} tokens; queries may have at most {self.longest_query}"
             return PreparedQuery(text, refusal=DecodeResult(text, "too_long", message, notes=query.notes))
-        notes = (*query.notes, *self.caveats)
-        return PreparedQuery(text, ids, tuple(self.tokenizer.pieces(ids)), notes, lead, query.smiles)
+        tokens = tuple(self.tokenizer.pieces(ids))
+        likeness = self.familiarity.likeness(query.smiles) if self.familiarity else None
+        unlike = self.familiarity.notes(tokens, likeness) if self.familiarity else ()
+        return PreparedQuery(
+            text, ids, tokens, (*query.notes, *self.caveats, *unlike), lead, query.smiles, likeness=likeness
+        )
 
     def _answer(
         self,
@@ -653,7 +662,7 @@ class Engine:
     def _result(self, ready: PreparedQuery, answers: Sequence[FinishedSequence], trace: Trace) -> DecodeResult:
         hypotheses = tuple(self._hypothesis(answer) for answer in answers)
         if self.confidence is not None:
-            hypotheses = self.confidence.assess(hypotheses)
+            hypotheses = self.confidence.assess(hypotheses, ready.likeness)
         return DecodeResult(ready.text, "ok", "", hypotheses, trace, ready.notes)
 
     def _hypothesis(self, answer: FinishedSequence) -> Hypothesis:

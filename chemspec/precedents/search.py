@@ -148,6 +148,11 @@ class Precedents:
     def __len__(self) -> int:
         return len(self._arrays["close"])
 
+    @property
+    def prints(self) -> NDArray[np.uint8]:
+        """The packed fingerprints of the products."""
+        return self._arrays["prints"]
+
     def find(self, reactants: str, product: str, n: int = 3) -> Found:
         """Return what is known of a reaction; nothing where it cannot be read or changes nothing.
 
@@ -265,6 +270,15 @@ _BYTES = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 
 def _ones(words: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Return how many bits are set in each row."""
-    ones = np.bitwise_count(words) if hasattr(np, "bitwise_count") else _BYTES[words.view(np.uint8)]
-    count: NDArray[np.int64] = ones.sum(axis=1, dtype=np.int64)
+    count: NDArray[np.int64] = count_bits(words).sum(axis=1, dtype=np.int64)
     return count
+
+
+def count_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """Return how many bits are set in each number."""
+    if hasattr(np, "bitwise_count"):
+        return np.bitwise_count(words)
+    counted: NDArray[np.uint8] = _BYTES[np.ascontiguousarray(words).view(np.uint8).reshape(*words.shape, 8)].sum(
+        axis=-1, dtype=np.uint8
+    )
+    return counted
