@@ -156,6 +156,7 @@ def failures(section: Section) -> str:
 
 SECTIONS: dict[str, Callable[[Section], str]] = {
     "accuracy": accuracy,
+    "heldout": accuracy,
     "int8": accuracy,
     "augmented": accuracy,
     "classes": classes,

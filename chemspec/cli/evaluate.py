@@ -45,6 +45,7 @@ def evaluate(
     settings = opt.decode_settings(
         decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, augment=augment
     )
+    from chemspec.data import holdout
     from chemspec.evaluation import accuracy as measure
 
     tests = file or opt.test_file(source, task)
@@ -61,6 +62,8 @@ def evaluate(
     measured = {**head, "settings": asdict(settings), "predictions": str(target), **measured}
     if kept:
         names = ["augmented"] if augment > 1 else ["int8"] if engine.dtype == "int8" else ["accuracy", "failures"]
+        if file is not None and file.name == holdout.FILE:
+            names = ["heldout"]
         names += ["classes"] if measured["top1_by_class"] and "accuracy" in names else []
         opt.keep(engine.folder, names, engine.digest, measured)
     show.note(f"predictions: {target}")

@@ -121,7 +121,7 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
     }
     judged = examine([[(0.5, 1.0, True)], [(0.4, 1.0, False)]])
     told = {"queries": 2, "answers": 2, "table": judged.table, "slope": 1.0, "offset": 0.0, "numbers": NUMBERS}
-    sections = dict.fromkeys(("accuracy", "int8", "augmented", "classes", "failures"), found)
+    sections = dict.fromkeys(("accuracy", "heldout", "int8", "augmented", "classes", "failures"), found)
     sections |= {"roundtrip": trip, "reliability": told}
     assert set(sections) == set(model_card.SECTIONS)
     digest = digest_of(folder)
