@@ -142,7 +142,7 @@ def ctranslate2(engine: Engine, cores: int) -> list[Program]:
     Raises:
         ModuleNotFoundError: if it is not installed.
     """
-    from chemspec.importers.ctranslate2 import Opponent, convert
+    from chemspec.bench.ctranslate2 import Opponent, convert
 
     programs = []
     loaded = checkpoint.load(engine.folder)

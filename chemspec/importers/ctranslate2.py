@@ -1,222 +1,217 @@
-"""Our weights in CTranslate2: an independent oracle, and the CPU opponent of the benchmark.
+"""Load folders that CTranslate2's converters write: `model.bin`, `config.json`, vocabularies; without CTranslate2.
 
-CTranslate2 is a C++ engine with kernels and a beam search of its own. It keeps a cache but does not
-speculate, which makes it the fair standard to beat; and as it shares no code with us, log-probs
-that agree speak for both.
+`model.bin` is a list of named arrays: no pickle, nothing to run. Quantised weights are what they stand for (int8 and
+int16 by their scales), so log-probs are those of the folder, not of the checkpoint that was rounded.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from chemspec.model.transformer import Attention, Stack, Transformer
-from chemspec.system import extras
-from chemspec.tokenizer import BOS, EOS, SPECIALS, UNK, Tokenizer
+from chemspec.importers import foreign
+from chemspec.importers.base import LoadedModel, LoadOptions
+from chemspec.importers.foreign import Vocabulary
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.settings import ModelConfig
+from chemspec.system.untrusted import read_json
 
-VOCABULARY = "shared_vocabulary.json"  # CTranslate2's name for it where source and target share it
+BINARY, SPEC = "model.bin", "TransformerSpec"
+VERSIONS = range(4, 7)  # of the binary format; all since 2021
+KINDS = (np.float32, np.int8, np.int16, np.int32, np.float16, np.uint16)  # the last is bfloat16
+ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 3: "gelu"}
+PADS = ("<blank>", "<pad>")
+# What else may be set, and the values with which nothing is computed otherwise.
+PLAIN: dict[str, tuple[Any, ...]] = {
+    "alibi": (0,),
+    "alibi_use_positive_positions": (0, 1),
+    "scale_alibi": (0,),
+    "start_from_zero_embedding": (0,),
+    "embeddings_merge": (0,),
+    "multi_query_attention": (0,),
+    "num_source_embeddings": (1,),
+}
 
-Answer = tuple[tuple[int, ...], float]  # tokens after bos, eos included if reached; total log-prob
+
+def recognises(path: Path) -> bool:
+    """Return whether a path is such a folder."""
+    try:
+        with (path / BINARY).open("rb") as file:
+            version, length = struct.unpack("<IH", file.read(6))
+            return version in VERSIONS and file.read(length).rstrip(b"\0").decode() == SPEC
+    except (OSError, struct.error, UnicodeDecodeError):
+        return False
 
 
-def convert(model: Transformer, tokenizer: Tokenizer, folder: Path, *, quantization: str | None = None) -> Path:
-    """Write a model as a CTranslate2 folder and return the folder; the model itself stays as it is.
-
-    Args:
-        model: in any precision, on any device.
-        tokenizer: its vocabulary.
-        folder: made if missing; a model already in it is overwritten.
-        quantization: how weights are stored: None (float32), "int8", "int16", "float16", ... The
-            precision of the arithmetic is chosen when the folder is opened.
+def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
+    """Read a folder.
 
     Raises:
-        ModuleNotFoundError: if CTranslate2 is not installed.
-        ValueError: for an unknown quantization, a vocabulary that does not fit the model, or another architecture.
+        CheckpointError: for one that is damaged, or of an architecture that chemspec does not compute.
     """
-    size = model.config.vocab_size
-    if len(tokenizer) != size:
-        raise ValueError(f"the vocabulary has {len(tokenizer)} tokens, but the model {size}")
-    spec = _empty_spec(model)
-    tokens = list(tokenizer.tokens)
-    spec.register_source_vocabulary(tokens)
-    spec.register_target_vocabulary(tokens)
-    spec.encoder.embeddings[0].weight = _array(model.embedding.weight)
-    spec.decoder.embeddings.weight = _array(model.target_table.weight)
-    _fill_stack(spec.encoder, model.encoder)
-    _fill_stack(spec.decoder, model.decoder)
-    _fill_linear(spec.decoder.projection, model.output.weight, model.output.bias)
-    spec.validate()
-    spec.optimize(quantization=quantization)
-    folder.mkdir(parents=True, exist_ok=True)
-    spec.save(str(folder))
-    return folder
+    file = path / BINARY
+    with foreign.refusals(file):
+        try:
+            variables = dict(_variables(file.read_bytes()))
+        except struct.error as error:
+            raise ValueError("it is cut off") from error
+        return _assembled(path, options, variables)
 
 
-class Opponent:
-    """A converted model, loaded on the CPU and ready to answer.
+def _variables(content: bytes) -> Iterator[tuple[str, Tensor]]:
+    """Return the arrays by name, those that are listed under a second name too."""
+    place = 4
 
-    Attributes:
-        version: of CTranslate2, for reports.
-        compute_type: the arithmetic in use, such as "int8_float32" where "int8" was asked for.
-    """
+    def take(form: str) -> Any:
+        nonlocal place
+        found = struct.unpack_from("<" + form, content, place)
+        place += struct.calcsize("<" + form)
+        return found[0]
 
-    def __init__(self, folder: Path, *, threads: int = 1, compute_type: str = "float32") -> None:
-        """Load a folder that `convert` wrote.
+    def text() -> str:
+        nonlocal place
+        length = take("H")
+        place += length
+        return content[place - length : place].rstrip(b"\0").decode()
 
-        Args:
-            folder: what `convert` returned.
-            threads: cores for one batch; batches are never run side by side.
-            compute_type: "float32", "int8", ...; weights stored otherwise are converted.
+    text()  # the name of the architecture
+    take("I")  # its revision
+    known: dict[str, Tensor] = {}
+    for _ in range(take("I")):
+        name = text()
+        shape = [take("I") for _ in range(take("B"))]
+        kind, size = take("B"), take("I")
+        if kind >= len(KINDS) or place + size > len(content):
+            raise ValueError(f"{name} is damaged")
+        array: NDArray[Any] = np.frombuffer(content, KINDS[kind], size // np.dtype(KINDS[kind]).itemsize, place)
+        if KINDS[kind] is np.uint16:
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        known[name] = torch.from_numpy(array.reshape(shape).copy())
+        place += size
+    origin = {text(): text() for _ in range(take("I"))}
+    known |= {alias: known[name] for alias, name in origin.items()}
+    for name, tensor in known.items():
+        if not name.endswith("weight_scale"):
+            scale = known.get(f"{name}_scale", known.get(f"{origin.get(name)}_scale"))
+            yield name, tensor if scale is None else tensor.float() / scale.reshape(-1, *[1] * (tensor.ndim - 1))
 
-        Raises:
-            ModuleNotFoundError: if CTranslate2 is not installed.
-            ValueError: if there is no such model or this CPU lacks the compute type.
-        """
-        library = _library()
-        if threads < 1:
-            raise ValueError(f"threads is {threads}; it must be at least 1")
-        if not (folder / VOCABULARY).is_file():
-            raise ValueError(f"{folder} was not written by convert: {VOCABULARY} is missing")
-        self._tokens: list[str] = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
-        self._ids = {token: index for index, token in enumerate(self._tokens)}
-        self._translator = library.Translator(
-            str(folder), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
+
+def _vocabularies(path: Path) -> list[list[str]]:
+    found = []
+    for side in ("source", "target"):
+        names = [f"{name}_vocabulary.{kind}" for name in ("shared", side) for kind in ("json", "txt")]
+        file = next((path / name for name in names if (path / name).is_file()), None)
+        if file is None:
+            raise CheckpointError(f"{path} has none of {', '.join(names)}")
+        tokens = read_json(file) if file.suffix == ".json" else file.read_text(encoding="utf-8").splitlines()
+        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+            raise CheckpointError(f"{file} is not a list of tokens")
+        found.append(tokens)
+    return found
+
+
+def _assembled(path: Path, options: LoadOptions, given: dict[str, Tensor]) -> LoadedModel:
+    told = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    source, target = _vocabularies(path)
+    bos, eos, unk = (told[f"{name}_token"] for name in ("bos", "eos", "unk"))
+    if told.get("decoder_start_token", bos) != bos:
+        raise ValueError(f"its answers start with {told['decoder_start_token']!r}, not with {bos!r}")
+    pad = next((token for token in PADS if token in target), PADS[0])
+    vocabulary = Vocabulary.of(source, target, (pad, bos, eos, unk))
+    taken = {"decoder/alignment_heads", "decoder/alignment_layer"}  # which attention to show; changes no score
+
+    def take(name: str) -> Tensor:
+        taken.add(name)
+        return given[name].float()
+
+    def number(name: str) -> int:
+        taken.add(name)
+        return int(given[name])
+
+    def linear(ours: str, theirs: str) -> dict[str, Tensor]:
+        weight = take(f"{theirs}/weight")
+        taken.add(f"{theirs}/bias")
+        return {f"{ours}weight": weight, f"{ours}bias": given.get(f"{theirs}/bias", torch.zeros(len(weight))).float()}
+
+    def norm(ours: str, theirs: str) -> dict[str, Tensor]:
+        return {f"{ours}.weight": take(f"{theirs}/gamma"), f"{ours}.bias": take(f"{theirs}/beta")}
+
+    first = "encoder/embeddings_0/weight"
+    state = {
+        "embedding.weight": vocabulary.rows(take(first), vocabulary.source),
+        "target_embedding.weight": vocabulary.rows(take("decoder/embeddings/weight"), vocabulary.target),
+    }
+    out = linear("", "decoder/projection")
+    state["output.weight"] = vocabulary.rows(out["weight"], vocabulary.target)
+    state["output.bias"] = vocabulary.rows(out["bias"], vocabulary.target, foreign.IMPOSSIBLE)
+    vocabulary.check("source", len(source), given[first])
+    vocabulary.check("target", len(target), given["decoder/embeddings/weight"])
+    depth, same = {}, {}
+    for stack in ("encoder", "decoder"):
+        if f"{stack}/position_encodings/encodings" not in given:
+            raise ValueError("it has no table of positions; CTranslate2 computes one of its own there")
+        for name, allowed in PLAIN.items():
+            if (value := given.get(f"{stack}/{name}")) is not None and int(value) not in allowed:
+                raise ValueError(f"its option {name} is {int(value)}, which chemspec does not compute")
+            taken.add(f"{stack}/{name}")
+        depth[stack] = sum(
+            name.startswith(f"{stack}/layer_") and name.endswith("/ffn/linear_0/weight") for name in given
         )
-        self.version: str = library.__version__
-        self.compute_type: str = self._translator.compute_type
-
-    def translate(
-        self, sources: Sequence[Sequence[int]], *, width: int, count: int, max_len: int
-    ) -> list[list[Answer]]:
-        """Return the `count` best answers to each source, best first, all sources in one batch.
-
-        The search takes the steps of `decode.beam` but stops earlier: once an ended hypothesis has
-        led the ranking of a step and `count` have ended, whether or not a live one could still
-        overtake the last of them. So the best answer is the same, ties and the length limit aside,
-        while lower places may hold answers that ours replaces by better ones. At the limit what is
-        live counts as ended, where ours lists it last.
-
-        Args:
-            sources: token ids without bos and eos.
-            width: of the beam; 1 is greedy search.
-            count: at most `width`; fewer let the search stop earlier.
-            max_len: most tokens of an answer, eos included; one cut there lacks its eos.
-        """
-        if not 1 <= count <= width:
-            raise ValueError(f"count {count} is not between 1 and the beam width {width}")
-        if max_len < 1:
-            raise ValueError(f"max_len is {max_len}; it must be at least 1")
-        if not all(len(source) for source in sources):
-            # CTranslate2 would answer, without running the model, with no tokens of log-prob 0.
-            raise ValueError("a source is empty; give it at least one token")
-        results = self._translator.translate_batch(
-            [[self._tokens[index] for index in source] for source in sources],
-            beam_size=width,
-            num_hypotheses=count,
-            patience=1,
-            length_penalty=0,  # ranks and reports total log-probs; the default 1 takes their mean
-            max_batch_size=0,
-            max_input_length=0,  # else sources of more than 1024 tokens are cut without a word
-            max_decoding_length=max_len,  # counts eos, as max_len does
-            min_decoding_length=0,  # the default 1 forbids eos as first token and shifts log-probs
-            return_end_token=True,  # tells an answer that ended from one that was cut
-            return_scores=True,
-            disable_unk=False,
-            replace_unknowns=False,
-        )
-        return [
-            [
-                (tuple(self._ids[token] for token in tokens), score)
-                for tokens, score in zip(result.hypotheses, result.scores, strict=True)
-            ]
-            for result in results
-        ]
-
-
-def _library() -> Any:
-    """Import CTranslate2, which only the benchmark and some tests need."""
-    extras.require("ctranslate2", what="a comparison with CTranslate2")
-    import ctranslate2
-
-    return ctranslate2
-
-
-def _empty_spec(model: Transformer) -> Any:
-    """Return CTranslate2's description of the architecture, without weights."""
-    config, specs = model.config, _library().specs
-    if config.beyond:
-        raise ValueError(f"the model has {config.beyond[0]}, which is not written for CTranslate2")
-    activations = {"relu": specs.Activation.RELU, "gelu": specs.Activation.GELU}
-    spec = specs.TransformerSpec.from_config(
-        (config.encoder_layers, config.decoder_layers),
-        config.heads,
-        # Slots for final norms only come with pre-norm, though the engine applies them in either
-        # case: hence pre-norm here and the true placement below.
-        pre_norm=True,
-        no_final_norm=not config.final_norms,
-        activation=activations[config.activation],
+        for layer in range(depth[stack]):
+            name, theirs = f"{stack}.layers.{layer}", f"{stack}/layer_{layer}"
+            parts = [("self_attn", "self_attention"), ("multihead_attn", "attention")][: 1 + (stack == "decoder")]
+            for place, (ours, part) in enumerate(parts, 1):
+                rows = [linear("", f"{theirs}/{part}/linear_{i}") for i in range(place)]  # q, k, v; or q, then k, v
+                state |= {
+                    f"{name}.{ours}.in_proj_{kind}": torch.cat([row[kind] for row in rows])
+                    for kind in ("weight", "bias")
+                }
+                state |= linear(f"{name}.{ours}.out_proj.", f"{theirs}/{part}/linear_{place}")
+                state |= norm(f"{name}.norm{place}", f"{theirs}/{part}/layer_norm")
+            state |= linear(f"{name}.linear1.", f"{theirs}/ffn/linear_0")
+            state |= linear(f"{name}.linear2.", f"{theirs}/ffn/linear_1")
+            state |= norm(f"{name}.norm{len(parts) + 1}", f"{theirs}/ffn/layer_norm")
+        last = f"{stack}/layer_norm/gamma" in given
+        if last:
+            state |= norm(f"{stack}.norm", f"{stack}/layer_norm")
+        table = take(f"{stack}/position_encodings/encodings")
+        fields = ("num_heads", "pre_norm", "activation", "scale_embeddings")
+        same[stack] = (*(number(f"{stack}/{name}") for name in fields), last)
+    if same["encoder"] != same["decoder"]:
+        raise ValueError(f"its encoder and decoder differ: {same}")
+    if extra := sorted(set(given) - taken):
+        raise ValueError(f"it has {extra[0]}, which chemspec does not compute")
+    heads, norm_first, activation, scaled, final = same["encoder"]
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"its activation is number {activation}, which chemspec does not compute")
+    specials = bool(told.get("add_source_bos")), bool(told.get("add_source_eos"))
+    config = ModelConfig(
+        vocab_size=len(vocabulary.tokens),
+        d_model=given[first].shape[1],
+        heads=heads,
+        feedforward=len(given["encoder/layer_0/ffn/linear_0/weight"]),
+        encoder_layers=depth["encoder"],
+        decoder_layers=depth["decoder"],
+        activation=ACTIVATIONS[activation],  # type: ignore[arg-type]
+        norm_first=bool(norm_first),
+        final_norms=bool(final),
+        layer_norm_eps=told.get("layer_norm_epsilon") or 1e-5,
+        scale_embedding=bool(scaled),
+        shared_embedding=False,
+        tied_output=False,
+        source_specials=all(specials),
+        source_first=1 if specials == (True, False) else -1,
+        source_last=2 if specials == (False, True) else -1,
+        **foreign.positions(state, table),
     )
-    for stack in (spec.encoder, spec.decoder):
-        stack.pre_norm = config.norm_first
-        stack.scale_embeddings = config.scale_embedding
-        # Without a table of ours the engine would compute one of its own, in another layout.
-        stack.position_encodings.encodings = _array(model.positions)
-    spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[BOS]
-    spec.config.eos_token, spec.config.unk_token = SPECIALS[EOS], SPECIALS[UNK]
-    spec.config.add_source_bos = spec.config.add_source_eos = config.source_specials
-    spec.config.layer_norm_epsilon = config.layer_norm_eps
-    return spec
-
-
-def _fill_stack(spec: Any, stack: Stack) -> None:
-    for slot, layer in zip(spec.layer, stack, strict=True):
-        _fill_self_attention(slot.self_attention, layer.self_attn, layer.norm1)
-        last = layer.norm2
-        if hasattr(layer, "multihead_attn"):
-            _fill_cross_attention(slot.attention, layer.multihead_attn, layer.norm2)
-            last = layer.norm3
-        _fill_linear(slot.ffn.linear_0, layer.linear1.weight, layer.linear1.bias)
-        _fill_linear(slot.ffn.linear_1, layer.linear2.weight, layer.linear2.bias)
-        _fill_norm(slot.ffn.layer_norm, last)
-    if isinstance(stack.norm, nn.LayerNorm):
-        _fill_norm(spec.layer_norm, stack.norm)
-
-
-def _fill_self_attention(spec: Any, attention: Attention, norm: nn.Module) -> None:
-    """Fill self-attention: one matrix makes queries, keys and values, in this order, there as here."""
-    _fill_linear(spec.linear[0], attention.in_proj_weight, attention.in_proj_bias)
-    _fill_linear(spec.linear[1], attention.out_proj.weight, attention.out_proj.bias)
-    _fill_norm(spec.layer_norm, norm)
-
-
-def _fill_cross_attention(spec: Any, attention: Attention, norm: nn.Module) -> None:
-    """Fill attention to the source: one matrix makes queries, another makes keys and values."""
-    width = attention.out_proj.out_features
-    weight, bias = attention.in_proj_weight, attention.in_proj_bias
-    _fill_linear(spec.linear[0], weight[:width], bias[:width])
-    _fill_linear(spec.linear[1], weight[width:], bias[width:])
-    _fill_linear(spec.linear[2], attention.out_proj.weight, attention.out_proj.bias)
-    _fill_norm(spec.layer_norm, norm)
-
-
-def _fill_norm(spec: Any, norm: Any) -> None:
-    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
-
-
-def _fill_linear(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
-    spec.weight = _array(weight)
-    if bias is not None:
-        spec.bias = _array(bias)
-
-
-def _array(tensor: Tensor) -> NDArray[np.float32]:
-    """Return a copy: CTranslate2 quantizes in place and would otherwise ruin the model it was given."""
-    copied: NDArray[np.float32] = tensor.detach().to("cpu", torch.float32).numpy().copy()
-    return copied
+    return foreign.finished(
+        path / BINARY, options, family="CTranslate2", config=config, state=state, vocabulary=vocabulary
+    )

@@ -27,7 +27,7 @@ for _importer in (
     _later("onmt", "onmt"),
     _later("translation-transformer", "translation_transformer"),
     _later("chemformer", "chemformer"),
-    _later("ctranslate2", "ct2"),
+    _later("ctranslate2", "ctranslate2"),
 ):
     IMPORTERS.register(_importer)
 

@@ -125,6 +125,8 @@ def made_with(digest: str, dtype: str, settings: DecodeSettings) -> dict[str, An
         del stamp["augment"]  # files of versions that did not know it can go on
     if not settings.distinct:
         del stamp["distinct"]
+    if settings.rules == DecodeSettings.rules:
+        del stamp["rules"]
     if not settings.guide:
         del stamp["guide"]
     return stamp
