@@ -22,7 +22,7 @@ class DataSettings:
         clean: files without the columns of `leave_out`, because none of their rows has to be left out.
         only: columns; a row without "1" in one of them is not used (those with reagents, say).
         guess_maps: rows without atom maps get guessed ones (`atom_maps.py`) instead of being left out.
-        hold_out: files of which so many products are held out, with all reactions that make them; one reaction of each
+        hold_out: files of which so many products are drawn and held out, with all that makes them; one reaction of each
             goes to `heldout.csv` beside the arrays (`holdout.py`).
         apart_from: files beside these; no reaction that makes one of their products is used.
         one_acid: a carboxylic acid at a target's end is written `C(=O)O`, never `C(O)=O`, unless its source does.
