@@ -95,13 +95,7 @@ class Served:
         self.service: Service = Service(lambda: [{"retro": tools.engine, "forward": forward}], limits)
         self.app = api.create(self.service)
         self.loop = asyncio.new_event_loop()
-        self.logged: list[str] = []
         self.last = "0" * 32  # the newest number that was given out
-        handler = logging.Handler(logging.DEBUG)
-        handler.emit = lambda record: self.logged.append(json.dumps(record.__dict__.get("told", {})))  # type: ignore[method-assign]
-        logger = logging.getLogger("chemspec.service")
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(logging.DEBUG)
         self.loop.run_until_complete(self._begin())
 
     async def _begin(self) -> None:
@@ -151,6 +145,29 @@ class Served:
         return starts[0]["status"] if starts else 499, headers, bytes(body)
 
 
+class _Lines(logging.Handler):
+    """Keeps what the service's log tells, instead of its own handlers, while one is in it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.lines: list[str] = []
+        self._logger = logging.getLogger("chemspec.service")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(json.dumps(record.__dict__.get("told", {})))
+
+    def __enter__(self) -> list[str]:
+        logger = self._logger
+        self._before = logger.handlers, logger.propagate, logger.level
+        logger.handlers, logger.propagate = [self], False
+        logger.setLevel(logging.DEBUG)
+        return self.lines
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.handlers, self._logger.propagate = self._before[:2]
+        self._logger.setLevel(self._before[2])
+
+
 _SERVED: dict[int, Served] = {}
 
 
@@ -159,9 +176,9 @@ def answer(case: bytes, tools: Tools) -> None:
     if id(tools) not in _SERVED:
         _SERVED[id(tools)] = Served(tools)
     served, asked = _SERVED[id(tools)], json.loads(case)
-    served.logged.clear()
-    status, headers, body = served.loop.run_until_complete(served.answer(asked))
-    log = "".join(served.logged)
+    with _Lines() as lines:
+        status, headers, body = served.loop.run_until_complete(served.answer(asked))
+    log = "".join(lines)
     assert '"error"' not in log, log
     assert not any(query in log for query in QUERIES if len(query) > 5), "the log holds a query"
     assert status in STATUSES, f"{status}: {body[:200]!r}"

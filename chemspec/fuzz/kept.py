@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sqlite3
+import sys
 from contextlib import closing
 from dataclasses import asdict
 from functools import cache
@@ -160,5 +161,9 @@ def open_page(case: bytes, tools: Tools) -> None:
     app = AppTest.from_file(str(app_script().parent / "pages" / f"{told['page']}.py"), default_timeout=120)
     for name, text in told["asked"].items():
         app.query_params[name] = text
-    app.run()
+    before = sys.modules["__main__"]
+    try:
+        app.run()
+    finally:
+        sys.modules["__main__"] = before  # a page's script took its place, which a spawned process would run
     assert not app.exception, f"{app.exception[0].message} {' | '.join(app.exception[0].stack_trace[-6:])}"[:900]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from chemspec.plugins import DECODERS, DRAFTERS
-from chemspec.settings import DecodeSettings, Task
+from chemspec.settings import RULES, DecodeSettings, Task
 
 DEFAULT = DecodeSettings()
 MAX_TEXT = 100_000  # characters of a query; what is longer than a model reads gets a status, up to here
@@ -34,6 +34,7 @@ class How(_Strict):
     dilation: int = Field(DEFAULT.dilation, ge=0, le=1000)
     node_budget: int = Field(DEFAULT.node_budget, ge=0, le=4096)
     length_penalty: float = Field(DEFAULT.length_penalty, ge=0, le=100, allow_inf_nan=False)
+    rules: str = Field(DEFAULT.rules, json_schema_extra={"enum": [*RULES]}, description="whose beam search")
     beta: int = Field(DEFAULT.beta, ge=1, le=1000)
     tau: float = Field(DEFAULT.tau, ge=0, le=1e6, allow_inf_nan=False)
     temperature: float = Field(DEFAULT.temperature, gt=0, le=1e6, allow_inf_nan=False)

@@ -41,7 +41,7 @@ def attention_of(model: Transformer, source: list[int], target: Prefix) -> torch
     places = torch.arange(len(target))
     earlier = (places[:, None] >= places)[None, None]
     everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)
-    x, found = model.embed(ids, places, model.target_table), []
+    x, found = model.embed(ids, places, target=True), []
     for layer in model.decoder:
         q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
         x = layer.add(x, layer.self_attn.attend(q, k, v, earlier), layer.norm1)

@@ -40,7 +40,7 @@ def naive_fill(model: Transformer, source: Sequence[int], prefix: Prefix, k: int
     read = [BOS, *source, EOS] if model.config.source_specials else list(source)
     memory, _ = model.encode(torch.tensor([read]))
     ids = torch.tensor([[*prefix, *([12] * k)]])
-    x = model.embed(ids, torch.arange(len(prefix) + k), model.target_table)
+    x = model.embed(ids, torch.arange(len(prefix) + k), target=True)
     sees = torch.ones(len(prefix) + k, len(prefix) + k, dtype=torch.bool)
     sees[: len(prefix)] = torch.tril(sees)[: len(prefix)]
     everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)

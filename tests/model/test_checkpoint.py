@@ -149,8 +149,8 @@ def test_cut_weights_are_named(folder: Path) -> None:
     ("change", "message"),
     [
         ({"flux": 1}, "keys this version does not know: flux"),
-        ({"task": "both"}, "task 'both' is not forward or retro"),
-        ({"task": ["retro"]}, "is not forward or retro"),
+        ({"task": "both"}, "task 'both' is not forward, retro or reagents"),
+        ({"task": ["retro"]}, "is not forward, retro or reagents"),
         ({"task": None}, "task None"),
         ({"d_model": "16"}, "d_model is '16', not of type int"),
         ({"d_model": 16.0}, "d_model is 16.0, not of type int"),

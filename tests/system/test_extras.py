@@ -14,6 +14,7 @@ from paths import ROOT
 
 from chemspec.engine.registry import installed
 from chemspec.model.runtime import RuntimeConfig
+from chemspec.settings import ModelConfig
 from chemspec.system import extras
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -61,7 +62,7 @@ def test_the_onnx_runtime_asks_for_its_extra(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     place = RuntimeConfig.find(device="cpu", dtype="fp32", runtime="onnx", threads=1)
     with pytest.raises(ModuleNotFoundError, match=r"'chemspec\[onnx\]'"):
-        place.backend(SimpleNamespace(model=None, digest=""))  # type: ignore[arg-type]
+        place.backend(SimpleNamespace(model=None, digest="", config=ModelConfig(12)))  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(not installed(), reason="no model in assets/models")

@@ -51,6 +51,7 @@ UNSTAMPED = (
     "augment",
     "distinct",
     "guide",
+    "rules",
 )  # no say in the answers, or absent unless it is used
 HOW = DecodeSettings(decoder="greedy", n=1)
 
