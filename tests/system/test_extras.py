@@ -62,7 +62,7 @@ def test_the_onnx_runtime_asks_for_its_extra(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     place = RuntimeConfig.find(device="cpu", dtype="fp32", runtime="onnx", threads=1)
     with pytest.raises(ModuleNotFoundError, match=r"'chemspec\[onnx\]'"):
-        place.backend(SimpleNamespace(model=None, digest="", config=ModelConfig(12)))  # type: ignore[arg-type]
+        place.backend(SimpleNamespace(model=None, digest="", config=ModelConfig(vocab_size=12)))  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(not installed(), reason="no model in assets/models")
