@@ -9,9 +9,9 @@ who knows it may see, change and delete the search. A visitor's browser remember
 
 from __future__ import annotations
 
+import io
 import json
 import math
-import os
 import re
 import secrets
 import shutil
@@ -28,6 +28,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.plan.search import PlanSettings
 from chemspec.plan.stock import Keys
+from chemspec.system import files
 from chemspec.ui.common import app_dir
 from chemspec.ui.common.web_files import web_file
 
@@ -88,13 +89,10 @@ def save(project: Project, own: Keys | None = None) -> None:
         clean()
         place.mkdir(parents=True, mode=0o700)
     if own is not None:
-        np.save(place / "stock.npy", own)
-    new = place / f"project.json.{secrets.token_hex(4)}"
-    with new.open("w", encoding="ascii") as file:
-        json.dump(asdict(replace(project, changed=time.time())), file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(place / "project.json")
+        content = io.BytesIO()
+        np.save(content, own)
+        files.write_whole_bytes(place / "stock.npy", content.getvalue())
+    files.write_whole(place / "project.json", json.dumps(asdict(replace(project, changed=time.time()))))
 
 
 def load(name: str) -> Project:
