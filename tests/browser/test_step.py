@@ -75,11 +75,16 @@ def test_tokens_and_atoms_light_each_other(
     page.goto(address(server))
     settled(page)
     page.wait_for_selector(".frame")
-    page.get_by_label("To the end").click()
 
     # The fluorine: one token in the query, one in the answer, an atom in both drawings.
     query, answer = page.get_by_label("Query tokens"), page.get_by_label("Answer tokens")
-    query.get_by_text("F", exact=True).hover()
+    for _ in range(100):  # on a busy machine the page may be drawn anew beneath the pointer
+        page.get_by_label("To the end").click()
+        query.get_by_text("F", exact=True).hover()
+        if answer.locator(".tk.lit").count():
+            break
+        page.mouse.move(0, 0)
+        page.wait_for_timeout(100)
     expect(answer.locator(".tk.lit")).to_have_text(["F"])
     expect(page.locator(".mol circle.lit")).to_have_count(2)
     assert "copied to answer token" in page.locator(".hint").first.inner_text()

@@ -112,6 +112,14 @@ def test_a_search_finds_what_the_program_finds(seed: int, rules: str, width: int
     assert searched(table, rules, width, most) == expected
 
 
+@pytest.mark.parametrize("rules", sorted(DENSE))
+def test_forty_searches_that_are_always_the_same(rules: str) -> None:
+    for seed in range(40):
+        width, most = 1 + seed % 5, 3 + seed % 7
+        expected = DENSE[rules](partial(table_rows, Table(seed)), width, most)
+        assert searched(Table(seed), rules, width, most) == expected
+
+
 def test_the_rules_are_not_all_the_same() -> None:
     lists = {rules: [searched(Table(seed), rules, 4, 9) for seed in range(20)] for rules in (*DENSE, "transformers")}
     assert len({str(found) for found in lists.values()}) == len(lists)

@@ -531,7 +531,7 @@ def test_the_folder_may_say_what_the_model_is_for(tmp_path: Path) -> None:
     assert found.task == "forward" and found.tokenizer.template == "R:{query}"
     assert hf.load(folder, task="retro", template="{query}").digest != found.digest
     (folder / "chemspec.json").write_text('{"task": "both"}')
-    with pytest.raises(CheckpointError, match="'both' is not forward or retro"):
+    with pytest.raises(CheckpointError, match="'both' is not forward, retro or reagents"):
         hf.load(folder)
     (folder / "chemspec.json").write_text('{"prompt": ""}')
     with pytest.raises(CheckpointError, match="'prompt' is not task or template"):

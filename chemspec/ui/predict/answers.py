@@ -205,7 +205,7 @@ def _captions(reactants: str) -> tuple[str, ...]:
     for salt in pair(parts):
         name = name_list.name_of(str(chem.canonical(".".join(parts[ion] for ion in salt))))
         named[salt[0]] = name if len(name) <= LONGEST_NAME else ""
-    return tuple("\n".join(filter(None, both)) for both in zip(named, bought, strict=True))
+    return tuple(" · ".join(filter(None, both)) for both in zip(named, bought, strict=True))
 
 
 def _retro_arrow(conditions: str) -> str:
