@@ -41,6 +41,7 @@ class Server:
         own = ["chemspec.ui.launch"] if script == "app.py" else ["streamlit", "run", str(ROOT / script)]
         command = [sys.executable, "-m", *own, "--server.port", str(self.port), "--server.address", "127.0.0.1"]
         command += ["--server.headless", "true", "--server.fileWatcherType", "none"]
+        command += ["--browser.gatherUsageStats", "false"]  # as `chemspec app` does
         self.log = folder / f"server-{self.port}.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(

@@ -37,5 +37,9 @@ def test_the_command_opens_the_app_from_any_folder(tmp_path: Path, new_page: Cal
             page.set_default_timeout(300_000)  # a fresh cache: it compiles and measures first, on a busy machine too
             page.goto(f"http://127.0.0.1:{port}/?task=forward&smi=CC(%3DO)Cl.Nc1ccccc1")
             page.get_by_text("CC(=O)Nc1ccccc1").first.wait_for()
+            # The settings of the app have reached the page, its colours among them, and its script has an end.
+            page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+            colour = "() => getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+            assert page.evaluate(colour) == "rgb(246, 248, 247)"
         finally:
             os.killpg(server.pid, 15)

@@ -63,13 +63,19 @@ def test_the_app_is_served_with_its_styles_and_options(monkeypatch: pytest.Monke
         def __init__(self, script: Any, *, middleware: list[Any]) -> None:
             made.extend((script, middleware[0].kwargs["styles"]))
 
-        def run(self, *, config: dict[str, str]) -> None:
+        def run(self, *, config: dict[str, Any]) -> None:
             made.append(config)
 
     monkeypatch.setattr(st, "App", App, raising=False)
-    assert launch.main(["--server.port", "1", "--server.headless", "true"]) == 0
+    options = ["--server.port", "1", "--server.headless", "true", "--browser.gatherUsageStats", "false"]
+    assert launch.main([*options, "--server.address", "::1"]) == 0
     script, styles, config = made
-    assert script == app_script() and config == {"server.port": "1", "server.headless": "true"}
+    assert script == app_script() and config == {
+        "server.port": 1,
+        "server.headless": True,
+        "browser.gatherUsageStats": False,
+        "server.address": "::1",
+    }
     for name in launch.EARLY:
         assert (assets() / "web" / name).read_text() in styles
 

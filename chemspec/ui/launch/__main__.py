@@ -18,6 +18,13 @@ from chemspec.ui.launch.head import StyledPage
 EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web; the first page is Predict
 
 
+def typed(value: str) -> bool | int | str:
+    """Return an option's value as Streamlit's settings file would give it: a text "false" is no false."""
+    if value in ("true", "false"):
+        return value == "true"
+    return int(value) if value.isdecimal() else value
+
+
 def main(words: list[str]) -> int:
     """Serve until stopped; with a Streamlit that cannot be wrapped, serve its own page."""
     server: Any = getattr(st, "App", None)
@@ -27,11 +34,11 @@ def main(words: list[str]) -> int:
 
     web = assets() / "web"
     styles = "".join((web / name).read_text(encoding="utf-8") for name in EARLY)
-    names, values = (word.removeprefix("--") for word in words[::2]), words[1::2]
+    config = {name.removeprefix("--"): typed(value) for name, value in zip(words[::2], words[1::2], strict=True)}
     sys.argv = sys.argv[:1]
     around = [Middleware(StyledPage, styles=f"<style>{styles}</style>"), Middleware(Headers)]
     app = server(app_script(), middleware=around)
-    app.run(config=dict(zip(names, values, strict=True)))
+    app.run(config=config)
     return 0
 
 
