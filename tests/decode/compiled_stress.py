@@ -26,12 +26,14 @@ DRAFTERS = ("none", "windows", "copy", "mixed", "auto")
 
 
 def answers(engine: Engine, how: DecodeSettings) -> list[list[tuple[int, ...]]]:
-    """Decode ids, for RDKit's exceptions are none of ours; read the passes too, for they lie in compiled code."""
-    sources = [engine.tokenizer.encode(query) for query in QUERIES]
-    decoding = engine._open([PreparedQuery("", source) for source in sources], how)
-    found = decoding.run_to_end()
-    assert all(sum(one.emitted for one in passes) > 0 for passes in decoding.passes)
-    return [[answer.tokens for answer in each] for each in found]
+    """Decode ids, for RDKit's exceptions are none of ours; read the passes too, for they lie in compiled code.
+
+    Four queries are under way, and the others join as these finish.
+    """
+    rows = [PreparedQuery("", engine.tokenizer.encode(query)) for query in QUERIES]
+    found = dict(engine._run(rows, range(len(rows)), how, 4, lambda: None))
+    assert all(sum(one.emitted for one in found[row].passes) > 0 for row in range(len(rows)))
+    return [[answer.tokens for answer in found[row].answers] for row in range(len(rows))]
 
 
 def main() -> None:
@@ -49,13 +51,13 @@ def main() -> None:
                     expected = None
                     for drafter in DRAFTERS:
                         how = DecodeSettings(
-                            decoder=decoder, n=n, drafter=drafter, max_len=24, batch_size=7, record=drafter == "copy"
+                            decoder=decoder, n=n, drafter=drafter, max_len=24, record=drafter == "copy"
                         )
                         found = answers(engine, how)
                         assert expected in (None, found), f"{dtype} {decoder} {drafter}: answers differ"
                         expected, runs = found, runs + 1
                 # A wide beam shares its bookkeeping between threads; several Python threads share one engine.
-                answers(engine, DecodeSettings(n=12, drafter="copy", max_len=16, batch_size=7))
+                answers(engine, DecodeSettings(n=12, drafter="copy", max_len=16))
                 several = [
                     threading.Thread(target=answers, args=(engine, DecodeSettings(n=3, drafter="mixed", max_len=12)))
                     for _ in range(2)

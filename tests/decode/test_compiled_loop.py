@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
+from pathlib import Path
 from random import Random
 
+import compiled_stress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small import tiny_folder
 from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import EAGER, VOCAB, Illegal, model_of
 
@@ -314,3 +317,9 @@ def test_it_is_what_runs_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "PythonLoop", lambda *given, **_: made.append(given))
     answers, _ = decode(None, [[4, 5]], [greedy(max_len=5)], table, Copy(), max_len=5)
     assert answers and not made
+
+
+def test_the_program_for_the_sanitizers_runs(tmp_path: Path) -> None:
+    engine = Engine.load(tiny_folder(tmp_path), device="cpu", runtime="native")
+    beams = DecodeSettings(n=3, drafter="copy", max_len=12)
+    assert compiled_stress.answers(engine, beams) == compiled_stress.answers(engine, replace(beams, drafter="none"))
