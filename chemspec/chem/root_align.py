@@ -16,6 +16,7 @@ from chemspec.chem import LONGEST, canonical
 
 Mol = Chem.Mol
 TRIES = 4  # random spellings drawn for each one wanted; a molecule of few atoms has few
+MINOR_ATOMS, MINOR_SHARE = 2, 1 / 3  # a reactant that gives the product no more is written by its canonical SMILES
 
 
 def spellings(smiles: str, count: int, rng: Random) -> list[str]:
@@ -137,6 +138,44 @@ def _bonds(mols: Sequence[Mol]) -> dict[int, set[int]]:
     return bonds
 
 
+def _oxygens(center: Chem.Atom) -> list[tuple[Chem.Atom, tuple[object, int]]]:
+    """Return the oxygens bonded to an atom, each with its bond and charge."""
+    bonded = [(bond.GetOtherAtom(center), bond.GetBondType()) for bond in center.GetBonds()]
+    return [(atom, (bond, atom.GetFormalCharge())) for atom, bond in bonded if atom.GetAtomicNum() == 8]
+
+
+def _keep_oxygens(mol: Mol, product: Mol) -> Mol:
+    """Return `mol` with oxygens of one atom mapped as they are bonded: the =O of an acid becomes that of its amide.
+
+    Which oxygen of an acid, a nitro or a sulfonyl group came from where is a matter of who made the atom maps, and a model
+    of two opinions lists the same molecule twice.
+    """
+    tidy = Chem.Mol(mol)
+    twins = {atom.GetAtomMapNum(): atom for atom in product.GetAtoms() if atom.GetAtomMapNum()}
+    for center in tidy.GetAtoms():
+        twin = twins.get(center.GetAtomMapNum())
+        if twin is None:
+            continue
+        kept = {atom.GetAtomMapNum(): kind for atom, kind in _oxygens(twin)}
+        own = {atom.GetIdx(): atom.GetAtomMapNum() for atom, _ in _oxygens(center)}
+        free = {index: number for index, number in own.items() if number in kept or number not in twins}
+        kinds = {atom.GetIdx(): kind for atom, kind in _oxygens(center) if atom.GetIdx() in free}
+        for index in free:
+            tidy.GetAtomWithIdx(index).SetAtomMapNum(0)
+        numbers = [number for number in free.values() if number in kept and number]
+        for number in sorted(numbers, key=lambda number: kept[number] not in kinds.values()):
+            index = max(kinds, key=lambda index: (kinds[index] == kept[number], own[index] == number))
+            tidy.GetAtomWithIdx(index).SetAtomMapNum(number)
+            del kinds[index]
+    return tidy
+
+
+def _is_minor(mol: Mol, place: dict[int, int]) -> bool:
+    """Return whether a reactant gives the product hardly an atom: an oxidant, say, or a Wittig reagent of methylene."""
+    given = sum(number in place for number in _maps(mol))
+    return given <= MINOR_ATOMS and given < MINOR_SHARE * mol.GetNumAtoms()
+
+
 def _root(mol: Mol, rng: Random | None) -> int:
     """Return a random atom, or without `rng` the one at which the canonical SMILES starts."""
     if rng is not None:
@@ -185,8 +224,10 @@ def _align_retro(reactants: list[Mol], product: Mol, rng: Random | None) -> tupl
     (source,), place = _write_side([product], rng)
     bonds = _bonds([product])
     givers = [mol for mol in reactants if any(number in place for number in _maps(mol))]
+    givers = [_keep_oxygens(mol, product) for mol in givers]
     givers.sort(key=lambda mol: min(place[number] for number in _maps(mol) if number in place))
-    return source, ".".join(_follow(mol, place, bonds) for mol in givers)
+    texts = (Chem.MolToSmiles(_bare(mol)) if _is_minor(mol, place) else _follow(mol, place, bonds) for mol in givers)
+    return source, ".".join(texts)
 
 
 def align_forward(

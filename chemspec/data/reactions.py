@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from random import Random
 
@@ -11,8 +10,6 @@ from chemspec.chem.atom_maps import guess_maps
 from chemspec.chem.root_align import align_forward, align_retro
 from chemspec.settings import Task
 from chemspec.tasks import TASKS, Pair, Row, WritePair
-
-ACID, END_ACID = "C(O)=O", re.compile(r"C\(O\)=O(?=\.|$)")
 
 
 def variants(row: Row, task: Task, *, count: int, flat_share: float, rng: Random, guess: bool = False) -> list[Pair]:
@@ -79,15 +76,6 @@ def canonical_pair(row: Row, task: Task) -> Pair:
 def product_of(row: Row, task: Task) -> str:
     """Return the product of a row as it stands in the file."""
     return row[TASKS.lookup(task).product]
-
-
-def with_one_acid(source: str, target: str) -> str:
-    """Return the target with carboxylic acids at its molecules' ends written `C(=O)O`, if the source has no `C(O)=O`.
-
-    Which oxygen came from where is a matter of who made the atom maps, so that of two files one writes every fourth
-    such acid the other way; a model of both then lists the same molecule twice.
-    """
-    return target if ACID in source else END_ACID.sub("C(=O)O", target)
 
 
 def product_key(task: Task, source: str, target: str) -> str:

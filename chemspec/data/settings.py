@@ -25,7 +25,6 @@ class DataSettings:
         hold_out: files of which so many products are drawn and held out, with all that makes them; one reaction of each
             goes to `heldout.csv` beside the arrays (`holdout.py`).
         apart_from: files beside these; no reaction that makes one of their products is used.
-        one_acid: a carboxylic acid at a target's end is written `C(=O)O`, never `C(O)=O`, unless its source does.
         max_tokens: longer sources or targets are left out.
         min_count: rarer tokens are no part of the vocabulary, and rows with them are left out.
         extend_vocabulary: the vocabulary begins with that of the model to go on with, and has the tokens that it lacks.
@@ -43,7 +42,6 @@ class DataSettings:
     guess_maps: bool = False
     hold_out: Mapping[str, int] = field(default_factory=dict)
     apart_from: tuple[str, ...] = ()
-    one_acid: bool = False
     max_tokens: int = 200
     min_count: int = 5
     extend_vocabulary: bool = False

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from chemspec.data.reactions import product_key, variants, with_one_acid
+from chemspec.data.reactions import product_key, variants
 from chemspec.data.settings import DataSettings
 from chemspec.tasks import TASKS, Row
 from chemspec.tokenizer import TokenError, split
@@ -90,8 +90,6 @@ def write_shard(
         )
         if apart and pairs and product_key(settings.task, *pairs[0]) in apart:
             continue
-        if settings.one_acid:
-            pairs = [(source, with_one_acid(source, answer)) for source, answer in pairs]
         lines += [f"{source}\t{answer}\n" for source, answer in pairs if _short(source, answer, settings.max_tokens)]
     partial = target.with_suffix(".partial")
     partial.write_text("".join(lines), encoding="utf-8")

@@ -114,7 +114,7 @@ def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
     def open_page(**options: Any) -> Any:
         contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}))
         page = contexts[-1].new_page()
-        page.set_default_timeout(240_000)  # waits end with the state they wait for; this is for what hangs
+        page.set_default_timeout(150_000)  # waits end with the state they wait for; this is for what hangs
         watch(page)
         return page
 

@@ -82,8 +82,14 @@ def test_a_search_can_be_stopped_with_what_it_has(
     server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
 ) -> None:
     page = new_page()
-    page.goto(f"{server.url}/plan?smi={quote('Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1')}")
-    page.get_by_text(re.compile(r"^[1-9]\d* of 100 molecules expanded")).wait_for()
+    page.goto(f"{server.url}/plan")
+    page.get_by_role("button", name="Limits").click()
+    page.get_by_label("Molecules expanded").fill("5000")  # so that it is not at its end before it can be stopped
+    page.keyboard.press("Enter")
+    settled(page)
+    page.get_by_label("The molecule to make").fill("Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1")
+    page.keyboard.press("Enter")
+    page.get_by_text(re.compile(r"^[1-9]\d* of 5000 molecules expanded")).wait_for()
     page.locator(".cs-tree .card").first.wait_for()
     page.get_by_role("button", name="Stop").click()
     page.get_by_text(re.compile("stopped")).wait_for()

@@ -13,7 +13,7 @@ from chemspec.ui.common import vendor
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 expect = playwright.expect
-expect.set_options(timeout=240_000)
+expect.set_options(timeout=150_000)
 
 ACETANILIDE = "CC(=O)Nc1ccccc1"
 BOX = "textarea"

@@ -12,6 +12,7 @@ import pytest
 
 from chemspec import chem
 from chemspec.engine.engine import installed
+from chemspec.plugins import DECODERS
 
 pytestmark = pytest.mark.skipif(
     {"forward", "retro"} - {folder.name for folder in installed()} != set(),
@@ -86,6 +87,9 @@ def test_a_stopped_benchmark_keeps_what_it_measured(
     page.get_by_text("Benchmark", exact=True).click()
     page.get_by_role("button", name="Start the benchmark").wait_for()
     page.get_by_text("100", exact=True).click()
+    settled(page)
+    page.get_by_role("combobox", name="Decoder").click()  # beams, so that it is not at its end before it can be stopped
+    page.get_by_role("option", name=DECODERS["beam"].label).click()
     settled(page)
     page.get_by_role("button", name="Start the benchmark").click()
     page.get_by_text("median speed-up so far").wait_for()

@@ -14,7 +14,6 @@ from test_data import retro_rows, write
 from chemspec.chem import canonical
 from chemspec.data.arrays import Pairs
 from chemspec.data.prepare import prepare
-from chemspec.data.reactions import with_one_acid
 from chemspec.data.settings import DataSettings
 from chemspec.tokenizer import SPECIALS, Tokenizer
 
@@ -91,34 +90,6 @@ def test_files_have_their_own_number_of_spellings_and_share_of_tokens(tmp_path: 
     assert tokens["some"] == pytest.approx(alone / 0.6, rel=0.1)  # pairs are left out, not tokens
     few = prepare(files, tmp_path / "few", replace(settings, share_of={"b.csv": 0.999}), workers=1)
     assert few["source_tokens"] + few["target_tokens"] == tokens["all"]  # it has less than that
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "written"),
-    [
-        ("CCC(=O)OC", "CCC(O)=O.OC", "CCC(=O)O.OC"),
-        ("CCC(=O)OC", "CO.CCC(O)=O", "CO.CCC(=O)O"),
-        ("CCC(=O)OC", "CC(O)=CC", "CC(O)=CC"),
-        ("CCC(=O)OC", "C(O)(=O)CC", "C(O)(=O)CC"),
-        ("N1CC1C(O)=O", "N1CC1C(O)=O", "N1CC1C(O)=O"),
-    ],
-)
-def test_acids_are_written_in_one_way(source: str, target: str, written: str) -> None:
-    assert with_one_acid(source, target) == written
-    assert canonical(written) == canonical(target)
-
-
-def test_one_acid_changes_texts_and_no_molecule(tmp_path: Path) -> None:
-    mapped = "[CH3:1][C:2]([OH:3])=O.[OH:4][CH3:5]>>[CH3:5][O:4][C:2]([CH3:1])=[O:3]"
-    file = write(tmp_path / "a.csv", [{"mapped_rxn": mapped}] * 3)
-    texts = {}
-    for name, one_acid in (("as mapped", False), ("alike", True)):
-        prepare([file], tmp_path / name, replace(RETRO, variants=9, one_acid=one_acid), workers=1)
-        pairs, tokenizer = Pairs.load(tmp_path / name / "train.npz"), Tokenizer.load(tmp_path / name / "vocab.json")
-        texts[name] = [tokenizer.decode(pairs.targets[index].tolist()) for index in range(len(pairs))]
-    assert any("C(O)=O" in text for text in texts["as mapped"])
-    assert not any("C(O)=O" in text for text in texts["alike"])
-    assert list(map(canonical, texts["alike"])) == list(map(canonical, texts["as mapped"]))
 
 
 def test_a_vocabulary_is_extended_behind_that_of_the_model(tmp_path: Path) -> None:

@@ -115,8 +115,9 @@ def test_a_campaign_that_was_ended_goes_on(tmp_path: Path, monkeypatch: pytest.M
     assert campaign.campaign(1000, seed=1, only=("link",), out=tmp_path)["cases"] == 1000 and len(ran) == 3
 
 
-@pytest.mark.slow  # 2,000 cases in processes of their own
-def test_two_thousand_fixed_cases(tmp_path: Path) -> None:
-    found = campaign.campaign(2000, seed=7, out=tmp_path / "defects")
-    assert found["cases"] == 2000 and set(found["by_way"]) == set(campaign.names())
+@pytest.mark.slow  # in processes of their own
+@pytest.mark.parametrize(("count", "seed"), [(500, 7), pytest.param(2000, 8, marks=pytest.mark.nightly)])
+def test_fixed_cases(count: int, seed: int, tmp_path: Path) -> None:
+    found = campaign.campaign(count, seed=seed, out=tmp_path / "defects")
+    assert found["cases"] == count and set(found["by_way"]) == set(campaign.names())
     assert found["defects"] == []
