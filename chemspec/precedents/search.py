@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chemspec import chem
+from chemspec.chem.formats import reagents as tables
 from chemspec.chem.formats.short_names import recognise
+from chemspec.chem.salts import pair
 from chemspec.precedents import index_file
 from chemspec.precedents.change import change_of
 from chemspec.precedents.hashing import product_hash
@@ -119,10 +121,12 @@ def _reactions(count: int) -> str:
 
 
 def in_words(reagents: str) -> str:
-    """Return short names of joined reagents, and the SMILES of those that have none."""
+    """Return names of joined reagents, and the SMILES of those that have none; the ions of a salt are one."""
     parts = reagents.split(".") if reagents else []
     rest, names = recognise(parts)
-    return ", ".join((*names, *dict.fromkeys(parts[place] for place in rest)))
+    others = [parts[place] for place in rest]
+    salts = [chem.canonical(".".join(others[ion] for ion in ions)) or "" for ions in pair(others)]
+    return ", ".join((*names, *dict.fromkeys(tables.name_of(salt) or salt for salt in salts)))
 
 
 class Precedents:

@@ -69,7 +69,9 @@ def test_conditions_are_those_of_the_nearest(index: Precedents) -> None:
 def test_names_and_what_has_none() -> None:
     assert in_words("") == ""
     assert in_words("[K+].[K+].O=C([O-])[O-].CN(C)C=O") == "K₂CO₃, DMF"
-    assert in_words("CCN(CC)CC.O=C1CCC(=O)N1O.O=C1CCC(=O)N1O") == "Et₃N, O=C1CCC(=O)N1O"
+    assert in_words("CCN(CC)CC.O=C1CCC(=O)N1O.O=C1CCC(=O)N1O") == "Et₃N, N-hydroxysuccinimide"
+    assert in_words("[I][Cu][I].[Na+]") == "CuI, NaI"
+    assert in_words("CS(=O)[O-].[Na+]") == "CS(=O)[O-].[Na+]"  # one salt, though without a name
 
 
 @pytest.mark.parametrize(

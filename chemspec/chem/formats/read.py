@@ -456,7 +456,8 @@ def _listed(text: str, task: Task) -> list[str]:
     found: list[str] = []
     for part in filter(None, (part.strip() for part in _SEPARATOR.split(text.strip()))):
         pieces = [piece.strip() for piece in _DOT.split(part)]
-        if len(pieces) > 1 and not chem.is_valid(part) and any(map(reagents.find, pieces)):
+        whole = len(pieces) < 2 or reagents.find(part) or chem.is_valid(part)
+        if not whole and any(map(reagents.find, pieces)):
             found += [word for piece in pieces for word in _words(piece, task)]
         else:
             found += _words(part, task)

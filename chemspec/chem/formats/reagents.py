@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from chemspec.chem.formats import name_list, nomenclature
+from chemspec.chem.query import canonical
 
 TABLE = Path(__file__).with_name("reagents.tsv")
 NAMES = Path(__file__).with_name("names.tsv")  # of drugs and building blocks
@@ -28,6 +29,16 @@ def find(name: str) -> tuple[str, str] | None:
 def by_hand(name: str) -> str | None:
     """Return the SMILES that the tables made by hand have for a name."""
     return _names().get(_key(name), (None,))[0]
+
+
+def name_of(smiles: str) -> str:
+    """Return how a molecule, written as canonical SMILES, is called in the tables or the list; empty if it is not."""
+    return _written().get(smiles) or name_list.name_of(smiles)
+
+
+@cache
+def _written() -> dict[str, str]:
+    return {canonical(smiles) or smiles: full for smiles, full in _names().values()}
 
 
 @cache
