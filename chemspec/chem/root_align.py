@@ -147,8 +147,8 @@ def _oxygens(center: Chem.Atom) -> list[tuple[Chem.Atom, tuple[object, int]]]:
 def _keep_oxygens(mol: Mol, product: Mol) -> Mol:
     """Return `mol` with oxygens of one atom mapped as they are bonded: the =O of an acid becomes that of its amide.
 
-    Which oxygen of an acid, a nitro or a sulfonyl group came from where is a matter of who made the atom maps, and a model
-    of two opinions lists the same molecule twice.
+    Which oxygen of an acid, a nitro or a sulfonyl group came from where is a matter of who made the atom maps, and a
+    model of two opinions lists the same molecule twice.
     """
     tidy = Chem.Mol(mol)
     twins = {atom.GetAtomMapNum(): atom for atom in product.GetAtoms() if atom.GetAtomMapNum()}
