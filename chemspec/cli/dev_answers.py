@@ -140,6 +140,7 @@ def roundtrip(
     predictions: Annotated[Path, typer.Argument(help="What `evaluate --task retro` wrote (.jsonl).")],
     model: opt.ModelOption = "retro",
     forward: Annotated[str, opt.option("Forward model to ask.")] = "forward",
+    reagents: Annotated[str, opt.option("Model of reagents, to ask the forward model with those too.")] = "",
     source: opt.SourceOption = None,
     file: Annotated[Path | None, opt.option("As given to evaluate.")] = None,
     limit: Annotated[int, opt.option("As given to evaluate.")] = 0,
@@ -159,9 +160,10 @@ def roundtrip(
     asked = measuring.questions(file or opt.data_folder(source) / "retro_test.csv.gz", "retro", limit=limit, seed=seed)
     results = measuring.read_answers(predictions, asked)
     engine = opt.load("forward", forward, threads=threads)
+    adds = opt.load("reagents", reagents, threads=threads) if reagents else None
     target = out or Path("runs") / f"roundtrip-{engine.digest[:6]}-{predictions.stem}.jsonl"
     with show.progress("asking") as report:
-        measured = back.round_trip(engine, asked, results, target, most=most, progress=report)
+        measured = back.round_trip(engine, asked, results, target, reagents=adds, most=most, progress=report)
     if kept:
         folder = model_folder(model)
         opt.keep(folder, ["roundtrip"], digest_of(folder), measured)

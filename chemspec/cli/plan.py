@@ -90,7 +90,8 @@ def plan_(
     if ahead < 0 and retro.device != "cpu":
         settings = replace(settings, ahead=7)
     forward = _load("forward", "", device=device, dtype=dtype, threads=threads) if check else None
-    expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter))
+    beside = _load("reagents", "", device=device, dtype=dtype, threads=threads) if _is_installed("reagents") else None
+    expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter), reagents=beside)
     found: list[Plan] = []
     for target in asked:
         with show.progress("expanding") as report:
@@ -129,6 +130,12 @@ def _load(task: str, model: str, *, device: str, dtype: str, threads: int) -> En
         if loaded.runtime == "native":
             return loaded
     return opt.load(task, model, device=device, dtype=dtype, threads=threads)
+
+
+def _is_installed(model: str) -> bool:
+    from chemspec.engine.registry import installed
+
+    return any(folder.name == model for folder in installed())
 
 
 def _targets(given: list[str]) -> list[str]:

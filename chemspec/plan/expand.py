@@ -12,7 +12,7 @@ import re
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -31,7 +31,7 @@ from chemspec.types import DecodeResult
 VERSION = 2  # of what is kept; raise it when proposals change for the same weights and settings
 DISAGREES = 0.1  # what remains of the prior of a step whose product the forward model does not predict
 SIZE = 0.1  # nats that a step costs at most because a reactant is as large as its product: a tie-break
-FORWARD = DecodeSettings(decoder="greedy", n=1, max_len=200)
+GREEDY = DecodeSettings(decoder="greedy", n=1, max_len=200)
 
 
 class Model(Protocol):
@@ -52,12 +52,14 @@ class Proposal:
         reactants: canonical SMILES, a salt in one piece.
         chance: that it is the way recorded for this molecule, as calibrated; else the model's probability.
         round_trip: the forward model's probability of its first answer if that is the molecule, 0 if it is not; None
-            if it was not asked. It reads the reactants without reagents, so 0 is a doubt and no proof.
+            if it was not asked. It reads the reactants alone, then with proposed reagents; 0 is a doubt and no proof.
+        reagents: that a model proposes, SMILES; empty if it was not asked.
     """
 
     reactants: tuple[str, ...]
     chance: float
     round_trip: float | None = None
+    reagents: str = ""
 
     def reaction(self, product: str) -> str:
         """As reaction SMILES."""
@@ -78,7 +80,7 @@ class Counts:
 
     molecules: int = 0  # decoded; the rest came from the cache
     checks: int = 0  # reactant sets that the forward model was asked about
-    calls: int = 0  # of `Engine.predict` of either model
+    calls: int = 0  # of `Engine.predict` of any model
     passes: int = 0  # of the decoders, summed over queries
     tokens: int = 0
     seconds: float = 0.0  # in the models
@@ -91,18 +93,26 @@ class Expander:
         retro: the model that proposes.
         forward: the model that checks; None for no check.
         settings: how to decode; `n` proposals are asked for.
+        reagents: the model of what else is in the flask; None for no reagents.
         keep: whether answers are kept on disk between runs.
     """
 
     def __init__(
-        self, retro: Model, forward: Model | None = None, settings: DecodeSettings | None = None, *, keep: bool = True
+        self,
+        retro: Model,
+        forward: Model | None = None,
+        settings: DecodeSettings | None = None,
+        *,
+        reagents: Model | None = None,
+        keep: bool = True,
     ) -> None:
-        self.retro, self.forward = retro, forward
+        self.retro, self.forward, self.reagents = retro, forward, reagents
         self.settings = settings or DecodeSettings(n=10)
         self.counts = Counts()
         self.refused: dict[str, str] = {}  # why the retro model does not answer for a molecule
         self._known: dict[str, tuple[Proposal, ...]] = {}
         self._back: dict[str, float | None] = {}  # round trips, by reaction; None where none has been asked yet
+        self._beside: dict[str, str] = {}  # proposed reagents, by reaction
         self._lock = Lock()
         self._store = self._open() if keep else None
 
@@ -110,7 +120,7 @@ class Expander:
         """Return the table of these weights and settings; None where nothing can be kept."""
         # Drafts change no answer, and neither does what else is in the batch.
         how = asdict(replace(self.settings, drafter="none", batch_size=1, node_budget=0))
-        models = [[model.digest, model.dtype] for model in (self.retro, self.forward) if model]
+        models = [[model.digest, model.dtype] for model in (self.retro, self.forward, self.reagents) if model]
         which = [VERSION, models, how]
         name = f"plan-{hashlib.sha256(json.dumps(which).encode()).hexdigest()[:16]}.sqlite"
         path = cache.cache_dir() / name
@@ -161,15 +171,19 @@ class Expander:
         return [self._known[smiles] for smiles in molecules]
 
     def checked(self, smiles: str, proposal: Proposal) -> Proposal:
-        """Return a step for a molecule with the forward model's opinion, if that has been asked before."""
+        """Return a step for a molecule with what the other models say of it, as far as they have been asked before."""
         reaction = proposal.reaction(smiles)
         if reaction not in self._back:
             self._back[reaction] = self._read(reaction)
-        known = self._back[reaction]
-        return proposal if proposal.round_trip == known else replace(proposal, round_trip=known)
+        known, beside = self._back[reaction], self._beside.get(reaction, "")
+        same = (proposal.round_trip, proposal.reagents) == (known, beside)
+        return proposal if same else replace(proposal, round_trip=known, reagents=beside)
 
     def check(self, steps: Sequence[tuple[str, Proposal]]) -> None:
-        """Ask the forward model about steps, each the product and the proposal, in one batch; see `checked`."""
+        """Ask the forward model about steps, each the product and the proposal, in one batch; see `checked`.
+
+        Those that it denies it is asked about once more, with the reagents that are proposed for them.
+        """
         if self.forward is None:
             return
         missing = {
@@ -177,13 +191,43 @@ class Expander:
             for smiles, proposal in steps
             if self.checked(smiles, proposal).round_trip is None
         }
-        how = replace(FORWARD, drafter=self.settings.drafter, batch_size=self.settings.batch_size)
-        queries = list(dict.fromkeys(".".join(proposal.reactants) for _, proposal in missing.values()))
-        made = dict(zip(queries, self._ask(self.forward, queries, how), strict=True))
-        for reaction, (smiles, proposal) in missing.items():
-            self._back[reaction] = back = _leads_back(smiles, made[".".join(proposal.reactants)])
-            self._write(reaction, back)
+        back = self._round_trips({one: (smiles, ".".join(way.reactants)) for one, (smiles, way) in missing.items()})
+        denied = [missing[reaction] for reaction, chance in back.items() if chance == 0]
+        self.propose(denied)
+        flasks = {
+            reaction: (smiles, ".".join((*way.reactants, self._beside[reaction])))
+            for smiles, way in denied
+            if self._beside.get(reaction := way.reaction(smiles))
+        }
+        for reaction, chance in (back | self._round_trips(flasks)).items():
+            self._back[reaction] = chance
+            self._write(reaction, chance)
+
+    def _round_trips(self, flasks: Mapping[str, tuple[str, str]]) -> dict[str, float]:
+        """Return the forward model's chance of each reaction's product, from product and flask."""
+        assert self.forward is not None
+        queries = list(dict.fromkeys(flask for _, flask in flasks.values()))
+        made = dict(zip(queries, self._ask(self.forward, queries, self._greedy), strict=True))
         self.counts.checks += len(queries)
+        return {reaction: _leads_back(smiles, made[flask]) for reaction, (smiles, flask) in flasks.items()}
+
+    def propose(self, steps: Sequence[tuple[str, Proposal]]) -> bool:
+        """Ask for the reagents of steps, each the product and the proposal; return whether any were not known."""
+        if self.reagents is None:
+            return False
+        lacking = [one for smiles, way in steps if (one := way.reaction(smiles)) not in self._beside]
+        for reaction in lacking:
+            if (kept := self._read(f"reagents of {reaction}")) is not None:
+                self._beside[reaction] = kept
+        asked = list(dict.fromkeys(one for one in lacking if one not in self._beside))
+        for reaction, result in zip(asked, self._ask(self.reagents, asked, self._greedy), strict=True):
+            self._beside[reaction] = next((one.canonical for one in result.hypotheses[:1] if one.valid), "")
+            self._write(f"reagents of {reaction}", self._beside[reaction])
+        return bool(lacking)
+
+    @property
+    def _greedy(self) -> DecodeSettings:
+        return replace(GREEDY, drafter=self.settings.drafter, batch_size=self.settings.batch_size)
 
     def _ask(self, model: Model, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         if not queries:
@@ -221,7 +265,7 @@ def compare(expander: Expander, steps: Sequence[tuple[str, Proposal]], *, most: 
     asked = [(expander.retro, one, expander.settings) for one in dict.fromkeys(one for one, _ in steps)][:most]
     sample.molecules = len(asked)
     if expander.forward is not None:
-        how = replace(FORWARD, drafter=expander.settings.drafter)
+        how = replace(GREEDY, drafter=expander.settings.drafter)
         reactants = list(dict.fromkeys(".".join(way.reactants) for _, way in steps))[:most]
         asked += [(expander.forward, one, how) for one in reactants]
         sample.checks = len(reactants)

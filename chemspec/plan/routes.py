@@ -14,7 +14,7 @@ from rdkit.Chem import rdFingerprintGenerator
 
 from chemspec.plan.expand import Counts, Proposal
 from chemspec.plan.tree import Seen
-from chemspec.precedents import Found, Precedents
+from chemspec.precedents import Found, Precedents, in_words
 
 ALIKE = 0.25  # most edits a node by which routes still are variants of one; a changed molecule is less than one edit
 
@@ -198,6 +198,8 @@ def to_tree(node: Node, known: Evidence = MappingProxyType({})) -> dict[str, Any
             "policy_probability": step.prior(node.smiles),
             "round_trip": step.round_trip,
         }
+        if step.reagents:
+            metadata["proposed_reagents"] = step.reagents
         if reaction in known:
             metadata["precedents"] = {"close": known[reaction].close, "wide": known[reaction].wide}
             metadata["nearest"] = [asdict(one) for one in known[reaction].nearest]
@@ -237,6 +239,7 @@ def rows(route: Route, known: Evidence = MappingProxyType({})) -> list[dict[str,
     """Return a route's steps as a table, in the order in which they are done; conditions where something is known."""
     made: dict[str, str] = {}
     found = []
+    beside = any(node.step and node.step.reagents for node in route.steps)
     for number, node in enumerate(route.steps, 1):
         assert node.step
         from_ = [
@@ -256,6 +259,8 @@ def rows(route: Route, known: Evidence = MappingProxyType({})) -> list[dict[str,
             seen = known.get(node.step.reaction(node.smiles), Found())
             row["patent reactions"] = f"{seen.close:,}" if seen.close else f"0 ({seen.wide:,} of this kind)"
             row["conditions of the nearest"] = seen.conditions[0].text if seen.conditions else ""
+        if beside:
+            row["proposed reagents"] = in_words(node.step.reagents)
         found.append(row)
     return found
 
@@ -267,7 +272,7 @@ def to_markdown(plan: Plan, known: Evidence = MappingProxyType({})) -> str:
         head = f"{len(route.steps)} steps, score {route.score:.3g}, group {route.group}"
         lines += [f"## Route {rank}: {head}" + ("" if route.solved else ", not all in stock"), ""]
         for row in rows(route, known):
-            told = ("forward model agrees", "patent reactions", "conditions of the nearest")
+            told = ("forward model agrees", "patent reactions", "conditions of the nearest", "proposed reagents")
             tail = "".join(f"; {name}: {row[name]}" for name in told if row.get(name))
             lines += [f"{row['step']}. `{row['product']}` from {row['from']} (chance {row['chance']}{tail})"]
         lines += [""]

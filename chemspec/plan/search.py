@@ -336,9 +336,10 @@ class Search:
             best = ranked([self._route(steps) for steps in found if steps], self.settings.routes)
             steps = [(node.smiles, node.step) for one in best for node in one.steps if node.step]
             unchecked = [(one, way) for one, way in steps if way.round_trip is None]
-            if not unchecked or self.expander.forward is None:
+            if unchecked and self.expander.forward is not None:
+                self.expander.check(unchecked)
+            elif not self.expander.propose(steps):
                 return grouped(best)
-            self.expander.check(unchecked)
 
     def tree(self) -> Seen:
         """The likeliest part of what has been tried so far."""

@@ -50,6 +50,16 @@ def test_shares_count_answers_and_targets(tmp_path: Path, monkeypatch: pytest.Mo
     assert {k: one["value"] for k, one in found["kept"].items()} == {"1": 0.0, "2": 1 / 4, "3": 2 / 5}
     assert {k: one["value"] for k, one in found["found"].items()} == {"1": 0, "2": 0.5, "3": 0.5}
     assert found["truth"]["value"] == 1
+    helpful = Engine.load(tiny_folder(tmp_path / "reagents", task="reagents"), threads=1)
+    says |= {"C.C>>CN": "O", "C.C.O": "CN", "C.N>>CN": "S", "C.N.S": "", "CN.O>>CN": "", "N.O>>NO": "S", "N.O.S": "C"}
+    says |= {"C.N>>NO": "O", "C.N.O": "NO", "O>>NO": "", "C.N": "CN"}
+    both = roundtrip.round_trip(engine, asked, results, tmp_path / "a.jsonl", reagents=helpful, most=3)
+    assert {name: both[name] for name in found} == found
+    assert {k: one["value"] for k, one in both["with_reagents"]["kept"].items()} == {"1": 1, "2": 3 / 4, "3": 4 / 5}
+    assert both["with_reagents"]["truth"]["value"] == 1, "what leads back alone does so whatever is proposed"
+    assert len(roundtrip.rows(both)) == 2 * len(roundtrip.rows(found))
+    with pytest.raises(ValueError, match="needs a reagents model"):
+        roundtrip.round_trip(engine, asked, results, tmp_path / "c.jsonl", reagents=engine)
     retro = Engine.load(tiny_folder(tmp_path / "retro"), threads=1)
     with pytest.raises(ValueError, match="needs a forward model"):
         roundtrip.round_trip(retro, asked, results, tmp_path / "b.jsonl")

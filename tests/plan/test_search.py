@@ -19,7 +19,7 @@ from chemspec import chem
 from chemspec.chem.salts import split
 from chemspec.plan.bonds import named
 from chemspec.plan.expand import DISAGREES, Expander, Proposal
-from chemspec.plan.routes import Plan, Route
+from chemspec.plan.routes import Plan, Route, rows
 from chemspec.plan.search import ALGORITHMS, PlanSettings, Search, plan
 
 pytestmark = pytest.mark.filterwarnings("ignore:No iteration or time")
@@ -142,6 +142,27 @@ def test_fewer_steps_are_checked_than_proposed(tmp_path: Path) -> None:
     assert (
         plan(AMIDE, lazy, stock(tmp_path), few).counts.checks < plan(AMIDE, eager, stock(tmp_path), few).counts.checks
     )
+
+
+def test_what_the_forward_model_denies_it_is_asked_about_with_proposed_reagents(tmp_path: Path) -> None:
+    smiles = str(chem.canonical(AMIDE))
+    (ways,) = Expander(retro(), keep=False).expand([smiles])
+    flasks = [".".join(one.reactants) for one in ways]
+    forward = Toy({flasks[0]: [(smiles, 0.9)], f"{flasks[1]}.CCN(CC)CC": [(smiles, 0.8)]})
+    reagents = Toy({way.reaction(smiles): [("CCN(CC)CC", 0.5)] for way in ways[:2]})
+    models = Expander(retro(), forward, reagents=reagents, keep=False)
+    models.check([(smiles, way) for way in ways])
+    agreed, helped, denied = (models.checked(smiles, way) for way in ways[:3])
+    assert (agreed.round_trip, agreed.reagents) == (pytest.approx(0.9), "")
+    assert (helped.round_trip, helped.reagents) == (pytest.approx(0.8), "CCN(CC)CC")
+    assert (denied.round_trip, denied.reagents) == (0, "")
+    assert reagents.asked == [[way.reaction(smiles) for way in ways[1:]]], "only where it was denied"
+    found = plan(AMIDE, models, stock(tmp_path))
+    told = [row for route in found.routes for row in rows(route)]
+    assert any(row.get("proposed reagents") == "Et₃N" for row in told), "of the routes found every step is asked about"
+    asked = len(reagents.asked)
+    plan(AMIDE, models, stock(tmp_path))
+    assert len(reagents.asked) == asked, "what is known is not asked again"
 
 
 def test_a_step_that_the_forward_model_denies_counts_a_tenth() -> None:

@@ -38,7 +38,7 @@ def toys(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     models = {"retro": retro(), "forward": Toy({})}
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(queued_engine, "models", lambda task: [task])
+    monkeypatch.setattr(queued_engine, "models", lambda task: [task] if task in models else [])
     monkeypatch.setattr(queued_engine, "engine", lambda name: models[name])
     monkeypatch.setattr(lists, "load", lambda names: stock(tmp_path, BOUGHT if len(names) > 1 else ["CC"]))
     ask._built_in.clear()

@@ -65,7 +65,8 @@ def test_files_hold_conditions_and_patents() -> None:
 
 def test_a_scheme_for_a_slide_has_the_conditions_over_its_arrow() -> None:
     asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    over = precedents.over_arrow(asked, card)
+    over, whose = precedents.over_arrow(asked, card)
+    assert whose == "from precedents"
     assert ">DCM, Et₃N</text>" in schemes.to_svg(*precedents.sides(asked, card), card.change, over)
     long = schemes.to_svg(*precedents.sides(asked, card), card.change, "Na₂CO₃, H₂O, DME, Pd(PPh₃)₄")
     assert ">Na₂CO₃, H₂O, DME,</text>" in long and ">Pd(PPh₃)₄</text>" in long
@@ -106,7 +107,8 @@ def test_without_an_index_the_page_is_as_before(what: str, tmp_path: Path, monke
 def test_an_answer_that_is_no_molecule_has_none() -> None:
     asked = ask.Asked("retro", "retro", "CCO", DecodeSettings())
     card = verdicts.AnswerCard(1, hypothesis("C("), None)
-    assert precedents.line(asked, card) == precedents.over_arrow(asked, card) == ""
+    assert precedents.line(asked, card) == ""
+    assert precedents.over_arrow(asked, card) == ("", "")
 
 
 # --- conditions that a visitor tries -----------------------------------------------------------------

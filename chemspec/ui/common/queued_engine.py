@@ -91,10 +91,11 @@ def _engine(folder: Path, dtype: str) -> Engine:
 
 @st.cache_resource(show_spinner=False)
 def warm_up() -> Thread:
-    """Load the models of both tasks in the background, once a server: the first question need not wait for them."""
+    """Load a model of each task in the background, once a server: the first question need not wait for them."""
 
     def load_all() -> None:
-        for task in tasks.about_molecules():
+        every = (spec.name for spec in tasks.TASKS.values())
+        for task in dict.fromkeys((*tasks.about_molecules(), *every)):  # what is asked first, first
             for name in models(task)[:1]:
                 with suppress(CheckpointError, ValueError):  # whoever asks for it is told
                     folder = model_folder(name)

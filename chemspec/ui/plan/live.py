@@ -50,9 +50,12 @@ class InTurn:
 
 def expander() -> Expander:
     """Return the models as a search asks them; a counter of its own for every visitor's run."""
-    retro, forward = (queued_engine.models(task) for task in ("retro", "forward"))
-    check = InTurn(queued_engine.engine(forward[0])) if forward else None
-    return Expander(InTurn(queued_engine.engine(retro[0])), check)
+    retro, forward, reagents = (
+        InTurn(queued_engine.engine(names[0])) if (names := queued_engine.models(task)) else None
+        for task in ("retro", "forward", "reagents")
+    )
+    assert retro is not None, "the page asks for a model first"
+    return Expander(retro, forward, reagents=reagents)
 
 
 def search(asked: Asked, models: Expander) -> Plan:

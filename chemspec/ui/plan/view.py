@@ -48,8 +48,8 @@ def show(plan: Plan, models: Expander) -> None:
             st.download_button("Save all as text", lambda: _text(plan), "routes.md", on_click="ignore")
     st.caption(
         "Ranked by the product of the steps' chances: how often an answer with such a score is the recorded one, a "
-        "tenth of it where the forward model, asked without reagents, predicts something else. The address of "
-        "this page holds the target and the steps that you chose. "
+        "tenth of it where the forward model, asked without reagents and with proposed ones, predicts something else. "
+        "The address of this page holds the target and the steps that you chose. "
         + ("" if _index() else "No index of patent reactions is installed, so steps come without precedents.")
     )
 

@@ -29,7 +29,7 @@ from chemspec.ui.collect.store import Kept
 from chemspec.ui.common import nav, queued_engine, scheme, theme, view3d
 from chemspec.ui.common.buyable import marks
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.predict import ask, guiding, precedents, schemes, why, written
+from chemspec.ui.predict import ask, guiding, precedents, proposed, schemes, why, written
 from chemspec.ui.predict.verdicts import (
     AnswerCard,
     Check,
@@ -50,7 +50,7 @@ FOOTNOTE = {
     "forward": "Chance: of validation reactions with such an answer, so many were right; together 100 % at most. "
     "Shaded: atoms that change; bold: bonds that are made; both are guessed by comparing structures.",
     "retro": "Percent: how often such answers matched the route recorded in a patent; another route may be as good. "
-    "Forward model: asked what forms from the reactants, alone or with usual reagents; a doubt, no proof. "
+    "Forward model: asked what forms from the reactants, alone or with usual or proposed reagents; a doubt, no proof. "
     "What it doubts counts a fifth in the order. Class, shading and bold bonds are guessed by comparing structures.",
 }
 CHECKED = 8  # ideas that the forward model is asked about
@@ -66,20 +66,28 @@ def checked(asked: ask.Asked, found: Sequence[AnswerCard], forward: Engine) -> l
     """Return the cards with the forward model's opinion of the first few, in their new order.
 
     Where it does not give the target back from the reactants alone, it is asked again with the conditions of the
-    nearest precedents, or with the usual reagents of the class.
+    nearest precedents, or with the usual reagents of the class; and then with those that a model proposes.
     """
     kept: dict[str, Check] = st.session_state.setdefault("predict_checks", {})
     heads = [card for card in found[:CHECKED] if card.best.valid]
     _ask_forward(
         forward, asked.smiles, {card.best.canonical: "" for card in heads if card.best.canonical not in kept}, kept
     )
-    doubted = {
+    proposed.propose(asked, heads)
+    usual = {
         card.best.canonical: added
         for card in heads
         if not (kept[card.best.canonical].agrees or kept[card.best.canonical].added)
         and (added := precedents.conditions(asked, card) or (card.change.reagents if card.change else ""))
     }
-    _ask_forward(forward, asked.smiles, doubted, kept)
+    _ask_forward(forward, asked.smiles, usual, kept)
+    guessed = {
+        card.best.canonical: added
+        for card in heads
+        if not kept[card.best.canonical].agrees
+        and (added := proposed.first(asked, card)) not in ("", kept[card.best.canonical].added)
+    }
+    _ask_forward(forward, asked.smiles, guessed, kept)
     while len(kept) > 500:
         kept.pop(next(iter(kept)))
     opinion = [replace(card, check=kept.get(card.best.canonical)) for card in found]
@@ -189,7 +197,7 @@ def drawing(asked: ask.Asked, card: AnswerCard, *, wide: bool) -> str:
     dark = theme.dark()
     if asked.task == "retro":
         left, _ = schemes.sides(best.canonical, asked.smiles, card.change)
-        arrow = _retro_arrow(precedents.over_arrow(asked, card))
+        arrow = _retro_arrow(*precedents.over_arrow(asked, card))
         inside = scheme.side(replace(left, labels=_captions(best.canonical)), dark=dark)
         return f'<div class="cs-scheme cs-tight">{arrow}{inside}</div>'
     left, right = schemes.sides(asked.smiles, best.canonical, card.change)
@@ -208,12 +216,12 @@ def _captions(reactants: str) -> tuple[str, ...]:
     return tuple(" · ".join(filter(None, both)) for both in zip(named, bought, strict=True))
 
 
-def _retro_arrow(conditions: str) -> str:
+def _retro_arrow(conditions: str, whose: str) -> str:
     if not conditions:
         return '<span class="cs-retro" aria-label="is made from">⇐</span>'
     return (
         f'<span class="cs-retro cs-given"><small>{escape(conditions)}</small>'
-        '<span aria-label="is made from">⇐</span><small>from precedents</small></span>'
+        f'<span aria-label="is made from">⇐</span><small>{escape(whose)}</small></span>'
     )
 
 
@@ -238,7 +246,7 @@ def foot(asked: ask.Asked, card: AnswerCard) -> str:
         and card.change
         and (names := _named(card.change.reagents))
         and not (check and check.added)
-        and not precedents.conditions(asked, card)
+        and not precedents.over_arrow(asked, card)[0]
     ):
         parts.append(f"<span>usual: {escape(names)}</span>")
     if (vote := card.best.vote) is not None:
@@ -368,7 +376,10 @@ def _three_d(smiles: str) -> None:
 def _save(asked: ask.Asked, card: AnswerCard) -> None:
     name = f"answer-{card.rank}"
     left, right = precedents.sides(asked, card)
-    over = precedents.over_arrow(asked, card) if asked.task == "retro" else ""  # a flask has its own
+    over = ""  # a flask has its own
+    if asked.task == "retro":
+        over, whose = precedents.over_arrow(asked, card)
+        over += " (proposed)" * (whose == precedents.PROPOSED)
     _file("SVG", schemes.to_svg(left, right, card.change, over), f"{name}.svg", "image/svg+xml")
     _file("PNG", schemes.to_png(left, right, card.change, over), f"{name}.png", "image/png")
     _file("RXN", formats.to_rxn(left, right), f"{name}.rxn", "chemical/x-mdl-rxnfile")
@@ -415,6 +426,7 @@ def row(asked: ask.Asked, card: AnswerCard) -> dict[str, object]:
         "forward_model": "" if check is None else "agrees" if check.agrees else f"gives {check.product}",
         "patent_reactions": "" if found is None else found.close,
         "conditions": found.conditions[0].text if found and found.conditions else "",
+        "proposed_reagents": proposed.first(asked, card),
         "patents": "; ".join(filter(None, (one.source for one in found.nearest))) if found else "",
         "trouble": "; ".join(troubles(asked.task, asked.smiles, card)),
         "reaction": f"{left}>>{right}",

@@ -17,13 +17,14 @@ from chemspec.precedents import Found
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine, scheme, theme
 from chemspec.ui.common.safe import plain
-from chemspec.ui.predict import schemes
+from chemspec.ui.predict import proposed, schemes
 from chemspec.ui.predict.ask import Asked
 from chemspec.ui.predict.verdicts import AnswerCard, percent
 
 NEAREST = 3
 LONGEST = 60  # characters of conditions over an arrow
 LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+PROPOSED = "proposed by a model"
 WITH = DecodeSettings(n=5, distinct=True)  # what the forward model is asked with conditions
 
 
@@ -62,7 +63,7 @@ def find(asked: Asked, card: AnswerCard) -> Found | None:
 
 
 def conditions(asked: Asked, card: AnswerCard) -> str:
-    """Return the SMILES of reagents that the nearest precedents propose; empty if they propose none."""
+    """Return the SMILES of reagents recorded with the nearest precedents; empty if none are."""
     found = find(asked, card)
     return found.conditions[0].reagents if found and found.conditions else ""
 
@@ -70,9 +71,13 @@ def conditions(asked: Asked, card: AnswerCard) -> str:
 # --- on the card -----------------------------------------------------------------------------------
 
 
-def over_arrow(asked: Asked, card: AnswerCard) -> str:
-    """Return the likeliest conditions in words, cut if they are long; empty if there are none."""
-    return _cut(known.in_words(conditions(asked, card)))
+def over_arrow(asked: Asked, card: AnswerCard) -> tuple[str, str]:
+    """Return the likeliest conditions in words, cut if they are long, and whose they are; empty if there are none."""
+    if recorded := conditions(asked, card):
+        return _cut(known.in_words(recorded)), "from precedents"
+    if guessed := proposed.first(asked, card):
+        return _cut(known.in_words(guessed)), PROPOSED
+    return "", ""
 
 
 def _cut(text: str) -> str:
@@ -100,12 +105,12 @@ def line(asked: Asked, card: AnswerCard) -> str:
 def drawer(asked: Asked, card: AnswerCard, name: str) -> None:
     """Draw the nearest precedents, and let conditions be tried."""
     found = find(asked, card)
-    if found is None:
-        st.caption(footnote())
-        return
     if asked.task == "retro":
         _try(asked, card, found, f"{name}_{crc32(card.best.canonical.encode())}")
-    st.html(nearest(found))
+    if found is None:
+        st.caption(footnote())
+    else:
+        st.html(nearest(found))
 
 
 def nearest(found: Found) -> str:
@@ -123,24 +128,29 @@ def nearest(found: Found) -> str:
     return f'<ol class="cs-precedents" aria-label="nearest patent reactions">{"".join(rows)}</ol>'
 
 
-def _try(asked: Asked, card: AnswerCard, found: Found, key: str) -> None:
+def _try(asked: Asked, card: AnswerCard, found: Found | None, key: str) -> None:
     """Let a visitor choose or write conditions, and ask the forward model with them."""
     names = queued_engine.models("forward")
     if not names:
         return
     state, box, said = st.session_state, f"{key}_conditions", f"{key}_said"
-    offered = [one.text.translate(LOWERED) for one in found.conditions]
+    recorded = [(one.text, str(one.count)) for one in found.conditions] if found else []
+    guessed = [(known.in_words(one.canonical), percent(one.probability)) for one in proposed.several(asked, card)]
     if box not in state:
-        state[box] = offered[0] if offered else ""
-    if offered:
-        st.caption("Recorded with the nearest whose reagents are known (how often):")
-    with st.container(horizontal=True, gap="small", key=f"{key}_offered"):
-        for number, (text, one) in enumerate(zip(offered, found.conditions, strict=True)):
-            st.button(
-                f"{plain(_cut(text))} ({one.count})",
-                key=f"{key}_offer_{number}",
-                on_click=partial(state.__setitem__, box, text),
-            )
+        state[box] = next((text.translate(LOWERED) for text, _ in (*recorded, *guessed)), "")
+    for what, about, offered in (
+        ("recorded", "Recorded with the nearest whose reagents are known (how often):", recorded),
+        ("guessed", "Proposed by the model of reagents (its probability):", guessed),
+    ):
+        if offered:
+            st.caption(about)
+        with st.container(horizontal=True, gap="small", key=f"{key}_{what}"):
+            for number, (text, told) in enumerate(offered):
+                st.button(
+                    f"{plain(_cut(text.translate(LOWERED)))} ({told})",
+                    key=f"{key}_{what}_{number}",
+                    on_click=partial(state.__setitem__, box, text.translate(LOWERED)),
+                )
     st.text_input("Conditions", key=box, placeholder="Names or SMILES: K2CO3, DMF", max_chars=1000)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}_ask"):
         if st.button("Ask the forward model with these", key=f"{key}_with"):

@@ -1,0 +1,63 @@
+"""Reagents that a model proposes for the reactions on the cards; where no such model is installed there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from chemspec.engine.engine import Engine
+from chemspec.model.checkpoint import CheckpointError
+from chemspec.settings import DecodeSettings
+from chemspec.types import Hypothesis
+from chemspec.ui.common import queued_engine
+from chemspec.ui.predict.ask import Asked
+from chemspec.ui.predict.verdicts import AnswerCard
+
+FIRST = DecodeSettings(decoder="greedy", n=1)  # for every card, so it must be quick
+SEVERAL = DecodeSettings(n=3, distinct=True)
+MOST = 500  # reactions that a session remembers
+
+
+def propose(asked: Asked, cards: Sequence[AnswerCard]) -> None:
+    """Ask the model about the cards' reactions that it has not been asked about yet, in one batch."""
+    engine = _engine() if asked.task == "retro" else None
+    kept = _kept()
+    lacking = [one for card in cards if card.best.valid and (one := _question(asked, card)) not in kept]
+    if engine is None or not lacking:
+        return
+    for one, result in zip(lacking, queued_engine.decode_many(engine, lacking, FIRST), strict=True):
+        kept[one] = next((answer.canonical for answer in result.hypotheses if answer.valid), "")
+    while len(kept) > MOST:
+        kept.pop(next(iter(kept)))
+
+
+def first(asked: Asked, card: AnswerCard) -> str:
+    """Return the SMILES of the reagents proposed for a card; empty if there are none."""
+    return _kept().get(_question(asked, card), "")
+
+
+def several(asked: Asked, card: AnswerCard) -> tuple[Hypothesis, ...]:
+    """Return sets of reagents for a card, the likeliest first; asked when they are wanted."""
+    engine = _engine()
+    if engine is None:
+        return ()
+    found = queued_engine.answer(engine, _question(asked, card), SEVERAL)
+    return tuple(one for one in found.hypotheses if one.valid)
+
+
+def _kept() -> dict[str, str]:
+    kept: dict[str, str] = st.session_state.setdefault("predict_reagents", {})
+    return kept
+
+
+def _question(asked: Asked, card: AnswerCard) -> str:
+    return f"{card.best.canonical}>>{asked.smiles}"
+
+
+def _engine() -> Engine | None:
+    names = queued_engine.models("reagents")
+    try:
+        return queued_engine.engine(names[0]) if names else None
+    except (CheckpointError, ValueError):
+        return None  # the page Models says what is wrong with it

@@ -1,0 +1,76 @@
+"""Reagents proposed by a model: over the arrow, in the round trip and in files; asked once, and missed by nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import streamlit as st
+from test_page_predict import result
+
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult
+from chemspec.ui.common import queued_engine
+from chemspec.ui.predict import answers, ask, precedents, proposed, verdicts
+
+TARGET, ACID = "CC(=O)Nc1ccccc1", "CC(=O)O.Nc1ccccc1"
+REAGENTS = "CCN=C=NCCCN(C)C.ClCCl"
+ASKED = ask.Asked("retro", "retro", TARGET, DecodeSettings())
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Who was asked what; the forward model needs the reagents."""
+    told: list[tuple[str, str]] = []
+    says = {f"{ACID}>>{TARGET}": REAGENTS, f"{ACID}.{REAGENTS}": TARGET}
+
+    def decode_many(model: Any, queries: list[str], _: object) -> list[DecodeResult]:
+        told.extend((model, query) for query in queries)
+        return [result(says.get(query, "CCO")) for query in queries]
+
+    monkeypatch.setattr(queued_engine, "models", lambda task: [task])
+    monkeypatch.setattr(queued_engine, "engine", lambda name: name)
+    monkeypatch.setattr(queued_engine, "decode_many", decode_many)
+    monkeypatch.setattr(queued_engine, "answer", lambda model, query, how: decode_many(model, [query], how)[0])
+    monkeypatch.setattr(st, "session_state", {})
+    monkeypatch.setenv("CHEMSPEC_PRECEDENTS", "/nowhere")
+    return told
+
+
+def cards() -> list[verdicts.AnswerCard]:
+    return verdicts.cards("retro", TARGET, result(ACID))
+
+
+def test_the_forward_model_is_asked_with_them_where_it_doubts(decoded: list[tuple[str, str]]) -> None:
+    (card,) = answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
+    assert card.check is not None and card.check.agrees and card.check.added == REAGENTS
+    assert ("forward", ACID) in decoded and ("forward", f"{ACID}.{REAGENTS}") in decoded
+    before = list(decoded)
+    answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
+    assert decoded == before, "a page is run again at every click"
+
+
+def test_they_stand_over_the_arrow_as_what_they_are(decoded: list[tuple[str, str]]) -> None:
+    (card,) = cards()
+    assert precedents.over_arrow(ASKED, card) == ("", "")
+    proposed.propose(ASKED, [card])
+    text, whose = precedents.over_arrow(ASKED, card)
+    assert "DCM" in text and whose == "proposed by a model"
+    assert whose in answers.drawing(ASKED, card, wide=True)
+    assert answers.row(ASKED, card)["proposed_reagents"] == REAGENTS
+    assert answers.row(ASKED, card)["conditions"] == "", "nothing was recorded"
+    assert [one.canonical for one in proposed.several(ASKED, card)] == [REAGENTS]
+
+
+def test_without_a_model_nothing_is_proposed(decoded: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queued_engine, "models", lambda task: [] if task == "reagents" else [task])
+    (card,) = answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
+    assert card.check is not None and not card.check.agrees
+    assert precedents.over_arrow(ASKED, card) == ("", "") and proposed.several(ASKED, card) == ()
+    assert not any(model == "reagents" for model, _ in decoded)
+
+
+def test_of_a_flask_nothing_is_asked(decoded: list[tuple[str, str]]) -> None:
+    asked = ask.Asked("forward", "forward", ACID, DecodeSettings())
+    proposed.propose(asked, verdicts.cards("forward", ACID, result(TARGET)))
+    assert not decoded
