@@ -94,6 +94,13 @@ def accuracy(section: Section) -> str:
     columns = [section, slow] if slow else [section]
     head = ("", "speculative", "standard") if slow else ("", "")
     rows = [(f"{prefix}top-{k}", *(percent(column["top"][k]) for column in columns)) for k in section["top"]]
+    rows += [
+        (
+            f"each reagent, first {k}",
+            *(percent(column["recall"][k]) if "recall" in column else "" for column in columns),
+        )
+        for k in section.get("recall", ())
+    ]
     rows += [(text, *(percent(column[name]) for column in columns)) for name, text in SHARES.items() if name in section]
     rows += [(text, *(f"{column[name]:.4g}" for column in columns)) for name, text in PLAIN.items()]
     lines = [
@@ -120,13 +127,27 @@ def classes(section: Section) -> str:
 
 
 def roundtrip(section: Section) -> str:
-    """Return the share of answers from which the forward model makes the target."""
-    rows = [(f"first {k}", percent(section["kept"][k]), percent(share)) for k, share in section["found"].items()]
+    """Return the share of answers from which the forward model makes the target, alone and with proposed reagents."""
+    more = section.get("with_reagents")
+    ways = [("", section), *([("; with reagents", more)] if more else [])]
+    head = (
+        "",
+        *(f"{what}{how}" for how, _ in ways for what in ("answers that lead back", "targets with such an answer")),
+    )
+    rows = [
+        (f"first {k}", *(percent(way[what][k]) for _, way in ways for what in ("kept", "found")))
+        for k in section["kept"]
+    ]
+    told = f"From the true reactants it makes the target in {percent(section['truth'])}"
+    if more:
+        told += (
+            f", alone or with the reagents that the model `{more['model']}` ({more['digest']}) proposes in "
+            f"{percent(more['truth'])}"
+        )
     return (
         f"On {section['reactions']} reactions; the forward model `{section['forward']['model']}` "
         f"({section['forward']['digest']}) reads the proposed reactants alone and answers greedily. "
-        f"From the true reactants it makes the target in {percent(section['truth'])}. {_measured(section)}:\n\n"
-        + _table(("", "answers that lead back", "targets with such an answer"), rows)
+        f"{told}. {_measured(section)}:\n\n" + _table(head, rows)
     )
 
 

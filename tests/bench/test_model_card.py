@@ -119,9 +119,11 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
         "found": {"1": level},
         "truth": level,
     }
+    trip["with_reagents"] = {"model": "r", "digest": "y", **{name: trip[name] for name in ("kept", "found", "truth")}}
     judged = examine([[(0.5, 1.0, True)], [(0.4, 1.0, False)]])
     told = {"queries": 2, "answers": 2, "table": judged.table, "slope": 1.0, "offset": 0.0, "numbers": NUMBERS}
     sections = dict.fromkeys(("accuracy", "heldout", "int8", "augmented", "classes", "failures"), found)
+    sections["heldout"] = {**found, "recall": {"1": {"value": 0.25, "low": 0.2, "high": 0.3}}}
     sections |= {"roundtrip": trip, "reliability": told}
     assert set(sections) == set(model_card.SECTIONS)
     digest = digest_of(folder)
@@ -132,6 +134,8 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
     (folder / "card.md").write_text(f"# m\n{places}")
     assert model_card.fill(folder, digest) == []
     text = (folder / "card.md").read_text()
+    assert "| each reagent, first 1 | 25.0% (20.0% to 30.0%)" in text
+    assert "the model `r` (y) proposes in 50.0%" in text and "targets with such an answer; with reagents" in text
     assert "no valid SMILES" in text and "Not measured" not in text
     assert confidence.FILE not in text
 
