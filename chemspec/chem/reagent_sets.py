@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from chemspec import chem
+from chemspec.chem.salts import charge
 
 
 def normal(reagents: str) -> str | None:
@@ -28,3 +29,18 @@ def beside(flask: str, core: str) -> str:
 def _flat(part: str) -> str | None:
     """Return a molecule's canonical SMILES without stereochemistry; the same few reagents come up again and again."""
     return chem.drop_stereo(part)
+
+
+def balanced(reagents: str) -> str:
+    """Return a set of reagents with its ions as often as their charges need: `[K+].O=C([O-])[O-]` lacks a potassium.
+
+    What cannot be balanced by ions of the set stays as it is.
+    """
+    parts = reagents.split(".") if reagents else []
+    charges = {part: charge(part) for part in parts}
+    while excess := sum(map(charges.__getitem__, parts)):
+        fitting = [part for part in charges if charges[part] * excess < 0 and abs(charges[part]) <= abs(excess)]
+        if not fitting:
+            return reagents
+        parts.insert(parts.index(fitting[0]), fitting[0])
+    return ".".join(parts)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chemspec import chem
+from chemspec.chem.reagent_sets import balanced
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import RANKS, KnownReaction, answer_all, share
 from chemspec.settings import DecodeSettings
@@ -79,7 +80,7 @@ def round_trip(
         questions = [KnownReaction(f"{reactants}>>{target}", "") for target, reactants in trips]
         told = answer_all(reagents, questions, out.with_suffix(".reagents.jsonl"), HOW, progress=progress)
         flasks = [
-            ".".join(filter(None, (reactants, _first(result))))
+            ".".join(filter(None, (reactants, balanced(_first(result)))))
             for (_, reactants), result in zip(trips, told, strict=True)
         ]
         back = back | made(flasks, out.with_suffix(".flasks.jsonl"))

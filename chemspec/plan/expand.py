@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from rdkit import Chem
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
+from chemspec.chem.reagent_sets import balanced
 from chemspec.chem.salts import split
 from chemspec.evaluation.roundtrip import leads_back
 from chemspec.settings import DecodeSettings
@@ -221,7 +222,7 @@ class Expander:
                 self._beside[reaction] = kept
         asked = list(dict.fromkeys(one for one in lacking if one not in self._beside))
         for reaction, result in zip(asked, self._ask(self.reagents, asked, self._greedy), strict=True):
-            self._beside[reaction] = next((one.canonical for one in result.hypotheses[:1] if one.valid), "")
+            self._beside[reaction] = next((balanced(one.canonical) for one in result.hypotheses[:1] if one.valid), "")
             self._write(f"reagents of {reaction}", self._beside[reaction])
         return bool(lacking)
 

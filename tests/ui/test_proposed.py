@@ -59,7 +59,7 @@ def test_they_stand_over_the_arrow_as_what_they_are(decoded: list[tuple[str, str
     assert whose in answers.drawing(ASKED, card, wide=True)
     assert answers.row(ASKED, card)["proposed_reagents"] == REAGENTS
     assert answers.row(ASKED, card)["conditions"] == "", "nothing was recorded"
-    assert [one.canonical for one in proposed.several(ASKED, card)] == [REAGENTS]
+    assert [one for one, _ in proposed.several(ASKED, card)] == [REAGENTS]
 
 
 def test_without_a_model_nothing_is_proposed(decoded: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:

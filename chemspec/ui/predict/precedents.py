@@ -135,7 +135,7 @@ def _try(asked: Asked, card: AnswerCard, found: Found | None, key: str) -> None:
         return
     state, box, said = st.session_state, f"{key}_conditions", f"{key}_said"
     recorded = [(one.text, str(one.count)) for one in found.conditions] if found else []
-    guessed = [(known.in_words(one.canonical), percent(one.probability)) for one in proposed.several(asked, card)]
+    guessed = [(known.in_words(some), percent(chance)) for some, chance in proposed.several(asked, card)]
     if box not in state:
         state[box] = next((text.translate(LOWERED) for text, _ in (*recorded, *guessed)), "")
     for what, about, offered in (

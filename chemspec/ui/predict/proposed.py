@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from chemspec.chem.reagent_sets import balanced
 from chemspec.engine.engine import Engine
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import DecodeSettings
-from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine
 from chemspec.ui.predict.ask import Asked
 from chemspec.ui.predict.verdicts import AnswerCard
@@ -27,7 +27,7 @@ def propose(asked: Asked, cards: Sequence[AnswerCard]) -> None:
     if engine is None or not lacking:
         return
     for one, result in zip(lacking, queued_engine.decode_many(engine, lacking, FIRST), strict=True):
-        kept[one] = next((answer.canonical for answer in result.hypotheses if answer.valid), "")
+        kept[one] = next((balanced(answer.canonical) for answer in result.hypotheses if answer.valid), "")
     while len(kept) > MOST:
         kept.pop(next(iter(kept)))
 
@@ -37,13 +37,13 @@ def first(asked: Asked, card: AnswerCard) -> str:
     return _kept().get(_question(asked, card), "")
 
 
-def several(asked: Asked, card: AnswerCard) -> tuple[Hypothesis, ...]:
-    """Return sets of reagents for a card, the likeliest first; asked when they are wanted."""
+def several(asked: Asked, card: AnswerCard) -> tuple[tuple[str, float], ...]:
+    """Return sets of reagents for a card with their probabilities, the likeliest first; asked when they are wanted."""
     engine = _engine()
     if engine is None:
         return ()
     found = queued_engine.answer(engine, _question(asked, card), SEVERAL)
-    return tuple(one for one in found.hypotheses if one.valid)
+    return tuple((balanced(one.canonical), one.probability) for one in found.hypotheses if one.valid)
 
 
 def _kept() -> dict[str, str]:
