@@ -35,10 +35,10 @@ def faster() -> None:
     cost = walltime.relative(queued_engine.engine(name, here=True).cost()) if name else walltime.flat
     best = walltime.best_gamma(alpha, c, cost)
     now, top = (walltime.improvement(alpha, g, c, cost) for g in (gamma, best))
-    with left, st.container(horizontal=True):
-        st.metric("tokens per pass", f"{walltime.expected_tokens(alpha, gamma):.2f}")
-        st.metric(f"faster, γ = {gamma}", f"{now:.2f}×")
-        st.metric(f"at best, γ = {best}", f"{top:.2f}×")
+    with left:
+        tokens = f"{walltime.expected_tokens(alpha, gamma):.2f}"
+        gains = [(f"{now:.2f}×", f"faster, γ = {gamma}"), (f"{top:.2f}×", f"at best, γ = {best}")]
+        widgets.figures([(tokens, "tokens per pass"), *gains])
     text = lessons.verdict(alpha, gamma, c, cost)
     right.altair_chart(curves.gain(alpha, gamma, c, cost), alt=text)
     right.markdown(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import Any
 
 from paths import ROOT
@@ -20,3 +22,9 @@ def opened(name: str, query: dict[str, str] | None = None, state: dict[str, Any]
     app.run()
     assert not app.exception
     return app
+
+
+def figures(app: AppTest) -> dict[str, str]:
+    """The big figures of a page by their words, see `widgets.figures`."""
+    bodies = "".join(item.proto.body for item in app.get("html"))
+    return {unescape(small): unescape(big) for small, big in re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", bodies)}

@@ -57,15 +57,24 @@ new PerformanceObserver(list => list.getEntries().forEach(add))
 """
 
 
-@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+@pytest.mark.parametrize(
+    ("address", "width", "height", "last"),
+    [("/", 1280, 800, "More examples"), ("/", 390, 844, "More examples"), ("/models", 390, 844, "retro")],
+)
 def test_the_first_load_hardly_shifts(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None], size: tuple[int, int]
+    server: Any,
+    new_page: Callable[..., Any],
+    settled: Callable[[Any], None],
+    address: str,
+    width: int,
+    height: int,
+    last: str,
 ) -> None:
-    page = new_page(viewport={"width": size[0], "height": size[1]})
+    page = new_page(viewport={"width": width, "height": height})
     page.add_init_script(SHIFTS)
-    page.goto(server.url)
+    page.goto(f"{server.url}{address}")
     settled(page)
-    page.get_by_role("heading", name="More examples").wait_for()
+    page.get_by_role("heading", name=last).wait_for()
     page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
     assert page.evaluate("window.shifted") < 0.05
 

@@ -59,7 +59,7 @@ def test_a_race_is_run_and_replayed(server: Any, new_page: Callable[..., Any], s
     page.get_by_role("button", name="Restart").click()
     page.locator(".lane.done").nth(1).wait_for()  # at true speed that takes milliseconds
     assert "recorded runs, made one after the other" in page.locator(".race .caption").inner_text()
-    assert page.locator("[data-testid=stMetric]", has_text="same answer").inner_text().endswith("yes")
+    assert page.locator(".cs-figures div", has_text="same answer").inner_text().endswith("yes")
     assert page.locator("[data-testid=stDataFrame]").count() == 1
     assert page.locator("[data-testid=stVegaLiteChart]").count() == 1
 

@@ -47,10 +47,6 @@ def html(app: AppTest) -> str:
     return " ".join(item.proto.body for item in app.get("html"))
 
 
-def figures(app: AppTest) -> dict[str, str]:
-    return {metric.label: metric.value for metric in app.metric}
-
-
 def words(app: AppTest) -> str:
     kinds = (app.caption, app.markdown, app.warning, app.error, app.info)
     return " ".join(str(item.value) for kind in kinds for item in kind)
@@ -64,7 +60,7 @@ def test_the_page_opens_with_a_query_and_races() -> None:
     assert trial.settings == (GREEDY, AUTO) and trial.done == trial.wanted == 6
     base, lane = timing.rows(trial.settings, trial.good)
     assert lane.same and lane.passes < base.passes
-    assert "tokens per pass" in figures(app) and figures(app)["same answer"] == "yes"
+    assert "tokens per pass" in pages.figures(app) and pages.figures(app)["same answer"] == "yes"
     assert list(app.dataframe[0].value["same answer"]) == ["reference", "yes"]
     assert app.subheader[0].value == "Every pass on the clock"
     assert "Wall clock on the server" in words(app)
@@ -121,7 +117,7 @@ def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None
     app.number_input(key="speed_lane0_length").set_value(3)
     press(app, "speed_race_start")
     assert not app.error
-    assert "tokens per pass" in figures(app)
+    assert "tokens per pass" in pages.figures(app)
 
 
 def test_a_benchmark_runs_and_can_be_downloaded() -> None:
@@ -129,7 +125,7 @@ def test_a_benchmark_runs_and_can_be_downloaded() -> None:
     press(app, "speed_bench_start")
     kept = app.session_state["speed_bench"]
     assert len(kept.cases) == 10 and all(case["same"] for case in kept.cases)
-    assert figures(app)["same answers"] == "10 of 10"
+    assert pages.figures(app)["same answers"] == "10 of 10"
     assert len(app.get("download_button")) == 1
 
 
@@ -139,7 +135,7 @@ def test_what_was_measured_before_a_stop_is_shown() -> None:
     kept = app.session_state["speed_bench"]
     kept.cases = kept.cases[:3]
     app.run()
-    assert "Stopped: 3 of 10" in words(app) and figures(app)["same answers"] == "3 of 3"
+    assert "Stopped: 3 of 10" in words(app) and pages.figures(app)["same answers"] == "3 of 3"
 
 
 # --- trials

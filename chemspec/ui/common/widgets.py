@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -30,7 +31,6 @@ def choice(label: str, options: Iterable[T], *, key: str, hidden: bool = False, 
 
 
 def figures(shown: Sequence[tuple[str, str]]) -> None:
-    """Show big figures, each with a few words above."""
-    with st.container(horizontal=True, gap="large"):
-        for big, small in shown:
-            st.metric(small, big, width="content")
+    """Show big figures, each with a few words above; Streamlit's own load late, and what is below them then jumps."""
+    rows = (f"<div><dt>{escape(small)}</dt><dd>{escape(big)}</dd></div>" for big, small in shown)
+    st.html(f'<dl class="cs-figures">{"".join(rows)}</dl>')
