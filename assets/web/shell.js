@@ -12,8 +12,18 @@ const nameButtons = () => {
     }
   }
 }
+// Streamlit tells its own part of the page alone whether it is dark; what floats above it stands elsewhere. Drawings and
+// charts come from the script: where the scheme changes while the page is open, Streamlit's key for "run again" is pressed.
+const tellScheme = (app) => {
+  const root = document.documentElement.style, now = getComputedStyle(app).colorScheme, before = root.colorScheme
+  root.colorScheme = now
+  if (before && before !== now) document.dispatchEvent(new KeyboardEvent("keydown", {key: "r", code: "KeyR", bubbles: true}))
+}
 if (!window.chemspecShell) {
   window.chemspecShell = true
+  const app = document.querySelector("[data-testid=stApp]")
+  new MutationObserver(() => tellScheme(app)).observe(app, {attributes: true, attributeFilter: ["class"]})
+  tellScheme(app)
   let waiting = false
   new MutationObserver(() => {
     if (waiting) return

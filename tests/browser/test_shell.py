@@ -105,7 +105,7 @@ def test_a_page_reaches_no_other_host_whatever_runs_in_it(server: Any, browser: 
 
 
 def test_a_dark_page_is_dark(server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]) -> None:
-    """The styles that come with the page are the light ones; those that the script sends win over them."""
+    """The styles are the same for both schemes, and come with the page."""
     page = new_page(color_scheme="dark")
     page.goto(server.url)
     settled(page)

@@ -49,8 +49,6 @@ def shell(folder: Path) -> None:
         st.html(f"<script>{web_file('shell.js')}</script>", unsafe_allow_javascript=True)
     login.gate()
     queued_engine.warm_up()
-    if theme.dark():
-        st.html(assets() / "web" / "theme_dark.css")
     st.session_state[_INSIDE] = True
     try:
         chosen.run()
