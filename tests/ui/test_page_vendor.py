@@ -277,6 +277,15 @@ def test_only_reports_of_a_canvas_count() -> None:
         assert sketcher._report(value) is None
 
 
+@pytest.mark.parametrize(
+    "text", ["CC(=O)Nc1ccccc1", "c1cc[nH]c1.C[n+]1ccccc1>>O=c1cc[nH]cc1", "C/C=C/c1ccsc1", "no(", ""]
+)
+def test_rings_are_drawn_with_alternating_bonds(text: str) -> None:
+    shown = sketcher.kekule(text)
+    assert sketcher.same(shown, text)
+    assert shown == text or not set("cno") & set(shown)
+
+
 PAGE = ROOT / "tests" / "browser" / "sketcher_page.py"
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import streamlit as st
 import streamlit.components.v1 as components
+from rdkit import Chem, rdBase
 
 from chemspec import chem
 from chemspec.ui.common import vendor
@@ -80,7 +81,7 @@ def sketcher(smiles: str, *, key: str, height: int = 480, on_change: Callable[[s
 
     report = _report(st.session_state.get(key))
     _component(vendor.vendor_dir())(
-        smiles=state.holds,
+        smiles=kekule(state.holds),
         push=state.push,
         seen=report[1] if report else 0,
         height=height,
@@ -116,6 +117,21 @@ def tidy(text: str) -> str:
     """Return the (reaction) SMILES with every readable side canonical."""
     sides = _ARROW.split(text.strip())
     return ">".join(chem.canonical(side) or side for side in sides)
+
+
+@lru_cache(maxsize=1000)
+def kekule(text: str) -> str:
+    """Return a (reaction) SMILES with alternating bonds in its rings: of aromatic ones Ketcher draws circles."""
+
+    def side(smiles: str) -> str:
+        with rdBase.BlockLogs():
+            mol = Chem.MolFromSmiles(smiles)
+            if mol is None:
+                return smiles
+            Chem.Kekulize(mol, clearAromaticFlags=True)
+            return str(Chem.MolToSmiles(mol, canonical=False))
+
+    return ">".join(map(side, _ARROW.split(text.strip())))
 
 
 @lru_cache(maxsize=1000)
