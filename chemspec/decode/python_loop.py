@@ -47,7 +47,7 @@ class PythonLoop:
             self._passes[self._joined], self._seconds[self._joined] = [], 0.0
             self._joined += 1
             query.start()
-        self._tidy_caches()
+        self._release_and_compact()
 
     def answers(self, query: int) -> list[FinishedSequence]:
         """Return what a decoder returned, answers best first; an empty list if it is not done."""
@@ -103,7 +103,7 @@ class PythonLoop:
                 draft_calls=self._draft_calls() - calls,
             )
             events.append((number, event))
-        self._tidy_caches()
+        self._release_and_compact()
         now = self._clock()
         for number, event in events:
             self._passes[number].append(event)
@@ -137,7 +137,8 @@ class PythonLoop:
             trees.append(tree)
         return trees
 
-    def _tidy_caches(self) -> None:
+    def _release_and_compact(self) -> None:
+        """Let finished queries leave, and clear away nodes that nobody asks about any more."""
         session = self._session
         session.release(number for number in list(session.queries) if self._queries[number].results is not None)
         session.compact({number: self._queries[number].requested for number in session.queries})

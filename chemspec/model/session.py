@@ -8,7 +8,8 @@ for later, with the same result.
 A node is known by its whole prefix, a tuple of token ids: simple, but a step costs O(length) per node to copy and hash
 it. The compiled loop numbers its nodes instead (`decode/compiled/node_tree.h`) and leaves this tree empty.
 
-The session knows prefixes and slots; a `Runner` knows tensors. Between them go flat lists of nodes (`NodeBatch`).
+The session knows prefixes and slots; a `Runner` knows tensors, and the mask by which a node attends to its ancestors
+only (`runners/padded.py`; the compiled kernel walks them instead). Between them go flat lists of nodes (`NodeBatch`).
 
 Shapes: R new nodes of a pass, k candidates kept per node, H watched attention heads, S source tokens, D model width.
 """

@@ -1,7 +1,8 @@
 """Compile C++ for this machine, once; the result is cached by source, compiler and processor.
 
 A library is code that will be run, so it lies in a folder that its user alone can enter, under a name that holds the
-digest of its content: what is torn, or was changed, does not have its name and is built again.
+digest of its content: what is torn, or was changed, does not have its name and is built again. A wheel may carry
+libraries for a few kinds of processors (`hatch_build.py`); they serve where there is no compiler.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +25,16 @@ from chemspec.system.cache import cache_dir
 
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC")
 SECONDS = 120  # a compilation takes about three
+PREBUILT = Path(__file__).parents[1] / "prebuilt"
+# Kinds of processors that a wheel's libraries are for, the best first: compiler flags, and what Linux says they have.
+KINDS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
+    "x86-64-v4-vnni": (
+        ("-march=x86-64-v4", "-mavx512vnni"),
+        frozenset(("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512_vnni", "avx2", "fma", "f16c")),
+    ),
+    "x86-64-v3": (("-march=x86-64-v3",), frozenset(("avx2", "fma", "f16c", "bmi1", "bmi2", "movbe"))),
+    "x86-64": (("-march=x86-64",), frozenset(("sse2",))),
+}
 
 
 class NoKernelError(RuntimeError):
@@ -34,25 +46,74 @@ def load(source: Path, *flags: str) -> ctypes.CDLL:
     """Compile a source, if it has not been, and load the library.
 
     Raises:
-        NoKernelError: without a compiler, on an unsupported system, or if CHEMSPEC_NATIVE is 0.
+        NoKernelError: on an unsupported system, if CHEMSPEC_NATIVE is 0, or where there is neither a compiler nor a
+            library that came with the package.
     """
     if os.environ.get("CHEMSPEC_NATIVE") == "0":
         raise NoKernelError("switched off by CHEMSPEC_NATIVE=0")
     if sys.platform not in ("linux", "darwin"):
         raise NoKernelError(f"not written for {sys.platform}")
-    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-    if compiler is None:
-        raise NoKernelError("there is no C++ compiler (c++, g++ or clang++) on the path")
-    extra = os.environ.get("CHEMSPEC_CXXFLAGS", "").split()  # sanitizers, see .ci/sanitize
-    command = [compiler, *FLAGS, *flags, *extra, str(source)]
     try:
-        name = f"{source.stem}-{_key(source, command)}"
-        path = next(filter(_whole, sorted(folder().glob(f"{name}-*.so"))), None) or build(command, folder() / name)
-        return ctypes.CDLL(str(path))
-    except (OSError, subprocess.SubprocessError) as error:
+        return ctypes.CDLL(str(_built(source, flags)))
+    except (OSError, subprocess.SubprocessError, NoKernelError) as error:
+        if (ready := prebuilt(source, flags)) is not None:
+            with suppress(OSError):  # made on a newer system than this one
+                return ctypes.CDLL(str(ready))
+        if isinstance(error, NoKernelError):
+            raise
         detail = getattr(error, "stderr", b"") or b""
         lines = detail.decode(errors="replace").strip().splitlines()
         raise NoKernelError(f"it could not be compiled: {lines[0] if lines else error}") from error
+
+
+def _built(source: Path, flags: Sequence[str]) -> Path:
+    command = _command(source, flags)
+    extra = os.environ.get("CHEMSPEC_CXXFLAGS", "").split()  # sanitizers, see .ci/sanitize
+    command[-1:-1] = extra
+    name = f"{source.stem}-{_key(source, command)}"
+    return next(filter(_whole, sorted(folder().glob(f"{name}-*.so"))), None) or build(command, folder() / name)
+
+
+def _command(source: Path, flags: Sequence[str]) -> list[str]:
+    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    if compiler is None:
+        raise NoKernelError("there is no C++ compiler (c++, g++ or clang++) on the path")
+    return [compiler, *FLAGS, *flags, str(source)]
+
+
+def prebuilt(source: Path, flags: Sequence[str]) -> Path | None:
+    """Return the library that came with the package for this source and the best kind of this processor, if any."""
+    have = frozenset(word for line in _processor().splitlines() for word in line.split())
+    files = (PREBUILT / _prebuilt_name(source, flags, kind) for kind, (_, needs) in KINDS.items() if needs <= have)
+    return next((file for file in files if file.is_file()), None)
+
+
+def prebuild(source: Path, flags: Sequence[str], out: Path) -> list[Path]:
+    """Compile a source into `out` for all kinds of processors; what a wheel carries in `PREBUILT`.
+
+    Raises:
+        NoKernelError: without a compiler, or for another machine than those of `KINDS`.
+        OSError, subprocess.SubprocessError: if it fails.
+    """
+    if platform.machine() != "x86_64" or sys.platform != "linux":
+        raise NoKernelError(f"nothing is prebuilt for {sys.platform} on {platform.machine()}")
+    made = []
+    for kind, (march, _) in KINDS.items():
+        file = out / _prebuilt_name(source, flags, kind)
+        command = _command(source, (*march, *_portable(flags)))
+        subprocess.run([*command, "-o", str(file)], capture_output=True, check=True, timeout=SECONDS)
+        made.append(file)
+    return made
+
+
+def _prebuilt_name(source: Path, flags: Sequence[str], kind: str) -> str:
+    """Return a name that another source, or other constants, do not have."""
+    parts = (*_texts(source), " ".join(_portable(flags)).encode())
+    return f"{source.stem}-{kind}-{_digest(bytes(0).join(parts))[:16]}.so"
+
+
+def _portable(flags: Sequence[str]) -> tuple[str, ...]:
+    return tuple(flag for flag in flags if not flag.startswith("-march"))
 
 
 def folder() -> Path:

@@ -49,7 +49,7 @@ from chemspec.types import Draft, FinishedSequence, Pass, Prefix
 VOCAB = 10
 NAMES = sorted(
     name for name, spec in DRAFTERS.items() if not spec.companions
-)  # those with models of their own: test_ar.py, test_drafter_checkpoints.py
+)  # those with models of their own: tests/draft/test_ar.py, tests/model/test_drafter_checkpoints.py
 DEFAULTS = {
     "windows": (10, 25),
     "smart": (10, 10),

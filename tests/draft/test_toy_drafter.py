@@ -39,7 +39,7 @@ def build(settings: DecodeSettings, _: DrafterInputs) -> InStep:
     return InStep(settings.draft_length or InStep.length)
 
 
-TOY = DrafterSpec("toy", "the query, in step with the answer", "tests", build)
+TOY = DrafterSpec("toy", "the query, in step with the answer", "ours", build)
 
 # Where it is found -------------------------------------------------------------------------------
 

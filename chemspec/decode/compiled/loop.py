@@ -164,7 +164,7 @@ class CompiledLoop:
             self._queries[self._joined] = _Records(len(self._times))
             self._joined += 1
         _check(code.chemspec_loop_begin(self._loop))
-        self._tidy_caches()
+        self._release_and_compact()
 
     def start_pass(self) -> None:
         """Draft, and let the model begin to score, if it computes beside the host."""
@@ -187,7 +187,7 @@ class CompiledLoop:
             raise ScoresError
         _check(taken)
         if state.released or state.compacted:
-            self._tidy_caches()
+            self._release_and_compact()
         self._times.append((drafted - began, scored - drafted, clock()))
 
     def _begin(self, count: int) -> Callable[[], tuple[Any, ...]]:
@@ -207,7 +207,7 @@ class CompiledLoop:
         widths = one.itemsize == 8, other.itemsize == 8
         return one.ctypes.data, widths[0], other.ctypes.data, widths[1], one.shape[1], one, other
 
-    def _tidy_caches(self) -> None:
+    def _release_and_compact(self) -> None:
         state = self._state
         queries = integers(state.queries, state.released + state.compacted)
         if state.released:

@@ -28,7 +28,7 @@ class AncestorMask:
         self._mask = np.zeros((64, 64), dtype=np.bool_)
 
     def add(self, parents: Sequence[int], blocks: Sequence[int]) -> Mask:
-        """Add new nodes, and masks that are gone after the pass, as `NodeBatch` describes them.
+        """Add new nodes, and mask tokens that are gone after the pass, as `NodeBatch` describes them.
 
         Returns:
             What each of the n new ones attends to: slots, then new ones; (n, slots + n).
@@ -102,7 +102,7 @@ class PaddedRunner(ABC):
             mask[row, :count, used : used + count] = attended[:, slots:]
             start += count
         self.reserve(used + width)
-        # Masks of a Spec-Drafter leave keys and values beyond the slots in use, where the next pass overwrites them.
+        # Mask tokens of a Spec-Drafter leave keys and values beyond the slots in use; the next pass overwrites them.
         finish = self.begin_padded(tokens, depths, mask, slot_offsets)
         rows = np.repeat([self._rows[query] for query in counts], list(counts.values()))
         columns = np.concatenate([np.arange(count) for count in counts.values()])
