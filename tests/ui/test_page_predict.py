@@ -79,6 +79,9 @@ def result(*smiles: str, seconds: float = 0.05, passes: int = 6, emitted: int = 
     return DecodeResult("C", "ok", "", tuple(map(hypothesis, smiles)), trace)
 
 
+CLICK = "C#Cc1ccccc1.[N-]=[N+]=NCc1ccccc1.[Cu+2].O=S(=O)([O-])[O-].O=C1O[C@H]([C@@H](O)CO)C(O)=C1[O-].[Na+].O.CC(C)(C)O"
+
+
 # --- answers ----------------------------------------------------------------------------------------
 
 
@@ -124,6 +127,7 @@ def test_what_the_forward_model_doubts_counts_a_fifth() -> None:
         ("forward", "CC(=O)Cl.N", "CC(N)=O", []),  # nothing is wrong, nothing is said
         ("forward", "CCN", "CCBr", ["cannot supply 1 Br"]),
         ("forward", "CC(=O)O.F[P-](F)(F)(F)(F)F", "CC(=O)F", ["takes 1 F from a solvent"]),
+        ("forward", CLICK, "O=C1O[C@H]([C@@H](O)CO)C(O)=C1c1ccccc1", ["takes 3 O from a solvent"]),
         ("forward", "CCO.CN", "CCO", ["returns a starting material"]),
         ("retro", "CC(=O)OC", "CO", ["cannot supply 2 C, 1 O"]),
         ("forward", "CCO", "C(", ["not a valid SMILES: this ( is never closed (character 2)"]),
@@ -230,9 +234,6 @@ def test_every_short_name_is_known_and_can_be_typed() -> None:
     assert not [name for name, parts in short_names._book() if "?" in parts]
     for name, _ in short_names.names():
         assert isinstance(formats.read_any(f"CCO, {name}", task="forward"), formats.Input), name
-
-
-CLICK = "C#Cc1ccccc1.[N-]=[N+]=NCc1ccccc1.[Cu+2].O=S(=O)([O-])[O-].O=C1O[C@H]([C@@H](O)CO)C(O)=C1[O-].[Na+].O.CC(C)(C)O"
 
 
 def test_the_salts_of_a_click_reaction_have_names_in_the_order_of_the_flask() -> None:

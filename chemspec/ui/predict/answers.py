@@ -157,12 +157,17 @@ def _card(asked: ask.Asked, card: AnswerCard, *, wide: bool, still: bool) -> Non
     best, name = card.best, f"predict_{'still_' * still}{card.rank}"
     with st.container(border=True, gap=None, key=f"{name}_card", height="content" if wide else "stretch"):
         st.html(head(asked, card) + drawing(asked, card, wide=wide))
-        with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{name}_foot"):
+        with _row(f"{name}_foot"):
             st.html(foot(asked, card), width="stretch")
             if best.valid and not still:
-                _actions(asked, card, name)
+                with _row(f"{name}_foot_buttons", width="content"):
+                    _actions(asked, card, name)
         if not still:
             st.code(best.canonical or best.smiles, language=None)
+
+
+def _row(key: str, **more: Any) -> Any:
+    return st.container(horizontal=True, vertical_alignment="center", gap="small", key=key, **more)
 
 
 def head(asked: ask.Asked, card: AnswerCard) -> str:
