@@ -84,9 +84,9 @@ def show(asked: ask.Asked, result: DecodeResult, *, stale: bool) -> None:
     answers.details(asked, result)
     # The panel, drawn before, marks the cuts from the next run on.
     made = [card.change.made for card in found[: asked.cards] if card.change]
-    marked = understood.cuts(made) if asked.task == "retro" else ()
-    if st.session_state.get("predict_cuts", ()) != marked:
-        st.session_state.predict_cuts = marked
+    marked = (asked.smiles, understood.cuts(made) if asked.task == "retro" else ())
+    before, st.session_state.predict_cuts = st.session_state.get("predict_cuts"), marked
+    if marked[1] and before != marked:
         st.rerun()
 
 

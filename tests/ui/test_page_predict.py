@@ -32,7 +32,7 @@ from chemspec.io import structures
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.common import examples, options, question, queued_engine, scheme
+from chemspec.ui.common import bond_picker, examples, options, question, queued_engine, scheme
 from chemspec.ui.predict import answers, ask, gallery, schemes, verdicts, why, written
 
 MODELS = {folder.name for folder in installed()}
@@ -333,6 +333,26 @@ def test_the_recorded_example_is_what_the_model_says(task: Any) -> None:
     assert [one.canonical for one in now.hypotheses] == [one.canonical for one in kept.hypotheses]
     for one, other in zip(now.hypotheses, kept.hypotheses, strict=True):
         assert one.confidence == pytest.approx(other.confidence, abs=1e-4)
+
+
+@weights
+def test_the_cuts_of_one_target_are_not_drawn_into_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[str, tuple[int, ...]]] = []
+    picker = bond_picker.picker
+
+    def watched(smiles: str, *args: Any, bold: Any, **more: Any) -> None:
+        drawn.append((smiles, tuple(atom for pair in bold for atom in pair)))
+        picker(smiles, *args, bold=bold, **more)
+
+    monkeypatch.setattr(bond_picker, "picker", watched)
+    page = open_page(task="retro", smi=LIDOCAINE)
+    assert max(drawn[-1][1]) > 5
+    drawn.clear()
+    page.session_state["predict_text"] = "CCOC(C)=O"  # as "What is this made from?" puts it
+    page.session_state["predict_want"] = True
+    page.run()
+    assert not page.exception
+    assert drawn[0] == ("CCOC(C)=O", ()) and drawn[-1][1]
 
 
 @weights

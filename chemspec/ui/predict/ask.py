@@ -245,7 +245,8 @@ def _hint(place: Any, text: str, read: Read, task: Task, *, stands: bool) -> Non
     if task == "retro" and understood.pickable(read.ordered):
         place.html(said)
         with place:
-            guiding.picker(read.ordered, state.get("predict_cuts", ()) if stands else ())
+            target, cuts = state.get("predict_cuts", ("", ()))
+            guiding.picker(read.ordered, cuts if stands and target == read.ordered else ())
         if other:
             place.html(other)
     else:
