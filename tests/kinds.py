@@ -18,6 +18,9 @@ KINDS = {
     "x86-64-v3 -mavxvnni": {"avx2", "fma", "f16c", "avx_vnni"},
     "x86-64-v4": {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"},
 }
+SOME_KINDS = [
+    kind if kind == "x86-64-v3" else pytest.param(kind, marks=pytest.mark.nightly) for kind in KINDS
+]  # one at every push, all every night
 
 
 def compiled_for(kind: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import KINDS, compiled_for
+from kinds import SOME_KINDS, compiled_for
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.engine.engine import Engine, installed
@@ -100,7 +100,7 @@ def test_a_score_is_the_same_to_the_last_bit_in_any_company(exact: str) -> None:
 
 
 @pytest.mark.slow  # compiles the kernel once a kind of processor, and checks everything with each
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME_KINDS)
 def test_the_kernel_is_right_on_other_processors_too(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,8 @@
 // The loop, compiled: `decode/python_loop.py` with greedy decoding or beam search, on numbered nodes.
 //
 // What it does stands in `python_loop.py`, `query_state.py` and `draft_tree.py`, whose names it has; why drafts change no answer, in
-// `decoding.py`. It computes the same nodes in the same passes, with the same numbers to the last bit. A pass is `chemspec_loop_draft`, which lists the
+// `decoding.py`. It computes the same nodes in the same passes, with the same numbers to the last bit (`auto` given
+// the same costs). A pass is `chemspec_loop_draft`, which lists the
 // nodes to compute, the model's own work, and `chemspec_loop_take`, which takes their scores. The constants in capitals come from
 // `build.py`.
 

@@ -71,7 +71,7 @@ def compiled_loop(
     record: bool,
     threads: int,
 ) -> CompiledLoop | None:
-    """Return the compiled loop, or None where there is no compiler or it does not know what is asked of it.
+    """Return the compiled loop, or None where there is no compiled code or it does not know what is asked of it.
 
     Args:
         sources: token ids of the queries.
