@@ -45,7 +45,7 @@ class SpeedNumbers:
         computed: Places (nodes) that were run through the decoder: those asked for and those drafted.
         drafted: Places among them that nobody had asked for yet: added by a drafter or a look-ahead.
         accepted: Drafted tokens that the model confirmed, so that they stand in the answer; the last token of a pass,
-            which was not itself computed, is not counted.
+            which in greedy decoding was not itself computed, is not counted.
         refused: Passes in which a draft was left before its end: one drafted token was looked at and was wrong.
         draft_calls: Runs of the drafter's own models, if it has any; what several queries share counts once for each.
         draft_seconds: Time spent drafting; a batch's time is shared out evenly among its queries.

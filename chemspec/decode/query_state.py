@@ -85,8 +85,8 @@ class QueryState:
     def accepted(self, before: Prefix, emitted: int) -> tuple[AcceptedSpan, ...]:
         """Return which of the tokens just emitted after `before` had been drafted, as runs copied from one span.
 
-        Of several hypotheses this follows the first. The last token of a pass does not count, eos included: it was not
-        itself computed, so it is the model's own.
+        Of several hypotheses this follows the first. The last token of a pass does not count, eos included: in greedy
+        decoding it was not itself computed, so it is the model's own; of a beam it may have been.
         """
         text = self.leading()
         runs: list[AcceptedSpan] = []
