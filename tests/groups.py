@@ -10,7 +10,7 @@ GROUPS = {
     "train": ("train",),
     "browser": ("browser",),
     "hf": ("importers/test_hf.py",),
-    "ray": ("cluster/test_on_ray.py",),
+    "ray": ("cluster/test_on_ray.py", "cluster/test_service_on_ray.py"),
     "weights": ("evaluation/test_lossless_weights.py", "evaluation/test_passes.py"),
 }
 DEFAULT = f"not ({' or '.join(['slow', *GROUPS])})"  # what `pytest` alone selects

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from paths import ROOT
+from small import QUERIES
 
-from chemspec.client import Client
+from chemspec.client import Client, Result, ServiceError
 from chemspec.engine.engine import Engine
 
 HURRY = 60.0  # seconds after which a state that does not come is a failure
 
 
-def until(state: Callable[[], Any], what: str = "the state") -> Any:
+def until(state: Callable[[], Any], what: str = "the state", seconds: float = HURRY) -> Any:
     """Wait for a state."""
-    ends = time.monotonic() + HURRY
+    ends = time.monotonic() + seconds
     while not (found := state()):
         assert time.monotonic() < ends, f"{what} did not come"
         time.sleep(0.005)
@@ -151,14 +152,16 @@ def serving(devices: Sequence[Mapping[str, Any]], state: Path | None = None, **l
 class Process:
     """`chemspec serve` as a process of its own."""
 
-    def __init__(self, folder: Path, models: Sequence[Path], *options: str, port: int = 0) -> None:
+    def __init__(
+        self, folder: Path, models: Sequence[Path], *options: str, port: int = 0, seconds: float = HURRY
+    ) -> None:
         self._log = folder / "log"
         words = ["-m", "chemspec.cli", "serve", "--port", str(port), "--state", str(folder / "tasks"), "--threads", "1"]
         words += [word for model in models for word in ("--model", str(model))]
         before = self.log()
         with self._log.open("ab") as log:
             self.process = subprocess.Popen([sys.executable, *words, *options], cwd=ROOT, stderr=log)
-        ready = until(lambda: self._ready(before) or self.process.poll() is not None, "the process")
+        ready = until(lambda: self._ready(before) or self.process.poll() is not None, "the process", seconds)
         assert ready is not True, self.log()
         self.port = ready
         self.url = f"http://127.0.0.1:{self.port}"
@@ -184,3 +187,32 @@ class Process:
         """Send a signal and return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(HURRY)
+
+
+class Load:
+    """Clients that ask until they are told to stop."""
+
+    def __init__(self, url: str, count: int, *, patience: float) -> None:
+        self.answered: list[Result] = []
+        self.failed: list[Exception] = []
+        self.stop = threading.Event()
+        self._client = Client(url, patience=patience)
+        self._how: dict[str, Any] = {"task": "retro", "n": 3, "max_len": 30}
+        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self, number: int) -> None:
+        while not self.stop.is_set():
+            try:
+                self.answered.append(self._client.predict(QUERIES[number % len(QUERIES)], **self._how))
+            except ServiceError as error:
+                self.failed.append(error)
+                return
+            number += 1
+
+    def end(self) -> None:
+        """Tell them to stop, and wait for them."""
+        self.stop.set()
+        for thread in self._threads:
+            thread.join(HURRY)

@@ -42,6 +42,11 @@ def serve(
     state: Annotated[
         Path | None, opt.option("Where questions of the rxn4chemistry client are kept; default: the cache.")
     ] = None,
+    ray: Annotated[
+        str, opt.option("Engines on a Ray cluster, one a replica: local, auto or HOST:PORT (extra ray).")
+    ] = "",
+    engines: Annotated[int, opt.option("With --ray: most engines; 0: as many as there is room for.")] = 0,
+    min_engines: Annotated[int, opt.option("With --ray: engines that are kept when nobody asks.")] = 1,
     log: Annotated[bool, opt.option("Log requests on standard error.", "--log/--quiet")] = True,
 ) -> None:
     """Answer over HTTP until SIGTERM or Ctrl-C; OpenAPI at /openapi.json."""
@@ -63,6 +68,31 @@ def serve(
     )
     models = server.names_of(model or [])
     devices = device or ["auto"]
+    if ray:
+        extras.require("ray", what="--ray")
+        from chemspec.cluster import service_on_ray
+
+        if len(devices) > 1:
+            raise ValueError("with --ray every engine gets a device of its own; give --device once: cuda, cpu or auto")
+        show.note(f"serving {', '.join(models)} on http://{host}:{port} by engines on Ray; Ctrl-C ends it")
+        service_on_ray.run(
+            models,
+            limits,
+            address=ray,
+            host=host,
+            port=port,
+            device=devices[0],
+            threads=threads,
+            fewest=min_engines,
+            most=engines,
+            state=state,
+            log=log,
+            dtype=dtype,
+            runtime=runtime,
+        )
+        return
+    if engines or min_engines != 1:
+        raise ValueError("--engines and --min-engines go with --ray")
     service = Service(lambda: server.load(models, devices, dtype=dtype, threads=threads, runtime=runtime), limits)
     show.note(f"serving {', '.join(models)} on http://{host}:{port}; Ctrl-C ends it")
     server.run(service, host=host, port=port, state=state, log=log)

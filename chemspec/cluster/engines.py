@@ -73,6 +73,28 @@ def cluster(address: str, cores: int = 0) -> Iterator[Any]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def gets_gpu(ray: Any, device: str) -> bool:
+    """Return whether every engine gets a GPU.
+
+    Args:
+        ray: the module, connected.
+        device: "cpu", "cuda" or "auto" (if any machine has one).
+
+    Raises:
+        ValueError: for another device.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"--device {device} names one GPU; on a cluster every engine gets its own: cuda, cpu or auto")
+    return device == "cuda" or (device == "auto" and ray.cluster_resources().get("GPU", 0) >= 1)
+
+
+def room_for(ray: Any, gpu: bool, threads: int) -> int:
+    """Return how many engines of a GPU, or of so many cores, there is room for on the machines that there are."""
+    kind, each = ("GPU", 1) if gpu else ("CPU", threads)
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return sum(int(node.get(kind, 0) // each) for node in nodes)
+
+
 def table(first: int, results: Sequence[DecodeResult]) -> pyarrow.Table:
     """The rows of a shard, `first` being the place of the first one in the input."""
     rows = [{"row": first + number, **writers.brief(result)} for number, result in enumerate(results)]
@@ -132,13 +154,9 @@ class RayEngines:
         Raises:
             ValueError: for another device.
         """
-        if device not in ("auto", "cpu", "cuda"):
-            raise ValueError(
-                f"--device {device} names one GPU; on a cluster every engine gets its own: cuda, cpu or auto"
-            )
         self._ray, self._settings, self._most = ray, settings, most
         self._threads = threads or 1
-        self._gpu = device == "cuda" or (device == "auto" and ray.cluster_resources().get("GPU", 0) >= 1)
+        self._gpu = gets_gpu(ray, device)
         options |= {"device": "cuda" if self._gpu else "cpu", "threads": self._threads}
         self._model, self._options = model, options
         self._actor = ray.remote(EngineActor).options(
@@ -217,9 +235,7 @@ class RayEngines:
             self._loading[actor.load.remote(self._model, self._options)] = actor
 
     def _room(self) -> int:
-        kind, each = ("GPU", 1) if self._gpu else ("CPU", self._threads)
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        room = sum(int(node.get(kind, 0) // each) for node in nodes)
+        room = room_for(self._ray, self._gpu, self._threads)
         return min(room, self._most) if self._most else room
 
     def _loaded(self, ref: Any) -> list[Lost]:

@@ -15,9 +15,11 @@ import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
-from chemspec.service.service import CLIENT, Service
+from chemspec.service.limits import Limits
+from chemspec.service.metrics import Metrics
+from chemspec.service.service import CLIENT
 
 LOG = logging.getLogger("chemspec.service")
 OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")  # without a key; they say nothing of queries
@@ -30,10 +32,17 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
+class Guarded(Protocol):
+    """What is behind it, as far as it is needed."""
+
+    limits: Limits
+    metrics: Metrics
+
+
 class Guard:
     """What stands between the server and the routes."""
 
-    def __init__(self, app: App, service: Service) -> None:
+    def __init__(self, app: App, service: Guarded) -> None:
         self._app, self._service = app, service
         self._keys = [hashlib.sha256(key.encode()).digest() for key in service.limits.keys]
         self._salt = secrets.token_bytes(16)  # so that what names a client says nothing else, and only until a restart
@@ -63,7 +72,7 @@ class Guard:
         except Exception as error:  # a fault of ours; its message may hold a query, so only its place is logged
             scope["state"]["told"] |= {"error": type(error).__name__, "at": _place(error)}
             if not status:
-                await _refuse(watched, 500, "internal", "the service failed over this request; the fault is ours")
+                await refuse(watched, 500, "internal", "the service failed over this request; the fault is ours")
         finally:
             self._log(scope, status, time.perf_counter() - began)
 
@@ -72,7 +81,7 @@ class Guard:
         if self._keys and scope["path"] not in OPEN and not self._knows(headers):
             self._service.metrics.refused.labels("key").inc()
             message = "this service wants a key: send the header X-API-Key, or Authorization: Bearer KEY"
-            await _refuse(send, 401, "key", message, (b"www-authenticate", b"Bearer"))
+            await refuse(send, 401, "key", message, (b"www-authenticate", b"Bearer"))
             return
         most = self._service.limits.body
         body, size = bytearray(), 0
@@ -81,7 +90,7 @@ class Guard:
             try:
                 part = await asyncio.wait_for(receive(), max(0.0, ends - time.monotonic()))
             except TimeoutError:
-                await _refuse(send, 408, "slow", f"the request did not arrive within {SLOWEST:g} s", CLOSE)
+                await refuse(send, 408, "slow", f"the request did not arrive within {SLOWEST:g} s", CLOSE)
                 return
             if part["type"] == "http.disconnect":
                 return
@@ -94,7 +103,7 @@ class Guard:
                 break
         if size > most:
             self._service.metrics.refused.labels("body").inc()
-            await _refuse(send, 413, "too_large", f"the request has more than {most} bytes; send fewer queries", CLOSE)
+            await refuse(send, 413, "too_large", f"the request has more than {most} bytes; send fewer queries", CLOSE)
             return
         first = True
 
@@ -150,7 +159,8 @@ def _shown(headers: dict[bytes, bytes]) -> bytes:
 CLOSE = (b"connection", b"close")
 
 
-async def _refuse(send: Send, status: int, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
+async def refuse(send: Send, status: int, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
+    """Send an error as all routes do."""
     body = json.dumps({"detail": message, "code": code}).encode()
     basic = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": [*basic, *headers]})

@@ -8,11 +8,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import prometheus_client
 import uvicorn
@@ -22,6 +22,7 @@ from chemspec.engine.registry import installed, model_folder
 from chemspec.service import api
 from chemspec.service.dropins.rxn import Tasks
 from chemspec.service.guard import LOG
+from chemspec.service.limits import Limits
 from chemspec.service.service import Service
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache, gpu
@@ -87,10 +88,22 @@ def load(models: Mapping[str, Path], devices: Sequence[str], **options: Any) -> 
     return found
 
 
+class Served(Protocol):
+    """What answers behind a port, as far as its start and stop are concerned."""
+
+    limits: Limits
+    stopping: bool
+    problem: Exception | None
+
+    @property
+    def models(self) -> Sequence[str]:
+        """The names of those that are loaded."""
+
+
 class _Server(uvicorn.Server):
     """A server that tells the service at once when it is asked to stop."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Served) -> None:
         super().__init__(config)
         self._service = service
 
@@ -113,6 +126,31 @@ def run(service: Service, *, host: str, port: int, state: Path | None = None, lo
         ValueError: if the models could not be loaded.
         OSError: if the port cannot be had.
     """
+    tasks = Tasks(state or journal(port))
+    listen(service, lambda loaded: api.create(service, tasks, loaded), host=host, port=port, log=log)
+
+
+def journal(port: int) -> Path:
+    """Return where questions with a number are kept, unless told otherwise."""
+    return cache.cache_dir() / f"service-{port}.sqlite"
+
+
+def listen(
+    service: Served, create: Callable[[Callable[[], None]], Any], *, host: str, port: int, log: bool = True
+) -> None:
+    """Put an application behind a port until SIGTERM or Ctrl-C.
+
+    Args:
+        service: that answers.
+        create: returns the ASGI application; gets what is to be called when the models are loaded, or could not be.
+        host: the address to listen on.
+        port: 0 takes one that is free.
+        log: whether to log on standard error that the models are loaded, and every request.
+
+    Raises:
+        ValueError: if the models could not be loaded.
+        OSError: if the port cannot be had.
+    """
     _log_json(log)
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     holder: list[_Server] = []
@@ -121,11 +159,10 @@ def run(service: Service, *, host: str, port: int, state: Path | None = None, lo
         if service.problem is not None:
             holder[0].should_exit = True
         else:
-            LOG.info("ready", extra={"told": {"port": _port(holder[0]), "models": sorted(service.devices[0])}})
+            LOG.info("ready", extra={"told": {"port": _port(holder[0]), "models": sorted(service.models)}})
 
-    tasks = Tasks(state or cache.cache_dir() / f"service-{port}.sqlite")
     config = uvicorn.Config(
-        api.create(service, tasks, loaded),
+        create(loaded),
         host=host,
         port=port,
         log_config=None,

@@ -94,6 +94,11 @@ class Service:
         """Of every device the engines on it."""
         return self._devices
 
+    @property
+    def models(self) -> Sequence[str]:
+        """The names of the models that are loaded."""
+        return list(self._devices[0]) if self._devices else []
+
     def engine(self, model: str | None, task: Task | None) -> tuple[str, Engine]:
         """Return the model of a name, or the one for a task, and its name.
 

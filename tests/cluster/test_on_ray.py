@@ -8,12 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import ROOT
 from pyarrow import parquet
 from small import BAD, QUERIES, tiny_folder
 
@@ -28,26 +27,6 @@ from chemspec.system import extras
 pytestmark = pytest.mark.skipif(not extras.installed("ray"), reason="the extra ray is not installed")
 HOW = DecodeSettings(n=2, drafter="copy", max_len=20)
 ROWS = [query for number in range(40) for query in [*QUERIES, "C" * (number + 1), list(BAD)[number % len(BAD)].strip()]]
-NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Any]:
-    """A cluster with a head that answers nothing and two nodes with a core each."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on the loopback address only
-        patch.setenv("PYTHONPATH", str(ROOT))
-        from ray.cluster_utils import Cluster
-
-        head = {**NODE, "num_cpus": 0, "include_dashboard": False}
-        cluster = Cluster(initialize_head=True, head_node_args=head, shutdown_at_exit=True)
-        try:
-            for _ in range(2):
-                cluster.add_node(**NODE)
-            yield cluster
-        finally:
-            cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +70,7 @@ def test_a_node_that_dies_costs_no_row(nodes: Any, source: Path, model: Path, tm
     report = predict_file(
         source, out, HOW, model, address=nodes.address, shard_rows=20, device="cpu", progress=kill, note=notes.append
     )
-    nodes.add_node(**NODE)
+    nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
     assert not victims
     assert report.shards == 18
     assert report.deaths == len(notes) >= 1

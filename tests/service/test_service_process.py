@@ -6,55 +6,25 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from paths import ROOT
-from serving import HURRY, Process, Running, until
+from serving import HURRY, Load, Process, Running, until
 from small import QUERIES
 
-from chemspec.client import Client, Result, ServiceError
+from chemspec.client import Client, ServiceError
 from chemspec.engine.engine import Engine
 
 pytest.importorskip("fastapi")
-
-HOW: dict[str, Any] = {"task": "retro", "n": 3, "max_len": 30}
 
 
 @pytest.fixture
 def expected(engines: dict[str, Engine]) -> dict[str, list[str]]:
     results = engines["retro"].predict(QUERIES, n=3, max_len=30, decoder="beam")
     return {one.query: [answer.smiles for answer in one.hypotheses] for one in results}
-
-
-class Load:
-    """Clients that ask until they are told to stop."""
-
-    def __init__(self, url: str, count: int, *, patience: float) -> None:
-        self.answered: list[Result] = []
-        self.failed: list[Exception] = []
-        self.stop = threading.Event()
-        self._client = Client(url, patience=patience)
-        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(count)]
-        for thread in self._threads:
-            thread.start()
-
-    def _ask(self, number: int) -> None:
-        while not self.stop.is_set():
-            try:
-                self.answered.append(self._client.predict(QUERIES[number % len(QUERIES)], **HOW))
-            except ServiceError as error:
-                self.failed.append(error)
-                return
-            number += 1
-
-    def end(self) -> None:
-        self.stop.set()
-        for thread in self._threads:
-            thread.join(HURRY)
 
 
 @pytest.mark.smoke  # starts a process, which imports torch

@@ -86,9 +86,9 @@ Number = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 class Tasks:
     """Questions with a number, on their way to an answer."""
 
-    def __init__(self, path: FilePath | None) -> None:
-        """Open the journal; None for one in memory."""
-        self._journal = Journal(path)
+    def __init__(self, journal: Journal | FilePath | None) -> None:
+        """Open the journal, if it is not open; None for one in memory."""
+        self._journal = journal if isinstance(journal, Journal) else Journal(journal)
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def resume(self, service: Service) -> None:
