@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -22,6 +23,7 @@ from chemspec.tasks import TASKS
 # RDKit walks a molecule recursively: a chain of 20,000 atoms overflows an 8 MB stack and kills the
 # process (2,000 atoms are too many for 512 KB). Nothing longer than this is ever handed to it.
 LONGEST = 3000
+KEPT = 5000  # results: about one answer the same few molecules are asked many times
 _PRINTED = re.compile(r"[!-~]+")
 # An atom of no element; RDKit's own loop over the atoms is thirty times as fast as Python's.
 _ANY = rdqueries.AtomNumEqualsQueryAtom(0)
@@ -49,6 +51,7 @@ def is_valid(smiles: str) -> bool:
     return _parse(smiles) is not None
 
 
+@lru_cache(maxsize=KEPT)
 def canonical(smiles: str) -> str | None:
     """Return the canonical SMILES with stereo, isotopes and atom maps; None where it is invalid."""
     mol = _parse(smiles)
@@ -67,6 +70,7 @@ def same_molecules(a: str, b: str) -> bool:
     return parts is not None and parts == canonical_parts(b)
 
 
+@lru_cache(maxsize=KEPT)
 def drop_stereo(smiles: str) -> str | None:
     """Return the canonical SMILES without stereo (isotopes stay); None where it is invalid."""
     mol = _parse(smiles)
@@ -77,6 +81,7 @@ def drop_stereo(smiles: str) -> str | None:
     return canonical(_write(mol))
 
 
+@lru_cache(maxsize=KEPT)
 def main_product(smiles: str) -> str | None:
     """Return the component with most heavy atoms, canonical; of equals the first in the alphabet."""
     parts = canonical_parts(smiles)
@@ -88,10 +93,10 @@ def formula_balance(reactants: str, products: str) -> dict[str, int] | None:
 
     Hydrogen is left out, because reactions as written seldom balance it (work-up, reducing agents).
     """
-    have, need = _parse(reactants), _parse(products)
+    have, need = _elements(reactants), _elements(products)
     if have is None or need is None:
         return None
-    return dict(sorted((_elements(need) - _elements(have)).items()))
+    return dict(sorted((need - have).items()))
 
 
 def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
@@ -142,8 +147,11 @@ def _heavy_atoms(smiles: str) -> int:
     return 0 if mol is None else int(mol.GetNumHeavyAtoms())
 
 
-def _elements(mol: Any) -> Counter[str]:
-    return Counter(atom.GetSymbol() for atom in mol.GetAtoms() if atom.GetAtomicNum() != 1)
+@lru_cache(maxsize=KEPT)
+def _elements(smiles: str) -> Counter[str] | None:
+    """Return how many heavy atoms there are of each element; None where the SMILES is invalid."""
+    mol = _parse(smiles)
+    return None if mol is None else Counter(atom.GetSymbol() for atom in mol.GetAtoms() if atom.GetAtomicNum() != 1)
 
 
 # --- faults --------------------------------------------------------------------------------------

@@ -9,8 +9,13 @@ import pytest
 import streamlit as st
 
 from chemspec.asset_files import app_script, assets
+from chemspec.chem.formats import name_list, reagents, short_names
+from chemspec.plan import stock
+from chemspec.ui.common import buyable, queued_engine
 from chemspec.ui.launch import __main__ as launch
+from chemspec.ui.launch import warm
 from chemspec.ui.launch.head import StyledPage
+from chemspec.ui.predict import gallery
 
 PAGE = b"<html><head></head><body>x</body></html>"
 
@@ -67,9 +72,11 @@ def test_the_app_is_served_with_its_styles_and_options(monkeypatch: pytest.Monke
             made.append(config)
 
     monkeypatch.setattr(st, "App", App, raising=False)
+    monkeypatch.setattr(warm, "start", lambda: made.append("warm"))
     options = ["--server.port", "1", "--server.headless", "true", "--browser.gatherUsageStats", "false"]
     assert launch.main([*options, "--server.address", "::1"]) == 0
-    script, styles, config = made
+    script, styles, begun, config = made
+    assert begun == "warm"  # before anybody can come
     assert script == app_script() and config == {
         "server.port": 1,
         "server.headless": True,
@@ -86,3 +93,19 @@ def test_an_older_streamlit_serves_its_own_page(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(launch.subprocess, "call", lambda words: started.append(words) or 0)
     launch.main(["--server.port", "1"])
     assert started[0][1:] == ["-m", "streamlit", "run", str(app_script()), "--server.port", "1"]
+
+
+def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[bool] = []
+    monkeypatch.setattr(queued_engine, "warm_up", lambda: begun.append(True))
+    tables = (name_list._list, reagents._names, short_names._book, gallery.recorded)
+    for table in tables:
+        table.cache_clear()
+    buyable.built_in.clear()
+    warm.work()
+    assert begun == [True]
+    assert all(table.cache_info().currsize for table in tables)
+    monkeypatch.setattr(stock, "load", None)  # it is not read again
+    assert buyable.built_in(stock.BUILT_IN).lists
+    monkeypatch.setenv("CHEMSPEC_WARM_UP", "0")
+    assert warm.start() is None

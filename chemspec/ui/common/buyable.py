@@ -21,15 +21,16 @@ EXAMPLE = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Example 
 
 
 @st.cache_resource(show_spinner=False)
-def _built_in(names: tuple[str, ...]) -> Stock:
+def built_in(names: tuple[str, ...]) -> Stock:
+    """Return the lists of these names."""
     return lists.load(names) if names else Stock({})
 
 
 def stock() -> Stock:
     """Return what the visitor can buy."""
-    built_in = _built_in(tuple(st.session_state.get(_LISTS, lists.BUILT_IN)))
+    listed = built_in(tuple(st.session_state.get(_LISTS, lists.BUILT_IN)))
     own: prices.PriceList | None = (st.session_state.get(_OWN) or (None, None))[1]
-    return Stock(built_in.lists, own.offers) if own else built_in
+    return Stock(listed.lists, own.offers) if own else listed
 
 
 def key() -> object:

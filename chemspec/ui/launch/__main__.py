@@ -13,6 +13,7 @@ import streamlit as st
 
 from chemspec.asset_files import app_script, assets
 from chemspec.ui.common.security import Headers
+from chemspec.ui.launch import warm
 from chemspec.ui.launch.head import StyledPage
 
 EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web; the first page is Predict
@@ -38,6 +39,7 @@ def main(words: list[str]) -> int:
     sys.argv = sys.argv[:1]
     around = [Middleware(StyledPage, styles=f"<style>{styles}</style>"), Middleware(Headers)]
     app = server(app_script(), middleware=around)
+    warm.start()
     app.run(config=config)
     return 0
 
