@@ -112,7 +112,7 @@ class Decoding:
                 sources, decoders, session, drafter, limits, clock=clock, record=record, threads=threads
             )
         if compiled and loop is None:
-            raise ValueError("the compiled loop cannot run: there is no compiled code, or it does not know what is asked")
+            raise ValueError("the compiled loop cannot run: no compiled code, or none that knows what is asked")
         self._loop: Loop = loop or PythonLoop(sources, decoders, session, drafter, limits, clock=clock, record=record)
 
     @property
