@@ -23,7 +23,8 @@ def work() -> None:
     from chemspec.chem.formats.short_names import set_apart
     from chemspec.plan import stock
     from chemspec.ui.common import buyable, queued_engine
-    from chemspec.ui.predict import answers, gallery, precedents, understood, verdicts
+    from chemspec.ui.predict import answers as answers  # what the page imports
+    from chemspec.ui.predict import gallery, precedents, schemes, understood, verdicts
 
     queued_engine.warm_up()  # a thread of its own
     have = buyable.built_in(stock.BUILT_IN)
@@ -36,6 +37,6 @@ def work() -> None:
             left, right = (result.query, card.best.canonical)[:: 1 if task == "forward" else -1]
             set_apart(left.split("."))
             buyable.marks(left, have)
-            answers.schemes.sides(left, right, card.change)
+            schemes.sides(left, right, card.change)
             if index:
                 index.find(left, right, n=precedents.NEAREST)
