@@ -23,7 +23,6 @@ def work() -> None:
     from chemspec.chem.formats.short_names import set_apart
     from chemspec.plan import stock
     from chemspec.ui.common import buyable, queued_engine
-    from chemspec.ui.predict import answers as answers  # what the page imports
     from chemspec.ui.predict import gallery, precedents, schemes, understood, verdicts
 
     queued_engine.warm_up()  # a thread of its own
