@@ -6,11 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import dev
 from chemspec.plugins import DRAFTERS
 from chemspec.system import extras
+from chemspec.tokenizer import SPECIALS
 
 command = partial(dev.command, rich_help_panel="How fast do answers come?")
 
@@ -172,3 +175,30 @@ def papers(
     for file in measure.write(measured, opt.command_line(), out):
         show.note(str(file))
     show.document(measured)
+
+
+@command()
+def full_size(
+    names: Annotated[list[str] | None, typer.Argument(help="Architectures; default: all.")] = None,
+    limit: Annotated[int, opt.option("Queries of each.")] = 12,
+    length: Annotated[int, opt.option("Tokens of an answer.")] = 46,
+    threads: opt.ThreadsOption = 1,
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Load and decode random checkpoints of published architectures, beside their programs: memory, times, passes."""
+    from chemspec.bench import full_size as measuring
+    from chemspec.bench import speed
+    from chemspec.engine.engine import Engine
+
+    chosen = names or list(measuring.ARCHITECTURES)
+    if unknown := [name for name in chosen if name not in measuring.ARCHITECTURES]:
+        raise ValueError(f"no architecture {unknown[0]!r}; there are {', '.join(measuring.ARCHITECTURES)}")
+    smiles = Engine.load("forward", threads=threads).tokenizer.tokens[len(SPECIALS) :]
+    rows = []
+    with show.progress("architectures") as report:
+        for number, name in enumerate(chosen):
+            rows.append(measuring.run(name, smiles, queries=limit, length=length, threads=threads))
+            report(number + 1, len(chosen))
+    if not as_json:
+        show.line(measuring.table(rows))
+    show.document({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
