@@ -1,6 +1,8 @@
 """Take the pictures of the README: every page, light, dark and narrow.
 
-    python assets/docs/screenshots.py [FOLDER]        default: assets/docs/screens
+    python assets/docs/screenshots.py [FOLDER [NAME ...]]        default: assets/docs/screens, and all pictures
+
+A name is a page and a look, such as step-light.
 
 Needs Chromium and playwright (the extra `dev`); starts a server of its own.
 """
@@ -33,6 +35,8 @@ PAGES = {
 }
 LOOKS = {"light": {}, "dark": {"color_scheme": "dark"}, "narrow": {"width": 390}}
 TALLEST = 2200  # pixels; what lies below is more of the same
+STEPS = 4  # passes of Step through, after which its picture is taken
+CUT = {"step": 1240}  # below are times, which say more of the machine than of the page
 
 
 def settle(page: Page) -> None:
@@ -44,6 +48,9 @@ def settle(page: Page) -> None:
 
 def prepare(page: Page, name: str) -> None:
     """Bring a page into a state worth looking at."""
+    if name == "step":
+        for _ in range(STEPS):
+            page.get_by_role("button", name="Step forward").click()
     if name == "speed":
         page.get_by_role("button", name="Start the race").click()
         page.wait_for_timeout(2000)
@@ -53,16 +60,16 @@ def prepare(page: Page, name: str) -> None:
     settle(page)
 
 
-def take(page: Page, file: Path, width: int) -> None:
+def take(page: Page, file: Path, width: int, tallest: int) -> None:
     """The whole page as a small PNG."""
     tall = page.evaluate("Math.max(...[...document.querySelectorAll('[data-testid=stMain]')].map(e => e.scrollHeight))")
-    page.set_viewport_size({"width": width, "height": min(int(tall) + 20, TALLEST)})
+    page.set_viewport_size({"width": width, "height": min(int(tall) + 20, tallest)})
     page.wait_for_timeout(800)
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     image.quantize(128).save(file, optimize=True)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, wanted: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home, sync_playwright() as driver:
         server = Server(Path(home), CHEMSPEC_HOME=home)
@@ -73,12 +80,14 @@ def main(folder: Path) -> None:
                 scheme = how.get("color_scheme", "light")
                 context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
                 for name, address in PAGES.items():
+                    if wanted and f"{name}-{look}" not in wanted:
+                        continue
                     page = context.new_page()
                     page.set_default_timeout(60_000)
                     page.goto(server.url + address)
                     settle(page)
                     prepare(page, name)
-                    take(page, folder / f"{name}-{look}.png", width)
+                    take(page, folder / f"{name}-{look}.png", width, CUT.get(name, TALLEST))
                     page.close()
         finally:
             browser.close()
@@ -86,4 +95,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "screens")
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "screens", sys.argv[2:])
