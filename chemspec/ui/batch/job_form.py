@@ -18,9 +18,10 @@ from chemspec.io.readers import FileError
 from chemspec.model.checkpoint import digest_of
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.batch import job_queue, jobs
-from chemspec.ui.batch.job_view import TASKS, badge, drawing, drawn_table, lines_of, remember, submit
+from chemspec.ui.batch.job_view import badge, drawing, drawn_table, lines_of, remember, submit
 from chemspec.ui.batch.jobs import JobError
 from chemspec.ui.common import queued_engine, safe, uploads, widgets
+from chemspec.ui.common.question import QUESTION
 from chemspec.ui.common.uploads import Sheet
 
 MOST_ANSWERS = 20
@@ -100,7 +101,7 @@ def choose_model(heading: str) -> tuple[str, Task, DecodeSettings] | None:
         "What to predict",
         tasks,
         default=word if word in tasks else tasks[0],
-        format_func=TASKS.__getitem__,
+        format_func=QUESTION.__getitem__,
         help="Products: a row holds reactants and reagents. Reactants: a row holds the product to make.",
         key=f"batch_task_{word}",
     )

@@ -24,13 +24,13 @@ from chemspec.ui.batch import beside, job_queue, jobs, rows
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
 from chemspec.ui.common import draw, nav, safe, theme
+from chemspec.ui.common.question import QUESTION
 
 PAGE = 10  # rows of a page of answers
 ROW = 92  # pixels
 # The tables' own download holds pictures, and cells as they came; ours are made for reading elsewhere.
 _DOWNLOAD = '[data-testid="stElementToolbarButton"]:has([aria-label^="Download"])'
 STYLE = f'<style>[class*="st-key-batch_"] {_DOWNLOAD} {{display: none}}</style>'
-TASKS = {"forward": "Products (forward)", "retro": "Reactants (retro)"}
 STATES = {
     "waiting": ("Waiting", "gray"),
     "running": ("Running", "blue"),
@@ -106,7 +106,7 @@ def _facts(job: Job) -> str:
     facts = [
         f"{job.total:,} row{'s' * (job.total != 1)}",
         f"column {safe.plain(column)}" if column else "",
-        TASKS[job.task] + (f", model {safe.plain(job.model)}" if job.model != job.task else ""),
+        QUESTION[job.task] + (f", model {safe.plain(job.model)}" if job.model != job.task else ""),
         f"{n} answer{'s' * (n != 1)} a row, {'exact' if job.settings.exact else 'relaxed'}",
         f"started {time.strftime('%d %b %Y, %H:%M', time.gmtime(job.created))} UTC",
     ]
