@@ -16,7 +16,10 @@ from chemspec.client import Client, Result, ServiceError
 from chemspec.engine.engine import Engine
 from chemspec.system import extras
 
-pytestmark = pytest.mark.skipif(not extras.installed("ray"), reason="the extra ray is not installed")
+pytestmark = [
+    pytest.mark.skipif(not extras.installed("ray"), reason="the extra ray is not installed"),
+    pytest.mark.nightly,  # minutes on two cores; test_door.py has the same laws without Ray
+]
 START = 4 * HURRY  # of Ray Serve and two processes that import torch
 
 
