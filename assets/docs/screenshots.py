@@ -1,8 +1,7 @@
-"""Take the pictures of the README: every page, light, dark and narrow.
+"""Take the pictures that the documents show, or into a folder of your own those of every page, light, dark and narrow.
 
-    python assets/docs/screenshots.py [FOLDER [NAME ...]]        default: assets/docs/screens, and all pictures
-
-A name is a page and a look, such as step-light.
+    python assets/docs/screenshots.py                    what the documents show, into assets/docs/screens
+    python assets/docs/screenshots.py FOLDER [NAME ...]  into FOLDER; a name is a page and a look, such as step-light
 
 Needs Chromium and playwright (the extra `dev`); starts a server of its own.
 """
@@ -34,6 +33,7 @@ PAGES = {
     "learn": "/learn",
 }
 LOOKS = {"light": {}, "dark": {"color_scheme": "dark"}, "narrow": {"width": 390}}
+SHOWN = ["predict-light", "step-light"]
 TALLEST = 2200  # pixels; what lies below is more of the same
 STEPS = 4  # passes of Step through, after which its picture is taken
 CUT = {"step": 1240}  # below are times, which say more of the machine than of the page
@@ -95,4 +95,7 @@ def main(folder: Path, wanted: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "screens", sys.argv[2:])
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]), sys.argv[2:])
+    else:
+        main(HERE / "screens", SHOWN)
