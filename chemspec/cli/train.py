@@ -105,7 +105,9 @@ def train(
         from chemspec.engine.registry import model_folder
 
         answers = data_dir or Path("data") / f"{chosen.task}-distilled"
-        made = train_drafter(chosen, answers, start or model_folder(chosen.task), folder, resume=resume)
+        made = train_drafter(
+            chosen, answers, start or model_folder(chosen.target or chosen.task), folder, resume=resume
+        )
         show.line(f"drafter folder: {made}")
         return
     pairs = data_dir or Path("data") / chosen.name

@@ -28,7 +28,8 @@ class BaseRecipe:
         name: the file's, without `.toml`.
         average_last: the result is the mean of so many last checkpoints.
         tried: whether anybody has run it to its end.
-        expectation: what it is for, what it takes, and what came of it; `{task}` is replaced by the task.
+        expectation: what it is for, what it takes, and what came of it; `{task}` is replaced by the task
+            and `{target}` by the model that a drafter is for.
     """
 
     name: str
@@ -80,6 +81,7 @@ class DrafterRecipe(BaseRecipe):
 
     Attributes:
         kind: of network; a file with this key is the recipe of a drafter.
+        target: the model that it drafts for, by name; empty: the task's.
         length: most tokens drafted at once: masks of a block (k), or heads.
         shape: of a Spec-Drafter `encoder` and `decoder` layers and `width` (see `spec_drafter.drafter_config`); of
             heads fields of `HeadsConfig`.
@@ -90,6 +92,7 @@ class DrafterRecipe(BaseRecipe):
     """
 
     kind: NetworkKind
+    target: str = ""
     length: int
     shape: dict[str, Any] = field(default_factory=dict)
     blocks: int = 4
@@ -110,7 +113,8 @@ def load_recipe(file: Path) -> Recipe | DrafterRecipe:
         if isinstance(values.get(name), dict):
             values[name] = {"task": task, **values[name]}
     if isinstance(text := values.get("expectation"), str):
-        values["expectation"] = text.replace("{task}", str(task))
+        told = text.replace("{task}", str(task)).replace("{target}", str(values.get("target") or task))
+        values["expectation"] = told
     kind: type[Recipe | DrafterRecipe] = DrafterRecipe if "kind" in values else Recipe
     _check_keys(file, values, kind)
     try:

@@ -25,9 +25,9 @@ WIDE = {"decoder": "beam", "n": 100, "max_len": 3}  # the vocabulary has 80 toke
 
 @cache
 def retro() -> tuple[Engine, Transformer]:
-    if "retro" not in {folder.name for folder in installed()}:
-        pytest.skip("no retro model in assets/models")
-    engine = Engine.load("retro", threads=1)
+    if "retro-50k" not in {folder.name for folder in installed()}:
+        pytest.skip("no retro-50k model in assets/models")
+    engine = Engine.load("retro-50k", threads=1)
     assert engine.config.vocab_size < WIDE["n"]  # type: ignore[operator]
     return engine, checkpoint.load(engine.folder).model
 

@@ -19,7 +19,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Trace
 
 AMIDE = "CC(=O)Nc1ccccc1"
-weights = pytest.mark.skipif(not {"forward", "retro"} <= {one.name for one in installed()}, reason="no models")
+weights = pytest.mark.skipif(not {"forward", "retro-50k"} <= {one.name for one in installed()}, reason="no models")
 
 
 def answer(smiles: str, odds: float, sure: float | None = None) -> Hypothesis:
@@ -80,7 +80,7 @@ def test_widths_end_at_a_limit() -> None:
 
 @weights
 def test_a_search_goes_on_until_it_has_what_was_asked_for() -> None:
-    engine = chemspec.load("retro")
+    engine = chemspec.load("retro-50k")
     target = "CC(C)c1c(C(=O)Nc2ccccc2)c(-c2ccccc2)c(-c2ccc(F)cc2)n1CC[C@@H](O)C[C@@H](O)CC(=O)O"
     settings = DecodeSettings(n=10, distinct=True)
     one, other = engine.predict([target, AMIDE], settings)
@@ -109,7 +109,7 @@ def breaks(reactants: str) -> bool:
 
 @weights
 def test_a_guide_leaves_out_what_it_does_not_want_and_searches_wider_for_the_rest() -> None:
-    engine = chemspec.load("retro")
+    engine = chemspec.load("retro-50k")
     free = engine.predict(LIDOCAINE, n=5, distinct=True)
     guided = engine.predict(LIDOCAINE, n=5, distinct=True, guide="break C6-N8")
     assert guided.distinct and guided.distinct.widths[0] == 5
@@ -124,7 +124,7 @@ def test_a_guide_leaves_out_what_it_does_not_want_and_searches_wider_for_the_res
 
 @weights
 def test_a_guide_that_cannot_be_used_is_told_per_query() -> None:
-    engine = chemspec.load("retro")
+    engine = chemspec.load("retro-50k")
     right, wrong = engine.predict([LIDOCAINE, "CCO"], n=2, distinct=True, guide="break C6-N8")
     assert right.status == "ok" and wrong.status == "invalid" and "there are C0-C1, C1-O2" in wrong.message
     (refused,) = chemspec.load("forward").predict(["CC(=O)Cl.CN"], n=2, distinct=True, guide="only amide")

@@ -11,11 +11,11 @@ from chemspec.engine.engine import installed
 from chemspec.engine.forks import forks, odds_along
 
 LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
-pytestmark = pytest.mark.skipif("retro" not in {one.name for one in installed()}, reason="no models")
+pytestmark = pytest.mark.skipif("retro-50k" not in {one.name for one in installed()}, reason="no models")
 
 
 def test_forks_are_the_doubtful_tokens_and_lead_to_other_molecules() -> None:
-    engine = chemspec.load("retro")
+    engine = chemspec.load("retro-50k")
     first, second, *_ = engine.predict(LIDOCAINE, n=5, distinct=True).hypotheses
     found = forks(engine, LIDOCAINE, first.smiles)
     assert len(found) == 2 and len({first.canonical, *(one.smiles for one in found)}) == 3
@@ -27,7 +27,7 @@ def test_forks_are_the_doubtful_tokens_and_lead_to_other_molecules() -> None:
 
 
 def test_odds_along_an_answer_are_those_of_its_tokens() -> None:
-    engine = chemspec.load("retro")
+    engine = chemspec.load("retro-50k")
     (answer,) = engine.predict(LIDOCAINE, n=1, decoder="greedy").hypotheses
     odds = odds_along(engine, LIDOCAINE, answer.smiles)
     assert len(odds) == len(answer.token_log_probs)

@@ -37,10 +37,10 @@ PRECURSORS = [
 ]
 
 
-def _engine(task: str) -> Engine:
-    if task not in {folder.name for folder in installed()}:
-        pytest.skip(f"no {task} model in assets/models")
-    return Engine.load(task, threads=1)
+def _engine(name: str) -> Engine:
+    if name not in {folder.name for folder in installed()}:
+        pytest.skip(f"no {name} model in assets/models")
+    return Engine.load(name, threads=1)
 
 
 @pytest.mark.weights
@@ -51,8 +51,9 @@ def test_forward_is_right_at_first() -> None:
 
 
 @pytest.mark.weights
-def test_retro_has_a_plausible_set_among_five() -> None:
-    results = _engine("retro").predict([product for product, _ in PRECURSORS], DecodeSettings(n=5))
+@pytest.mark.parametrize("name", ["retro", "retro-50k"])
+def test_retro_has_a_plausible_set_among_five(name: str) -> None:
+    results = _engine(name).predict([product for product, _ in PRECURSORS], DecodeSettings(n=5))
     for (product, sets), result in zip(PRECURSORS, results, strict=True):
         wanted = {chem.canonical(precursors) for precursors in sets}
         assert wanted & {answer.canonical for answer in result.hypotheses}, product

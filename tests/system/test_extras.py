@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -43,7 +44,7 @@ def chemspec(*words: str, **environment: str) -> subprocess.CompletedProcess[str
 def test_each_extra_lists_the_packages_that_messages_name() -> None:
     listed = PROJECT["optional-dependencies"]
     for package, extra in extras.EXTRAS.items():
-        names = {word.split(">")[0].split("<")[0] for word in listed[extra]}
+        names = {re.split(r"[<>\[]", word)[0] for word in listed[extra]}
         names |= {name.removesuffix("-python").replace("-", "_") for name in names}
         assert package in names, f"{package} is not in the extra {extra}"
     core = {word.split(">")[0] for word in PROJECT["dependencies"]}

@@ -178,9 +178,9 @@ def test_a_list_that_deserves_doubt_says_so(smiles: str, words: str | None) -> N
 
 @weights
 def test_no_list_shows_an_echo_and_chances_add_up_to_one_at_most() -> None:
-    dexamethasone = "C[C@@H]1C[C@H]2[C@@H]3CCC4=CC(=O)C=C[C@]4(C)[C@@]3(F)[C@@H](O)C[C@]2(C)[C@@]1(O)C(=O)CO"
-    page = open_page(task="retro", smi=dexamethasone)
-    assert dexamethasone not in [item.value for item in page.code]
+    acetanilide = "CC(=O)Nc1ccccc1"
+    page = open_page(task="retro", smi=acetanilide)
+    assert acetanilide not in [item.value for item in page.code]
     assert "left out" in html(page)
     hatu = "O=C(O)c1ccccc1.NCc1ccccc1.CCN(C(C)C)C(C)C.CN(C)C=O.CN(C)C(On1nnc2cccnc21)=[N+](C)C.F[P-](F)(F)(F)(F)F"
     told = [int(odds) for odds in re.findall(r"<b>(\d+) %</b>", html(open_page(smi=hatu)))]
@@ -293,6 +293,7 @@ def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
 ) -> None:
     asked: list[str] = []
     checked: list[str] = []
+    helped: list[str] = []
     decode, decode_many = queued_engine.decode, queued_engine.decode_many
 
     def counting(model: Any, query: str, settings: DecodeSettings, **more: Any) -> DecodeResult:
@@ -300,19 +301,20 @@ def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
         return decode(model, query, settings, **more)
 
     def counting_many(model: Any, queries: Any, settings: DecodeSettings) -> list[DecodeResult]:
-        assert model.task == "forward"
-        checked.extend(queries)
+        assert model.task in ("forward", "reagents")
+        (checked if model.task == "forward" else helped).extend(queries)
         return decode_many(model, queries, settings)
 
     monkeypatch.setattr(queued_engine, "decode", counting)
     monkeypatch.setattr(queued_engine, "decode_many", counting_many)
     page = open_page(task=task, smi=smiles)
     assert asked == [f"{task} {smiles}"]
-    assert len(set(checked)) == len(checked) <= 2 * answers.CHECKED
+    assert len(set(checked)) == len(checked) <= 3 * answers.CHECKED
+    assert len(set(helped)) == len(helped) <= answers.CHECKED
     assert bool(checked) == (task == "retro")
-    before = len(checked)
+    before = len(checked), len(helped)
     page.run()
-    assert len(asked) == 1 and len(checked) == before
+    assert len(asked) == 1 and (len(checked), len(helped)) == before
 
 
 def test_the_first_screen_shows_an_answer_and_decodes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -568,12 +570,13 @@ def test_the_page_checks_a_reaction_with_one_search(task: Any, monkeypatch: pyte
         return decode(model, query, settings, **more)
 
     monkeypatch.setattr(queued_engine, "decode", counting)
-    page = open_page(task=task, smi=WHOLE)
-    assert asked == ["Nc1ccccc1.CC(=O)Cl.ClCCl" if task == "forward" else "CC(=O)Nc1ccccc1"]
+    whole = "Nc1ccccc1.O=C(Cl)c1ccccc1.ClCCl>>O=C(Nc1ccccc1)c1ccccc1"
+    page = open_page(task=task, smi=whole)
+    assert asked == [whole.split(">>")[0 if task == "forward" else 1]]
     text = html(page)
     assert "Your reaction." in text and "The model agrees" in text
     assert "a whole reaction: its" in text and "is left out" not in text
-    assert WHOLE in page.query_params["smi"]
+    assert whole in page.query_params["smi"]
     page.run()
     assert len(asked) == 1
 

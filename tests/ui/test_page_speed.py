@@ -107,10 +107,10 @@ def test_the_link_chooses_model_and_query() -> None:
 
 
 def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
-    if "blockwise" not in usable(model_folder("retro")):
-        pytest.skip("no drafter blockwise for retro")
+    if "blockwise" not in usable(model_folder("retro-50k")):
+        pytest.skip("no drafter blockwise for retro-50k")
     lane = {"speed_lane0_drafter": "blockwise", "speed_lane0_length": 50}
-    app = opened(speed_model="retro", **lane)
+    app = opened(speed_model="retro-50k", **lane)
     press(app, "speed_race_start")
     (error,) = app.error
     assert "draft length 50" in str(error.value) and "9 heads" in str(error.value)

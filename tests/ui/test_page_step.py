@@ -77,9 +77,9 @@ def test_the_form_runs_what_it_says() -> None:
 
 @needs_models
 def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
-    if "blockwise" not in usable(model_folder("retro")):
-        pytest.skip("no drafter blockwise for retro")
-    app = opened(task="retro", smi="CCOC(C)=O")
+    if "blockwise" not in usable(model_folder("retro-50k")):
+        pytest.skip("no drafter blockwise for retro-50k")
+    app = opened(task="retro-50k", smi="CCOC(C)=O")
     app.selectbox(key="step_drafter").set_value("blockwise")
     app.number_input(key="step_length").set_value(50)
     app.button(key="step_run").click().run()
