@@ -106,7 +106,7 @@ class Found:
     def in_words(self) -> str:
         """How many there are, in one line."""
         if not self.wide:
-            return "no patent reaction at hand makes this change"
+            return "no patent reaction at hand"
         if not self.close:
             return f"{_reactions(self.wide)} a change of this kind, none just this one"
         return f"{_reactions(self.close)} this change"

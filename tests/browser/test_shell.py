@@ -74,7 +74,7 @@ def test_the_first_load_hardly_shifts(
     page.add_init_script(SHIFTS)
     page.goto(f"{server.url}{address}")
     settled(page)
-    page.get_by_role("heading", name=last).wait_for()
+    page.get_by_role("heading", name=last, exact=True).wait_for()
     page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
     assert page.evaluate("window.shifted") < 0.05
 
