@@ -123,6 +123,7 @@ def test_drafts_and_batches_change_no_bit_of_the_flat_runner(settings: DecodeSet
         assert [decoded(backend, [source], settings, drafter)[0] for source in sources[:8]] == expected[:8]
 
 
+@pytest.mark.slow  # many recordings
 @pytest.mark.parametrize("make", [graphs, flat])
 def test_more_shapes_than_are_kept_can_be_recorded_again(make: Callable[[], Any]) -> None:
     backend = make()

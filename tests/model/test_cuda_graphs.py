@@ -198,6 +198,7 @@ class FakeCuda:
         yield
 
 
+@pytest.mark.slow  # many recordings
 def test_the_pool_outlives_its_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     """All arenas may go, and a new pass must be recorded all the same."""
     fake = FakeCuda()
