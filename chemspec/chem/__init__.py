@@ -7,8 +7,10 @@ from chemspec.chem.query import atom_tokens as atom_tokens
 from chemspec.chem.query import canonical as canonical
 from chemspec.chem.query import canonical_parts as canonical_parts
 from chemspec.chem.query import drop_stereo as drop_stereo
+from chemspec.chem.query import elements as elements
 from chemspec.chem.query import explain as explain
 from chemspec.chem.query import formula_balance as formula_balance
+from chemspec.chem.query import heavy_atoms as heavy_atoms
 from chemspec.chem.query import is_valid as is_valid
 from chemspec.chem.query import main_product as main_product
 from chemspec.chem.query import pointer as pointer

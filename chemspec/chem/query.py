@@ -13,6 +13,7 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdqueries
+from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 from chemspec.chem import smiles_syntax
 from chemspec.chem.smiles_syntax import Fault as Fault
@@ -24,6 +25,7 @@ from chemspec.tasks import TASKS
 # process (2,000 atoms are too many for 512 KB). Nothing longer than this is ever handed to it.
 LONGEST = 3000
 KEPT = 5000  # results: about one answer the same few molecules are asked many times
+ELEMENTS_KEPT = 100_000  # small ones, and a search for routes asks about every molecule that it meets
 _PRINTED = re.compile(r"[!-~]+")
 # An atom of no element; RDKit's own loop over the atoms is thirty times as fast as Python's.
 _ANY = rdqueries.AtomNumEqualsQueryAtom(0)
@@ -85,7 +87,23 @@ def drop_stereo(smiles: str) -> str | None:
 def main_product(smiles: str) -> str | None:
     """Return the component with most heavy atoms, canonical; of equals the first in the alphabet."""
     parts = canonical_parts(smiles)
-    return None if parts is None else min(parts, key=lambda part: (-_heavy_atoms(part), part))
+    return None if parts is None else min(parts, key=lambda part: (-heavy_atoms(part), part))
+
+
+@lru_cache(maxsize=ELEMENTS_KEPT)
+def elements(smiles: str) -> Counter[str] | None:
+    """Return how many heavy atoms there are of each element, not to be changed; None where the SMILES is invalid.
+
+    They are read off the formula, since a loop over atoms in Python is slow.
+    """
+    mol = _parse(smiles)
+    counted = re.findall(r"([A-Z][a-z]?)(\d*)", str(CalcMolFormula(mol))) if mol is not None else []
+    return None if mol is None else Counter({name: int(many or 1) for name, many in counted if name != "H"})
+
+
+def heavy_atoms(smiles: str) -> int:
+    """Return how many atoms other than hydrogen there are; 0 where the SMILES is invalid."""
+    return (elements(smiles) or Counter()).total()
 
 
 def formula_balance(reactants: str, products: str) -> dict[str, int] | None:
@@ -93,7 +111,7 @@ def formula_balance(reactants: str, products: str) -> dict[str, int] | None:
 
     Hydrogen is left out, because reactions as written seldom balance it (work-up, reducing agents).
     """
-    have, need = _elements(reactants), _elements(products)
+    have, need = elements(reactants), elements(products)
     if have is None or need is None:
         return None
     return dict(sorted((need - have).items()))
@@ -140,18 +158,6 @@ def _parse(smiles: str, *, sanitize: bool = True) -> Any | None:
 def _write(mol: Any) -> str:
     with rdBase.BlockLogs():
         return str(Chem.MolToSmiles(mol))
-
-
-def _heavy_atoms(smiles: str) -> int:
-    mol = _parse(smiles)
-    return 0 if mol is None else int(mol.GetNumHeavyAtoms())
-
-
-@lru_cache(maxsize=KEPT)
-def _elements(smiles: str) -> Counter[str] | None:
-    """Return how many heavy atoms there are of each element; None where the SMILES is invalid."""
-    mol = _parse(smiles)
-    return None if mol is None else Counter(atom.GetSymbol() for atom in mol.GetAtoms() if atom.GetAtomicNum() != 1)
 
 
 # --- faults --------------------------------------------------------------------------------------

@@ -156,17 +156,17 @@ def _keep_oxygens(mol: Mol, product: Mol) -> Mol:
         twin = twins.get(center.GetAtomMapNum())
         if twin is None:
             continue
-        kept = {atom.GetAtomMapNum(): kind for atom, kind in _oxygens(twin)}
-        own = {atom.GetIdx(): atom.GetAtomMapNum() for atom, _ in _oxygens(center)}
-        free = {index: number for index, number in own.items() if number in kept or number not in twins}
-        kinds = {atom.GetIdx(): kind for atom, kind in _oxygens(center) if atom.GetIdx() in free}
-        for index in free:
-            tidy.GetAtomWithIdx(index).SetAtomMapNum(0)
-        numbers = [number for number in free.values() if number in kept and number]
-        for number in sorted(numbers, key=lambda number: kept[number] not in kinds.values()):
-            index = max(kinds, key=lambda index: (kinds[index] == kept[number], own[index] == number))
-            tidy.GetAtomWithIdx(index).SetAtomMapNum(number)
-            del kinds[index]
+        kept = {atom.GetAtomMapNum(): kind for atom, kind in _oxygens(twin) if atom.GetAtomMapNum()}
+        free = [(atom, kind, atom.GetAtomMapNum()) for atom, kind in _oxygens(center)]
+        free = [one for one in free if one[2] in kept or one[2] not in twins]
+        numbers = [number for _, _, number in free if number in kept]
+        for atom, _, _ in free:
+            atom.SetAtomMapNum(0)
+        numbers.sort(key=lambda number: all(kind != kept[number] for _, kind, _ in free))
+        for number in numbers:
+            best = max(free, key=lambda one: (one[1] == kept[number], one[2] == number))
+            best[0].SetAtomMapNum(number)
+            free.remove(best)
     return tidy
 
 

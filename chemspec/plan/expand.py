@@ -8,23 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import sqlite3
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from threading import Lock
 from typing import Any, Protocol
 
-from rdkit import Chem
-from rdkit.Chem.rdMolDescriptors import CalcMolFormula
-
+from chemspec import chem
 from chemspec.chem.reagent_sets import balanced
 from chemspec.chem.salts import split
-from chemspec.evaluation.roundtrip import leads_back
+from chemspec.evaluation.roundtrip import HOW, leads_back
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
 from chemspec.types import DecodeResult
@@ -32,7 +28,6 @@ from chemspec.types import DecodeResult
 VERSION = 2  # of what is kept; raise it when proposals change for the same weights and settings
 DISAGREES = 0.1  # what remains of the prior of a step whose product the forward model does not predict
 SIZE = 0.1  # nats that a step costs at most because a reactant is as large as its product: a tie-break
-GREEDY = DecodeSettings(decoder="greedy", n=1, max_len=200)
 
 
 class Model(Protocol):
@@ -71,7 +66,7 @@ class Proposal:
 
         A check can only lower it, so what has not been checked is judged too well, never too badly.
         """
-        size = max(map(heavy_atoms, self.reactants)) / max(1, heavy_atoms(product))
+        size = max(map(chem.heavy_atoms, self.reactants)) / max(1, chem.heavy_atoms(product))
         return max(1e-6, self.chance) * (DISAGREES if self.round_trip == 0 else 1.0) * math.exp(-SIZE * min(1.0, size))
 
 
@@ -228,7 +223,7 @@ class Expander:
 
     @property
     def _greedy(self) -> DecodeSettings:
-        return replace(GREEDY, drafter=self.settings.drafter, batch_size=self.settings.batch_size)
+        return replace(HOW, drafter=self.settings.drafter, batch_size=self.settings.batch_size)
 
     def _ask(self, model: Model, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         if not queries:
@@ -266,7 +261,7 @@ def compare(expander: Expander, steps: Sequence[tuple[str, Proposal]], *, most: 
     asked = [(expander.retro, one, expander.settings) for one in dict.fromkeys(one for one, _ in steps)][:most]
     sample.molecules = len(asked)
     if expander.forward is not None:
-        how = replace(GREEDY, drafter=expander.settings.drafter)
+        how = replace(HOW, drafter=expander.settings.drafter)
         reactants = list(dict.fromkeys(".".join(way.reactants) for _, way in steps))[:most]
         asked += [(expander.forward, one, how) for one in reactants]
         sample.checks = len(reactants)
@@ -285,13 +280,17 @@ def compare(expander: Expander, steps: Sequence[tuple[str, Proposal]], *, most: 
 def _sound(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
     """The different answers that are molecules, supply all atoms and do not contain the molecule itself."""
     found: dict[tuple[str, ...], Proposal] = {}
-    need = _elements(smiles) if answer.hypotheses else Counter()
+    need = _supplied((smiles,)) if answer.hypotheses else Counter()
     for one in answer.hypotheses:
         reactants = split(one.canonical) if one.valid else ()
-        if reactants and smiles not in reactants and not need - sum(map(_elements, reactants), Counter()):
+        if reactants and smiles not in reactants and not need - _supplied(reactants):
             chance = one.probability if one.confidence is None else one.confidence
             found.setdefault(reactants, Proposal(reactants, chance))
     return tuple(sorted(found.values(), key=lambda way: (-way.prior(smiles), way.reactants)))
+
+
+def _supplied(reactants: Sequence[str]) -> Counter[str]:
+    return sum((chem.elements(one) or Counter() for one in reactants), Counter())
 
 
 def _leads_back(smiles: str, answer: DecodeResult) -> float:
@@ -301,15 +300,3 @@ def _leads_back(smiles: str, answer: DecodeResult) -> float:
     single = "." not in first.canonical and "." not in smiles  # then equal spellings decide, and nothing need be read
     same = first.canonical == smiles if single else leads_back(smiles, first.canonical)
     return first.probability if same else 0.0
-
-
-def heavy_atoms(smiles: str) -> int:
-    """Return how many atoms other than hydrogen a molecule has."""
-    return _elements(smiles).total()
-
-
-@lru_cache(maxsize=100_000)
-def _elements(smiles: str) -> Counter[str]:
-    """The heavy atoms of a molecule, by element; read off its formula, since a loop over atoms in Python is slow."""
-    formula = str(CalcMolFormula(Chem.MolFromSmiles(smiles)))
-    return Counter({name: int(many or 1) for name, many in re.findall(r"([A-Z][a-z]?)(\d*)", formula) if name != "H"})

@@ -33,7 +33,7 @@ from syntheseus.search.node_evaluation.common import (
 
 from chemspec import chem
 from chemspec.plan.bonds import Bonds, inherit
-from chemspec.plan.expand import Counts, Expander, Proposal, heavy_atoms
+from chemspec.plan.expand import Counts, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, grouped, grow, ranked
 from chemspec.plan.stock import Stock
 from chemspec.plan.tree import Seen, likeliest
@@ -209,7 +209,7 @@ def _cost(step: AndNode) -> float:
 
 
 def _left(mol: Molecule) -> int:
-    return 0 if mol.metadata.get("is_purchasable") else heavy_atoms(mol.smiles)
+    return 0 if mol.metadata.get("is_purchasable") else chem.heavy_atoms(mol.smiles)
 
 
 def _way(step: AndNode) -> Proposal:

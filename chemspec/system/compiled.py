@@ -67,9 +67,8 @@ def load(source: Path, *flags: str) -> ctypes.CDLL:
 
 
 def _built(source: Path, flags: Sequence[str]) -> Path:
-    command = _command(source, flags)
     extra = os.environ.get("CHEMSPEC_CXXFLAGS", "").split()  # sanitizers, see .ci/sanitize
-    command[-1:-1] = extra
+    command = _command(source, (*flags, *extra))
     name = f"{source.stem}-{_key(source, command)}"
     return next(filter(_whole, sorted(folder().glob(f"{name}-*.so"))), None) or build(command, folder() / name)
 
@@ -84,7 +83,8 @@ def _command(source: Path, flags: Sequence[str]) -> list[str]:
 def prebuilt(source: Path, flags: Sequence[str]) -> Path | None:
     """Return the library that came with the package for this source and the best kind of this processor, if any."""
     have = frozenset(word for line in _processor().splitlines() for word in line.split())
-    files = (PREBUILT / _prebuilt_name(source, flags, kind) for kind, (_, needs) in KINDS.items() if needs <= have)
+    names = _prebuilt_names(source, flags)
+    files = (PREBUILT / names[kind] for kind, (_, needs) in KINDS.items() if needs <= have)
     return next((file for file in files if file.is_file()), None)
 
 
@@ -98,18 +98,18 @@ def prebuild(source: Path, flags: Sequence[str], out: Path) -> list[Path]:
     if platform.machine() != "x86_64" or sys.platform != "linux":
         raise NoKernelError(f"nothing is prebuilt for {sys.platform} on {platform.machine()}")
     made = []
-    for kind, (march, _) in KINDS.items():
-        file = out / _prebuilt_name(source, flags, kind)
+    for kind, name in _prebuilt_names(source, flags).items():
+        march, file = KINDS[kind][0], out / name
         command = _command(source, (*march, *_portable(flags)))
         subprocess.run([*command, "-o", str(file)], capture_output=True, check=True, timeout=SECONDS)
         made.append(file)
     return made
 
 
-def _prebuilt_name(source: Path, flags: Sequence[str], kind: str) -> str:
-    """Return a name that another source, or other constants, do not have."""
-    parts = (*_texts(source), " ".join(_portable(flags)).encode())
-    return f"{source.stem}-{kind}-{_digest(bytes(0).join(parts))[:16]}.so"
+def _prebuilt_names(source: Path, flags: Sequence[str]) -> dict[str, str]:
+    """Return by kind of processor a file name that another source, or other constants, do not have."""
+    digest = _digest(b"\0".join((*_texts(source), " ".join(_portable(flags)).encode())))[:16]
+    return {kind: f"{source.stem}-{kind}-{digest}.so" for kind in KINDS}
 
 
 def _portable(flags: Sequence[str]) -> tuple[str, ...]:

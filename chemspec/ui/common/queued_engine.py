@@ -94,9 +94,8 @@ def warm_up() -> Thread:
     """Load a model of each task in the background, once a server: the first question need not wait for them."""
 
     def load_all() -> None:
-        every = (spec.name for spec in tasks.TASKS.values())
-        for task in dict.fromkeys((*tasks.about_molecules(), *every)):  # what is asked first, first
-            for name in models(task)[:1]:
+        for spec in sorted(tasks.TASKS.values(), key=lambda spec: spec.whole):  # what is asked first, first
+            for name in models(spec.name)[:1]:
                 with suppress(CheckpointError, ValueError):  # whoever asks for it is told
                     folder = model_folder(name)
                     in_memory().setdefault(folder, _engine(folder, precisions(name)[0]))
@@ -222,9 +221,14 @@ def remembered(name: str, key: Hashable, make: Callable[[], T], *, most: int = 1
     kept: dict[Hashable, T] = st.session_state.setdefault(name, {})
     if key not in kept:
         kept[key] = make()
-        while len(kept) > most:
-            kept.pop(next(iter(kept)))
+        forget(kept, most)
     return kept[key]
+
+
+def forget(kept: dict[Any, Any], most: int) -> None:
+    """Let the oldest entries go beyond so many."""
+    while len(kept) > most:
+        kept.pop(next(iter(kept)))
 
 
 def compare(

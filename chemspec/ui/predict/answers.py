@@ -19,10 +19,9 @@ from chemspec.chem.formats.short_names import set_apart
 from chemspec.chem.salts import pair
 from chemspec.chem.strategy import Strategy, families, family_of
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.roundtrip import leads_back
+from chemspec.evaluation.roundtrip import HOW, leads_back
 from chemspec.io import spreadsheets
 from chemspec.metrics import numbers
-from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.collect import keep
 from chemspec.ui.collect.store import Kept
@@ -54,9 +53,9 @@ FOOTNOTE = {
     "What it doubts counts a fifth in the order. Class, shading and bold bonds are guessed by comparing structures.",
 }
 CHECKED = 8  # ideas that the forward model is asked about
+MOST = 500  # opinions that a session remembers
 LONGEST_NAME = 32  # characters below a drawing
 SMALLEST = 4  # characters of a molecule worth asking about next
-FORWARD = DecodeSettings(decoder="greedy", n=1, max_len=200)
 
 
 # --- before drawing ------------------------------------------------------------------------------
@@ -88,8 +87,7 @@ def checked(asked: ask.Asked, found: Sequence[AnswerCard], forward: Engine) -> l
         and (added := proposed.first(asked, card)) not in ("", kept[card.best.canonical].added)
     }
     _ask_forward(forward, asked.smiles, guessed, kept)
-    while len(kept) > 500:
-        kept.pop(next(iter(kept)))
+    queued_engine.forget(kept, MOST)
     opinion = [replace(card, check=kept.get(card.best.canonical)) for card in found]
     return order(asked.task, asked.smiles, opinion)
 
@@ -97,7 +95,7 @@ def checked(asked: ask.Asked, found: Sequence[AnswerCard], forward: Engine) -> l
 def _ask_forward(forward: Engine, target: str, questions: dict[str, str], kept: dict[str, Check]) -> None:
     """Ask what forms from reactants (the keys) with added reagents, and keep the opinions."""
     texts = [".".join(filter(None, question)) for question in questions.items()]
-    results = queued_engine.decode_many(forward, texts, FORWARD) if texts else []
+    results = queued_engine.decode_many(forward, texts, HOW) if texts else []
     for (reactants, added), result in zip(questions.items(), results, strict=True):
         if result.status == "ok" or reactants not in kept:  # reagents may hold what the model cannot read
             kept[reactants] = _check(target, result, added)

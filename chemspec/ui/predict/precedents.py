@@ -134,22 +134,25 @@ def _try(asked: Asked, card: AnswerCard, found: Found | None, key: str) -> None:
     if not names:
         return
     state, box, said = st.session_state, f"{key}_conditions", f"{key}_said"
-    recorded = [(one.text, str(one.count)) for one in found.conditions] if found else []
-    guessed = [(known.in_words(some), percent(chance)) for some, chance in proposed.several(asked, card)]
+    recorded = [(one.text.translate(LOWERED), str(one.count)) for one in found.conditions] if found else []
+    guessed = [
+        (known.in_words(some).translate(LOWERED), percent(chance)) for some, chance in proposed.several(asked, card)
+    ]
     if box not in state:
-        state[box] = next((text.translate(LOWERED) for text, _ in (*recorded, *guessed)), "")
+        state[box] = next((text for text, _ in (*recorded, *guessed)), "")
     for what, about, offered in (
         ("recorded", "Recorded with the nearest whose reagents are known (how often):", recorded),
         ("guessed", "Proposed by the model of reagents (its probability):", guessed),
     ):
-        if offered:
-            st.caption(about)
+        if not offered:
+            continue
+        st.caption(about)
         with st.container(horizontal=True, gap="small", key=f"{key}_{what}"):
             for number, (text, told) in enumerate(offered):
                 st.button(
-                    f"{plain(_cut(text.translate(LOWERED)))} ({told})",
+                    f"{plain(_cut(text))} ({told})",
                     key=f"{key}_{what}_{number}",
-                    on_click=partial(state.__setitem__, box, text.translate(LOWERED)),
+                    on_click=partial(state.__setitem__, box, text),
                 )
     st.text_input("Conditions", key=box, placeholder="Names or SMILES: K2CO3, DMF", max_chars=1000)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}_ask"):

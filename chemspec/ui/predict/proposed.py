@@ -8,13 +8,13 @@ import streamlit as st
 
 from chemspec.chem.reagent_sets import balanced
 from chemspec.engine.engine import Engine
+from chemspec.evaluation.roundtrip import HOW
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine
 from chemspec.ui.predict.ask import Asked
 from chemspec.ui.predict.verdicts import AnswerCard
 
-FIRST = DecodeSettings(decoder="greedy", n=1)  # for every card, so it must be quick
 SEVERAL = DecodeSettings(n=3, distinct=True)
 MOST = 500  # reactions that a session remembers
 
@@ -26,10 +26,9 @@ def propose(asked: Asked, cards: Sequence[AnswerCard]) -> None:
     lacking = [one for card in cards if card.best.valid and (one := _question(asked, card)) not in kept]
     if engine is None or not lacking:
         return
-    for one, result in zip(lacking, queued_engine.decode_many(engine, lacking, FIRST), strict=True):
+    for one, result in zip(lacking, queued_engine.decode_many(engine, lacking, HOW), strict=True):
         kept[one] = next((balanced(answer.canonical) for answer in result.hypotheses if answer.valid), "")
-    while len(kept) > MOST:
-        kept.pop(next(iter(kept)))
+    queued_engine.forget(kept, MOST)
 
 
 def first(asked: Asked, card: AnswerCard) -> str:
