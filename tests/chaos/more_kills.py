@@ -118,7 +118,7 @@ def kept(kills: int, random: Random, home: Path, killed: Callable[..., bool]) ->
             store.keep(Kept(name, "retro", "m", "CCO", "CC.O"))
             history.append(recent, history.Entry("m", name, "CC.O", float(turn * 10_000 + number)))
             with told.open("a") as file:
-                file.write(f"{name}\n")
+                file.write(f"\n{name};")  # what a kill tears has no end, and spoils no other
 
     for turn in range(kills):
         said = told.stat().st_size if told.exists() else 0
@@ -127,10 +127,10 @@ def kept(kills: int, random: Random, home: Path, killed: Callable[..., bool]) ->
             lambda said=said: told.exists() and told.stat().st_size > said,
             random.random() * 0.05,
         )
-        names = told.read_text().splitlines()
+        names = [line[:-1] for line in told.read_text().splitlines() if line.endswith(";")]
         assert {one.question for one in store.all()} >= set(names)
         assert history.read(recent)[-1:], "the list can be read"
-        assert names[-1] in [one.smiles for one in history.read(recent)]
+        assert {*names[-1:]} <= {one.smiles for one in history.read(recent)}
         if len(names) > 4000:
             (home / "collections.sqlite3").unlink()
             told.unlink()

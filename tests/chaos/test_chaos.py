@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -56,6 +59,20 @@ def test_a_few_kills_lose_nothing(name: str) -> None:
 def test_two_hundred_kills_lose_nothing(name: str) -> None:
     share = 200 // len(kills.TARGETS) + 1
     assert kills.run(share, seed=int(time.time() // 86_400), names=(name,)) == {name: share}
+
+
+@pytest.mark.slow  # processes that start, and wait for the disk
+def test_kills_on_a_slow_disk_lose_nothing(tmp_path: Path) -> None:
+    if not (compiler := shutil.which("cc")):
+        pytest.skip("no C compiler here")
+    library, source = tmp_path / "slow_disk.so", Path(kills.__file__).with_name("slow_disk.c")
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    names = [name for name in QUICK if name != "routes"]  # which takes three seconds a kill there
+    command = [sys.executable, kills.__file__, str(4 * len(names)), "1", *names]
+    slow = {**os.environ, "LD_PRELOAD": str(library), "SLOW_DISK_MS": "5"}
+    told = subprocess.run(command, env=slow, capture_output=True, text=True, timeout=600)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.endswith(f"{dict.fromkeys(names, 4)}\n")
 
 
 @pytest.fixture
