@@ -47,10 +47,9 @@ def welcome(task: Task) -> None:
         f'<p class="cs-lead">Predict what a reaction gives, or how to make a molecule. {escape(served.where())}</p>'
     )
     if queued_engine.models(task):
-        with st.container(key="predict_welcome"):
-            example(task)
-            st.html("<h2>More examples</h2>")
-            gallery(task)
+        example(task)
+        st.html("<h2>More examples</h2>")
+        gallery(task)
     else:
         st.info(NO_MODEL.format(home=models_dir()))
 

@@ -69,6 +69,7 @@ def run(
     clients: int,
     seconds: float,
     size: int = 1,
+    pause: float = 0.0,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Tally:
     """Ask until the time is over, then wait for the last answers.
@@ -77,9 +78,10 @@ def run(
         url: of the service.
         expected: queries, and what the engine answers.
         how: the task and the settings of every request.
-        clients: that ask at once, each as soon as it has its answer.
+        clients: that ask at once, each as soon as it has its answer and has paused.
         seconds: for which new requests are begun.
         size: queries of a request.
+        pause: seconds between an answer and the next request of a client.
         progress: is told the seconds gone and in all.
     """
     tally, lock = Tally(), threading.Lock()
@@ -89,6 +91,7 @@ def run(
     def ask(number: int) -> None:
         rng, queries = Random(number), list(expected)
         while time.monotonic() < began + seconds:
+            time.sleep(pause)
             part = [rng.choice(queries) for _ in range(size)]
             start = time.monotonic()
             try:

@@ -1,7 +1,6 @@
 /* A disk on which whatever changes a file takes SLOW_DISK_MS milliseconds: to be preloaded (LD_PRELOAD). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/types.h>

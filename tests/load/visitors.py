@@ -1,9 +1,10 @@
 """Visitors, files and HTTP clients at once: `python tests/load/visitors.py 50 --minutes 20`, on a quiet machine.
 
-Every visitor has a browser context of their own and asks something else as soon as the answer is there, while `chemspec
-predict` answers a file and clients ask `chemspec serve`. All answers are compared with the engine's, made beforehand.
-The last line is one JSON document; the exit code is 1 if an answer is wrong or lost, or if memory grows by more than
-5 % in the second half (of runs of 5 minutes and more).
+Every visitor has a browser context of their own, comes by a link, reads the answer for some seconds and types the next
+question; every tenth question comes by a link again. Meanwhile `chemspec predict` answers a file and clients ask
+`chemspec serve`. All answers are compared with the engine's, made beforehand. Visitors come one after the other, and
+then the minutes begin. The last line is one JSON document; the exit code is 1 if an answer is wrong or lost, or if
+memory grows by more than 5 % in the second half (of runs of 5 minutes and more).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import quote
 
@@ -35,7 +37,18 @@ from chemspec.settings import DecodeSettings
 
 PATIENCE = 180.0  # seconds after which an answer is lost
 LEAST = 300.0  # seconds of a run from which on memory is judged
+AFRESH = 10  # of so many questions of a visitor one is asked by a link, on a page of its own
 HTTP = {"task": "retro", "n": 5, "timeout": 600.0}
+
+ANSWERS = ".st-key-predict_fresh [data-testid=stCode]"
+# The first answer of a page that shows all of it, and the query that its address holds. Answers to the question before
+# are marked, or no longer called fresh: an address changes a moment before the page does.
+SHOWN = """answers => {
+  const app = document.querySelector('[data-testid=stApp]'), first = document.querySelector(answers)
+  if (!first || first.dataset.before || app.dataset.testScriptState !== 'notRunning') return null
+  return [new URLSearchParams(location.search).get('smi'), first.innerText.trim()]
+}"""
+MARK = "all => all.forEach(one => { one.dataset.before = 'yes' })"
 
 
 def resident(process: int) -> float:
@@ -52,12 +65,13 @@ def questions(engine: Engine) -> list[str]:
 
 @dataclass
 class Visitor:
-    """A browser context that asks one question after the other.
+    """A browser context whose visitor asks one question after the other.
 
     Attributes:
         page: its page.
         number: tells where in the list of questions it begins.
         seconds: that each answer took.
+        reads: whether it has its answer.
     """
 
     page: Any
@@ -65,54 +79,65 @@ class Visitor:
     seconds: list[float] = field(default_factory=list)
     asked: int = 0
     query: str = ""
-    began: float = 0.0
+    began: float = 0.0  # when it asked; while it reads, when it will ask again
+    reads: bool = False
 
     def ask(self, url: str, queries: list[str]) -> None:
         """Ask the next question."""
         self.query = queries[(7 * self.number + self.asked) % len(queries)]
-        self.asked, self.began = self.asked + 1, time.monotonic()
-        self.page.goto(f"{url}/?task=retro&smi={quote(self.query)}", wait_until="commit")
+        afresh = self.asked % AFRESH == 0
+        self.asked, self.began, self.reads = self.asked + 1, time.monotonic(), False
+        if afresh:
+            self.page.goto(f"{url}/?task=retro&smi={quote(self.query)}", wait_until="commit")
+        else:
+            self.page.locator(ANSWERS).evaluate_all(MARK)
+            self.page.locator("textarea").fill(self.query)
+            self.page.locator("textarea").press("Enter")
 
     def look(self) -> str | None:
-        """The first answer on the page, if it is there."""
+        """The first answer on the page, if it is there and to the last question."""
         try:
-            first = self.page.locator("[data-testid=stCode]").first
-            return str(first.inner_text(timeout=1000)).strip() if first.count() else None
-        except Error:  # the page is being drawn
+            query, answer = self.page.evaluate(SHOWN, ANSWERS) or (None, None)
+        except Error:  # the page is being loaded
             return None
+        return answer if query == self.query else None
 
 
-def warm_up(visitor: Visitor, server: Server, queries: list[str]) -> None:
-    """Wait for one answer: a fresh server loads and measures models first."""
-    visitor.ask(server.url, queries)
-    while visitor.look() is None and time.monotonic() - visitor.began < 5 * PATIENCE:
-        time.sleep(0.2)
-
-
-def visit(visitors: list[Visitor], server: Server, answers: dict[str, set[str]], seconds: float) -> dict[str, Any]:
-    """Let visitors ask for so long, and wait for the last answers."""
-    told: dict[str, Any] = {"wrong": [], "lost": [], "megabytes": []}
-    began = time.monotonic()
+def warm_up(visitors: list[Visitor], server: Server, queries: list[str]) -> None:
+    """Let one visitor after the other come and get an answer: a fresh server loads and measures models first."""
     for visitor in visitors:
-        visitor.ask(server.url, [*answers])
+        visitor.ask(server.url, queries)
+        while visitor.look() is None and time.monotonic() - visitor.began < 5 * PATIENCE:
+            time.sleep(0.05)
+
+
+def visit(
+    visitors: list[Visitor], server: Server, answers: dict[str, set[str]], seconds: float, think: float
+) -> dict[str, Any]:
+    """Let visitors ask for so long, each after some seconds of reading, and wait for the last answers."""
+    told: dict[str, Any] = {"wrong": [], "lost": [], "megabytes": []}
+    began, draw = time.monotonic(), Random(0)
+    for visitor in visitors:
+        visitor.began, visitor.reads = began + draw.random() * think, True
     waiting = list(visitors)
     while waiting:
         for visitor in list(waiting):
-            found, now = visitor.look(), time.monotonic()
-            if found is None and now - visitor.began < PATIENCE:
+            now = time.monotonic()
+            if visitor.reads and now - began >= seconds:
+                waiting.remove(visitor)
+            elif visitor.reads and now >= visitor.began:
+                visitor.ask(server.url, [*answers])
+            if visitor.reads or ((found := visitor.look()) is None and now - visitor.began < PATIENCE):
                 continue
             if found is None:
                 told["lost"].append(visitor.query)
             else:
-                visitor.seconds.append(now - visitor.began)
+                visitor.seconds.append(time.monotonic() - visitor.began)
                 if found not in answers[visitor.query]:
                     told["wrong"].append([visitor.query, found])
-            if now - began < seconds:
-                visitor.ask(server.url, [*answers])
-            else:
-                waiting.remove(visitor)
+            visitor.began, visitor.reads = time.monotonic() + (0.5 + draw.random()) * think, True
         told["megabytes"].append((time.monotonic() - began, resident(server.process.pid)))
-        time.sleep(0.02)
+        time.sleep(0.05)
     return told
 
 
@@ -136,10 +161,10 @@ def summary(visitors: list[Visitor], told: dict[str, Any], seconds: float) -> di
     }
 
 
-def file_beside(home: Path, queries: list[str]) -> subprocess.Popen[str]:
+def file_beside(home: Path, queries: list[str], seconds: float) -> subprocess.Popen[str]:
     """A file that is answered all the while."""
     source = home / "batch.smi"
-    source.write_text("\n".join(queries * 200))
+    source.write_text("\n".join(queries * (1 + int(5 * seconds))))  # more than can be answered
     words = ["predict", str(source), "--task", "retro", "-n", "5", "-o", str(home / "batch.jsonl"), "--threads", "1"]
     return subprocess.Popen(
         [sys.executable, "-m", "chemspec.cli", *words],
@@ -167,6 +192,8 @@ def main() -> int:
     words.add_argument("visitors", type=int)
     words.add_argument("--minutes", type=float, default=20.0)
     words.add_argument("--clients", type=int, default=2, help="that ask over HTTP")
+    words.add_argument("--think", type=float, default=30.0, help="seconds for which a visitor reads, in the mean")
+    words.add_argument("--pause", type=float, default=0.1, help="seconds between an HTTP client's requests")
     given = words.parse_args()
     seconds = 60 * given.minutes
     engine = Engine.load("retro")
@@ -183,15 +210,15 @@ def main() -> int:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         visitors = [Visitor(browser.new_context().new_page(), number) for number in range(given.visitors)]
         with Process(home / "serve", [model_folder("retro")]) as service:
-            warm_up(visitors[0], server, asked)
-            beside = file_beside(home, asked)
+            warm_up(visitors, server, asked)
+            beside = file_beside(home, asked, seconds)
             clients = threading.Thread(
                 target=lambda: tally.append(
-                    load_test.run(service.url, plain, HTTP, clients=given.clients, seconds=seconds)
+                    load_test.run(service.url, plain, HTTP, clients=given.clients, seconds=seconds, pause=given.pause)
                 )
             )
             clients.start()
-            told = summary(visitors, visit(visitors, server, answers, seconds), seconds)
+            told = summary(visitors, visit(visitors, server, answers, seconds, given.think), seconds)
             clients.join()
             browser.close()
             beside.terminate()

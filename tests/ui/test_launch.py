@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import MutableMapping
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -96,14 +98,18 @@ def test_an_older_streamlit_serves_its_own_page(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[bool] = []
-    monkeypatch.setattr(queued_engine, "warm_up", lambda: begun.append(True))
+    loading = Thread(target=lambda: None)
+    loading.start()
+    monkeypatch.setattr(queued_engine, "warm_up", lambda: loading)
     tables = (name_list._list, reagents._names, short_names._book, gallery.recorded)
     for table in tables:
         table.cache_clear()
     buyable.built_in.clear()
+    before = gc.get_freeze_count()
     warm.work()
-    assert begun == [True]
+    assert not loading.is_alive()
+    assert gc.get_freeze_count() > before + 10_000  # what Streamlit need not go through after every run of a script
+    gc.unfreeze()
     assert all(table.cache_info().currsize for table in tables)
     monkeypatch.setattr(stock, "load", None)  # it is not read again
     assert buyable.built_in(stock.BUILT_IN).lists

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from threading import Thread
 
@@ -25,7 +26,7 @@ def work() -> None:
     from chemspec.ui.common import buyable, queued_engine
     from chemspec.ui.predict import gallery, precedents, schemes, understood, verdicts
 
-    queued_engine.warm_up()  # a thread of its own
+    loading = queued_engine.warm_up()  # a thread of its own
     have = buyable.built_in(stock.BUILT_IN)
     index = precedents.index()
     for task in tasks.about_molecules():
@@ -39,3 +40,9 @@ def work() -> None:
             schemes.sides(left, right, card.change)
             if index:
                 index.find(left, right, n=precedents.NEAREST)
+    if loading.is_alive():
+        loading.join()
+    # Streamlit collects garbage after every run of a script: a third of a server's time under load, were it to go
+    # through all that stays loaded anyway.
+    gc.collect()
+    gc.freeze()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any, TypeVar
 
@@ -47,15 +48,13 @@ def measure(
     """
     state, flag = st.session_state, f"{name}_start_go"
     running = bool(state.pop(flag, False))
-    # One button with two labels: of two buttons, the one not drawn would stay on the page, greyed, until the run ends.
-    st.button(
-        "Stop" if running else label,
-        key=f"{name}_start",
-        type="secondary" if running else "primary",
-        on_click=lambda: state.update({flag: not running}),
-        shortcut="Ctrl+Enter",
-        width=240,
-    )
+    # At one place, so that the other goes at once, but under two keys: a click on Stop when the run has just ended must
+    # not start another.
+    if running:
+        st.button("Stop", key=f"{name}_stop", shortcut="Ctrl+Enter", width=240)
+    else:
+        go = partial(state.update, {flag: True})
+        st.button(label, key=f"{name}_start", type="primary", on_click=go, shortcut="Ctrl+Enter", width=240)
     place = st.empty()
     if running:
         state[name] = start()
