@@ -119,6 +119,12 @@ def test_what_the_forward_model_doubts_counts_a_fifth() -> None:
     ranked = verdicts.order("retro", LIDOCAINE, [doubted, found[1]])
     assert [card.name for card in ranked] == ["Amide formation", "N-Alkylation"]
     assert [card.rank for card in ranked] == [1, 2]
+    unsure, sure = (replace(found[0], check=verdicts.Check(True, chance, LIDOCAINE)) for chance in (0.2, 0.4))
+    asked = ask.Asked("retro", "retro", LIDOCAINE, DecodeSettings())
+    assert verdicts.troubles("retro", LIDOCAINE, unsure) == ["the forward model is unsure of it (20 %)"]
+    assert "✓" not in answers.foot(asked, unsure) and "<details" not in answers.foot(asked, unsure)
+    assert "✓ forward model agrees (40 %)" in answers.foot(asked, sure)
+    assert not verdicts.troubles("retro", LIDOCAINE, sure)
 
 
 @pytest.mark.parametrize(

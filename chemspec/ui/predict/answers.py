@@ -30,6 +30,7 @@ from chemspec.ui.common.buyable import marks
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import ask, guiding, precedents, proposed, schemes, why, written
 from chemspec.ui.predict.verdicts import (
+    DOUBTFUL,
     AnswerCard,
     Check,
     chance,
@@ -234,13 +235,13 @@ def foot(asked: ask.Asked, card: AnswerCard) -> str:
     check = card.check
     wrong = troubles(asked.task, asked.smiles, card)
     for text in wrong:
-        if check and check.product and text.startswith("the forward model"):
+        if check and not check.agrees and check.product and text.startswith("the forward model"):
             figure = scheme.side(scheme.Side(check.product), dark=theme.dark())
             said = f"⚠ {escape(text)} ({percent(check.chance)})"
             parts.append(f'<details class="cs-warn"><summary>{said}</summary>{figure}</details>')
         else:
             parts.append(f'<span class="cs-warn">⚠ {escape(text)}</span>')
-    if check and check.agrees:
+    if check and check.agrees and check.chance >= DOUBTFUL:
         names = _named(check.added)
         given = f" with {names}" if names else " with the usual reagents" if check.added else ""
         parts.append(f'<span class="cs-ok">✓ forward model agrees{escape(given)} ({percent(check.chance)})</span>')

@@ -164,6 +164,8 @@ def troubles(task: Task, query: str, card: AnswerCard) -> list[str]:
             found.append("takes off a halogen that had to be put on first")
     if card.check and not card.check.agrees:
         found.append("the forward model expects another product")
+    elif card.check and card.check.chance < DOUBTFUL:
+        found.append(f"the forward model is unsure of it ({percent(card.check.chance)})")
     return found
 
 
