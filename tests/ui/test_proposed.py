@@ -50,6 +50,35 @@ def test_the_forward_model_is_asked_with_them_where_it_doubts(decoded: list[tupl
     assert decoded == before, "a page is run again at every click"
 
 
+def test_an_unsure_opinion_is_asked_for_again_and_the_surer_one_kept(
+    decoded: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"": (0.2, TARGET), "CCN": (0.1, TARGET), "CCO": (0.9, "CCC"), REAGENTS: (0.6, TARGET)}
+    given = ["CCN", "CCO", REAGENTS]
+
+    def check(target: str, _: DecodeResult, added: str) -> verdicts.Check:
+        chance, product = said[added]
+        return verdicts.Check(product == target, chance, product, added)
+
+    monkeypatch.setattr(answers, "_check", check)
+    monkeypatch.setattr(answers, "_usual", lambda *_: given[0])
+    monkeypatch.setattr(answers.proposed, "first", lambda *_: given[1])
+    (card,) = answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
+    assert card.check == verdicts.Check(True, 0.2, TARGET, ""), "neither a lower chance nor another product"
+    given[:2] = given[1:]
+    (card,) = answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
+    assert card.check is not None and card.check.sure and card.check.added == REAGENTS
+    assert len([query for model, query in decoded if model == "forward"]) == 4, "each question once"
+
+
+def test_reactants_of_two_targets_have_an_opinion_each(decoded: list[tuple[str, str]]) -> None:
+    other = ask.Asked("retro", "retro", "CCO", DecodeSettings())
+    (card,) = answers.checked(other, cards(), "forward")  # type: ignore[arg-type]
+    assert card.check is not None and card.check.agrees
+    (card,) = answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
+    assert card.check is not None and card.check.product == TARGET
+
+
 def test_they_stand_over_the_arrow_as_what_they_are(decoded: list[tuple[str, str]]) -> None:
     (card,) = cards()
     assert precedents.over_arrow(ASKED, card) == ("", "")

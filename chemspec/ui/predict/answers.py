@@ -30,7 +30,6 @@ from chemspec.ui.common.buyable import marks
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import ask, guiding, precedents, proposed, schemes, why, written
 from chemspec.ui.predict.verdicts import (
-    DOUBTFUL,
     AnswerCard,
     Check,
     chance,
@@ -54,9 +53,10 @@ FOOTNOTE = {
     "What it doubts counts a fifth in the order. Class, shading and bold bonds are guessed by comparing structures.",
 }
 CHECKED = 8  # ideas that the forward model is asked about
-MOST = 500  # opinions that a session remembers
+MOST = 500  # steps of which a session remembers opinions
 LONGEST_NAME = 32  # characters below a drawing
 SMALLEST = 4  # characters of a molecule worth asking about next
+Opinions = dict[tuple[str, str], tuple[Check, ...]]  # of steps: target, reactants
 
 
 # --- before drawing ------------------------------------------------------------------------------
@@ -65,41 +65,39 @@ SMALLEST = 4  # characters of a molecule worth asking about next
 def checked(asked: ask.Asked, found: Sequence[AnswerCard], forward: Engine) -> list[AnswerCard]:
     """Return the cards with the forward model's opinion of the first few, in their new order.
 
-    Where it does not give the target back from the reactants alone, it is asked again with the conditions of the
+    Where it is not sure to get the target back from the reactants alone, it is asked again with the conditions of the
     nearest precedents, or with the usual reagents of the class; and then with those that a model proposes.
     """
-    kept: dict[str, Check] = st.session_state.setdefault("predict_checks", {})
-    heads = [card for card in found[:CHECKED] if card.best.valid]
-    _ask_forward(
-        forward, asked.smiles, {card.best.canonical: "" for card in heads if card.best.canonical not in kept}, kept
-    )
-    proposed.propose(asked, heads)
-    usual = {
-        card.best.canonical: added
-        for card in heads
-        if not (kept[card.best.canonical].agrees or kept[card.best.canonical].added)
-        and (added := precedents.conditions(asked, card) or (card.change.reagents if card.change else ""))
-    }
-    _ask_forward(forward, asked.smiles, usual, kept)
-    guessed = {
-        card.best.canonical: added
-        for card in heads
-        if not kept[card.best.canonical].agrees
-        and (added := proposed.first(asked, card)) not in ("", kept[card.best.canonical].added)
-    }
-    _ask_forward(forward, asked.smiles, guessed, kept)
+    kept: Opinions = st.session_state.setdefault("predict_checks", {})
+    heads = {(asked.smiles, card.best.canonical): card for card in found[:CHECKED] if card.best.valid}
+    _ask_forward(forward, dict.fromkeys(heads, ""), kept)
+    proposed.propose(asked, [*heads.values()])
+    for reagents in (_usual, proposed.first):
+        more = {step: reagents(asked, card) for step, card in heads.items() if not _best(kept[step]).sure}
+        _ask_forward(forward, {step: added for step, added in more.items() if added}, kept)
     queued_engine.forget(kept, MOST)
-    opinion = [replace(card, check=kept.get(card.best.canonical)) for card in found]
+    steps = ((asked.smiles, card.best.canonical) for card in found)
+    opinions = [_best(kept[step]) if step in kept else None for step in steps]
+    opinion = [replace(card, check=check) for card, check in zip(found, opinions, strict=True)]
     return order(asked.task, asked.smiles, opinion)
 
 
-def _ask_forward(forward: Engine, target: str, questions: dict[str, str], kept: dict[str, Check]) -> None:
-    """Ask what forms from reactants (the keys) with added reagents, and keep the opinions."""
-    texts = [".".join(filter(None, question)) for question in questions.items()]
+def _usual(asked: ask.Asked, card: AnswerCard) -> str:
+    return precedents.conditions(asked, card) or (card.change.reagents if card.change else "")
+
+
+def _ask_forward(forward: Engine, questions: dict[tuple[str, str], str], kept: Opinions) -> None:
+    """Ask, once, what forms from the reactants of steps (target, reactants) with added reagents; keep the opinions."""
+    new = {step: added for step, added in questions.items() if all(one.added != added for one in kept.get(step, ()))}
+    texts = [".".join(filter(None, (reactants, added))) for (_, reactants), added in new.items()]
     results = queued_engine.decode_many(forward, texts, HOW) if texts else []
-    for (reactants, added), result in zip(questions.items(), results, strict=True):
-        if result.status == "ok" or reactants not in kept:  # reagents may hold what the model cannot read
-            kept[reactants] = _check(target, result, added)
+    for (step, added), result in zip(new.items(), results, strict=True):
+        kept[step] = (*kept.get(step, ()), _check(step[0], result, added))
+
+
+def _best(opinions: Sequence[Check]) -> Check:
+    """Return the surest that agrees; else the last with a product: reagents may hold what the model cannot read."""
+    return max(reversed(opinions), key=lambda one: (one.agrees, one.chance if one.agrees else bool(one.product)))
 
 
 def _check(target: str, result: DecodeResult, added: str) -> Check:
@@ -241,7 +239,7 @@ def foot(asked: ask.Asked, card: AnswerCard) -> str:
             parts.append(f'<details class="cs-warn"><summary>{said}</summary>{figure}</details>')
         else:
             parts.append(f'<span class="cs-warn">⚠ {escape(text)}</span>')
-    if check and check.agrees and check.chance >= DOUBTFUL:
+    if check and check.sure:
         names = _named(check.added)
         given = f" with {names}" if names else " with the usual reagents" if check.added else ""
         parts.append(f'<span class="cs-ok">✓ forward model agrees{escape(given)} ({percent(check.chance)})</span>')

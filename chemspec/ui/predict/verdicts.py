@@ -35,6 +35,11 @@ class Check:
     product: str
     added: str = ""
 
+    @property
+    def sure(self) -> bool:
+        """Whether it agrees and does not doubt it."""
+        return self.agrees and self.chance >= DOUBTFUL
+
 
 @dataclass(frozen=True)
 class AnswerCard:
@@ -164,7 +169,7 @@ def troubles(task: Task, query: str, card: AnswerCard) -> list[str]:
             found.append("takes off a halogen that had to be put on first")
     if card.check and not card.check.agrees:
         found.append("the forward model expects another product")
-    elif card.check and card.check.chance < DOUBTFUL:
+    elif card.check and not card.check.sure:
         found.append(f"the forward model is unsure of it ({percent(card.check.chance)})")
     return found
 
