@@ -31,8 +31,10 @@ QUESTIONS = {
 }
 ENDED = "document.querySelector('[data-testid=stApp]').dataset.testScriptState === 'notRunning'"
 CARD = "[class*=_card] [data-testid=stCode]"
-NEW = """before => { const card = document.querySelector('[class*=_card] [data-testid=stCode]')
-  return card && card.innerText !== before }"""
+NEW = """([card, before]) => {
+  const first = document.querySelector(card)
+  return first && first.innerText !== before
+}"""
 WHOLE = f"() => {ENDED} && document.querySelector('.cs-strip')"
 
 
@@ -51,7 +53,7 @@ def warm(server: Server, browser: Any, rounds: int) -> dict[str, Any]:
             before = page.locator(CARD).first.inner_text() if page.locator(CARD).count() else ""
             began = time.monotonic()
             page.keyboard.press("Control+Enter")
-            page.wait_for_function(NEW, arg=before)
+            page.wait_for_function(NEW, arg=[CARD, before])
             first.append(time.monotonic() - began)
             page.wait_for_function(WHOLE)
             whole.append(time.monotonic() - began)

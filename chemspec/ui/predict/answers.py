@@ -76,9 +76,10 @@ def checked(asked: ask.Asked, found: Sequence[AnswerCard], forward: Engine) -> l
         more = {step: reagents(asked, card) for step, card in heads.items() if not _best(kept[step]).sure}
         _ask_forward(forward, {step: added for step, added in more.items() if added}, kept)
     queued_engine.forget(kept, MOST)
-    steps = ((asked.smiles, card.best.canonical) for card in found)
-    opinions = [_best(kept[step]) if step in kept else None for step in steps]
-    opinion = [replace(card, check=check) for card, check in zip(found, opinions, strict=True)]
+    opinion = [
+        replace(card, check=_best(kept[step]) if (step := (asked.smiles, card.best.canonical)) in kept else None)
+        for card in found
+    ]
     return order(asked.task, asked.smiles, opinion)
 
 
