@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -95,6 +96,14 @@ def pytest_sessionfinish() -> None:
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         longest = dict(sorted(_spent.items(), key=lambda pair: -pair[1]))
         Path(folder, f"{worker}.json").write_text(json.dumps(longest, indent=1))
+
+
+@pytest.fixture(autouse=True)
+def _own_main() -> Iterator[None]:
+    """A page under test makes itself the main module, which a process that a later test starts would run again."""
+    main = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = main
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,6 +6,7 @@ reading, not a measurement.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -92,7 +93,7 @@ class Strategy:
 
     Attributes:
         key: equal for answers to one question that make the same bonds in the same kind of way.
-        name: the class, such as "Amide formation".
+        name: the class, such as "Amide formation"; of a step that does two things, both.
         sentence: what that is.
         made: bonds of the product that are made, as pairs of atoms in order; empty where none is.
         leaving: what the reactants lose, in words.
@@ -138,12 +139,13 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             atom for atom, after in enumerate(match.target) if after < 0 and match.given[match.left.molecules[atom]]
         }
         rule = _ring(match, right, made) or _classify(left, right, made, set(touched), changed)
+        rules = dict.fromkeys([rule, *_apart(match, left, right, made, touched)])
         inverted, unset = _stereo(match, left, right)
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
         return Strategy(
             (rule.family, *sorted(set(where))),
-            rule.name,
-            rule.sentence,
+            " + ".join(dict.fromkeys(one.name for one in rules)),
+            " ".join(one.sentence for one in rules),
             made,
             _leaving(match, left),
             rule.reagents,
@@ -221,6 +223,30 @@ def _classify(left: Any, right: Any, made: tuple[tuple[int, int], ...], touched:
     return Rule("other", "Functional group change", "No class of the built-in list fits.", None, (), "")
 
 
+def _apart(
+    match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ...], touched: list[int]
+) -> Iterator[Rule]:
+    """Yield the classes of changes that happen in one step at places of the product apart from each other.
+
+    Places are one where a bond joins them, after or before: an opened anhydride or epoxide is one change.
+    """
+    before = [
+        {match.target[near] for near in match.left.bonds[origin]} if origin >= 0 else set() for origin in match.origin
+    ]
+    places = _pieces([old.union(new) for old, new in zip(before, match.right.bonds, strict=True)], touched)
+    if len(places) < 2:
+        return
+    lost = [atom for atom, target in enumerate(match.target) if target < 0 and match.given[match.left.molecules[atom]]]
+    for place in places:
+        here = {match.origin[atom] for atom in place} - {-1}
+        for piece in _pieces(match.left.bonds, lost):
+            if any(near in here for atom in piece for near in match.left.bonds[atom]):
+                here |= set(piece)
+        rule = _classify(left, right, tuple(pair for pair in made if set(pair) <= set(place)), set(place), here)
+        if rule.product is not None:
+            yield rule
+
+
 def _fits_product(pattern: Any, right: Any, made: set[frozenset[int]], touched: set[int]) -> bool:
     ends = [atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
     hits = right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200)
@@ -239,7 +265,7 @@ def _leaving(match: AtomMap, left: Any) -> str:
     if not lost:
         return ""
     words = []
-    for part in _pieces(match, lost):
+    for part in _pieces(match.left.bonds, lost):
         mol = Chem.MolFromSmiles(Chem.MolFragmentToSmiles(left, part, isomericSmiles=False))
         plain = Chem.MolToSmiles(mol) if mol is not None else ""
         metals = {left.GetAtomWithIdx(atom).GetSymbol() for atom in part} & set(_METALS)
@@ -249,13 +275,13 @@ def _leaving(match: AtomMap, left: Any) -> str:
     return " + ".join(sorted(words)) if all(words) else ""
 
 
-def _pieces(match: AtomMap, lost: list[int]) -> list[list[int]]:
+def _pieces(bonds: Sequence[Iterable[int]], atoms: Sequence[int]) -> list[list[int]]:
     """Return atoms in groups that are bonded to each other."""
-    left, pieces = set(lost), []
+    left, pieces = set(atoms), []
     while left:
         piece = [left.pop()]
         for atom in piece:
-            near = [far for far in match.left.bonds[atom] if far in left]
+            near = [far for far in bonds[atom] if far in left]
             left -= set(near)
             piece += near
         pieces.append(piece)

@@ -39,6 +39,8 @@ def of(reaction: str):  # type: ignore[no-untyped-def]
             "Pyrazole synthesis",
             "aldehyde or ketone + aldehyde or ketone",
         ),
+        ("CCOC(=O)CC(=O)Cc1ccccc1>>O=C(O)CC(O)Cc1ccccc1", "Ester hydrolysis + Reduction to the alcohol", "ethyl"),
+        ("O=C1CCCC(=O)O1.Nc1ccccc1>>O=C(O)CCCC(=O)Nc1ccccc1", "Amide formation", ""),
         ("NC(=O)c1ccccc1>>N#Cc1ccccc1", "Dehydration of an amide to a nitrile", "aldehyde or ketone"),
     ],
 )

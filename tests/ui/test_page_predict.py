@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree.ElementTree import fromstring
 
+import numpy as np
 import pytest
 
 import pages
@@ -19,6 +20,8 @@ pytest.importorskip("streamlit")
 
 import openpyxl
 import streamlit as st
+from rdkit import Chem
+from rdkit.Chem import rdDepictor
 from streamlit.testing.v1 import AppTest
 
 import chemspec
@@ -32,7 +35,7 @@ from chemspec.io import structures
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.common import bond_picker, examples, options, question, queued_engine, scheme
+from chemspec.ui.common import bond_picker, draw, examples, options, question, queued_engine, scheme
 from chemspec.ui.predict import answers, ask, gallery, schemes, verdicts, why, written
 
 MODELS = {folder.name for folder in installed()}
@@ -223,6 +226,23 @@ def test_reagents_stand_over_the_arrow() -> None:
 
 def test_a_reagent_that_gives_atoms_can_be_kept() -> None:
     assert short_names.set_apart(["CO", "CC(=O)Cl"], keep=["CO"]) == ((0, 1), ())
+
+
+def test_a_precursor_lies_like_the_target_though_its_new_groups_need_room() -> None:
+    core = "CC(C)c1c(C(=O)Nc2ccccc2)c(-c2ccccc2)c(-c2ccc(F)cc2)n1CC[C@@H](O)C[C@@H]"
+    target = chem.canonical(core + "(O)CC(=O)O")
+    reactants = chem.canonical(core + "(OC(C)=O)CC(=O)OC(C)(C)C")
+    assert target and reactants
+    change = strategy(reactants, target)
+    assert change
+    laid, model = Chem.MolFromSmiles(reactants), Chem.MolFromSmiles(target)
+    pairs = tuple((origin, atom) for atom, origin in enumerate(change.origin) if origin >= 0)
+    draw.lay_out(laid, target, pairs)
+    rdDepictor.Compute2DCoords(model)
+    here = laid.GetConformer().GetPositions()[[atom for atom, _ in pairs]]
+    there = model.GetConformer().GetPositions()[[atom for _, atom in pairs]]
+    far = np.linalg.norm((here - here.mean(axis=0)) - (there - there.mean(axis=0)), axis=1)
+    assert np.median(far) < 1.5  # the length of a bond
 
 
 def test_a_named_salt_takes_no_ion_of_another() -> None:

@@ -32,7 +32,7 @@ def question(task: Task, query: str, answer: str) -> tuple[ask.Asked, verdicts.A
 
 def test_a_card_tells_how_often_its_change_was_made() -> None:
     asked, card = question("retro", "CCC(=O)Nc1ccc(Cl)cc1", "CCC(=O)Cl.Nc1ccc(Cl)cc1")
-    assert "3 patent reactions make this change" in answers.foot(asked, card)
+    assert "3 precedents" in answers.foot(asked, card)
     assert "DCM, Et₃N" in answers.drawing(asked, card, wide=True)
     assert "from precedents" in answers.drawing(asked, card, wide=True)
     # What the class usually takes is not told beside what was recorded.

@@ -114,7 +114,7 @@ def _molecule(
 
 
 def lay_out(mol: Any, model: str, pairs: Bonds) -> None:
-    """Give a molecule the places of another's atoms; none where that would squeeze or stretch it."""
+    """Give a molecule the places of another's atoms; where that would squeeze it, its own, turned to look alike."""
     other = Chem.MolFromSmiles(model)
     if other is None or len(pairs) < 3:
         return
@@ -126,7 +126,17 @@ def lay_out(mol: Any, model: str, pairs: Bonds) -> None:
     lengths = [np.linalg.norm(found[bond.GetBeginAtomIdx()] - found[bond.GetEndAtomIdx()]) for bond in mol.GetBonds()]
     gaps = np.linalg.norm(found[:, None] - found[None], axis=-1) + 9 * np.eye(len(found))
     if max(lengths, default=1.5) > 2.4 or min(lengths, default=1.5) < 0.9 or gaps.min() < 0.5:
-        mol.RemoveAllConformers()
+        rdDepictor.Compute2DCoords(mol)
+        _turn(mol.GetConformer(), np.array([atom for atom, _ in pairs]), np.array([[*xy] for xy in fixed.values()]))
+
+
+def _turn(conformer: Any, atoms: Any, places: Any) -> None:
+    """Turn a flat molecule, or its mirror image, so that some of its atoms come as close as may be to places (n, 2)."""
+    flat = conformer.GetPositions()
+    middle = flat[atoms, :2].mean(axis=0)
+    left, _, right = np.linalg.svd((flat[atoms, :2] - middle).T @ (places - places.mean(axis=0)))
+    flat[:, :2] = (flat[:, :2] - middle) @ left @ right
+    conformer.SetPositions(flat)
 
 
 def _rgba(color: str) -> tuple[float, float, float, float]:

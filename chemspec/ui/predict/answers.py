@@ -243,7 +243,11 @@ def foot(asked: ask.Asked, card: AnswerCard) -> str:
     if check and check.sure:
         names = _named(check.added)
         given = f" with {names}" if names else " with the usual reagents" if check.added else ""
-        parts.append(f'<span class="cs-ok">✓ forward model agrees{escape(given)} ({percent(check.chance)})</span>')
+        shown = not check.added or check.added == precedents.likeliest(asked, card)  # over the arrow
+        parts.append(
+            f'<span class="cs-ok" title="Asked{escape(given or " with the reactants alone", quote=True)}">'
+            f"✓ forward model agrees{'' if shown else escape(given)} ({percent(check.chance)})</span>"
+        )
     if (
         asked.task == "retro"
         and card.change

@@ -71,13 +71,16 @@ def conditions(asked: Asked, card: AnswerCard) -> str:
 # --- on the card -----------------------------------------------------------------------------------
 
 
+def likeliest(asked: Asked, card: AnswerCard) -> str:
+    """Return the SMILES of the conditions over the arrow: recorded with precedents, or else proposed; or empty."""
+    return conditions(asked, card) or proposed.first(asked, card)
+
+
 def over_arrow(asked: Asked, card: AnswerCard) -> tuple[str, str]:
     """Return the likeliest conditions in words, cut if they are long, and whose they are; empty if there are none."""
-    if recorded := conditions(asked, card):
-        return _cut(known.in_words(recorded)), "from precedents"
-    if guessed := proposed.first(asked, card):
-        return _cut(known.in_words(guessed)), PROPOSED
-    return "", ""
+    if not (reagents := likeliest(asked, card)):
+        return "", ""
+    return _cut(known.in_words(reagents)), "from precedents" if conditions(asked, card) else PROPOSED
 
 
 def _cut(text: str) -> str:
@@ -85,18 +88,26 @@ def _cut(text: str) -> str:
 
 
 def line(asked: Asked, card: AnswerCard) -> str:
-    """Return one line on how often the change was made, as safe HTML."""
+    """Return how often the change was made, in few words, more of them in a hint, as safe HTML."""
     found = find(asked, card)
     if found is None:
         return ""
-    said = found.in_words
+    said = _counted(found)
     if found.seen_by(asked.task):
         said = f"this very reaction is in the training data; {said}"
     elif found.same:
         said = f"this very reaction is in a patent; {said}"
-    elif asked.task == "retro" and found.product:
-        said += f"; the target is the product of {found.product}"
-    return f'<span title="Counted by the atoms that change and what they are bonded to">{escape(said)}</span>'
+    hint = f"{found.in_words}, counted by the atoms that change and what they are bonded to"
+    if asked.task == "retro" and found.product:
+        hint += f"; the target is the product of {found.product}"
+    return f'<span title="{escape(hint, quote=True)}">{escape(said)}</span>'
+
+
+def _counted(found: Found) -> str:
+    if not found.wide:
+        return "no precedent at hand"
+    count = found.close or found.wide
+    return f"{count:,} precedent{'s' * (count > 1)}{'' if found.close else ' of this kind'}"
 
 
 # --- in the drawer -----------------------------------------------------------------------------------
