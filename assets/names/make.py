@@ -1,14 +1,17 @@
-"""Make names.tsv.gz: which molecule is meant by a name or CAS number, from the tables of the package `chemicals`.
+"""Make names.tsv.gz: which molecule is meant by a name or CAS number, from tables of chemicals and of drugs.
 
-`pip install chemicals==1.5.2`, then `python assets/names/make.py FOLDER` with the folder chemicals/Identifiers of it.
-What is kept: molecules that are on a PaRoutes list of stock, or that have many names there, with the names that pass
-every check below. A name that could mean two molecules is left out. Of a molecule's names only the first few
+`python assets/names/make.py FOLDER VOCABULARY STRUCTURES`, with the folder chemicals/Identifiers of the package
+`chemicals` 1.5.2, DrugBank's open vocabulary (CSV: names and InChIKeys), and a list of SMILES, in which the molecules
+with those InChIKeys are looked for. What is kept: the drugs that are found, and of the tables molecules that are on a
+PaRoutes list of stock, or that have many names there, with the names that pass every check below.
+A name that could mean two molecules is left out. Of a molecule's names only the first few
 count, those most in use: of 2,365 first ones that the rules of `nomenclature` or the tables by hand know, none was
 another molecule's, of those in places 7 to 12 one in eighty.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
 import re
 import sys
@@ -16,9 +19,11 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from rdkit import Chem, RDLogger
 from rdkit.Chem import rdMolDescriptors
+from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from chemspec import chem
 from chemspec.asset_files import assets
@@ -96,6 +101,15 @@ def read(folder: Path) -> list[Row]:
     return list(found.values())
 
 
+@dataclass
+class Line:
+    """What the list says of a molecule."""
+
+    cas: str  # or nothing
+    names: list[str]
+    left: int  # open stereo elements
+
+
 @cache
 def by_hand() -> dict[str, str]:
     """Return the names in the tables made by hand, of InChIKeys."""
@@ -142,10 +156,19 @@ def checked(row: Row) -> tuple[str, int, int] | None:
     )
     if not agree or not is_cas(row.cas):
         return None
-    stereo = Chem.FindPotentialStereo(mol, cleanIt=True)
-    left = sum(one.specified != Chem.StereoSpecified.Specified for one in stereo)
+    left = open_stereo(mol)
     smiles = chem.canonical(row.smiles)
-    return (str(smiles), len(stereo) - left, left) if smiles and left <= OPEN else None
+    return (str(smiles), len(stereo_of(mol)) - left, left) if smiles and left <= OPEN else None
+
+
+def stereo_of(mol: Any) -> list[Any]:
+    """Return the stereo elements of a molecule."""
+    return list(Chem.FindPotentialStereo(mol, cleanIt=True))
+
+
+def open_stereo(mol: Any) -> int:
+    """Count the stereo elements that are left open."""
+    return sum(one.specified != Chem.StereoSpecified.Specified for one in stereo_of(mol))
 
 
 def likely(name: str, row: Row, fixed: int, left: int) -> bool:
@@ -207,9 +230,8 @@ def skeleton(smiles: str) -> str:
     return str(Chem.MolToInchiKey(Chem.MolFromSmiles(smiles)))[:14]
 
 
-def main(folder: Path) -> None:
-    """Write the list, and say what was left out."""
-    RDLogger.DisableLog("rdApp.*")
+def of_tables(folder: Path, told: Counter[str]) -> dict[str, Line]:
+    """Return what the tables of chemicals say, by canonical SMILES."""
     rows = read(folder)
     owners: dict[str, set[str]] = defaultdict(set)  # of a name: InChIKeys
     for row in rows:
@@ -219,8 +241,7 @@ def main(folder: Path) -> None:
                 owners[key(name)].add(row.inchikey)
     lists = (assets() / "stock").glob("*.gz")
     stock = {line for path in lists for line in gzip.decompress(path.read_bytes()).decode().split()}
-    told = Counter[str]()
-    lines: dict[str, str] = {}
+    lines: dict[str, Line] = {}
     for row in rows:
         if not wanted(row, stock):
             continue
@@ -244,20 +265,82 @@ def main(folder: Path) -> None:
             told["names confirmed by a rule or by hand"] += bool(known)
             names.append(name)
         if own := by_hand().get(row.inchikey):
-            names = [own]  # by hand are the others, too; the CAS number is what the row adds
+            names = [own, *names]
         different: dict[str, str] = {}
         for name in names:
             different.setdefault(key(name), name)
         if different and smiles not in lines:
             first, *others = list(different.values())[:NAMES]
-            told["names"] += 1 + len(others)
-            lines[smiles] = "\t".join((smiles, row.cas, " | ".join((own or printed(first), *others))))
-    text = "\n".join(sorted(lines.values())) + "\n"
+            lines[smiles] = Line(row.cas, [own or printed(first), *others], left)
+    return lines
+
+
+def add_drugs(lines: dict[str, Line], vocabulary: Path, structures: Path, told: Counter[str]) -> None:
+    """Add drugs to the lines; a name that means another molecule there is the drug's, unless that is told better.
+
+    Told better is what a rule or the tables by hand say, or a stereoisomer with no more open stereocentres.
+    """
+    smiles_of = {}
+    uncharger = rdMolStandardize.Uncharger()
+    for mol in map(Chem.MolFromSmiles, structures.read_text().split()):
+        plain = uncharger.uncharge(mol)  # an amino acid's zwitterion has the InChIKey of the acid
+        inchikey = Chem.MolToInchiKey(mol)
+        mol = plain if Chem.MolToInchiKey(plain) == inchikey else mol
+        if not Chem.GetFormalCharge(mol):
+            smiles_of[inchikey] = Chem.MolToSmiles(mol)
+    owners = {key(name): smiles for smiles, line in lines.items() for name in line.names}
+    numbers = {line.cas for line in lines.values()}
+    with vocabulary.open(encoding="utf-8", newline="") as file:
+        for drug in csv.DictReader(file):
+            name = drug["Common name"].strip().lower()
+            found = smiles_of.get(drug["Standard InChI Key"])
+            if found is None or not PLAIN.fullmatch(name) or not re.search("[a-z]{4}", name) or len(name) > LONGEST:
+                continue
+            smiles, left = str(chem.canonical(found)), open_stereo(Chem.MolFromSmiles(found))
+            elements = {atom.GetSymbol() for atom in Chem.MolFromSmiles(found).GetAtoms()}
+            if left > OPEN or not elements <= ELEMENTS or ", " in name or "." in smiles or chem.is_valid(name):
+                continue
+            known = reagents.by_hand(name) or nomenclature.read(name)
+            other = owners.get(key(name))
+            if known:
+                told["drugs that a rule or the tables by hand know"] += 1
+                continue
+            if other and other != smiles:
+                if skeleton(other) == skeleton(smiles) and (
+                    lines[other].left <= left or "EXPT" in drug["Accession Numbers"]
+                ):
+                    continue
+                lines[other].names.remove(next(one for one in lines[other].names if key(one) == key(name)))
+                told["names that meant another molecule"] += 1
+            if smiles not in lines:
+                cas = drug["CAS"] if is_cas(drug["CAS"]) and drug["CAS"] not in numbers else ""
+                numbers.add(cas)
+                lines[smiles] = Line(cas, [], left)
+            if key(name) not in map(key, lines[smiles].names):
+                lines[smiles].names.insert(0, printed(name))
+            owners[key(name)] = smiles
+            told["drugs"] += 1
+            for more in drug["Synonyms"].lower().split(" | "):
+                word = re.fullmatch("[a-z]{5,20}", more) and not more.endswith(("um", "o", "a"))
+                if word and more not in owners and len(lines[smiles].names) < NAMES and not chem.is_valid(more):
+                    owners[more] = smiles
+                    lines[smiles].names.append(more)
+
+
+def main(folder: Path, vocabulary: Path, structures: Path) -> None:
+    """Write the list, and say what was left out."""
+    RDLogger.DisableLog("rdApp.*")
+    told = Counter[str]()
+    lines = of_tables(folder, told)
+    add_drugs(lines, vocabulary, structures, told)
+    written = {smiles: line for smiles, line in lines.items() if line.names}
+    text = "".join(f"{smiles}\t{line.cas}\t{' | '.join(line.names)}\n" for smiles, line in sorted(written.items()))
     (assets() / "names" / "names.tsv.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-    told["molecules"], told["characters"] = len(lines), len(text)
+    told["names"] = sum(len(line.names) for line in written.values())
+    told["molecules"], told["characters"] = len(written), len(text)
     for what, count in told.items():
         print(f"{count:8,} {what}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(*map(Path, sys.argv[1:]))

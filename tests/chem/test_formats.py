@@ -250,7 +250,7 @@ NITROGEN = " N   0"  # in the atom's line of `molfile()`
         ("InChI=1S/22222C18H15N13/c-14-4-3-5-17(2-17", "too large"),
         ("InChI=1S/" + "C" * 6000, "longer than"),
         ("64-17-6", "no CAS number has these digits"),
-        ("7782-77-6", "not in the built-in list"),
+        ("99999-92-5", "not in the built-in list"),
         ("C6H12O6", "formula"),
         ("hydrobromic ester", "this name is not in the built-in list"),
         ("*CCO", "any atom"),

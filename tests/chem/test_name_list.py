@@ -28,8 +28,10 @@ ROWS = rows()
 def test_every_row_is_a_molecule_and_every_name_means_one() -> None:
     assert len(ROWS) > 5_000
     smiles, numbers, names = zip(*ROWS, strict=True)
-    assert len(set(smiles)) == len(set(numbers)) == len(ROWS)
-    assert all(map(name_list.is_cas, numbers))
+    assert len(set(smiles)) == len(ROWS)
+    known = [*filter(None, numbers)]
+    assert len(set(known)) == len(known) > 0.95 * len(ROWS)
+    assert all(map(name_list.is_cas, known))
     keys = [name_list.key(name) for row in names for name in row.split(" | ")]
     assert len(keys) == len(set(keys)) and not {"", "|"} & set(keys)
     for written in smiles:
@@ -58,6 +60,12 @@ def test_the_tables_by_hand_and_the_rules_agree_with_the_list() -> None:
         ("Warfarin", "CC(=O)CC(c1ccccc1)c1c(O)c2ccccc2oc1=O"),
         ("HALOPERIDOL", "O=C(CCCN1CCC(O)(c2ccc(Cl)cc2)CC1)c1ccc(F)cc1"),
         ("isonipecotic acid", "O=C(O)C1CCNCC1"),
+        ("Nipecotic acid", "O=C(O)C1CCCNC1"),  # the vocabulary of drugs means one hand
+        ("2-butanol", "CCC(C)O"),
+        ("sitagliptin", "N[C@@H](CC(=O)N1CCn2c(nnc2C(F)(F)F)C1)Cc1cc(F)c(F)cc1F"),
+        ("valacyclovir", "CC(C)[C@H](N)C(=O)OCCOCn1cnc2c(=O)[nH]c(N)nc21"),
+        ("olanzapine", "Cc1cc2c(s1)Nc1ccccc1N=C2N1CCN(C)CC1"),
+        ("methionine", "CSCC[C@H](N)C(=O)O"),
         ("L-proline", "O=C(O)[C@@H]1CCCN1"),
         ("50-78-2", "CC(=O)Oc1ccccc1C(=O)O"),
         ("64-17-5", "CCO"),

@@ -53,4 +53,5 @@ def _list() -> _List:
     for row, keys in zip(rows, key("\0".join(row[2] for row in rows)).split("\0"), strict=False):
         smiles |= dict.fromkeys(keys.split("|"), row[0])
         smiles[row[1]] = row[0]
+    smiles.pop("", None)  # molecules without a number
     return _List(smiles, {row[0]: row[2].partition(" | ")[0] for row in rows})
