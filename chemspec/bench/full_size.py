@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, median
@@ -18,8 +19,9 @@ from typing import Any
 
 import torch
 
-from chemspec.bench import formats
+from chemspec.bench import formats, peers
 from chemspec.bench.baselines import OracleDrafter
+from chemspec.bench.peers import Peer
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
 from chemspec.model.transformer import Transformer
@@ -37,12 +39,14 @@ class Architecture:
     Attributes:
         title: for the table.
         write: makes the checkpoint in a folder, from the tokens of SMILES; returns its path.
-        against: the program of `bench.peers` that reads what is written, if one does.
+        against: the program of `bench.peers` that it comes from.
+        again: writes the same network for that program, where it cannot read what `write` writes.
     """
 
     title: str
     write: Callable[[Path, Sequence[str]], Path]
-    against: str = ""
+    against: str
+    again: Callable[[Path, Sequence[str]], Path] | None = None
 
 
 def _network(tokens: int, width: int, layers: int, heads: int, feedforward: int, **options: Any) -> Transformer:
@@ -52,15 +56,22 @@ def _network(tokens: int, width: int, layers: int, heads: int, feedforward: int,
     return Transformer(config).eval().requires_grad_(False)
 
 
-def _molecular_transformer(folder: Path, smiles: Sequence[str]) -> Path:
-    words = ("<unk>", "<blank>", "<s>", "</s>", *smiles)
+OPENNMT = ("<unk>", "<blank>", "<s>", "</s>")
+
+
+def _molecular_transformer(folder: Path, smiles: Sequence[str], *, genuine: bool = False) -> Path:
+    words = (*OPENNMT, *smiles)
     model = _network(len(words), 256, 4, 8, 2048)
+    if genuine:
+        return formats.genuine_onmt(folder / "genuine.pt", model, words)
     return formats.onmt(folder / "model.pt", model, version="0", source=words, target=words, places=5000)
 
 
-def _r_smiles(folder: Path, smiles: Sequence[str]) -> Path:
-    words = ("<unk>", "<blank>", "<s>", "</s>", *smiles)
+def _r_smiles(folder: Path, smiles: Sequence[str], *, genuine: bool = False) -> Path:
+    words = (*OPENNMT, *smiles)
     model = _network(len(words), 512, 6, 8, 2048, shared_embedding=False)
+    if genuine:
+        return formats.genuine_onmt(folder / "genuine.pt", model, words)
     return formats.onmt(folder / "model.pt", model, source=words, target=words)
 
 
@@ -98,8 +109,13 @@ def _chemformer_large(folder: Path, smiles: Sequence[str]) -> Path:
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
-    "molecular-transformer": Architecture("Molecular Transformer: 4 + 4, 256, 2048", _molecular_transformer),
-    "r-smiles": Architecture("R-SMILES: 6 + 6, 512, 2048", _r_smiles),
+    "molecular-transformer": Architecture(
+        "Molecular Transformer: 4 + 4, 256, 2048",
+        _molecular_transformer,
+        "onmt",
+        partial(_molecular_transformer, genuine=True),
+    ),
+    "r-smiles": Architecture("R-SMILES: 6 + 6, 512, 2048", _r_smiles, "onmt", partial(_r_smiles, genuine=True)),
     "chemformer": Architecture("Chemformer: 6 + 6, 512, 2048", _chemformer_base, "chemformer"),
     "chemformer-large": Architecture("Chemformer large: 8 + 8, 1024, 4096", _chemformer_large, "chemformer"),
     "reactiont5": Architecture("ReactionT5 base: T5 v1.1, 12 + 12, 768, 2048", _reaction_t5, "transformers"),
@@ -129,7 +145,7 @@ def run(name: str, smiles: Sequence[str], *, queries: int = 12, length: int = 46
         alone = {"max_workers": 1, "mp_context": get_context("spawn"), "max_tasks_per_child": 1}
         with ProcessPoolExecutor(**alone) as pool:  # type: ignore[call-overload]
             path = pool.submit(_write, name, Path(scratch), tuple(smiles)).result()
-            found: dict[str, Any] = pool.submit(_measure, name, path, queries, length, threads).result()
+            found: dict[str, Any] = pool.submit(_measure, name, path, tuple(smiles), queries, length, threads).result()
             return found
 
 
@@ -143,7 +159,7 @@ def _memory(field: str) -> float:
     return int(next(line for line in lines if line.startswith(f"{field}:")).split()[1]) * 1024 / 1e6
 
 
-def _measure(name: str, path: Path, count: int, length: int, threads: int) -> dict[str, Any]:
+def _measure(name: str, path: Path, smiles: Sequence[str], count: int, length: int, threads: int) -> dict[str, Any]:
     files = [path] if path.is_file() else list(path.iterdir())
     before, wall, busy = _memory("VmRSS"), time.perf_counter(), time.process_time()
     engine = Engine.load(path, task="forward", device="cpu", threads=threads)
@@ -157,7 +173,9 @@ def _measure(name: str, path: Path, count: int, length: int, threads: int) -> di
         "most_mb": _memory("VmHWM"),
     }
     usable = [query for query in reference.bench_queries("forward") if engine.prepare(query).refusal is None]
-    found["programs"] = _race(engine, name, path, usable[:count], length, threads)
+    found["programs"] = _race(
+        engine, ARCHITECTURES[name].against, *_peer(engine, name, path, smiles, length), usable[:count], length, threads
+    )
     return found
 
 
@@ -173,7 +191,7 @@ class _Few:
 
 
 def _race(
-    engine: Engine, name: str, path: Path, queries: Sequence[str], length: int, threads: int
+    engine: Engine, against: str, peer: Peer | None, missing: str, queries: Sequence[str], length: int, threads: int
 ) -> list[dict[str, Any]]:
     """Every query by all programs before the next."""
     plain = DecodeSettings(decoder="greedy", n=1, max_len=length, drafter="none", batch_size=1)
@@ -189,7 +207,6 @@ def _race(
         return answer
 
     programs = {"standard": ours(engine, plain), "speculative": ours(drafting, replace(plain, drafter="copy"))}
-    peer, missing = _peer(engine, name, path, length)
     if peer is not None:
 
         def theirs(place: int) -> tuple[int, str]:
@@ -217,18 +234,15 @@ def _race(
         }
         for program, runs in taken.items()
     ]
-    return [*rows, {"program": ARCHITECTURES[name].against, "missing": missing}] if missing else rows
+    return [*rows, {"program": against, "missing": missing}] if missing else rows
 
 
-def _peer(engine: Engine, name: str, path: Path, length: int) -> tuple[Any, str]:
+def _peer(engine: Engine, name: str, path: Path, smiles: Sequence[str], length: int) -> tuple[Peer | None, str]:
     """The other program, or why it is not there."""
-    from chemspec.bench import peers
-
-    against = ARCHITECTURES[name].against
-    if not against:
-        return None, ""
+    architecture = ARCHITECTURES[name]
     try:
-        return peers.PEERS[against](engine, path, None, length), ""
+        file = architecture.again(path.parent, smiles) if architecture.again else path
+        return peers.PEERS[architecture.against](engine, file, None, length), ""
     except ModuleNotFoundError as error:
         return None, str(error)
 

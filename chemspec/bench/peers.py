@@ -112,7 +112,7 @@ def onmt(engine: Engine, file: Path, _vocab: Path | None, max_len: int) -> Peer:
             widths[width] = made(width)
         text = " ".join("<unk>" if token == 3 else tokens[token] for token in ids)
         _, found = widths[width].translate(src=[text], batch_size=1, batch_type="sents")
-        return ["".join(one.split()) for one in found[0]]
+        return ["".join(word for word in one.split() if word not in ("<s>", "<blank>")) for one in found[0]]
 
     return Peer("OpenNMT-py", _version("OpenNMT-py"), answer, _counted(widths[1].model.decoder))
 

@@ -137,12 +137,12 @@ def positions(state: dict[str, Tensor], table: Tensor) -> dict[str, Any]:
     return {"stored_positions": True, "max_positions": len(table)}
 
 
-def rounded_sinusoids(width: int) -> Tensor:
-    """Return the table that programs compute in single precision and do not store, (LONGEST, width)."""
-    place = torch.arange(LONGEST, dtype=torch.float32)[:, None]
+def rounded_sinusoids(width: int, places: int = LONGEST) -> Tensor:
+    """Return the table that programs compute in single precision and do not store, (places, width)."""
+    place = torch.arange(places, dtype=torch.float32)[:, None]
     ratio = -torch.log(torch.tensor(10000.0, dtype=torch.float64)).item() / width
     frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * ratio)
-    table = torch.zeros(LONGEST, width)
+    table = torch.zeros(places, width)
     table[:, 0::2] = torch.sin(place * frequency)
     table[:, 1::2] = torch.cos(place * frequency)
     return table

@@ -15,6 +15,7 @@ from chemspec.types import DecodeResult
 from chemspec.ui.common import buyable, queued_engine, visitors
 from chemspec.ui.common.turns import BusyError
 from chemspec.ui.predict import precedents
+from chemspec.ui.predict.verdicts import DOUBTFUL
 
 COLUMNS = ("class", "stock", "forward_model", "patent_reactions", "patents")
 Ask = Callable[[Sequence[str]], Sequence[DecodeResult]]
@@ -87,4 +88,6 @@ def _opinion(result: DecodeResult, target: str) -> str:
     first = next((one for one in result.hypotheses if one.valid), None) if result.status == "ok" else None
     if first is None:
         return ""
-    return "agrees" if leads_back(target, first.canonical) else f"gives {first.canonical}"
+    if not leads_back(target, first.canonical):
+        return f"gives {first.canonical}"
+    return "agrees" if first.probability >= DOUBTFUL else "unsure of it"
