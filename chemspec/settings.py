@@ -127,13 +127,13 @@ class ModelConfig:
 
     @property
     def beyond(self) -> tuple[str, ...]:
-        """The options of this architecture that only the kernel and torch compute, by name."""
-        found = [name for name in KERNEL_ONLY if getattr(self, name) != type(self).__dataclass_fields__[name].default]
+        """The options of this architecture that Triton's kernels and CTranslate2 do not compute, by name."""
+        found = [name for name in BEYOND if getattr(self, name) != type(self).__dataclass_fields__[name].default]
         return (*found, *(["gelu_tanh"] if self.activation == "gelu_tanh" else []))
 
 
-# Options of `ModelConfig` that the exported graph and the kernels of Triton were not written for.
-KERNEL_ONLY = (
+# Options of `ModelConfig` that the kernels of Triton and our files for CTranslate2 were not written for.
+BEYOND = (
     "gated",
     "head_width",
     "rms_norm",

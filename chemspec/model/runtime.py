@@ -114,12 +114,10 @@ class RuntimeConfig:
             except NoKernelError as why:
                 if runtime == "native":
                     raise ValueError(f"the native runtime cannot be had here: {why}") from why
-                onnx = extras.installed("onnx") and extras.installed("onnxruntime") and not loaded.config.beyond
+                onnx = extras.installed("onnx") and extras.installed("onnxruntime")
                 if int8 or not onnx:
                     warnings.warn(f"{SLOW} ({why})", stacklevel=2)
                     runtime = "torch"
-        if runtime == "onnx" and loaded.config.beyond:
-            raise ValueError(f"the onnx runtime does not compute {loaded.config.beyond[0]}; use native or torch")
         if runtime == "onnx" or (runtime == "auto" and cpu):
             extras.require("onnx", "onnxruntime", what="the onnx runtime")
             from chemspec.model.runners.onnx_runner import OnnxBackend  # spares GPU boxes the import

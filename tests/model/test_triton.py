@@ -22,7 +22,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT, TESTS
-from test_session import EVERYWHERE, VARIANTS, VOCAB, Round, check, scripts
+from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoding
@@ -45,6 +45,7 @@ from chemspec.testing import naive_log_probs, tiny_model
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 
 CPU = torch.device("cpu")
+EVERYWHERE = sorted(name for name, shape in VARIANTS.items() if not ModelConfig(vocab_size=9, **shape).beyond)
 SHAPE = {"d_model": 32, "heads": 4, "feedforward": 64}
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed here")
 

@@ -4,7 +4,7 @@ torch's own exporter gives some 380 small operators for a 4-layer pass, of which
 75. Between the operators everything is 2-D, (rows, D) with rows = B * N, so that every linear layer is one product.
 
 Shapes: B queries, S source tokens, N new nodes, C slots of the cache, L decoder layers, H heads, d width of a head,
-D = H * d, M = B * N rows, k candidates.
+D features (H * d where a head's width is not given), M = B * N rows, k candidates.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from chemspec.model.transformer import Attention, Layer, Stack, Transformer
+from chemspec.model.transformer import IMPOSSIBLE, Attention, Layer, RmsNorm, Stack, Transformer
 
+ACTIVATIONS = {"gelu": "Gelu", "gelu_tanh": "FastGelu"}  # operators of ONNX Runtime
 FLOAT, INT64, INT32 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32
 OPSETS = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
 
@@ -50,7 +51,7 @@ class _Graph:
             self.weights[name] = numpy_helper.from_array(np.ascontiguousarray(array, dtype=dtype), name)
         return name
 
-    def linear(self, x: str, name: str, weight: Any, bias: Any | None, *, activation: str | None = None) -> str:
+    def linear(self, x: str, name: str, weight: Any, bias: Any | None) -> str:
         """Return x weight' + bias, (rows, in) -> (rows, out).
 
         Args:
@@ -58,26 +59,38 @@ class _Graph:
             name: of weight and bias in the graph, where they are stored transposed, as the product reads them.
             weight: (out, in).
             bias: (out,), or None.
-            activation: "relu" or "gelu", after a bias.
         """
         matrix = self.constant(f"{name}.weight", weight.t())
         if bias is None:
             return self.op("MatMul", x, matrix)
-        y = self.op("Gemm", x, matrix, self.constant(f"{name}.bias", bias))
-        if activation == "relu":
-            return self.op("Relu", y)
-        return self.fused("Gelu", y) if activation == "gelu" else y
+        return self.op("Gemm", x, matrix, self.constant(f"{name}.bias", bias))
 
-    def embed(self, ids: str, positions: str, table: str, weight: Any) -> str:
+    def activate(self, x: str, activation: str) -> str:
+        """Apply "relu", "gelu" or "gelu_tanh"."""
+        return self.op("Relu", x) if activation == "relu" else self.fused(ACTIVATIONS[activation], x)
+
+    def embed(self, ids: str, positions: str, *, target: bool) -> str:
         """Token embedding (scaled once and for all) plus position; (B, N) -> (rows, D)."""
+        model, stack = self.model, "decoder" if target else "encoder"
         scale = math.sqrt(self.config.d_model) if self.config.scale_embedding else 1.0
-        words = self.op("Gather", self.constant(table, weight * scale), ids)
-        position = self.op("Gather", self.constant("positions", self.model.positions), positions)
-        return self.flat(self.op("Add", words, position))
+        table = model.target_table if target else model.embedding
+        words = self.op("Gather", self.constant(f"{stack}.embedding", table.weight * scale), ids)
+        places = model.target_positions if target and not self.config.shared_positions else model.positions
+        position = self.op("Gather", self.constant(f"{stack}.positions", places), positions)
+        x = self.flat(self.op("Add", words, position), self.config.d_model)
+        return self.norm(x, f"{stack}.embedding_norm", getattr(model, stack).embedding_norm)
 
-    def flat(self, x: str) -> str:
-        """Reshape (B, N, D) -> (rows, D)."""
-        return self.op("Reshape", x, self.constant("rows", [-1, self.config.d_model], np.int64))
+    def biases(self, places: str, stack: Stack, name: str) -> str:
+        """Return what attention adds by distance, places of the table (B, queries, keys) -> (B, H, queries, keys)."""
+        return self.op(
+            "Transpose",
+            self.op("Gather", self.constant(f"{name}.distances", stack.distances), places),
+            perm=[0, 3, 1, 2],
+        )
+
+    def flat(self, x: str, width: int) -> str:
+        """Reshape (B, N, width) -> (rows, width)."""
+        return self.op("Reshape", x, self.constant(f"rows{width}", [-1, width], np.int64))
 
     def like(self, x: str, width: int, shape: str) -> str:
         """(rows, width) -> (B, N, width), B and N being the first two entries of `shape`."""
@@ -88,28 +101,36 @@ class _Graph:
         return self.op("Reshape", x, target)
 
     def norm(self, x: str, name: str, norm: Any) -> str:
-        """Add a layer norm."""
+        """Add a norm, if it is one."""
+        if isinstance(norm, torch.nn.Identity):
+            return x
+        if isinstance(norm, RmsNorm):
+            square = self.op("ReduceMean", self.op("Mul", x, x), self.constant("last", [-1], np.int64))
+            root = self.op("Sqrt", self.op("Add", square, self.constant(f"{name}.eps", [norm.eps])))
+            return self.op("Mul", self.op("Div", x, root), self.constant(f"{name}.weight", norm.weight))
         scale, bias = (self.constant(f"{name}.weight", norm.weight), self.constant(f"{name}.bias", norm.bias))
         return self.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=norm.eps)
 
     def add_norm(self, x: str, y: str, bias: Any, name: str, norm: Any) -> tuple[str, str]:
         """(norm(x + y + bias), x + y + bias), in one operator."""
         out, total = f"{name}.out", f"{name}.sum"
-        inputs = [x, y, self.constant(f"{name}.weight", norm.weight), self.constant(f"{name}.bias", norm.bias)]
-        inputs.append(self.constant(f"{name}.added", bias))
-        self.fused("SkipLayerNormalization", *inputs, outputs=[out, "", "", total], epsilon=norm.eps)
+        shifts = [] if isinstance(norm, RmsNorm) else [self.constant(f"{name}.bias", norm.bias)]
+        kind = "SkipLayerNormalization" if shifts else "SkipSimplifiedLayerNormalization"
+        inputs = [x, y, self.constant(f"{name}.weight", norm.weight), *shifts, self.constant(f"{name}.added", bias)]
+        self.fused(kind, *inputs, outputs=[out, "", "", total], epsilon=norm.eps)
         return out, total
 
     def attend(self, q: str, k: str, v: str, *, padding: str = "", bias: str = "", past: Sequence[str] = ()) -> str:
-        """Multi-head attention (B, N, D) x (keys and values) -> (rows, D), before the output projection."""
+        """Multi-head attention (B, N, H * d) x (keys and values) -> (rows, H * d), before the output projection."""
         inputs = [q, k, v, "", padding, bias, *past]
         # Given a past, the operator needs the two outputs for past and new together, though nobody reads them.
         outputs = 3 if past else 1
-        return self.flat(self.fused("MultiHeadAttention", *inputs, outputs=outputs, num_heads=self.config.heads))
+        mixed = self.fused("MultiHeadAttention", *inputs, outputs=outputs, num_heads=self.config.heads)
+        return self.flat(mixed, self.config.inner_width)
 
     def qkv(self, x: str, name: str, attention: Attention, shape: str) -> list[str]:
-        """Queries, keys and values of one text, each (B, N, D)."""
-        width = self.config.d_model
+        """Queries, keys and values of one text, each (B, N, H * d)."""
+        width = self.config.inner_width
         joined = self.linear(x, f"{name}.in_proj", attention.in_proj_weight, attention.in_proj_bias)
         names = [f"{name}.{part}" for part in "qkv"]
         self.op("Split", self.like(joined, 3 * width, shape), outputs=names, axis=-1, num_outputs=3)
@@ -143,9 +164,13 @@ class _Graph:
         """Return the feed-forward sub-layer as `stack` takes it."""
 
         def function(x: str) -> str:
-            inner = self.linear(
-                x, f"{name}.linear1", layer.linear1.weight, layer.linear1.bias, activation=self.config.activation
-            )
+            inner = self.linear(x, f"{name}.linear1", layer.linear1.weight, layer.linear1.bias)
+            if self.config.gated:
+                halves = [f"{name}.inner", f"{name}.gate"]
+                self.op("Split", inner, outputs=halves, axis=-1, num_outputs=2)
+                inner = self.op("Mul", self.activate(halves[0], self.config.activation), halves[1])
+            else:
+                inner = self.activate(inner, self.config.activation)
             return self.linear(inner, f"{name}.linear2", layer.linear2.weight, None)
 
         return function, layer.linear2.bias, getattr(layer, norm), f"{name}.{norm}"
@@ -170,20 +195,28 @@ def encoder(model: Transformer) -> bytes:
     """
     config, graph = model.config, _Graph(model)
     shape = graph.op("Shape", "source")
-    x = graph.embed("source", "source_positions", "embedding", model.embedding.weight)
+    x = graph.embed("source", "source_positions", target=False)
+    bias_of = ""
+    if farthest := config.relative_positions:
+        first, axes = graph.constant("first", [0], np.int64), graph.constant("axes", [1], np.int64)
+        places = graph.op("Gather", "source_positions", first, axis=0)  # (1, S), the same in all rows
+        distance = graph.op("Sub", graph.op("Unsqueeze", places, axes), graph.op("Transpose", places, perm=[1, 0]))
+        limits = [graph.constant(name, end, np.int64) for name, end in (("near", -farthest), ("far", farthest))]
+        clipped = graph.op("Clip", distance, *limits)
+        bias_of = graph.biases(graph.op("Add", clipped, limits[1]), model.encoder, "encoder")
 
     def parts(layer: Layer, index: int) -> list[tuple[Any, Any, Any, str]]:
         name = f"encoder.{index}"
 
         def look(x: str) -> str:
             q, k, v = graph.qkv(x, f"{name}.self", layer.self_attn, shape)
-            mixed = graph.attend(q, k, v, padding="source_mask")
+            mixed = graph.attend(q, k, v, padding="source_mask", bias=bias_of)
             return graph.linear(mixed, f"{name}.self.out", layer.self_attn.out_proj.weight, None)
 
         return [(look, layer.self_attn.out_proj.bias, layer.norm1, f"{name}.norm1"), graph.feed(layer, name, "norm2")]
 
     memory = graph.stack(x, model.encoder, "encoder", parts)
-    width = config.d_model
+    width = config.inner_width
     weight = torch.cat([layer.multihead_attn.in_proj_weight[width:] for layer in model.decoder])
     bias = torch.cat([layer.multihead_attn.in_proj_bias[width:] for layer in model.decoder])
     joined = graph.linear(memory, "memory", weight, bias)
@@ -205,12 +238,16 @@ def node_pass(model: Transformer) -> bytes:
 
     Inputs: tokens, depths (B, N); attention_bias (B, 1, N, C + N), 0 or a large negative number; top_k (1); source_mask
     (B, S) int32; past_<i> (B, H, C, d) and memory_<i> (B, H, S, d) for i in 0 .. 2L - 1, keys and values of a layer in
-    turn. Outputs: ids, log_probs (B * N, k); new_kv (2L, B, N, D).
+    turn; with biases by distance also places (B, N, C + N), where in their table each slot is for a node. Outputs: ids,
+    log_probs (B * N, k); new_kv (2L, B, N, H * d).
     """
     config, graph = model.config, _Graph(model)
-    width, heads = config.d_model, config.heads
+    width, heads = config.inner_width, config.heads
     shape = graph.op("Shape", "tokens")
-    x = graph.embed("tokens", "depths", "target_embedding", model.target_table.weight)
+    x = graph.embed("tokens", "depths", target=True)
+    bias_of = "attention_bias"
+    if config.relative_positions:
+        bias_of = graph.op("Add", graph.biases("places", model.decoder, "decoder"), "attention_bias")
     new_kv: list[str] = []
 
     def parts(layer: Layer, index: int) -> list[tuple[Any, Any, Any, str]]:
@@ -220,7 +257,7 @@ def node_pass(model: Transformer) -> bytes:
         def look(x: str) -> str:
             q, k, v = graph.qkv(x, f"{name}.self", layer.self_attn, shape)
             new_kv.extend((k, v))
-            mixed = graph.attend(q, k, v, bias="attention_bias", past=(f"past_{even}", f"past_{odd}"))
+            mixed = graph.attend(q, k, v, bias=bias_of, past=(f"past_{even}", f"past_{odd}"))
             return graph.linear(mixed, f"{name}.self.out", layer.self_attn.out_proj.weight, None)
 
         def read(x: str) -> str:
@@ -238,6 +275,11 @@ def node_pass(model: Transformer) -> bytes:
 
     x = graph.stack(x, model.decoder, "decoder", parts)
     logits = graph.linear(x, "output", model.output.weight, model.output.bias)
+    if config.forced_first >= 0:
+        forced = np.full(config.vocab_size, IMPOSSIBLE, np.float32)
+        forced[config.forced_first] = 0
+        at_root = graph.op("Equal", graph.flat("depths", 1), graph.constant("root", [0], np.int64))
+        logits = graph.op("Where", at_root, graph.constant("forced", forced), logits)
     scores = graph.op("LogSoftmax", logits, axis=-1)
     graph.op("TopK", scores, "top_k", outputs=["log_probs", "ids"], axis=-1)
     first = graph.constant("first", [0], np.int64)
@@ -249,6 +291,7 @@ def node_pass(model: Transformer) -> bytes:
         _value("attention_bias", FLOAT, "B", 1, "N", "T"),
         _value("top_k", INT64, 1),
         _value("source_mask", INT32, "B", "S"),
+        *([_value("places", INT64, "B", "N", "T")] if config.relative_positions else []),
         *(_value(f"past_{i}", FLOAT, "B", heads, "C", width // heads) for i in caches),
         *(_value(f"memory_{i}", FLOAT, "B", heads, "S", width // heads) for i in caches),
     ]

@@ -17,7 +17,7 @@ from chemspec.system import cache
 from chemspec.tokenizer import PAD
 
 GRAPHS = {"encoder": onnx_graph.encoder, "pass": onnx_graph.node_pass}
-VERSION = 2  # of the graphs; raise it when onnx_graph.py changes what it writes
+VERSION = 3  # of the graphs; raise it when onnx_graph.py changes what it writes
 STEP = 32  # the cache grows by so many slots: shapes change seldom, and unused slots cost little
 
 
@@ -108,6 +108,13 @@ class OnnxRunner(PaddedRunner):
         binding.bind_cpu_input("tokens", tokens)
         binding.bind_cpu_input("depths", depths)
         binding.bind_cpu_input("attention_bias", bias)
+        if farthest := self.backend.model.config.relative_positions:
+            # A node attends to its ancestors and itself, the root first: by so many that follow it is deeper than one.
+            later = np.cumsum(attention_mask[:, :, ::-1], axis=-1)[:, :, ::-1]
+            distance = np.clip(1 - later, -farthest, farthest) + farthest
+            places = np.zeros((queries, width, room + width), dtype=np.int64)
+            places[:, :, :used], places[:, :, room:] = distance[:, :, :used], distance[:, :, used:]
+            binding.bind_cpu_input("places", places)
         for name in ("ids", "log_probs", "new_kv"):
             binding.bind_output(name, "cpu")
         self.backend.step.run_with_iobinding(binding)
