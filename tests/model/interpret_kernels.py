@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from test_session import VARIANTS
 
 from chemspec.model.int8 import quantise, quantised
 from chemspec.model.runners.native.runner import NativeBackend
@@ -18,6 +19,7 @@ from chemspec.model.runners.triton import int8_kernels, int8_reference, kernels,
 from chemspec.model.runners.triton.runner import TritonBackend
 from chemspec.model.runners.triton.weights import Matrix, Norm, split
 from chemspec.model.session import Session
+from chemspec.model.transformer import Transformer
 from chemspec.system.compiled import NoKernelError
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS
@@ -32,8 +34,8 @@ def matrix(outputs: int, inputs: int, kind: torch.dtype = torch.bfloat16) -> Mat
     return Matrix(split(torch.randn(outputs, inputs).to(kind).float() * inputs**-0.5), torch.randn(outputs))
 
 
-def norm(width: int) -> Norm:
-    return Norm(torch.randn(width), torch.randn(width), 1e-5)
+def norm(width: int, *, rms: bool = False) -> Norm:
+    return Norm(torch.randn(width), torch.randn(width) * (not rms), 1e-5, rms)
 
 
 def close(found: torch.Tensor, expected: torch.Tensor, within: float = 2e-6) -> None:
@@ -49,11 +51,13 @@ def linear() -> None:
         (2, 33, 96, torch.float32),
     ):
         own, before, x = matrix(outputs, inputs, kind), norm(inputs), torch.randn(rows, inputs) * 3
-        for activation, add, normed in (("", False, True), ("relu", False, False), ("gelu", True, True)):
+        mean_square = norm(inputs, rms=True)
+        cases = (("", False, before), ("relu", False, None), ("gelu", True, before), ("gelu_tanh", False, mean_square))
+        for activation, add, normed in cases:
             start = torch.randn(rows, outputs)
             results = [start.clone() for _ in OPERATIONS]
             for operation, y in zip(OPERATIONS, results, strict=True):
-                operation.linear(x, own, y, norm=before if normed else None, activation=activation, add=add)
+                operation.linear(x, own, y, norm=normed, activation=activation, add=add)
             close(*results, within=4e-6)
     smoke()
 
@@ -100,11 +104,16 @@ def attention(*, rows: int, heads: int, counts: tuple[int, ...]) -> None:
     lengths = torch.tensor(counts, dtype=torch.int32)
     starts = torch.tensor([3 * row for row in range(rows)], dtype=torch.int32)
     table = torch.stack([torch.randperm(64)[:48] for _ in range(64)]).int()
+    near = {"places": lengths - 1, "bias": torch.randn(2 * 5 + 1, heads)}  # 5: less than the texts are long
     for own in (None, table):
-        results = [torch.zeros(rows, width) for _ in OPERATIONS]
-        for operation, y in zip(OPERATIONS, results, strict=True):
-            operation.attend(q, cache, starts, lengths, y, heads=heads, table=own)
-        close(*results)
+        found = []
+        for biased in ({}, near):
+            results = [torch.zeros(rows, width) for _ in OPERATIONS]
+            for operation, y in zip(OPERATIONS, results, strict=True):
+                operation.attend(q, cache, starts, lengths, y, heads=heads, table=own, **biased)
+            close(*results)
+            found.append(results[0])
+        assert max(counts) == 1 or not torch.equal(*found)
 
 
 def attend() -> None:
@@ -137,11 +146,18 @@ def others() -> None:
 
     x, parts, own = torch.randn(rows, width), torch.randn(3, rows, width), norm(width)
     for given in (None, parts):
-        for normed in (None, own):
+        for normed in (None, own, norm(width, rms=True)):
             results = [torch.zeros(rows, width) for _ in OPERATIONS]
             for operation, y in zip(OPERATIONS, results, strict=True):
                 operation.settle(x, y, parts=given, bias=own.shift, norm=normed)
             close(*results, within=4e-6)
+
+    halves = torch.randn(rows, 2 * 1100)  # more than one block
+    for activation in ("relu", "gelu_tanh"):
+        results = [torch.zeros(rows, 1100) for _ in OPERATIONS]
+        for operation, y in zip(OPERATIONS, results, strict=True):
+            operation.gate(halves, y, activation=activation)
+        close(*results)
 
     q, cache = torch.randn(3, 32), torch.randn(2, 20, 32)
     starts, counts = (torch.tensor(one, dtype=torch.int32) for one in ((1, 4, 0), (9, 1, 12)))
@@ -185,7 +201,13 @@ def company() -> None:
 
 def session() -> None:
     """The whole runner on the kernels gives the scores of the runner on the twins, and the same bits with drafts."""
-    model = tiny_model(0, 12, d_model=32, heads=2, feedforward=32, encoder_layers=1, decoder_layers=1).float()
+    for variant in ("pre", "bart", "t5"):
+        shape = {"d_model": 32, "heads": 2, "feedforward": 32, "encoder_layers": 1, "decoder_layers": 1}
+        wider = {"head_width": 32} if variant == "t5" else {}
+        session_of(tiny_model(0, 12, **{**VARIANTS[variant], **shape, **wider}).float())
+
+
+def session_of(model: Transformer) -> None:
     sources = [[4, 5, 6], [7, 8]]
     backends = [TritonBackend(model, torch.device("cpu"), operations=one) for one in OPERATIONS]
     found, expected = (Session(one, sources, top_k=12) for one in backends)

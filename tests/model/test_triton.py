@@ -45,14 +45,15 @@ from chemspec.testing import naive_log_probs, tiny_model
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 
 CPU = torch.device("cpu")
-EVERYWHERE = sorted(name for name, shape in VARIANTS.items() if not ModelConfig(vocab_size=9, **shape).beyond)
+IN_INT8 = sorted(name for name, shape in VARIANTS.items() if not ModelConfig(vocab_size=9, **shape).beyond)
 SHAPE = {"d_model": 32, "heads": 4, "feedforward": 64}
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed here")
 
 
 @cache
 def model_of(variant: str) -> Transformer:
-    return tiny_model(0, VOCAB, **{**VARIANTS[variant], **SHAPE}).float()
+    width = {"head_width": 16} if "head_width" in VARIANTS[variant] else {}  # 4 heads wider than the model
+    return tiny_model(0, VOCAB, **{**VARIANTS[variant], **SHAPE, **width}).float()
 
 
 @cache
@@ -65,7 +66,7 @@ def backend_of(variant: str) -> TritonBackend:
 
 
 @pytest.mark.slow  # the twins compute row by row
-@given(scripts(), st.sampled_from(EVERYWHERE))
+@given(scripts(), st.sampled_from(sorted(VARIANTS)))
 def test_the_flat_runner_gives_the_scores_of_the_model(
     script: tuple[list[list[int]], list[Round]], variant: str
 ) -> None:
@@ -78,7 +79,7 @@ def test_a_session_that_grows_shrinks_and_is_compacted() -> None:
         Round((((BOS, 4, 5, 5), (BOS, 4, 4, 4)), ((BOS, 5, 4),)), ((BOS, 4, 4),), frozenset([1])),
         Round((((BOS, 4, 4, 5), (BOS, 3, 3)), ()), None, frozenset()),
     ]
-    for variant in ("pre", "post", "source-specials"):
+    for variant in ("pre", "post", "source-specials", "bart", "t5"):
         check(backend_of(variant), model_of(variant), [[4, 5, 6], [7]], rounds, within=5e-4)
 
 
@@ -201,7 +202,7 @@ def test_passes_have_one_of_few_sizes(count: int, rows: int) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.slow  # the twins compute row by row
-@given(scripts(), st.sampled_from(EVERYWHERE))
+@given(scripts(), st.sampled_from(IN_INT8))
 def test_in_int8_it_gives_the_bits_of_the_decoder_without_cache(
     script: tuple[list[list[int]], list[Round]], variant: str
 ) -> None:
@@ -301,6 +302,10 @@ def test_a_runner_that_computes_something_else_is_found_out() -> None:
         checked(model, CPU, "fp32", operations=Wrong())
     with pytest.raises(UnsupportedError, match="fp16"):
         checked(model, CPU, "fp16")
+    for variant in ("bart", "t5"):
+        assert isinstance(checked(model_of(variant), CPU, "fp32", operations=reference), TritonBackend)
+        with pytest.raises(UnsupportedError, match="int8"):
+            checked(model_of(variant), CPU, "int8", operations=int8_reference)
     with pytest.raises(UnsupportedError, match="steps of 32"):
         checked(tiny_model(0, VOCAB, d_model=48, heads=4).float(), CPU, "fp32")
 
@@ -322,7 +327,7 @@ def test_recorded_graphs_take_its_place_with_a_message(tmp_path: Path, monkeypat
 
 
 def interpreted(part: str) -> None:
-    paths = os.pathsep.join(map(str, (ROOT, TESTS)))
+    paths = os.pathsep.join(map(str, (ROOT, TESTS, TESTS / "model")))
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths}
     file = TESTS / "model" / "interpret_kernels.py"
     done = subprocess.run([sys.executable, file, part], capture_output=True, text=True, env=environment)
@@ -372,6 +377,18 @@ def test_every_kernel_compiles_for_a_gpu_and_spills_nothing(
         assert one.registers <= 128 and one.spilled <= 16 and one.shared <= 48 * 1024, one
         # What a GPU fused or rounded in its own way would be other bits than a CPU's.
         assert one.rounded or not one.kernel.startswith("int8_"), one
+
+
+@needs_triton
+@pytest.mark.slow  # compiles fifteen kernels
+def test_the_kernels_of_t5_compile_for_a_gpu_and_spill_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    shape = {"d_model": 768, "heads": 12, "feedforward": 2048, "encoder_layers": 2, "decoder_layers": 2}
+    found = usages(ModelConfig(vocab_size=279, **{**VARIANTS["t5"], **shape, "head_width": 64}), 90)
+    own = ["linear", "attend", "best", "settle", "gate", "embed", "paths", "watch"]
+    assert {one.kernel for one in found} == {f"{name}_kernel" for name in own}
+    for one in found:
+        assert one.registers <= 144 and one.spilled <= 16 and one.shared <= 48 * 1024, one
 
 
 @needs_triton

@@ -19,7 +19,7 @@ from chemspec.model.runners.triton.weights import SLICE, Matrix, Norm
 
 ROWS, COLUMNS, INNER = 16, 32, 64  # of a tile of a product
 KEYS = 32  # that attention reads at once
-ACTIVATIONS = {"": 0, "relu": 1, "gelu": 2}
+ACTIVATIONS = {"": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3}
 
 
 @triton.jit
@@ -33,6 +33,18 @@ def nearest(x):
     """The nearest bf16 numbers, as fp32; ties to even."""
     bits = x.to(tl.int32, bitcast=True)
     return ((bits + 32767 + ((bits >> 16) & 1)) & -65536).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def activated(x, ACTIVATION: tl.constexpr):
+    """What stands between the two matrices of a feed-forward layer."""
+    if ACTIVATION == 1:
+        x = tl.maximum(x, 0.0)
+    if ACTIVATION == 2:
+        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    if ACTIVATION == 3:  # (1 + tanh(z)) / 2 is 1 / (1 + exp(-2 z))
+        x = x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
+    return x
 
 
 @triton.jit
@@ -103,10 +115,11 @@ def linear_kernel(
     x_row = x_at + row.to(tl.int64)[:, None] * INPUTS
     mean = tl.zeros((BM,), tl.float32)
     scale = tl.zeros((BM,), tl.float32)
-    if NORM:
+    if NORM == 1:
         for start in range(0, INPUTS, BK):
             mean += tl.sum(tl.load(x_row + (start + inner)[None, :], mask=row_in[:, None], other=0.0), axis=1)
         mean = mean / INPUTS
+    if NORM:
         for start in range(0, INPUTS, BK):
             x = tl.load(x_row + (start + inner)[None, :], mask=row_in[:, None], other=0.0) - mean[:, None]
             scale += tl.sum(x * x, axis=1)
@@ -134,10 +147,7 @@ def linear_kernel(
         y_at += tl.program_id(2).to(tl.int64) * rows * columns
     else:
         total += tl.load(bias_at + column, mask=column_in, other=0.0)[None, :]
-    if ACTIVATION == 1:
-        total = tl.maximum(total, 0.0)
-    if ACTIVATION == 2:
-        total = 0.5 * total * (1.0 + tl.erf(total * 0.7071067811865476))
+    total = activated(total, ACTIVATION)
     put(total, y_at, cache_at, slot_at, row, column, rows, columns, spaces, ADD, FIRST, WIDTH)
 
 
@@ -166,7 +176,8 @@ def settle_kernel(
             added += tl.load(part_at + (part * rows + row) * WIDTH + column, mask=inside, other=0.0)
         x += added
     if NORM:
-        centred = tl.where(inside, x - tl.sum(x, axis=0) / WIDTH, 0.0)
+        mean = tl.sum(x, axis=0) / WIDTH if NORM == 1 else 0.0
+        centred = tl.where(inside, x - mean, 0.0)
         scale = 1.0 / tl.sqrt_rn(tl.sum(centred * centred, axis=0) / WIDTH + eps)
         gain = tl.load(gain_at + column, mask=inside, other=0.0)
         x = centred * scale * gain + tl.load(shift_at + column, mask=inside, other=0.0)
@@ -218,17 +229,33 @@ def key_slots(path_at, begin, depths, at, there, PATHS: tl.constexpr):
     return found
 
 
-@triton.jit(do_not_specialize=["spaces", "depths"], do_not_specialize_on_alignment=["start_at", "count_at", "path_at"])
+@triton.jit
+def gate_kernel(x_at, y_at, WIDTH: tl.constexpr, ACTIVATION: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < WIDTH
+    x = tl.load(x_at + row * 2 * WIDTH + column, mask=inside, other=0.0)
+    gate = tl.load(x_at + row * 2 * WIDTH + WIDTH + column, mask=inside, other=0.0)
+    tl.store(y_at + row * WIDTH + column, activated(x, ACTIVATION) * gate, mask=inside)
+
+
+@triton.jit(
+    do_not_specialize=["spaces", "depths"],
+    do_not_specialize_on_alignment=["start_at", "count_at", "path_at", "place_at"],
+)
 def attend_kernel(
     q_at,
     cache_at,
     start_at,
     count_at,
     path_at,
+    place_at,
+    bias_at,
     y_at,
     spaces,
     depths,
     scale,
+    FARTHEST: tl.constexpr,
     PATHS: tl.constexpr,
     WIDTH: tl.constexpr,
     HEAD: tl.constexpr,
@@ -253,7 +280,11 @@ def attend_kernel(
         mask = there[:, None] & inside[None, :]
         k = tl.load(cache_at + where, mask=mask, other=0.0)
         v = tl.load(cache_at + spaces * WIDTH + where, mask=mask, other=0.0)
-        score = tl.where(there, tl.sum(k * q[None, :], axis=1), -float("inf"))
+        score = tl.sum(k * q[None, :], axis=1)
+        if FARTHEST:
+            distance = tl.minimum(tl.maximum(at - tl.load(place_at + row), -FARTHEST), FARTHEST) + FARTHEST
+            score += tl.load(bias_at + distance * tl.num_programs(1) + tl.program_id(1))
+        score = tl.where(there, score, -float("inf"))
         higher = tl.maximum(highest, tl.max(score, axis=0))
         shrink = tl.exp(highest - higher)
         chance = tl.exp(score - higher)
@@ -328,6 +359,11 @@ def block(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
+def kind_of(norm: Norm | None) -> int:
+    """Return what kernels know a norm by: 0 none, 1 a layer norm, 2 one by the root of the mean square."""
+    return 0 if norm is None else 1 + norm.rms
+
+
 def embed(tokens: Tensor, depths: Tensor, table: Tensor, positions: Tensor, x: Tensor) -> None:
     """Write embeddings of tokens (R,) at their depths to x (R, D)."""
     width = x.shape[1]
@@ -397,7 +433,7 @@ def linear(
         inputs // slices,
         len(matrix.parts),
         matrix.exact,
-        norm is not None,
+        kind_of(norm),
         ACTIVATIONS[activation],
         add,
         columns - 2 * width,
@@ -425,7 +461,7 @@ def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: No
         rows,
         given.eps,
         0 if parts is None else len(parts),
-        norm is not None,
+        kind_of(norm),
         width,
         block(width),
         num_warps=2,
@@ -433,19 +469,38 @@ def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: No
     )
 
 
+def gate(x: Tensor, y: Tensor, *, activation: str) -> None:
+    """Write to y (R, F) the first half of x (R, 2 F), activated, times the second."""
+    rows, width = y.shape
+    gate_kernel[(rows, triton.cdiv(width, 1024))](
+        x, y, width, ACTIVATIONS[activation], 1024, num_warps=4, enable_fp_fusion=True
+    )
+
+
 def attend(
-    q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, y: Tensor, *, heads: int, table: Tensor | None = None
+    q: Tensor,
+    cache: Tensor,
+    starts: Tensor,
+    counts: Tensor,
+    y: Tensor,
+    *,
+    heads: int,
+    table: Tensor | None = None,
+    places: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> None:
     """Attend to keys and values.
 
     Args:
-        q: (R, D).
-        cache: (2, C, D).
+        q: (R, H * d).
+        cache: (2, C, H * d).
         starts: (R,) the slot of the first key; with a table, the row of it that names the slots.
         counts: (R,) keys.
-        y: (R, D), what is attended to.
+        y: (R, H * d), what is attended to.
         heads: H.
         table: of slots (C, depths).
+        places: (R,) of the rows among the keys; with `bias`.
+        bias: what is added to a score by the distance of the key, from farthest before to farthest behind (2 F + 1, H).
     """
     rows, width = q.shape
     head = width // heads
@@ -455,10 +510,13 @@ def attend(
         starts,
         counts,
         starts if table is None else table,
+        starts if places is None else places,
+        q if bias is None else bias,
         y,
         cache.shape[1],
         0 if table is None else table.shape[1],
         head**-0.5,
+        0 if bias is None else len(bias) // 2,
         table is not None,
         width,
         head,
@@ -501,4 +559,4 @@ def best(logits: Tensor, ids: Tensor, log_probs: Tensor) -> None:
     )
 
 
-__all__ = ["SLICE", "attend", "best", "embed", "linear", "paths", "settle", "watch"]
+__all__ = ["SLICE", "attend", "best", "embed", "gate", "linear", "paths", "settle", "watch"]

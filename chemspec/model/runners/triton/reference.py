@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from chemspec.model.runners.triton.weights import Matrix, Norm
+from chemspec.model.transformer import ACTIVATIONS
 
 
 def embed(tokens: Tensor, depths: Tensor, table: Tensor, positions: Tensor, x: Tensor) -> None:
@@ -44,8 +45,7 @@ def linear(
         y.copy_(torch.stack([_product(some, own) for some, own in pieces]))
         return
     product = _product(x, weight) + matrix.bias
-    if activation:
-        product = functional.relu(product) if activation == "relu" else functional.gelu(product)
+    product = ACTIVATIONS[activation](product) if activation else product
     put(product, y, add=add, cache=cache, slots=slots)
 
 
@@ -69,8 +69,23 @@ def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: No
     y.copy_(x if norm is None else _normed(x, norm))
 
 
+def gate(x: Tensor, y: Tensor, *, activation: str) -> None:
+    """See `kernels.gate`."""
+    inner, factor = x.chunk(2, 1)
+    y.copy_(ACTIVATIONS[activation](inner) * factor)
+
+
 def attend(
-    q: Tensor, cache: Tensor, starts: Tensor, counts: Tensor, y: Tensor, *, heads: int, table: Tensor | None = None
+    q: Tensor,
+    cache: Tensor,
+    starts: Tensor,
+    counts: Tensor,
+    y: Tensor,
+    *,
+    heads: int,
+    table: Tensor | None = None,
+    places: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> None:
     """See `kernels.attend`."""
     for row, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
@@ -78,6 +93,9 @@ def attend(
         keys, values = (one[slots].view(count, heads, -1) for one in cache)  # (count, H, d)
         own = q[row].view(heads, -1)
         scores = (own * own.shape[1] ** -0.5 * keys).sum(2)
+        if places is not None and bias is not None:
+            farthest = len(bias) // 2
+            scores = scores + bias[(torch.arange(count) - places[row]).clamp(-farthest, farthest) + farthest]
         y[row] = (torch.softmax(scores, 0)[..., None] * values).sum(0).flatten()
 
 
@@ -109,4 +127,6 @@ def _product(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def _normed(x: Tensor, norm: Norm) -> Tensor:
+    if norm.rms:
+        return x * torch.rsqrt((x * x).mean(1, keepdim=True) + norm.eps) * norm.gain
     return functional.layer_norm(x, x.shape[1:], norm.gain, norm.shift, norm.eps)

@@ -73,10 +73,11 @@ class TritonBackend:
         record: Recorder | None = None,
     ) -> None:
         config = model.config
-        if config.beyond:
-            raise UnsupportedError(f"the kernels were not written for {config.beyond[0]}")
+        if config.beyond and dtype == "int8":
+            raise UnsupportedError(f"the kernels in int8 were not written for {config.beyond[0]}")
         if not supports(config):
-            raise UnsupportedError(f"the kernels take widths in steps of 32, not {config.d_model} features")
+            width = f"{config.d_model} features, {config.heads} heads in {config.inner_width}"
+            raise UnsupportedError(f"the kernels take widths in steps of 32, not {width}")
         if operations is None:
             try:
                 operations = import_module(f"chemspec.model.runners.triton.{KERNELS.get(dtype, 'kernels')}")
@@ -87,7 +88,7 @@ class TritonBackend:
         self.weights: Weights = pack(model, device, dtype=dtype)
         self.pool = Pool(
             config.decoder_layers,
-            config.d_model,
+            config.inner_width,
             device,
             slots=SLOTS if device.type == "cuda" else 64,
             sources=SOURCES if device.type == "cuda" else 64,
@@ -171,8 +172,10 @@ class RecordedPass:
         self.host = torch.zeros(8, rows, dtype=torch.int32, pin_memory=device.type == "cuda")
         self.inputs = torch.zeros(8, rows, dtype=torch.int32, device=device)
         width = config.d_model
-        self.x, self.q, self.y = (torch.zeros(rows, width, device=device) for _ in range(3))
+        self.x = torch.zeros(rows, width, device=device)
+        self.q, self.y = (torch.zeros(rows, config.inner_width, device=device) for _ in range(2))
         self.inner = torch.zeros(rows, config.feedforward, device=device)
+        self.halves = torch.zeros(rows, 2 * config.feedforward, device=device) if config.gated else self.inner
         self.parts = torch.zeros(0, device=device)
         slices = self.weights.stacks[1][0].down.slices
         if slices > 1:
@@ -206,12 +209,25 @@ class RecordedPass:
         """Copy the inputs, run the model and copy the outputs."""
         raise NotImplementedError
 
+    def embed(self, target: bool) -> None:
+        """Embed the tokens, and run what stands between them and the first layer."""
+        given, weights = self.inputs, self.weights
+        self.operations.embed(given[TOKEN], given[DEPTH], weights.tables[target], weights.positions[target], self.x)
+        if (norm := weights.embedding_norms[target]) is not None:
+            self.operations.settle(self.x, self.x, parts=None, bias=norm.shift, norm=norm)
+
+    def biases(self, target: bool) -> dict[str, Any]:
+        """Return what attention to a stack's own text is told of distances."""
+        bias = self.weights.distances[target]
+        return {} if bias is None else {"places": self.inputs[DEPTH], "bias": bias}
+
     def feed(self, layer: Layer) -> None:
         """Run the feed-forward sub-layer, and what stands between it and the next."""
         norm, operations, config = layer.norms[-1], self.operations, self.backend.config
-        operations.linear(
-            self.x, layer.up, self.inner, norm=norm if config.norm_first else None, activation=config.activation
-        )
+        before, activation = norm if config.norm_first else None, config.activation
+        operations.linear(self.x, layer.up, self.halves, norm=before, activation="" if config.gated else activation)
+        if config.gated:
+            operations.gate(self.halves, self.inner, activation=activation)
         after = None if config.norm_first else norm
         if layer.down.slices > 1:
             operations.linear(self.inner, layer.down, self.parts)
@@ -235,19 +251,19 @@ class EncoderPass(RecordedPass):
 
     def __init__(self, backend: TritonBackend, rows: int) -> None:
         super().__init__(backend, rows)
-        self.scratch = torch.zeros(2, rows, backend.config.d_model, device=backend.device)
+        self.scratch = torch.zeros(2, rows, backend.config.inner_width, device=backend.device)
 
     def compute(self) -> None:
         """Encode."""
         self.inputs.copy_(self.host, non_blocking=True)
         given, weights, operations = self.inputs, self.weights, self.operations
-        heads = self.backend.config.heads
-        operations.embed(given[TOKEN], given[DEPTH], weights.tables[0], weights.positions, self.x)
+        heads, biases = self.backend.config.heads, self.biases(False)
+        self.embed(False)
         for layer in weights.stacks[0]:
             operations.linear(
                 self.x, layer.qkv, self.q, norm=self.before(layer, 0), cache=self.scratch, slots=given[PARENT]
             )
-            operations.attend(self.q, self.scratch, given[START], given[COUNT], self.y, heads=heads)
+            operations.attend(self.q, self.scratch, given[START], given[COUNT], self.y, heads=heads, **biases)
             operations.linear(self.y, layer.out, self.x, add=True)
             self.after(layer, 0)
             self.feed(layer)
@@ -287,15 +303,15 @@ class DecoderPass(RecordedPass):
         """Decode."""
         self.inputs.copy_(self.host, non_blocking=True)
         given, weights, operations, pool = self.inputs, self.weights, self.operations, self.backend.pool
-        heads = self.backend.config.heads
-        operations.embed(given[TOKEN], given[DEPTH], weights.tables[1], weights.positions, self.x)
+        heads, biases = self.backend.config.heads, self.biases(True)
+        self.embed(True)
         operations.paths(given[DEPTH], given[SLOT], given[PARENT], given[BASE], pool.table)
         views = iter(self.attention)
         for index, layer in enumerate(weights.stacks[1]):
             assert layer.cross is not None and layer.cross_out is not None
             cache, source = pool.cache[index], pool.source[index]
             operations.linear(self.x, layer.qkv, self.q, norm=self.before(layer, 0), cache=cache, slots=given[SLOT])
-            operations.attend(self.q, cache, given[SLOT], given[KEYS], self.y, heads=heads, table=pool.table)
+            operations.attend(self.q, cache, given[SLOT], given[KEYS], self.y, heads=heads, table=pool.table, **biases)
             operations.linear(self.y, layer.out, self.x, add=True)
             self.after(layer, 0)
             operations.linear(self.x, layer.cross, self.q, norm=self.before(layer, 1))
@@ -309,6 +325,8 @@ class DecoderPass(RecordedPass):
         if self.states is not None:
             operations.settle(self.x, self.states, parts=None, bias=weights.output.bias, norm=last)
         operations.linear(self.x, weights.output, self.logits, norm=last)
+        if weights.forced is not None:
+            torch.where((given[DEPTH] == 0)[:, None], weights.forced, self.logits, out=self.logits)
         operations.best(self.logits, *self.found)
         for result, found in zip(self.results, self.found, strict=True):
             result.copy_(found, non_blocking=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from chemspec.model.int8 import quantise
-from chemspec.model.transformer import Attention, Transformer
+from chemspec.model.transformer import IMPOSSIBLE, Attention, RmsNorm, Stack, Transformer
 from chemspec.settings import ModelConfig
 
 PARTS = 3  # that an fp32 number needs
@@ -24,11 +24,12 @@ SLICE = 256  # inputs summed by one program; longer sums are cut and added in or
 
 @dataclass(frozen=True)
 class Norm:
-    """A layer norm."""
+    """A layer norm; or, with a shift of 0, a division by the root of the mean square."""
 
     gain: Tensor
     shift: Tensor
     eps: float
+    rms: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,15 +74,21 @@ class Weights:
 
     Attributes:
         tables: source and target embeddings, scaled, (V, D) each.
-        positions: (positions, D).
+        positions: of source and target, (positions, D) each.
+        embedding_norms: of both, if there are any.
+        distances: biases of both stacks' attention to their own text, (2 F + 1, H) each, if there are any.
+        forced: the logits (V,) that the root has, if the first token is forced.
         stacks: encoder and decoder layers.
         last: final norms of both, if there are any.
-        memory: keys and values of the encoder's output for each decoder layer, (P, 2 D, D).
+        memory: keys and values of the encoder's output for each decoder layer, (P, 2 H d, D).
     """
 
     config: ModelConfig
     tables: tuple[Tensor, Tensor]
-    positions: Tensor
+    positions: tuple[Tensor, Tensor]
+    embedding_norms: tuple[Norm | None, Norm | None]
+    distances: tuple[Tensor | None, Tensor | None]
+    forced: Tensor | None
     stacks: tuple[tuple[Layer, ...], tuple[Layer, ...]]
     last: tuple[Norm | None, Norm | None]
     memory: tuple[Matrix, ...]
@@ -90,7 +97,7 @@ class Weights:
 
 def supports(config: ModelConfig) -> bool:
     """Whether the kernels compute this architecture: sums in whole steps of 32."""
-    return config.d_model % 32 == 0 and config.feedforward % 32 == 0
+    return all(size % 32 == 0 for size in (config.d_model, config.inner_width, config.feedforward))
 
 
 def split(weight: Tensor) -> Tensor:
@@ -103,6 +110,14 @@ def split(weight: Tensor) -> Tensor:
         parts.append(rest.bfloat16().float())
         rest = rest - parts[-1]
     return torch.stack(parts)
+
+
+def _forced(config: ModelConfig) -> Tensor | None:
+    if config.forced_first < 0:
+        return None
+    logits = torch.full((config.vocab_size,), IMPOSSIBLE)
+    logits[config.forced_first] = 0.0
+    return logits
 
 
 def pack(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
@@ -130,11 +145,16 @@ def pack(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
         return matrix(layer.weight, layer.bias)
 
     def projection(attention: Attention, start: int, stop: int) -> Matrix:
-        rows = slice(start * config.d_model, stop * config.d_model)
+        rows = slice(start * config.inner_width, stop * config.inner_width)
         return matrix(attention.in_proj_weight[rows], attention.in_proj_bias[rows])
 
     def norm(layer: nn.Module) -> Norm | None:
+        if isinstance(layer, RmsNorm):
+            return Norm(floats(layer.weight), floats(torch.zeros_like(layer.weight)), layer.eps, rms=True)
         return Norm(floats(layer.weight), floats(layer.bias), layer.eps) if isinstance(layer, nn.LayerNorm) else None
+
+    def distances(stack: Stack) -> Tensor | None:
+        return floats(stack.distances) if config.relative_positions else None
 
     def packed(layer: object, cross: bool) -> Layer:
         own: nn.Module = layer  # type: ignore[assignment]
@@ -153,7 +173,10 @@ def pack(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
     return Weights(
         config,
         (floats(model.embedding.weight * scale), floats(model.target_table.weight * scale)),
-        floats(model.positions),
+        (floats(model.positions), floats(model.positions if config.shared_positions else model.target_positions)),
+        (norm(model.encoder.embedding_norm), norm(model.decoder.embedding_norm)),
+        (distances(model.encoder), distances(model.decoder)),
+        floats(forced) if (forced := _forced(config)) is not None else None,
         (tuple(packed(layer, False) for layer in model.encoder), tuple(packed(layer, True) for layer in model.decoder)),
         (norm(model.encoder.norm), norm(model.decoder.norm)),
         tuple(projection(layer.multihead_attn, 1, 3) for layer in model.decoder),
