@@ -133,15 +133,7 @@ class ModelConfig:
 
 
 # Options of `ModelConfig` that the kernels of Triton and our files for CTranslate2 were not written for.
-BEYOND = (
-    "gated",
-    "head_width",
-    "rms_norm",
-    "embedding_norm",
-    "forced_first",
-    "shared_positions",
-    "relative_positions",
-)
+BEYOND = ("gated", "head_width", "rms_norm", "embedding_norm", "forced_first", "shared_positions", "relative_positions")
 
 
 @dataclass(frozen=True)

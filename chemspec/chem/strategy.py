@@ -14,10 +14,12 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
-from chemspec.chem.atom_maps import AtomMap, map_atoms
+from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
 
 TABLE = Path(__file__).with_name("reaction_classes.tsv")
 SECONDS = 0.2  # of processor time for one atom map
+# Canonical SMILES of solvents, bases and ligands, which seldom give atoms.
+BYSTANDERS = frozenset(Path(__file__).with_name("bystanders.txt").read_text(encoding="utf-8").split())
 
 # Rings that a step may close, the more special ones first.
 _RINGS = {
@@ -126,7 +128,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         reactants: canonical SMILES, with or without agents.
         product: canonical SMILES of one molecule.
     """
-    match = map_atoms(reactants, product, seconds=SECONDS)
+    match = _map_core(reactants, product) or map_atoms(reactants, product, seconds=SECONDS)
     if match is None:
         return None
     with rdBase.BlockLogs():
@@ -155,6 +157,23 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             tuple(touched),
             tuple(sorted(changed)),
         )
+
+
+def _map_core(reactants: str, product: str) -> AtomMap | None:
+    """Map without the bystanders, lest toluene seem to give a tolyl group; None if that changes or leaves out atoms."""
+    parts = reactants.split(".")
+    core = [number for number, part in enumerate(parts) if part not in BYSTANDERS]
+    if not 0 < len(core) < len(parts):
+        return None
+    match = map_atoms(".".join(parts[number] for number in core), product, seconds=SECONDS)
+    left = read_graph(reactants)
+    if match is None or left is None or min(match.origin) < 0:
+        return None
+    whole = AtomMap(left, match.right)
+    atoms = [atom for atom, molecule in enumerate(left.molecules) if molecule in core]
+    for atom, origin in enumerate(match.origin):
+        whole.pair(atom, atoms[origin])
+    return whole
 
 
 @cache

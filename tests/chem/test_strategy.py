@@ -40,6 +40,12 @@ def of(reaction: str):  # type: ignore[no-untyped-def]
             "aldehyde or ketone + aldehyde or ketone",
         ),
         ("CCOC(=O)CC(=O)Cc1ccccc1>>O=C(O)CC(O)Cc1ccccc1", "Ester hydrolysis + Reduction to the alcohol", "ethyl"),
+        (  # the ring is not toluene's
+            "C1COCCN1.CC(C)(C)[O-].Cc1ccc(Br)cc1.Cc1ccccc1.[Na+]>>Cc1ccc(N2CCOCC2)cc1",
+            "Buchwald-Hartwig amination",
+            "bromide",
+        ),
+        ("C=Cc1ccccc1.O=C(OO)c1cccc(Cl)c1>>c1ccc(C2CO2)cc1", "Epoxidation", ""),
         ("O=C1CCCC(=O)O1.Nc1ccccc1>>O=C(O)CCCC(=O)Nc1ccccc1", "Amide formation", ""),
         ("NC(=O)c1ccccc1>>N#Cc1ccccc1", "Dehydration of an amide to a nitrile", "aldehyde or ketone"),
     ],

@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 
 from chemspec import chem
 from chemspec.chem import formula_balance
-from chemspec.chem.strategy import Strategy, strategy
+from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
 from chemspec.engine.distinct import is_echo
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
-from chemspec.ui.common.web_files import web_file
 
 CONFIDENT, DOUBTFUL = 0.8, 0.3  # chances from which on, and below which, other words are used
 TROUBLE = 0.2  # what the chance of a retro card counts in the order, where something speaks against it
 # Solvents, bases, counterions: what seldom gives an atom to a product.
-BYSTANDERS = frozenset(web_file("bystanders.txt").split())
 
 
 @dataclass(frozen=True)
