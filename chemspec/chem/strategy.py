@@ -140,7 +140,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         changed |= {
             atom for atom, after in enumerate(match.target) if after < 0 and match.given[match.left.molecules[atom]]
         }
-        rule = _ring(match, right, made) or _classify(left, right, made, set(touched), changed)
+        rule = _ring(match, left, right, made) or _classify(left, right, made, set(touched), changed)
         rules = dict.fromkeys([rule, *_apart(match, left, right, made, touched)])
         inverted, unset = _stereo(match, left, right)
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
@@ -204,8 +204,12 @@ def _made(match: AtomMap) -> set[tuple[int, int]]:
     }
 
 
-def _ring(match: AtomMap, right: Any, made: tuple[tuple[int, int], ...]) -> Rule | None:
+def _ring(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ...]) -> Rule | None:
     """Return the class of a step that closes a ring: two bonds of it, or one between atoms of one molecule."""
+    if left.HasSubstructMatch(_smarts("C=C-C=C")):
+        for hit in right.GetSubstructMatches(_smarts("C1-C-C-C-C=C1")):  # in norbornene no smallest ring
+            if sum(set(pair) <= set(hit) for pair in made) >= 2:
+                return next(rule for rule in _rules() if rule.family == "cycloaddition")
     for ring in right.GetRingInfo().AtomRings():
         inside = [pair for pair in made if set(pair) <= set(ring)]
         if len(inside) >= 2 or (inside and _one_molecule(match, inside[0])):
