@@ -141,6 +141,8 @@ def test_what_the_forward_model_doubts_counts_a_fifth() -> None:
         ("retro", "CC(=O)OC", "CO", ["cannot supply 2 C, 1 O"]),
         ("forward", "CCO", "C(", ["not a valid SMILES: this ( is never closed (character 2)"]),
         ("retro", "Cc1ccccc1", "Cc1ccccc1Br", ["takes off a halogen"]),
+        ("retro", "COc1ccccc1", "O=C([O-])[O-].Oc1ccccc1", ["takes 1 C from a solvent, base or counterion"]),
+        ("retro", "CCCc1ccc(C)cc1", "CCCBr.Cc1ccccc1", []),
     ],
 )
 def test_badges_are_for_trouble_only(task: Any, query: str, answer: str, words: list[str]) -> None:
@@ -187,9 +189,9 @@ def test_a_list_that_deserves_doubt_says_so(smiles: str, words: str | None) -> N
 
 @weights
 def test_no_list_shows_an_echo_and_chances_add_up_to_one_at_most() -> None:
-    acetanilide = "CC(=O)Nc1ccccc1"
-    page = open_page(task="retro", smi=acetanilide)
-    assert acetanilide not in [item.value for item in page.code]
+    ibuprofen = "CC(C)Cc1ccc(C(C)C(=O)O)cc1"
+    page = open_page(task="retro", smi=ibuprofen)
+    assert ibuprofen not in [item.value for item in page.code]
     assert "left out" in html(page)
     hatu = "O=C(O)c1ccccc1.NCc1ccccc1.CCN(C(C)C)C(C)C.CN(C)C=O.CN(C)C(On1nnc2cccnc21)=[N+](C)C.F[P-](F)(F)(F)(F)F"
     told = [int(odds) for odds in re.findall(r"<b>(\d+) %</b>", html(open_page(smi=hatu)))]

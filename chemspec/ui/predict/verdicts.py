@@ -156,7 +156,7 @@ def troubles(task: Task, query: str, card: AnswerCard) -> list[str]:
         found.append("returns the query" if task == "retro" else "returns a starting material")
     if lacking := formula_balance(left, right):
         found.append(f"the reactants cannot supply {_atoms(lacking)}")
-    elif task == "forward" and (core := _core(left)) and (taken := formula_balance(core, right)):
+    elif (core := _core(task, left)) and (taken := formula_balance(core, right)):
         found.append(f"takes {_atoms(taken)} from a solvent, base or counterion")
     if change:
         if change.inverted:
@@ -180,8 +180,10 @@ def _centres(atoms: Sequence[int]) -> str:
     return ("centre " if len(atoms) == 1 else "centres ") + ", ".join(str(atom + 1) for atom in atoms)
 
 
-def _core(flask: str) -> str:
-    return ".".join(part for part in flask.split(".") if part not in BYSTANDERS)
+def _core(task: Task, left: str) -> str:
+    """Return what may give atoms: not bystanders; but a proposed precursor may well be toluene, and no carbonate."""
+    aside = BYSTANDERS if task == "forward" else {part for part in BYSTANDERS if "-]" in part}
+    return ".".join(part for part in left.split(".") if part not in aside)
 
 
 def warning(task: Task, query: str, result: DecodeResult, shown: Sequence[AnswerCard]) -> str:
