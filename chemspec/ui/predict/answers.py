@@ -233,8 +233,8 @@ def foot(asked: ask.Asked, card: AnswerCard) -> str:
     parts = []
     check = card.check
     wrong = troubles(asked.task, asked.smiles, card)
-    for text in wrong:
-        if check and not check.agrees and check.product and text.startswith("the forward model"):
+    for text in (words.removeprefix("the ") for words in wrong):
+        if check and not check.agrees and check.product and text.startswith("forward model"):
             figure = scheme.side(scheme.Side(check.product), dark=theme.dark())
             said = f"⚠ {escape(text)} ({percent(check.chance)})"
             parts.append(f'<details class="cs-warn"><summary>{said}</summary>{figure}</details>')

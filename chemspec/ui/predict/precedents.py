@@ -105,7 +105,7 @@ def line(asked: Asked, card: AnswerCard) -> str:
 
 def _counted(found: Found) -> str:
     if not found.wide:
-        return "no precedent at hand"
+        return "no precedent"
     count = found.close or found.wide
     return f"{count:,} precedent{'s' * (count > 1)}{'' if found.close else ' of this kind'}"
 
