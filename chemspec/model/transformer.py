@@ -199,6 +199,13 @@ def _embedding(config: ModelConfig) -> nn.Embedding:
     return table
 
 
+def forced_logits(config: ModelConfig) -> Tensor:
+    """Return the logits (V,) after the start of an answer of a model whose first token is forced."""
+    logits = torch.full((config.vocab_size,), IMPOSSIBLE)
+    logits[config.forced_first] = 0.0
+    return logits
+
+
 class Transformer(nn.Module):
     """Source ids to next-token logits; three ways in: `forward` (training), `encode`, and `step` (decoding)."""
 
@@ -274,8 +281,7 @@ class Transformer(nn.Module):
         """Return logits (B, T, V) of the tokens that follow last hidden states at these depths (B or 1, T)."""
         logits: Tensor = self.output(states)
         if self.config.forced_first >= 0:  # not a guess but a rule of the checkpoint
-            forced = torch.full_like(logits[0, 0], IMPOSSIBLE)
-            forced[self.config.forced_first] = 0.0
+            forced = forced_logits(self.config).to(logits)
             logits = torch.where((depths == 0)[..., None], forced, logits)
         return logits
 

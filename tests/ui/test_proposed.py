@@ -60,7 +60,7 @@ def test_an_unsure_opinion_is_asked_for_again_and_the_surer_one_kept(
         chance, product = said[added]
         return verdicts.Check(product == target, chance, product, added)
 
-    monkeypatch.setattr(answers, "_check", check)
+    monkeypatch.setattr(answers, "opinion", check)
     monkeypatch.setattr(answers, "_usual", lambda *_: given[0])
     monkeypatch.setattr(answers.proposed, "first", lambda *_: given[1])
     (card,) = answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]

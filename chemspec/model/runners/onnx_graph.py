@@ -18,7 +18,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from chemspec.model.transformer import IMPOSSIBLE, Attention, Layer, RmsNorm, Stack, Transformer
+from chemspec.model.transformer import Attention, Layer, RmsNorm, Stack, Transformer, forced_logits
 
 ACTIVATIONS = {"gelu": "Gelu", "gelu_tanh": "FastGelu"}  # operators of ONNX Runtime
 FLOAT, INT64, INT32 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32
@@ -276,10 +276,8 @@ def node_pass(model: Transformer) -> bytes:
     x = graph.stack(x, model.decoder, "decoder", parts)
     logits = graph.linear(x, "output", model.output.weight, model.output.bias)
     if config.forced_first >= 0:
-        forced = np.full(config.vocab_size, IMPOSSIBLE, np.float32)
-        forced[config.forced_first] = 0
         at_root = graph.op("Equal", graph.flat("depths", 1), graph.constant("root", [0], np.int64))
-        logits = graph.op("Where", at_root, graph.constant("forced", forced), logits)
+        logits = graph.op("Where", at_root, graph.constant("forced", forced_logits(config).numpy()), logits)
     scores = graph.op("LogSoftmax", logits, axis=-1)
     graph.op("TopK", scores, "top_k", outputs=["log_probs", "ids"], axis=-1)
     first = graph.constant("first", [0], np.int64)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chemspec.chem.strategy import strategy
-from chemspec.evaluation.roundtrip import HOW, leads_back
+from chemspec.evaluation.roundtrip import HOW
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.plan.stock import Stock
 from chemspec.precedents import Precedents
@@ -15,7 +15,7 @@ from chemspec.types import DecodeResult
 from chemspec.ui.common import buyable, queued_engine, visitors
 from chemspec.ui.common.turns import BusyError
 from chemspec.ui.predict import precedents
-from chemspec.ui.predict.verdicts import DOUBTFUL
+from chemspec.ui.predict.verdicts import opinion
 
 COLUMNS = ("class", "stock", "forward_model", "patent_reactions", "patents")
 Ask = Callable[[Sequence[str]], Sequence[DecodeResult]]
@@ -85,9 +85,9 @@ def _forward() -> Ask | None:
 
 
 def _opinion(result: DecodeResult, target: str) -> str:
-    first = next((one for one in result.hypotheses if one.valid), None) if result.status == "ok" else None
-    if first is None:
+    check = opinion(target, result)
+    if not check.product:
         return ""
-    if not leads_back(target, first.canonical):
-        return f"gives {first.canonical}"
-    return "agrees" if first.probability >= DOUBTFUL else "unsure of it"
+    if not check.agrees:
+        return f"gives {check.product}"
+    return "agrees" if check.sure else "unsure of it"

@@ -19,7 +19,7 @@ from chemspec.chem.formats.short_names import set_apart
 from chemspec.chem.salts import pair
 from chemspec.chem.strategy import Strategy, families, family_of
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.roundtrip import HOW, leads_back
+from chemspec.evaluation.roundtrip import HOW
 from chemspec.io import spreadsheets
 from chemspec.metrics import numbers
 from chemspec.types import DecodeResult, Hypothesis, to_json
@@ -34,6 +34,7 @@ from chemspec.ui.predict.verdicts import (
     Check,
     chance,
     measured,
+    opinion,
     order,
     own_chance,
     percent,
@@ -76,11 +77,11 @@ def checked(asked: ask.Asked, found: Sequence[AnswerCard], forward: Engine) -> l
         more = {step: reagents(asked, card) for step, card in heads.items() if not _best(kept[step]).sure}
         _ask_forward(forward, {step: added for step, added in more.items() if added}, kept)
     queued_engine.forget(kept, MOST)
-    opinion = [
+    with_opinions = [
         replace(card, check=_best(kept[step]) if (step := (asked.smiles, card.best.canonical)) in kept else None)
         for card in found
     ]
-    return order(asked.task, asked.smiles, opinion)
+    return order(asked.task, asked.smiles, with_opinions)
 
 
 def _usual(asked: ask.Asked, card: AnswerCard) -> str:
@@ -93,19 +94,12 @@ def _ask_forward(forward: Engine, questions: dict[tuple[str, str], str], kept: O
     texts = [".".join(filter(None, (reactants, added))) for (_, reactants), added in new.items()]
     results = queued_engine.decode_many(forward, texts, HOW) if texts else []
     for (step, added), result in zip(new.items(), results, strict=True):
-        kept[step] = (*kept.get(step, ()), _check(step[0], result, added))
+        kept[step] = (*kept.get(step, ()), opinion(step[0], result, added))
 
 
 def _best(opinions: Sequence[Check]) -> Check:
     """Return the surest that agrees; else the last with a product: reagents may hold what the model cannot read."""
     return max(reversed(opinions), key=lambda one: (one.agrees, one.chance if one.agrees else bool(one.product)))
-
-
-def _check(target: str, result: DecodeResult, added: str) -> Check:
-    first = next((one for one in result.hypotheses if one.valid), None) if result.status == "ok" else None
-    if first is None:
-        return Check(False, 0.0, "", added)
-    return Check(leads_back(target, first.canonical), first.probability, first.canonical, added)
 
 
 # --- drawing -------------------------------------------------------------------------------------
@@ -243,7 +237,7 @@ def foot(asked: ask.Asked, card: AnswerCard) -> str:
     if check and check.sure:
         names = _named(check.added)
         given = f" with {names}" if names else " with the usual reagents" if check.added else ""
-        shown = not check.added or check.added == precedents.likeliest(asked, card)  # over the arrow
+        shown = not check.added or check.added == precedents.likeliest(asked, card)[0]  # over the arrow
         parts.append(
             f'<span class="cs-ok" title="Asked{escape(given or " with the reactants alone", quote=True)}">'
             f"✓ forward model agrees{'' if shown else escape(given)} ({percent(check.chance)})</span>"

@@ -71,16 +71,18 @@ def conditions(asked: Asked, card: AnswerCard) -> str:
 # --- on the card -----------------------------------------------------------------------------------
 
 
-def likeliest(asked: Asked, card: AnswerCard) -> str:
-    """Return the SMILES of the conditions over the arrow: recorded with precedents, or else proposed; or empty."""
-    return conditions(asked, card) or proposed.first(asked, card)
+def likeliest(asked: Asked, card: AnswerCard) -> tuple[str, str]:
+    """Return the SMILES of the conditions over the arrow, and whose they are; empty if there are none."""
+    if reagents := conditions(asked, card):
+        return reagents, "from precedents"
+    reagents = proposed.first(asked, card)
+    return reagents, PROPOSED * bool(reagents)
 
 
 def over_arrow(asked: Asked, card: AnswerCard) -> tuple[str, str]:
     """Return the likeliest conditions in words, cut if they are long, and whose they are; empty if there are none."""
-    if not (reagents := likeliest(asked, card)):
-        return "", ""
-    return _cut(known.in_words(reagents)), "from precedents" if conditions(asked, card) else PROPOSED
+    reagents, whose = likeliest(asked, card)
+    return _cut(known.in_words(reagents)) if reagents else "", whose
 
 
 def _cut(text: str) -> str:

@@ -9,12 +9,12 @@ from chemspec import chem
 from chemspec.chem import formula_balance
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
 from chemspec.engine.distinct import is_echo
+from chemspec.evaluation.roundtrip import leads_back
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
 
 CONFIDENT, DOUBTFUL = 0.8, 0.3  # chances from which on, and below which, other words are used
 TROUBLE = 0.2  # what the chance of a retro card counts in the order, where something speaks against it
-# Solvents, bases, counterions: what seldom gives an atom to a product.
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,14 @@ class Check:
     def sure(self) -> bool:
         """Whether it agrees and does not doubt it."""
         return self.agrees and self.chance >= DOUBTFUL
+
+
+def opinion(target: str, result: DecodeResult, added: str = "") -> Check:
+    """Return what the forward model says of reactants by its answer to them, with `added` reagents or none."""
+    first = next((one for one in result.hypotheses if one.valid), None) if result.status == "ok" else None
+    if first is None:
+        return Check(False, 0.0, "", added)
+    return Check(leads_back(target, first.canonical), first.probability, first.canonical, added)
 
 
 @dataclass(frozen=True)

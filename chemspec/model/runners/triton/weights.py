@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from chemspec.model.int8 import quantise
-from chemspec.model.transformer import IMPOSSIBLE, Attention, RmsNorm, Stack, Transformer
+from chemspec.model.transformer import Attention, RmsNorm, Stack, Transformer, forced_logits
 from chemspec.settings import ModelConfig
 
 PARTS = 3  # that an fp32 number needs
@@ -112,14 +112,6 @@ def split(weight: Tensor) -> Tensor:
     return torch.stack(parts)
 
 
-def _forced(config: ModelConfig) -> Tensor | None:
-    if config.forced_first < 0:
-        return None
-    logits = torch.full((config.vocab_size,), IMPOSSIBLE)
-    logits[config.forced_first] = 0.0
-    return logits
-
-
 def pack(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
     """Copy a model's weights to a device.
 
@@ -176,7 +168,7 @@ def pack(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
         (floats(model.positions), floats(model.positions if config.shared_positions else model.target_positions)),
         (norm(model.encoder.embedding_norm), norm(model.decoder.embedding_norm)),
         (distances(model.encoder), distances(model.decoder)),
-        floats(forced) if (forced := _forced(config)) is not None else None,
+        floats(forced_logits(config)) if config.forced_first >= 0 else None,
         (tuple(packed(layer, False) for layer in model.encoder), tuple(packed(layer, True) for layer in model.decoder)),
         (norm(model.encoder.norm), norm(model.decoder.norm)),
         tuple(projection(layer.multihead_attn, 1, 3) for layer in model.decoder),
