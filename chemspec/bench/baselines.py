@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -193,33 +192,27 @@ def _bare(tokens: Sequence[int]) -> Answer:
 
 @dataclass
 class TimedBackend:
-    """A backend that also measures: seconds in the encoder, and in passes of the decoder."""
+    """A backend that also measures the seconds spent in the encoder; those in passes are in the traces."""
 
     backend: Backend
     encoder: float = 0.0
-    passes: float = 0.0
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
-        """Encode the sources, on the clock, and time the passes of what comes back."""
-        with self._counts("encoder"):
-            runner = self.backend.open(sources, top_k=top_k)
-        for name in ("run", "run_at"):  # the latter of a `session.AddressRunner`
-            if hasattr(runner, name):
-                setattr(runner, name, self._timed(getattr(runner, name)))
-        return runner
+        """Encode the sources, on the clock; what comes back encodes those that join on it, too."""
+        runner: Any = self._timed(self.backend.open)(sources, top_k=top_k)
+        if hasattr(runner, "join"):  # a `session.JoinableRunner`
+            runner.join = self._timed(runner.join)
+        return cast(Runner, runner)
 
-    def _timed(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*given: Any) -> Any:
-            with self._counts("passes"):
-                return run(*given)
+    def _timed(self, encode: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*given: Any, **options: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return encode(*given, **options)
+            finally:
+                self.encoder += time.perf_counter() - began
 
         return timed
-
-    @contextmanager
-    def _counts(self, what: str) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        setattr(self, what, getattr(self, what) + time.perf_counter() - began)
 
 
 def _timed(engine: Engine) -> tuple[Engine, TimedBackend]:

@@ -212,7 +212,7 @@ def measure(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -
         program.answer(longest, replace(plain, drafter=program.drafter))
         program.traces.clear()
         if program.watch:
-            program.watch.encoder = program.watch.passes = 0.0
+            program.watch.encoder = 0.0
         peaks.append(peak_mb())
     answers: list[Answers] = [[] for _ in heat]
     seconds: list[list[float]] = [[] for _ in heat]
@@ -243,7 +243,7 @@ def _shares(program: Program, seconds: float) -> dict[str, Any]:
     if not program.watch:
         return dict.fromkeys((*names, "encoder_share", "model_share", "host_share"))
     counted = numbers(program.traces)
-    encoder, passes = program.watch.encoder / seconds, program.watch.passes / seconds
+    encoder, passes = program.watch.encoder / seconds, counted.model_seconds / seconds
     return {
         **{name: getattr(counted, name) for name in names},
         "encoder_share": encoder,

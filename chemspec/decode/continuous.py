@@ -65,7 +65,8 @@ def keep_full(
         begin: opens a session for queries, numbered from 0, starts their decoders, and returns also what adds others.
         size: most queries under way, of all parts together.
         parts: batches that take turns: while a device computes a pass of one, the host does the work of the others.
-        before_pass: called before every pass; what it raises ends the run.
+        before_pass: called before every pass, or where they are quick every few milliseconds; what it raises ends the
+            run.
     """
     room = -(-size // parts)
     under_way: deque[_Part[Row]] = deque()
@@ -74,13 +75,18 @@ def keep_full(
             part = _Part(*begin(rows), dict(enumerate(rows)), len(rows))
             yield from part.finished()  # a decoder may need no pass
             if not part.decoding.done:
-                before_pass()
-                part.decoding.start_pass()
+                if parts > 1:
+                    before_pass()
+                    part.decoding.start_pass()
                 under_way.append(part)
         if not under_way:
             return
         part = under_way.popleft()
-        part.decoding.finish_pass()
+        if parts > 1:
+            part.decoding.finish_pass()
+        else:
+            before_pass()
+            part.decoding.run_passes()
         yield from part.finished()
         free = room - len(part.rows)
         if part.decoding.can_join and part.seen < MOST and free * FREE >= room and (rows := more(free)):
@@ -88,6 +94,7 @@ def keep_full(
             part.seen += len(rows)
             yield from part.finished()
         if not part.decoding.done:
-            before_pass()
-            part.decoding.start_pass()
+            if parts > 1:
+                before_pass()
+                part.decoding.start_pass()
             under_way.append(part)

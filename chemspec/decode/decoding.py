@@ -36,6 +36,9 @@ class Loop(Protocol):
     def finish_pass(self) -> None:
         """Let the decoders go on with the scores."""
 
+    def run_passes(self) -> None:
+        """Do a whole pass, or several in a row, but none after a query's last."""
+
     def join(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
         """Take on queries, which the session has taken on before."""
 
@@ -180,13 +183,16 @@ class Decoding:
         """End the pass that was begun."""
         self._loop.finish_pass()
 
+    def run_passes(self) -> None:
+        """Do a whole pass, or where nothing needs to be done between them several in a row, for some milliseconds."""
+        self._loop.run_passes()
+
     def run_to_end(self, before_pass: Callable[[], None] = lambda: None) -> list[list[FinishedSequence]]:
         """Run the passes that are left, and return what every decoder not taken returned, answers best first.
 
-        What `before_pass` raises ends the run.
+        What `before_pass`, which is called before each `run_passes`, raises ends the run.
         """
         while not self.done:
             before_pass()
-            self.start_pass()
-            self.finish_pass()
+            self.run_passes()
         return [self._loop.answers(query) for query in self._began]

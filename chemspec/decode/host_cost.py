@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.compiled.build import library
+from chemspec.decode.compiled.structures import Still
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
 from chemspec.decode.protocol import Decoder
@@ -17,7 +19,7 @@ from chemspec.draft.base import Drafter, HostCost
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
-from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch, Runner, Session
+from chemspec.model.session import SPARSE, Floats, Ints, KernelPass, NodeBatch, Runner, Session
 
 PASSES, BEAM_PASSES, WIDTH = 24, 8, 10  # of a run
 TIMES = 5  # the fastest counts: what else the machine does can only slow it down
@@ -30,8 +32,7 @@ WEIGHTS = 1 << 20
 class _Still:
     """A backend, and its runner: after every prefix the same tokens, of which none ends it.
 
-    Attributes:
-        seconds: spent in passes, in which it reads as much memory as a model would: what follows finds the caches cold.
+    A pass reads as much memory as a model would: what follows finds the caches cold.
     """
 
     compaction_threshold = SPARSE
@@ -39,32 +40,33 @@ class _Still:
     hidden_states: Any = None
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock, self.seconds = clock, 0.0
-        self._weights = np.zeros(WEIGHTS, dtype=np.float32)
+        self._clock, self._spent = clock, 0.0
+        self._weights = np.zeros(WEIGHTS, dtype=np.int32)
+        self._pass = Still(0, 0, self._weights.ctypes.data, WEIGHTS)  # of compiled code
+        self.kernel_pass: KernelPass | None = None
+
+    @property
+    def seconds(self) -> float:
+        """What was spent in passes."""
+        return self._spent + float(self._pass.seconds)
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
         """Start anew."""
         self.top_k = top_k
         self._ids = np.tile(np.arange(4, 4 + top_k), (MOST, 1)).astype(np.int32)
         self._log_probs = np.tile(-0.1 - 3 * np.arange(top_k), (MOST, 1)).astype(np.float32)
-        self._addresses = self._ids.ctypes.data, self._log_probs.ctypes.data
+        self._pass.ids, self._pass.log_probs = self._ids.ctypes.data, self._log_probs.ctypes.data
+        if (code := library()) is not None:
+            function = ctypes.cast(code.chemspec_still, ctypes.c_void_p).value or 0
+            self.kernel_pass = KernelPass(function, ctypes.addressof(self._pass), top_k)
         return self
-
-    def _pass(self) -> None:
-        began = self._clock()
-        self._weights.max()
-        self.seconds += self._clock() - began
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Return the tokens; see `session.Runner`."""
-        self._pass()
-        count = len(nodes.tokens)
+        began, count = self._clock(), len(nodes.tokens)
+        self._weights.max()
+        self._spent += self._clock() - began
         return self._ids[:count], self._log_probs[:count]  # type: ignore[return-value]
-
-    def run_at(self, columns: int, count: int) -> tuple[int, int, int]:
-        """Return where they are; see `session.AddressRunner`."""
-        self._pass()
-        return *self._addresses, self.top_k
 
     def release(self, query: int) -> None:
         """Keep nothing."""

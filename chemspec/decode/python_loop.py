@@ -109,6 +109,10 @@ class PythonLoop:
             self._passes[number].append(event)
             self._seconds[number] = now
 
+    def run_passes(self) -> None:
+        """Do a whole pass; see `decoding.Loop`."""
+        self.finish_pass()
+
     def _draft(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
         """Return for every query the prefixes to score ahead in this pass, as far as they pay."""
         # All that there is; greedy decoding has no look-ahead, and drafts only.

@@ -153,6 +153,26 @@ class AddressRunner(Runner, Protocol):
         """
 
 
+class KernelPass(NamedTuple):
+    """A pass that compiled code may call itself: `chemspec_run` of `runners/native/kernel.cpp`, or what takes the same.
+
+    Attributes:
+        function: its address.
+        session: its first argument.
+        top_k: candidates kept per node.
+    """
+
+    function: int
+    session: int
+    top_k: int
+
+
+class KernelRunner(AddressRunner, Protocol):
+    """A runner whose passes compiled code may do in a row, without coming back to Python."""
+
+    kernel_pass: KernelPass
+
+
 class Backend(Protocol):
     """A loaded model on a device; shared, immutable."""
 

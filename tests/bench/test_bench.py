@@ -280,7 +280,6 @@ def test_the_stopwatch_changes_no_answer(home: Path) -> None:
     one, other = (made.predict(QUERIES, settings) for made in (engine, timed))
     assert [[h.tokens for h in r.hypotheses] for r in one] == [[h.tokens for h in r.hypotheses] for r in other]
     assert watch.encoder > 0
-    assert watch.passes > 0
     assert engine.backend is not timed.backend
 
 

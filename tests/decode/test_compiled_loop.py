@@ -8,9 +8,11 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import compiled_stress
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from small import tiny_folder
@@ -20,6 +22,7 @@ from test_loop import EAGER, VOCAB, Illegal, model_of
 from chemspec.decode import decoding as loops
 from chemspec.decode.beam import beam_search
 from chemspec.decode.compiled import build
+from chemspec.decode.compiled import loop as compiled_loop
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
 from chemspec.decode.protocol import Decoder
@@ -34,10 +37,12 @@ from chemspec.draft.tree.edit_ngrams import COPY_ONLY, EditNgramTable, count_edi
 from chemspec.draft.windows import Windows
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
+from chemspec.model.runners.native import runner as native
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Backend, Session
+from chemspec.model.session import Backend, Runner, ScoresError, Session
+from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, TableRunner
+from chemspec.testing import Table, TableRunner, tiny_model
 from chemspec.types import Draft, FinishedSequence, Pass, Prefix
 
 pytestmark = pytest.mark.skipif(build.library() is None, reason="there is no C++ compiler")
@@ -242,6 +247,69 @@ def test_on_the_shipped_weights_too(
         passes = [replace(step, draft_seconds=0.0, model_seconds=0.0) for one in results for step in one.trace.passes]
         found.append(([one.hypotheses for one in results], passes))
     assert found[0] == found[1]
+
+
+def small_model() -> Transformer:
+    return tiny_model(2, VOCAB).float()
+
+
+class Watched:
+    """A backend whose runners count how often the passes were done by Python."""
+
+    def __init__(self, backend: Backend, *, in_a_row: bool = True) -> None:
+        self.backend, self.in_a_row, self.called = backend, in_a_row, 0
+
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
+        runner: Any = self.backend.open(sources, top_k=top_k)
+        run_at = runner.run_at
+
+        def counted(columns: int, count: int) -> Any:
+            self.called += 1
+            return run_at(columns, count)
+
+        runner.run_at = counted
+        if not self.in_a_row:
+            runner.kernel_pass = None
+        return runner
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+@pytest.mark.parametrize("drafter", [*OWN, "bushy"])
+@pytest.mark.parametrize("width", [0, 3])
+def test_passes_in_a_row_are_those_that_python_does_one_by_one(
+    width: int, drafter: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether they are broken off after each or not at all, and with caches that are cleared all the time."""
+    monkeypatch.setattr(compiled_loop, "IN_A_ROW", seconds)
+    monkeypatch.setattr(native.NativeRunner, "compaction_threshold", EAGER)
+    random, model = Random(5), small_model()
+    batch = [[random.randrange(4, VOCAB) for _ in range(random.randint(4, 12))] for _ in range(5)]
+    case = Case(drafter, 6, 3, 0, 12, TokenClasses(4, (5, 6)), True, 1e-3)
+    by_python, in_a_row = (Watched(native.NativeBackend(model, threads=1), in_a_row=each) for each in (False, True))
+    found = [
+        decode(True, batch, [search(width, 14, 0.6) for _ in batch], backend, case.build(model), max_len=14, top_k=6)
+        for backend in (by_python, in_a_row)
+    ]
+    assert found[0] == found[1]
+    assert by_python.called and not in_a_row.called
+
+
+def test_what_a_drafter_raises_comes_through_passes_in_a_row() -> None:
+    backend = native.NativeBackend(small_model(), threads=1)
+    with pytest.raises(KeyError, match="out of ideas"):
+        decode(True, [[4, 5]], [greedy(max_len=9)], backend, Broken(), max_len=9, top_k=6)
+    with pytest.raises(ValueError, match="drafter 'illegal' proposed the token id -1"):
+        decode(True, [[4, 5]], [greedy(max_len=9)], backend, Illegal(-1), max_len=9, top_k=6)
+
+
+def test_scores_that_are_no_numbers_end_passes_in_a_row() -> None:
+    model = small_model()
+    with torch.no_grad():
+        model.output.bias.fill_(float("nan"))
+    with pytest.raises(ScoresError):
+        decode(
+            True, [[4, 5]], [greedy(max_len=9)], native.NativeBackend(model, threads=1), NoDrafts(), max_len=9, top_k=6
+        )
 
 
 def test_passes_can_be_read_while_it_runs() -> None:

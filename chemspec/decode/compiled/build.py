@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_int, c_void_p
+from ctypes import c_double, c_int, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
@@ -40,4 +40,5 @@ def library() -> ctypes.CDLL | None:
     loaded.chemspec_loop.restype = loaded.chemspec_loop_state.restype = loaded.chemspec_loop_kept.restype = c_void_p
     loaded.chemspec_loop_draft.argtypes = (c_void_p, c_void_p)
     loaded.chemspec_loop_take.argtypes = (c_void_p, c_void_p, c_int, c_void_p, c_int, c_int)
+    loaded.chemspec_loop_run.argtypes = (c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_double)
     return loaded

@@ -3,13 +3,16 @@
 // What it does stands in `python_loop.py`, `query_state.py` and `draft_tree.py`, whose names it has; why drafts change no answer, in
 // `decoding.py`. It computes the same nodes in the same passes, with the same numbers to the last bit (`auto` given
 // the same costs). A pass is `chemspec_loop_draft`, which lists the
-// nodes to compute, the model's own work, and `chemspec_loop_take`, which takes their scores. The constants in capitals come from
-// `build.py`.
+// nodes to compute, the model's own work, and `chemspec_loop_take`, which takes their scores; or `chemspec_loop_run`, which does all
+// three, several times in a row, with a kernel on this host. The constants in capitals come from `build.py`.
 
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <numeric>
 #include <system_error>
 #include <thread>
+#include <tuple>
 
 #include "drafters.h"
 #include "search.h"
@@ -370,7 +373,14 @@ struct PassState {
   int32_t released, compacted;  // queries to do so with; first those, then these
   const int32_t* queries;
   int32_t bad_token, bad_name;
+  int32_t passes;  // of `chemspec_loop_run`
+  const double* times;  // of each, in seconds: of drafting, of the model, and from the call to its end
 };
+
+// A pass of a kernel that computes on this host: what `chemspec_run` of kernel.cpp takes and returns.
+using KernelPass = int (*)(void* session, int rows, const int32_t* queries, const int32_t* tokens, const int32_t* depths, const int32_t* parents,
+                           const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states, const int32_t* watched, int watchers,
+                           float* attention_probs, int attention_stride);
 }
 
 namespace {
@@ -386,7 +396,9 @@ struct Loop {
   std::vector<std::unique_ptr<QueryState>> queries;  // null: forgotten
   size_t begun = 0;  // queries whose drafts before the first pass are known
   std::vector<int> active, starts;  // of the rows of each active query
-  std::vector<int32_t> columns, orders;
+  std::vector<int32_t> columns, orders, ids;
+  std::vector<float> log_probs;
+  std::vector<double> times;
   PassState state{};
 
   Loop(const LoopSpec& spec, const DrafterArgs& drafts)
@@ -474,6 +486,35 @@ struct Loop {
     if (drafter.spec.kind == AUTO && settings.budget)
       for (const int number : active) queries[number]->observe();
     look();
+    return FINE;
+  }
+
+  // Passes in a row, until there is something to do that Python does, the load is no longer what `plan` is for, or so many seconds
+  // have gone by.
+  Outcome run(const PassPlan& plan, KernelPass kernel, void* session, int count, double seconds) {
+    const auto began = std::chrono::steady_clock::now();
+    const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
+    const auto load = std::make_tuple(state.asked, state.active, state.waiting);
+    times.clear();
+    double end = 0.0;
+    do {
+      const double start = end;
+      Outcome done = draft(plan);
+      if (done != FINE) return done;
+      const double drafted = elapsed();
+      const int rows = state.rows;
+      const int32_t* column = columns.data();
+      ids.resize(size_t(rows) * count), log_probs.resize(size_t(rows) * count);
+      if (!kernel(session, rows, column, column + rows, column + 2 * rows, column + 3 * rows, nullptr, count, ids.data(), log_probs.data(), nullptr,
+                  nullptr, 0, nullptr, 0))
+        return NO_MEMORY;
+      const double scored = elapsed();
+      done = take(ids.data(), log_probs.data(), count);
+      if (done != FINE) return done;
+      end = elapsed();
+      times.insert(times.end(), {drafted - start, scored - drafted, end});
+    } while (!state.released && !state.compacted && load == std::make_tuple(state.asked, state.active, state.waiting) && end < seconds);
+    state.passes = int(times.size() / 3), state.times = times.data();
     return FINE;
   }
 
@@ -566,6 +607,11 @@ int chemspec_loop_take(void* handle, const void* ids, int wide_ids, const void* 
   });
 }
 
+// Passes in a row; see `Loop::run`.
+int chemspec_loop_run(void* loop, const PassPlan* plan, KernelPass kernel, void* session, int count, double seconds) {
+  return guarded([&] { return static_cast<Loop*>(loop)->run(*plan, kernel, session, count, seconds); });
+}
+
 // The slots that a query keeps, if it was to be compacted.
 const int32_t* chemspec_loop_kept(void* loop, int query, int* count) {
   const auto& kept = static_cast<Loop*>(loop)->queries[query]->kept_slots;
@@ -603,5 +649,25 @@ int chemspec_loop_answer(void* loop, int query, int which, int32_t* tokens, doub
   for (int at = length - 1; at >= 0 && tokens; at--, node = state.tree[node].parent)
     tokens[at] = state.tree[node].token, log_probs[at] = state.tree[node].log_prob;
   return length;
+}
+
+// A `KernelPass` for `host_cost.py` that computes nothing: it reads as much memory as a model would, and says the same of every node.
+struct Still {
+  const int32_t* ids;
+  const float* log_probs;
+  const int32_t* weights;
+  int64_t size, read;  // of the weights; what came of reading them
+  double seconds;  // spent in passes
+};
+
+int chemspec_still(void* session, int rows, const int32_t*, const int32_t*, const int32_t*, const int32_t*, const int32_t*, int count, int32_t* ids,
+                   float* log_probs, float*, const int32_t*, int, float*, int) {
+  const auto began = std::chrono::steady_clock::now();
+  Still& still = *static_cast<Still*>(session);
+  for (int row = 0; row < rows; row++, ids += count, log_probs += count)
+    std::copy_n(still.ids, count, ids), std::copy_n(still.log_probs, count, log_probs);
+  still.read += std::accumulate(still.weights, still.weights + still.size, int32_t(0), std::bit_xor<int32_t>());
+  still.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return FINE;
 }
 }

@@ -1,4 +1,4 @@
-"""Drive the compiled loop: two calls a pass, whose records become values when somebody asks for them."""
+"""Drive the compiled loop: two calls a pass, or one for several; records become values when somebody asks for them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ from chemspec.decode.draft_tree import refuse
 from chemspec.decode.greedy import GreedyRules
 from chemspec.decode.protocol import Decoder, Limits, RuledDecoder
 from chemspec.draft.base import Drafter
-from chemspec.model.session import NodeBatch, ScoresError, Session
+from chemspec.model.session import KernelPass, NodeBatch, ScoresError, Session
 from chemspec.tokenizer import EOS
 from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, TreeDelta
 
 FINE, BAD_DRAFT, CALL_FAILED, BAD_SCORES = 1, -1, -2, -3
 RunAt = Callable[[int, int], tuple[int, int, int]]
+IN_A_ROW = 0.005  # seconds after which passes in a row are broken off, so that Ctrl-C and others who wait come in
 
 
 def rules_of(decoders: Sequence[Decoder]) -> list[SearchRules] | None:
@@ -130,6 +131,7 @@ class CompiledLoop:
         """Start without queries; see `compiled_loop`."""
         self._code, self._session, self._proposals, self._clock = code, session, proposals, clock
         self._run_at: RunAt | None = getattr(session.runner, "run_at", None)  # of a `session.AddressRunner`
+        self._kernel: KernelPass | None = getattr(session.runner, "kernel_pass", None)  # of a `session.KernelRunner`
         self._vocab_size, self._records = spec.vocab_size, bool(spec.record)
         self._callback = proposals.callback() if proposals.kind == drafters.OTHER else None
         if self._callback is not None:
@@ -189,6 +191,24 @@ class CompiledLoop:
         if state.released or state.compacted:
             self._release_and_compact()
         self._times.append((drafted - began, scored - drafted, clock()))
+
+    def run_passes(self) -> None:
+        """Do a pass, or with a kernel on this host several in a row; see `decoding.Loop`."""
+        if self._kernel is None:
+            self.start_pass()
+            self.finish_pass()
+            return
+        code, state, began = self._code, self._state, self._clock()
+        plan = self._proposals.plan(state.asked, state.active, state.waiting)
+        done = code.chemspec_loop_run(self._loop, byref(plan), *self._kernel, IN_A_ROW)
+        if done == BAD_SCORES:
+            raise ScoresError
+        if done != FINE:
+            self._raise(done)
+        times = reals(state.times, 3 * state.passes)
+        self._times += zip(times[::3], times[1::3], [began + end for end in times[2::3]], strict=True)
+        if state.released or state.compacted:
+            self._release_and_compact()
 
     def _begin(self, count: int) -> Callable[[], tuple[Any, ...]]:
         """Return what gives the scores of the new nodes, which a `session.DeferredRunner` computes meanwhile."""

@@ -58,8 +58,15 @@ class PassState(ctypes.Structure):
         ("columns", c_void_p),
         *_of(c_int32, "released compacted"),
         ("queries", c_void_p),
-        *_of(c_int32, "bad_token bad_name"),
+        *_of(c_int32, "bad_token bad_name passes"),
+        ("times", c_void_p),
     )
+
+
+class Still(ctypes.Structure):
+    """What stands for a model where only the loop is to be measured."""
+
+    _fields_ = (*_of(c_void_p, "ids log_probs weights"), *_of(c_int64, "size read"), ("seconds", c_double))
 
 
 class RecordView(ctypes.Structure):

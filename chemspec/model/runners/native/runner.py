@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chemspec.model.runners.native.build import kernel
-from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
+from chemspec.model.session import SPARSE, Floats, Ints, KernelPass, NodeBatch
 from chemspec.model.weights import Array, Weights, quantised
 from chemspec.settings import ModelConfig
 from chemspec.system.compiled import NoKernelError as NoKernelError
@@ -264,6 +264,8 @@ class NativeRunner:
         self._length = 0  # tokens of the longest source, bos and eos included where the model reads them
         self._heads = np.array(sorted(heads), dtype=np.int32).reshape(-1, 2)
         self._library, self._session = backend._library, session
+        run = ctypes.cast(self._library.chemspec_run, ctypes.c_void_p).value
+        self.kernel_pass = KernelPass(run or 0, session.value or 0, top_k)
         self._best_ids, self._best_log_probs = (ctypes.c_int32 * 0)(), (ctypes.c_float * 0)()  # of `run_at`
 
     def __del__(self) -> None:
