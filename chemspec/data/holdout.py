@@ -16,10 +16,10 @@ import numpy as np
 
 from chemspec.data.reactions import canonical_pair, product_key, product_of
 from chemspec.data.settings import DataSettings
-from chemspec.data.shards import is_used, needed_columns, read_rows
+from chemspec.data.shards import is_used, read_rows
 from chemspec.settings import Task
 from chemspec.system.files import write_whole
-from chemspec.tasks import Row
+from chemspec.tasks import TASKS, Row
 
 FILE = "heldout.csv"
 SEED = 21  # of the draw; not the recipe's, so that a stage with other spellings holds out the same products
@@ -44,7 +44,8 @@ def _draw(file: Path, settings: DataSettings) -> list[Row]:
 
 
 def _candidates(file: Path, settings: DataSettings) -> Iterator[Row]:
-    columns = needed_columns(settings)
+    # Rows with maps, whether or not others get guessed ones, so that such a stage holds out the same products, too.
+    columns = TASKS.lookup(settings.task).mapped
     for row in islice(read_rows(file), settings.limit or None):
         if is_used(row, settings) and all(row.get(column) for column in columns):
             yield row

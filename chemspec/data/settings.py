@@ -22,6 +22,7 @@ class DataSettings:
         clean: files without the columns of `leave_out`, because none of their rows has to be left out.
         only: columns; a row without "1" in one of them is not used (those with reagents, say).
         guess_maps: rows without atom maps get guessed ones (`atom_maps.py`) instead of being left out.
+        ignore_maps: rows that have atom maps get guessed ones, too, so that all targets are written by one convention.
         hold_out: files of which so many products are drawn and held out, with all that makes them; one reaction of each
             goes to `heldout.csv` beside the arrays (`holdout.py`).
         apart_from: files beside these; no reaction that makes one of their products is used.
@@ -40,6 +41,7 @@ class DataSettings:
     clean: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     guess_maps: bool = False
+    ignore_maps: bool = False
     hold_out: Mapping[str, int] = field(default_factory=dict)
     apart_from: tuple[str, ...] = ()
     max_tokens: int = 200
@@ -62,6 +64,8 @@ class DataSettings:
         shares = self.share_of.values()
         if not all(0 < share < 1 for share in shares) or sum(shares) >= 1:
             raise ValueError(f"share_of is {dict(self.share_of)}; shares lie between 0 and 1 and leave something over")
+        if self.ignore_maps and not self.guess_maps:
+            raise ValueError("ignore_maps needs guess_maps: without either no row can be aligned")
         for name in ("leave_out", "clean", "only", "apart_from"):
             columns = getattr(self, name)
             if isinstance(columns, str):

@@ -78,6 +78,8 @@ def write_shard(
     for number, row in enumerate(islice(read_rows(file), start, start + length), start):
         if not is_used(row, settings):
             continue
+        if settings.ignore_maps:
+            row = {column: value for column, value in row.items() if not column.startswith("mapped_")}
         # One generator a row: the result depends neither on shards nor on workers.
         rng = Random(f"{settings.seed}/{file.name}/{number}")
         pairs = variants(

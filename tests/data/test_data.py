@@ -339,6 +339,26 @@ def test_rows_without_maps_or_with_missing_fields_give_nothing() -> None:
     assert variants({"mapped_rxn": ""}, "retro", count=2, flat_share=0, rng=Random(0)) == []
 
 
+def test_maps_can_be_ignored_so_that_all_targets_are_written_by_one_convention(tmp_path: Path) -> None:
+    """With wrong maps, that take the ester's methyl from nowhere, the target is not written in the source's order."""
+    wrong = {"mapped_rxn": "[CH3:1][C:2](=[O:3])O.CO>>[O:4]([CH3:5])[C:2]([CH3:1])=[O:3]"}
+    row = {**wrong, "reactants": "CC(=O)O.CO", "product": "COC(C)=O"}
+    bare = {**row, "mapped_rxn": ""}
+    asked = replace(DataSettings(task="retro", variants=1, min_count=1), guess_maps=True)
+    texts = []
+    for name, told, settings in (
+        ("ignored", row, replace(asked, ignore_maps=True)),
+        ("bare", bare, asked),
+        ("used", row, asked),
+    ):
+        file = write(tmp_path / f"{name}.csv", [told])
+        prepare([file], tmp_path / name, settings, workers=1)
+        texts.append(next((tmp_path / name / "train-shards").glob("*.tsv")).read_text())
+    assert texts[0] == texts[1] != texts[2]
+    with pytest.raises(ValueError, match="ignore_maps needs guess_maps"):
+        DataSettings(task="retro", ignore_maps=True)
+
+
 def test_guessed_maps_give_the_pairs_of_the_true_ones() -> None:
     row = forward_rows()[0]
     for task, mapped in (("forward", "mapped_core_rxn"), ("retro", "mapped_rxn")):

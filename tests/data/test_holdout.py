@@ -59,6 +59,17 @@ def test_a_held_out_product_is_not_trained_on(tmp_path: Path) -> None:
     assert set(products(tmp_path / "out", "val")) == apart
 
 
+def test_rows_without_maps_are_never_held_out_so_that_guessing_changes_no_draw(tmp_path: Path) -> None:
+    every = [dict(row, mapped_rxn="" if place % 3 else row["mapped_rxn"]) for place, row in enumerate(rows(60))]
+    file, held = write(tmp_path / "a.csv", every), replace(RETRO, hold_out={"a.csv": 2})
+    drawn = []
+    for guess in (False, True):
+        prepare([file], tmp_path / f"{guess}", replace(held, guess_maps=guess), workers=1)
+        drawn.append((tmp_path / f"{guess}" / "heldout.csv").read_text())
+    assert drawn[0] == drawn[1]
+    assert set(products(tmp_path / "False")) < set(products(tmp_path / "True"))
+
+
 def test_a_trial_holds_out_a_tenth_at_most(tmp_path: Path) -> None:
     settings = replace(RETRO, hold_out={"a.csv": 2000}, limit=20)
     assert prepare([write(tmp_path / "a.csv", rows(30))], tmp_path / "out", settings, workers=1)["held_out"] == 1
