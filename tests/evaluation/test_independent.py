@@ -54,7 +54,8 @@ def test_it_shares_no_code() -> None:
 def test_a_small_model_answers_the_same(tmp_path: Path, dtype: str, how: DecodeSettings, heads: int) -> None:
     folder = tiny_folder(tmp_path / "retro", heads=heads)
     engine = Engine.load(folder, device="cpu", dtype=dtype, threads=1)
-    assert off(both(engine, QUERIES, how)) <= (0 if dtype == "int8" else 2e-5)
+    # In which order numpy adds up depends on the processor: 1.8e-5 with OPENBLAS_CORETYPE=Haswell, 2.2e-5 with SkylakeX.
+    assert off(both(engine, QUERIES, how)) <= (0 if dtype == "int8" else 5e-5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -189,9 +189,9 @@ def test_a_list_that_deserves_doubt_says_so(smiles: str, words: str | None) -> N
 
 @weights
 def test_no_list_shows_an_echo_and_chances_add_up_to_one_at_most() -> None:
-    ibuprofen = "CC(C)Cc1ccc(C(C)C(=O)O)cc1"
-    page = open_page(task="retro", smi=ibuprofen)
-    assert ibuprofen not in [item.value for item in page.code]
+    caffeine = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"  # which the model returns among ten
+    page = open_page(task="retro", smi=caffeine)
+    assert caffeine not in [item.value for item in page.code]
     assert "left out" in html(page)
     hatu = "O=C(O)c1ccccc1.NCc1ccccc1.CCN(C(C)C)C(C)C.CN(C)C=O.CN(C)C(On1nnc2cccnc21)=[N+](C)C.F[P-](F)(F)(F)(F)F"
     told = [int(odds) for odds in re.findall(r"<b>(\d+) %</b>", html(open_page(smi=hatu)))]
