@@ -199,9 +199,11 @@ def _embedding(config: ModelConfig) -> nn.Embedding:
     return table
 
 
-def forced_logits(config: ModelConfig) -> Tensor:
+def forced_logits(
+    config: ModelConfig, *, dtype: torch.dtype = torch.float32, device: torch.device | None = None
+) -> Tensor:
     """Return the logits (V,) after the start of an answer of a model whose first token is forced."""
-    logits = torch.full((config.vocab_size,), IMPOSSIBLE)
+    logits = torch.full((config.vocab_size,), IMPOSSIBLE, dtype=dtype, device=device)
     logits[config.forced_first] = 0.0
     return logits
 
@@ -281,7 +283,8 @@ class Transformer(nn.Module):
         """Return logits (B, T, V) of the tokens that follow last hidden states at these depths (B or 1, T)."""
         logits: Tensor = self.output(states)
         if self.config.forced_first >= 0:  # not a guess but a rule of the checkpoint
-            forced = forced_logits(self.config).to(logits)
+            # Made on the device: a copy from the host would stall it, and cannot be recorded in a graph.
+            forced = forced_logits(self.config, dtype=logits.dtype, device=logits.device)
             logits = torch.where((depths == 0)[..., None], forced, logits)
         return logits
 
