@@ -70,15 +70,20 @@ def keep_full(
     """
     room = -(-size // parts)
     under_way: deque[_Part[Row]] = deque()
+
+    def go_on(part: _Part[Row]) -> None:
+        if part.decoding.done:
+            return
+        if parts > 1:  # its pass is computed while the others have their turn
+            before_pass()
+            part.decoding.start_pass()
+        under_way.append(part)
+
     while True:
         while len(under_way) < parts and (rows := more(room)):
             part = _Part(*begin(rows), dict(enumerate(rows)), len(rows))
             yield from part.finished()  # a decoder may need no pass
-            if not part.decoding.done:
-                if parts > 1:
-                    before_pass()
-                    part.decoding.start_pass()
-                under_way.append(part)
+            go_on(part)
         if not under_way:
             return
         part = under_way.popleft()
@@ -93,8 +98,4 @@ def keep_full(
             part.rows.update(zip(part.join(rows), rows, strict=True))
             part.seen += len(rows)
             yield from part.finished()
-        if not part.decoding.done:
-            if parts > 1:
-                before_pass()
-                part.decoding.start_pass()
-            under_way.append(part)
+        go_on(part)

@@ -81,7 +81,13 @@ def loop_that_runs() -> str:
 
 
 def measure(loop: str, clock: Callable[[], float] = time.perf_counter) -> HostCost:
-    """Time the loop of a name; takes some hundredths of a second, of the loop in Python some tenths."""
+    """Time the loop of a name; takes some hundredths of a second, of the loop in Python some tenths.
+
+    Args:
+        loop: "compiled" or "python".
+        clock: seconds; passes in compiled code are on the monotonic clock that `time.perf_counter` reads, so the
+            compiled loop needs this one.
+    """
 
     def seconds(decoder: Callable[[], Decoder], drafter: Callable[[], Drafter], passes: int) -> tuple[float, float]:
         """Return seconds and drafted nodes of a pass."""

@@ -280,6 +280,7 @@ def test_the_stopwatch_changes_no_answer(home: Path) -> None:
     one, other = (made.predict(QUERIES, settings) for made in (engine, timed))
     assert [[h.tokens for h in r.hypotheses] for r in one] == [[h.tokens for h in r.hypotheses] for r in other]
     assert watch.encoder > 0
+    assert all(step.model_seconds > 0 for result in other for step in result.trace.passes)
     assert engine.backend is not timed.backend
 
 

@@ -104,12 +104,10 @@ def test_three_ideas_are_seen_at_once_and_nothing_jumps(
     assert loaded(page)
     third = cards.nth(2).bounding_box()
     assert third["y"] + third["height"] <= 800
-    # Ideas, not one idea three times: the amide, a bond of the amine, and something else.
-    ideas = page.locator(".cs-head h3").all_inner_texts()[:2]
-    assert sorted(ideas) == ["Amide formation", "N-Alkylation"]
-    found = [answers(page).nth(place).inner_text() for place in range(3)]
-    assert [sum(text.startswith(start) for text in found[:2]) for start in ("CCNCC.", "CCN(CC)CC(=O)")] == [1, 1]
-    assert len(set(found)) == 3
+    # Ideas, not one idea three times: the amide, and two bonds of the amine.
+    ideas = page.locator(".cs-head h3").all_inner_texts()[:3]
+    assert ideas == ["N-Alkylation", "Amide formation", "N-Alkylation"]
+    assert answers(page).nth(0).inner_text().startswith("CCNCC.") and "CCI" in answers(page).nth(2).inner_text()
     assert page.locator(".drawing svg").count() == 1  # the target is drawn once
 
 

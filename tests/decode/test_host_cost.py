@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import count
 
 import pytest
@@ -29,7 +28,8 @@ def test_passes_are_not_counted_in() -> None:
 @pytest.mark.skipif(build.library() is None, reason="there is no C++ compiler")
 def test_the_compiled_loop_costs_less() -> None:
     assert host_cost.loop_that_runs() == "compiled"
-    compiled, python = (host_cost.measure(loop, time.thread_time) for loop in ("compiled", "python"))
+    compiled, python = (host_cost.measure(loop) for loop in ("compiled", "python"))
+    assert min(compiled) >= 0
     assert compiled.start < python.start
     assert compiled.ahead < python.ahead / 2
 

@@ -185,9 +185,8 @@ class CompiledLoop:
         scores = finish()
         scored = clock()
         taken = code.chemspec_loop_take(self._loop, *scores[:5])
-        if taken == BAD_SCORES:
-            raise ScoresError
-        _check(taken)
+        if taken != FINE:
+            self._raise(taken)
         if state.released or state.compacted:
             self._release_and_compact()
         self._times.append((drafted - began, scored - drafted, clock()))
@@ -201,8 +200,6 @@ class CompiledLoop:
         code, state, began = self._code, self._state, self._clock()
         plan = self._proposals.plan(state.asked, state.active, state.waiting)
         done = code.chemspec_loop_run(self._loop, byref(plan), *self._kernel, IN_A_ROW)
-        if done == BAD_SCORES:
-            raise ScoresError
         if done != FINE:
             self._raise(done)
         times = reals(state.times, 3 * state.passes)
@@ -244,6 +241,8 @@ class CompiledLoop:
             raise error
         if done == BAD_DRAFT:
             refuse(self._proposals.names[state.bad_name], state.bad_token, self._vocab_size)
+        if done == BAD_SCORES:
+            raise ScoresError
         _check(done)
 
     # What came of it ---------------------------------------------------------------------------------

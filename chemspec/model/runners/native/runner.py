@@ -62,6 +62,7 @@ class NativeBackend:
             instructions: of `INSTRUCTIONS`, for int8; "" takes the fastest here.
         """
         self._library = kernel()
+        self.run_address = ctypes.cast(self._library.chemspec_run, ctypes.c_void_p).value or 0
         able = [name for number, name in enumerate(INSTRUCTIONS) if self._library.chemspec_has(number)]
         self.instructions = (instructions or able[-1]) if int8 else None
         if int8 and self.instructions not in able:
@@ -264,8 +265,7 @@ class NativeRunner:
         self._length = 0  # tokens of the longest source, bos and eos included where the model reads them
         self._heads = np.array(sorted(heads), dtype=np.int32).reshape(-1, 2)
         self._library, self._session = backend._library, session
-        run = ctypes.cast(self._library.chemspec_run, ctypes.c_void_p).value
-        self.kernel_pass = KernelPass(run or 0, session.value or 0, top_k)
+        self.kernel_pass = KernelPass(backend.run_address, session.value or 0, top_k)
         self._best_ids, self._best_log_probs = (ctypes.c_int32 * 0)(), (ctypes.c_float * 0)()  # of `run_at`
 
     def __del__(self) -> None:
