@@ -36,7 +36,7 @@ def _share(part: float, whole: float) -> float:
 class SpeedNumbers:
     """Counts over one or more traces, and the rates that follow from them.
 
-    The page Learn shows these lines and the docstrings below to the public.
+    The page How it works shows these lines and the docstrings below to the public.
 
     Attributes:
         queries: Questions answered.

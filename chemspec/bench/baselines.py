@@ -5,7 +5,6 @@ A program answers queries with token ids. It is made once per task and used for 
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from chemspec.evaluation import reference
 from chemspec.model import checkpoint
 from chemspec.model.session import Backend, Runner
 from chemspec.settings import DecodeSettings
-from chemspec.system.threads import torch_threads
+from chemspec.system.threads import torch_threads, usable_cores
 from chemspec.tokenizer import UNK
 from chemspec.types import Draft, Prefix, Trace
 
@@ -125,7 +124,7 @@ def naive(engine: Engine, threads: int) -> list[Program]:
 
     def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
         sources = [engine.prepare(text).ids for text in queries]
-        with torch_threads(threads or os.cpu_count() or 1):
+        with torch_threads(threads or usable_cores()):
             decoded = [reference.recompute(model, source, settings) for source in sources]
         return [[_bare(item.tokens) for item in answers] for answers in decoded]
 
@@ -179,7 +178,7 @@ ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Program]]] = {
     "onnx": lambda engine, threads, _: onnx(engine, threads),
     "naive": lambda engine, threads, _: naive(engine, threads),
     "ctranslate2": lambda engine, *_: ctranslate2(engine, 1),
-    "ctranslate2-all": lambda engine, threads, _: ctranslate2(engine, threads or os.cpu_count() or 1),
+    "ctranslate2-all": lambda engine, threads, _: ctranslate2(engine, threads or usable_cores()),
 }
 
 

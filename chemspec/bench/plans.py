@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -15,6 +16,7 @@ from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import PlanSettings, plan
 from chemspec.plan.stock import Stock
 from chemspec.settings import DecodeSettings
+from chemspec.system.files import write_whole
 
 Models = Mapping[str, Sequence[Model]]  # by precision ("auto", "fp32"): what proposes, and what checks
 TIE = 0.05  # two best scores that differ by less, of the larger, are a near-tie: int8 moves scores as much as that
@@ -73,7 +75,7 @@ def run(
         models: by precision.
         stock: what can be bought.
         targets: SMILES.
-        out: one line a target (.jsonl); what is in it is not done again.
+        out: one line a target (.jsonl); what is in it and was searched in this way is not done again.
         settings: the limits, the same for all loops.
         n: proposals asked for a molecule.
         progress: is told how many targets of how many are done.
@@ -81,7 +83,11 @@ def run(
     Returns:
         The lines of `out` that belong to the targets.
     """
-    known = {row["target"]: row for row in map(json.loads, out.read_text().splitlines())} if out.exists() else {}
+    how = _how(models, stock, settings, n)
+    lines = out.read_text(encoding="utf-8").splitlines(keepends=True) if out.exists() else []
+    whole = [line for line in lines if line.endswith("\n")]  # the last is torn where the run was killed
+    write_whole(out, "".join(whole))
+    known = {row["target"]: row for row in map(json.loads, whole) if row.get("how") == how}
     if any(target not in known for target in targets):  # what a first question costs is nobody's
         for name in LOOPS:
             _search(models, stock, targets[0], replace(settings, expansions=1), n, name)
@@ -90,12 +96,20 @@ def run(
             names = list(LOOPS)
             turn = number % len(names)  # none always comes first
             found = {name: _search(models, stock, target, settings, n, name) for name in names[turn:] + names[:turn]}
-            line = json.dumps({"target": target, "loops": found})
+            line = json.dumps({"target": target, "how": how, "loops": found})
             with out.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
             known[target] = json.loads(line)
         progress(number + 1, len(targets))
     return [known[target] for target in targets]
+
+
+def _how(models: Models, stock: Stock, settings: PlanSettings, n: int) -> str:
+    """Return a digest of all that has a say in what is found and how fast."""
+    weights = {dtype: [(model.digest, model.dtype) for model in pair] for dtype, pair in models.items()}
+    lists = {name: hashlib.sha256(keys.tobytes()).hexdigest() for name, keys in stock.lists.items()}
+    described = json.dumps([asdict(settings), n, weights, lists], sort_keys=True)
+    return hashlib.sha256(described.encode()).hexdigest()[:16]
 
 
 def _search(models: Models, stock: Stock, target: str, settings: PlanSettings, n: int, name: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ slow that a few queries have to tell its speed runs by itself, after the others.
 
 from __future__ import annotations
 
-import os
 import platform
 import resource
 import tempfile
@@ -36,6 +35,7 @@ from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig, Task, preset
 from chemspec.system import extras, host
+from chemspec.system.threads import usable_cores
 from chemspec.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -373,8 +373,8 @@ def machine(threads: int) -> dict[str, Any]:
     """Return what the numbers depend on; 0 threads are those of all cores."""
     return {
         "cpu": host.processor(),
-        "cores": os.cpu_count(),
-        "threads": threads or os.cpu_count(),
+        "cores": usable_cores(),
+        "threads": threads or usable_cores(),
         "load": round(host.load(), 2),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),

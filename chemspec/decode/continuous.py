@@ -68,8 +68,11 @@ def keep_full(
         before_pass: called before every pass, or where they are quick every few milliseconds; what it raises ends the
             run.
     """
-    room = -(-size // parts)
+    most = -(-size // parts)  # of a part
     under_way: deque[_Part[Row]] = deque()
+
+    def room() -> int:
+        return min(most, size - sum(len(part.rows) for part in under_way))
 
     def go_on(part: _Part[Row]) -> None:
         if part.decoding.done:
@@ -80,7 +83,7 @@ def keep_full(
         under_way.append(part)
 
     while True:
-        while len(under_way) < parts and (rows := more(room)):
+        while len(under_way) < parts and (free := room()) and (rows := more(free)):
             part = _Part(*begin(rows), dict(enumerate(rows)), len(rows))
             yield from part.finished()  # a decoder may need no pass
             go_on(part)
@@ -93,8 +96,8 @@ def keep_full(
             before_pass()
             part.decoding.run_passes()
         yield from part.finished()
-        free = room - len(part.rows)
-        if part.decoding.can_join and part.seen < MOST and free * FREE >= room and (rows := more(free)):
+        free = room() - len(part.rows)
+        if part.decoding.can_join and part.seen < MOST and free * FREE >= most and (rows := more(free)):
             part.rows.update(zip(part.join(rows), rows, strict=True))
             part.seen += len(rows)
             yield from part.finished()

@@ -18,7 +18,7 @@ from chemspec.decode.protocol import Decoder
 from chemspec.decode.relaxed.acceptance import TopBeta
 from chemspec.decode.relaxed.sbs import speculative_beam_search
 from chemspec.decode.relaxed.spec_verification import Drafts, relaxed_greedy
-from chemspec.draft.base import BatchedDrafter, Drafter
+from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, Drafter
 from chemspec.draft.none import NoDrafts
 from chemspec.plugins import Guarantee
 from chemspec.settings import DecodeSettings
@@ -125,8 +125,10 @@ def _sbs(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     propose = _drafts(source, settings, drafter)
 
     def drafts(prefix: Prefix) -> Sequence[tuple[int, ...]]:
-        if isinstance(drafter, BatchedDrafter):
-            drafter.prepare([(source, prefix, settings.max_len - len(prefix))])  # the loop does not
+        if isinstance(drafter, BatchedDrafter):  # the loop, which knows of no drafts, does neither
+            if isinstance(drafter, AdaptiveDrafter):
+                drafter.plan_pass(1, 1, waiting=1)
+            drafter.prepare([(source, prefix, settings.max_len - len(prefix))])
         return propose(prefix)
 
     return speculative_beam_search(width=settings.n, max_len=settings.max_len, drafts=drafts)

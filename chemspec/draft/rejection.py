@@ -47,7 +47,7 @@ class Nucleus(NamedTuple):
 
     def __call__(self, scores: Scores) -> Probs:
         """Return probabilities (V,) by token id; `scores` must hold the whole vocabulary."""
-        probs = np.zeros(len(scores.ids))
+        probs = np.zeros(max(scores.ids) + 1)  # more than there are ids, where some are never written
         probs[np.asarray(scores.ids)] = distribution(scores, temperature=self.temperature, top_p=self.top_p)
         return probs
 

@@ -31,7 +31,7 @@ def widths(settings: DecodeSettings) -> tuple[int, ...]:
     return tuple(dict.fromkeys((first, *(max(first, width) for width in wider))))
 
 
-def select(results: Sequence[DecodeResult], task: Task, n: int, wanted: str = "") -> DecodeResult:
+def select(results: Sequence[DecodeResult], query: str, task: Task, n: int, wanted: str = "") -> DecodeResult:
     """Return the last of several searches for one query, with its different, useful answers for hypotheses.
 
     Probabilities of one molecule's spellings are added, and the list is ordered by the sums (by votes, where spellings
@@ -40,6 +40,7 @@ def select(results: Sequence[DecodeResult], task: Task, n: int, wanted: str = ""
 
     Args:
         results: of the searches, the widest last.
+        query: its SMILES, whatever was typed.
         task: tells what an echo of the query is.
         n: answers wanted.
         wanted: a guide that they have to fit (`chem.guide`); one that cannot be used makes the result invalid.
@@ -47,8 +48,6 @@ def select(results: Sequence[DecodeResult], task: Task, n: int, wanted: str = ""
     last = results[-1]
     if last.status != "ok":
         return last
-    read = chem.read_query(last.query, task)
-    query = read.smiles if isinstance(read, chem.Query) else last.query
     texts: dict[str, Hypothesis] = {}  # a sampler may draw one text several times
     for answer in last.hypotheses:
         texts.setdefault(answer.smiles, answer)
@@ -82,9 +81,9 @@ def select(results: Sequence[DecodeResult], task: Task, n: int, wanted: str = ""
     return replace(last, hypotheses=tuple(fitting[:n]), trace=trace, notes=(*last.notes, *_note(made)), distinct=made)
 
 
-def enough(result: DecodeResult, task: Task, n: int, wanted: str = "") -> bool:
-    """Return whether a search found `n` answers, or never will."""
-    chosen = select([result], task, n, wanted)
+def enough(result: DecodeResult, query: str, task: Task, n: int, wanted: str = "") -> bool:
+    """Return whether a search found `n` answers, or never will; see `select`."""
+    chosen = select([result], query, task, n, wanted)
     return chosen.status != "ok" or len(chosen.hypotheses) >= n
 
 

@@ -42,7 +42,7 @@ MAX_CHARS = 1000
 MAX_TOKENS = 400  # of a query; models are trained on at most 200, and time grows with the square
 ROUNDED = "computed in half precision: exact up to rounding, so drafts and batches may change an answer"
 GROUP = 16  # batches that `predict` hands to `decode` at once: what it knows at its end only is written up then
-OUT_OF_MEMORY = "the GPU's memory does not suffice for this query; ask for fewer answers or use the CPU"
+OUT_OF_MEMORY = "memory does not suffice for this query; ask for fewer answers, or on a GPU use the CPU"
 
 
 @dataclass(frozen=True)
@@ -286,15 +286,16 @@ class Engine:
             yield from self._stream(ready, settings)
             return
         searched = []
+        how = ready.smiles, self.task, settings.n, settings.guide
         for width in distinct.widths(settings):
             for event in self._stream(ready, replace(settings, n=width)):
                 if isinstance(event, DecodeResult):
                     searched.append(event)
                 else:
                     yield event
-            if distinct.enough(searched[-1], self.task, settings.n, settings.guide):
+            if distinct.enough(searched[-1], *how):
                 break
-        yield distinct.select(searched, self.task, settings.n, settings.guide)
+        yield distinct.select(searched, *how)
 
     def _stream(self, ready: PreparedQuery, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]:
         """One search of `stream`."""
@@ -369,20 +370,20 @@ class Engine:
         if not settings.distinct:
             return self._decode(ready, settings, before_pass, finished)
         searched: list[list[DecodeResult]] = [[] for _ in ready]
+        how = [(query.smiles, self.task, settings.n, settings.guide) for query in ready]
         lacking = list(range(len(ready)))
         for width in distinct.widths(settings):
             found = self._decode([ready[i] for i in lacking], replace(settings, n=width), before_pass, lambda: None)
             for i, result in zip(lacking, found, strict=True):
                 searched[i].append(result)
-            how = self.task, settings.n, settings.guide
-            asked, lacking = lacking, [i for i in lacking if not distinct.enough(searched[i][-1], *how)]
+            asked, lacking = lacking, [i for i in lacking if not distinct.enough(searched[i][-1], *how[i])]
             for _ in range(len(asked) - len(lacking)):
                 finished()
             if not lacking:
                 break
         for _ in lacking:
             finished()
-        return [distinct.select(results, self.task, settings.n, settings.guide) for results in searched]
+        return [distinct.select(results, *asked_for) for results, asked_for in zip(searched, how, strict=True)]
 
     def decode(
         self,
@@ -449,7 +450,7 @@ class Engine:
         before_pass: Callable[[], None],
         finished: Callable[[], None],
     ) -> list[DecodeResult]:
-        """Decode queries; where a GPU's memory does not suffice, fewer at a time."""
+        """Decode queries; where memory does not suffice, fewer at a time."""
         spelled = [self._spellings(query, settings) for query in ready]
         rows = [row for spellings in spelled for row in spellings]
         asked_by = [number for number, spellings in enumerate(spelled) for _ in spellings]

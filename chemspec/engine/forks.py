@@ -18,7 +18,7 @@ from chemspec.draft.none import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.model.session import Session
 from chemspec.tokenizer import EOS
-from chemspec.types import Prefix, Scores
+from chemspec.types import Hypothesis, Prefix, Scores
 
 TRIED = 6  # places of doubt that are followed, until there are enough that lead to other molecules
 CHOICES = 50  # best tokens of a place whose probabilities are told
@@ -43,20 +43,19 @@ class Fork:
     smiles: str
 
 
-def forks(engine: Engine, query: str, answer: str, *, most: int = 2) -> list[Fork]:
+def forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2) -> list[Fork]:
     """Return the places where the model hesitated most, most doubtful first; only those that lead to other molecules.
 
     Args:
         engine: whose answer it is.
         query: SMILES as it was asked.
-        answer: the text that the model wrote.
+        answer: what the model wrote.
         most: places wanted.
     """
-    ids = engine.tokenizer.encode(answer)
-    path = (*START, *ids, EOS)
+    path = _path(engine, answer)
     found: list[tuple[int, Scores, tuple[int, ...]]] = []
     _run(engine, query, _doubts(path, found), 2)
-    told = {chem.canonical(answer)}
+    told = {answer.canonical}
     chosen = []
     for place, scores, branch in found:
         other = _other(scores, path[place + 1])
@@ -69,15 +68,21 @@ def forks(engine: Engine, query: str, answer: str, *, most: int = 2) -> list[For
     return chosen[:most]
 
 
-def odds_along(engine: Engine, query: str, answer: str) -> list[dict[str, float]]:
+def odds_along(engine: Engine, query: str, answer: Hypothesis) -> list[dict[str, float]]:
     """Return of every token of an answer, end included, what might have stood there, by text with its probability."""
-    path = (*START, *engine.tokenizer.encode(answer), EOS)
+    path = _path(engine, answer)
     seen: list[Scores] = []
     _run(engine, query, _read(path, seen), min(CHOICES, len(engine.tokenizer)))
     return [
         {text: exp(odds) for text, odds in zip(_pieces(engine, scores.ids), scores.log_probs, strict=True)}
         for scores in seen
     ]
+
+
+def _path(engine: Engine, answer: Hypothesis) -> Prefix:
+    """Return the ids that were written, bos and eos included; a tokenizer would read the text as a query's."""
+    ids = {text: number for number, text in enumerate(engine.tokenizer.tokens)}
+    return (*START, *(ids[piece] for piece in answer.tokens), EOS)
 
 
 def _run(engine: Engine, query: str, decoder: Decoder, top_k: int) -> None:

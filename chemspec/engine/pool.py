@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, overload
 
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings, Task
+from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 
 ALL = "cuda:all"
@@ -38,6 +39,15 @@ class EngineFacts:
 class _Worker:
     process: Any
     connection: Connection
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What an engine is at work on: a batch, as numbers and texts of queries, of one call of `predict`."""
+
+    call: int
+    number: int
+    batch: list[tuple[int, str]]
 
 
 class EnginePool:
@@ -64,9 +74,11 @@ class EnginePool:
         self.devices = tuple(devices)
         # Spawned, because a forked process cannot use a GPU that its parent has touched.
         context = get_context("spawn")
-        options["threads"] = options.get("threads") or max(1, (os.cpu_count() or 1) // len(devices))
+        options["threads"] = options.get("threads") or max(1, usable_cores() // len(devices))
         self._workers = []
         self._asking = Lock()
+        self._calls = count()
+        self._jobs: dict[Any, _Job] = {}  # by connection; those of a call that was broken off are read by the next
         for device in devices:
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs, name, device, options), daemon=True)
@@ -170,36 +182,41 @@ class EnginePool:
     def _answer(
         self, batches: Sequence[list[tuple[int, str]]], settings: DecodeSettings, progress: Callable[[int], None]
     ) -> dict[int, DecodeResult]:
-        waiting = deque(enumerate(batches))
-        busy: dict[Any, tuple[int, list[tuple[int, str]]]] = {}  # connections of engines at work, and on what
+        if not self._workers:
+            raise RuntimeError("all engines have died")
+        call, jobs, waiting = next(self._calls), self._jobs, deque(enumerate(batches))
         found: dict[int, DecodeResult] = {}
         lost: set[int] = set()  # batches over which an engine has died
         refused: Exception | None = None
-        while waiting or busy:
+        while waiting or any(job.call == call for job in jobs.values()):
             for worker in list(self._workers):
-                if waiting and worker.connection not in busy:
+                if waiting and worker.connection not in jobs:
                     number, batch = waiting.popleft()
                     try:
                         worker.connection.send(([text for _, text in batch], settings))
-                        busy[worker.connection] = number, batch
+                        jobs[worker.connection] = _Job(call, number, batch)
                     except ConnectionError:  # it has died since
                         waiting.appendleft((number, batch))
                         self._bury(worker.connection, batch)
-            for connection in wait(list(busy)):
-                number, batch = busy.pop(connection)
+            for connection in wait(list(jobs)):
+                job = jobs.pop(connection)
+                asked_now = job.call == call
                 try:
                     results = _received(connection.recv())  # type: ignore[union-attr,call-arg]
                 except (EOFError, ConnectionError):
-                    self._bury(connection, batch, again=number in lost)
-                    lost.add(number)
-                    waiting.append((number, batch))
+                    self._bury(connection, job.batch, again=asked_now and job.number in lost)
+                    if asked_now:
+                        lost.add(job.number)
+                        waiting.append((job.number, job.batch))
                     continue
                 except Exception as error:  # of the settings: the other engines will say the same
-                    refused = error
-                    waiting.clear()
+                    if asked_now:
+                        refused = error
+                        waiting.clear()
                     continue
-                found.update((index, result) for (index, _), result in zip(batch, results, strict=True))
-                progress(len(found))
+                if asked_now:
+                    found.update((index, result) for (index, _), result in zip(job.batch, results, strict=True))
+                    progress(len(found))
         if refused is not None:
             raise refused
         return found

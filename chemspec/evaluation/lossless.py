@@ -26,6 +26,7 @@ from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.int8 import quantised
 from chemspec.settings import DecodeSettings
+from chemspec.system.files import write_whole
 from chemspec.system.threads import torch_threads
 from chemspec.testing import Target, naive_beam, naive_greedy, naive_reader
 from chemspec.tokenizer import BOS, EOS
@@ -415,7 +416,7 @@ class Journal:
             raise ValueError(f"{file} holds another comparison ({whole[0].strip()}); name another file")
         self.counts += [json.loads(line) for line in whole[1:]]
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("".join(whole) or head + "\n", encoding="utf-8")
+        write_whole(file, "".join(whole) or head + "\n")
 
     @property
     def done(self) -> int:

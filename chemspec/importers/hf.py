@@ -549,11 +549,15 @@ def _notes(rules: Any) -> tuple[str, ...]:
     return (f"not applied, though the checkpoint asks for it: {', '.join(told)}",) if told else ()
 
 
+MEASURED = {"confidence.json", "drafting.json", "evaluation.json", "familiarity.json"}  # which chemspec puts there
+
+
 def _digest(folder: Path, template: str) -> str:
-    """Return a digest of weights, config, tokenizer and template, which names caches and jobs."""
+    """Return a digest of weights, config, tokenizer and template, which names caches, jobs and measurements."""
     digest = hashlib.sha256(template.encode())
     for file in sorted(folder.iterdir()):
-        if file.suffix in (".safetensors", ".json", ".model", ".txt") and file.is_file():
+        is_its_own = file.suffix in (".safetensors", ".json", ".model", ".txt") and file.name not in MEASURED
+        if is_its_own and file.is_file():
             with file.open("rb") as content:
                 digest.update(hashlib.file_digest(content, "sha256").digest())
     return digest.hexdigest()[:16]

@@ -17,7 +17,7 @@ from chemspec.model.cost import BATCHES, CostCurve, cached, cached_number, faste
 from chemspec.model.session import Backend
 from chemspec.settings import ModelConfig, ModelDims
 from chemspec.system import extras, gpu
-from chemspec.system.threads import torch_threads
+from chemspec.system.threads import torch_threads, usable_cores
 
 if TYPE_CHECKING:
     import torch
@@ -57,7 +57,7 @@ class RuntimeConfig:
         device = _device(device)
         if device.startswith("cuda"):
             gpu.avoid_cudnn_attention()
-        return cls(device, dtype, runtime, threads or os.cpu_count() or 1)
+        return cls(device, dtype, runtime, threads or usable_cores())
 
     @property
     def exactness(self) -> str:

@@ -204,7 +204,7 @@ def forced_logits(
 ) -> Tensor:
     """Return the logits (V,) after the start of an answer of a model whose first token is forced."""
     logits = torch.full((config.vocab_size,), IMPOSSIBLE, dtype=dtype, device=device)
-    logits[config.forced_first] = 0.0
+    logits[config.forced_first].zero_()  # and not `= 0.0`, which copies a number from the host
     return logits
 
 

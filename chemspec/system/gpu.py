@@ -34,9 +34,9 @@ def _driver() -> bool:
 
 
 def memory_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
-    """Return `others`, and what torch raises where a GPU's memory does not suffice, if torch is in use."""
+    """Return `others`, and what is raised where memory does not suffice, a GPU's included if torch is in use."""
     torch = sys.modules.get("torch")
-    return (*others, torch.cuda.OutOfMemoryError) if torch else others
+    return (*others, MemoryError, torch.cuda.OutOfMemoryError) if torch else (*others, MemoryError)
 
 
 def empty_cache() -> None:

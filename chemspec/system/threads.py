@@ -1,11 +1,18 @@
-"""Give torch a number of CPU threads for a while."""
+"""CPU cores that may be used, and torch's number of threads for a while."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
+
+
+def usable_cores() -> int:
+    """Return on how many CPU cores this process may run: a container, or `taskset`, may allow fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
 
 _LOCK = Lock()
 _open = 0  # scopes under way

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,12 @@ def test_loops_find_the_same_and_ours_asks_less(tmp_path: Path) -> None:
     )
     limits, models = PlanSettings(ahead=7), dict.fromkeys(("auto", "fp32"), (model, agrees))
     rows = plans.run(models, stock(tmp_path), targets, out, limits)
+    asked = len(model.asked)
+    assert plans.run(models, stock(tmp_path), targets, out, limits) == rows and len(model.asked) == asked
+    with out.open("a") as file:
+        file.write('{"target": "torn')
+    wider = plans.run(models, stock(tmp_path), targets, out, replace(limits, depth=3))
+    assert len(model.asked) > asked and wider != rows  # another search, which is not read from the file
     asked = len(model.asked)
     assert plans.run(models, stock(tmp_path), targets, out, limits) == rows and len(model.asked) == asked
     found = {row["loop"]: row for row in plans.summary(rows)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import BAD, QUERIES, TOKENIZER, tiny_folder
 
+from chemspec.decode import registry as decoders
 from chemspec.decode.beam import beam_search
 from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.greedy import greedy
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
-from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter
+from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, Drafter
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, ratio
 from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma, improvement
 from chemspec.draft.learned.small import BatchedDraftModel, DraftModel
@@ -171,12 +173,15 @@ def test_a_helped_model_runs_less_often() -> None:
 def test_the_floor_ends_a_draft() -> None:
     drafter = made(BACKENDS["other"], length=9, floor=0.5)
     drafter.plan_pass(1, 1, waiting=1)
-    drafter.prepare([([4, 5], (BOS,), 20)])
-    for draft in drafter.propose([4, 5], (BOS,), 20):
-        chance = 1.0
-        for one in draft.chances:
-            chance *= one
-        assert chance >= 0.5
+    drafter.prepare([([7, 8], (BOS,), 20)])
+    drafts = drafter.propose([7, 8], (BOS,), 20)
+    assert drafts
+    for draft in drafts:
+        assert math.prod(draft.chances) >= 0.5
+    free = made(BACKENDS["other"], length=9)
+    free.plan_pass(1, 1, waiting=1)
+    free.prepare([([7, 8], (BOS,), 20)])
+    assert len(free.propose([7, 8], (BOS,), 20)[0].tokens) > len(drafts[0].tokens)
 
 
 def test_the_small_model_runs_gamma_times_a_pass_and_keeps_its_cache() -> None:
@@ -200,6 +205,22 @@ def test_an_agreeing_model_saves_all_it_can() -> None:
             lambda _: greedy(max_len=30), [source], Table(1, vocab_size=VOCAB), drafter, max_len=30
         )
         assert len(passes) == -(-len(answer.tokens) // (length + 1))
+
+
+def test_sbs_drafts_with_it_too() -> None:
+    settings = DecodeSettings(decoder="sbs", n=2, max_len=12, drafter="ar", draft_length=5)
+
+    def passes(drafter: Drafter) -> int:
+        _, found = run(
+            lambda _: decoders.build((4, 5, 6), settings, drafter),
+            [[4, 5, 6]],
+            TorchBackend(TARGET),
+            NoDrafts(),
+            max_len=12,
+        )
+        return len(found[0])
+
+    assert passes(made(BACKENDS["same"], length=5)) < passes(NoDrafts()) / 2
 
 
 def test_a_model_with_few_positions_drafts_as_far_as_it_reads() -> None:

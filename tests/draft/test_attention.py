@@ -132,6 +132,7 @@ def test_attention_changes_no_answer(folder: Path, runtime: str, how: DecodeSett
             assert [item.tokens for item in one.hypotheses] == [item.tokens for item in other.hypotheses]
             assert len(one.trace.passes) <= len(other.trace.passes)
             assert {draft.drafter for step in one.trace.passes for draft in step.drafts} <= {"attention"}
+        assert any(step.drafts for one in found for step in one.trace.passes)
 
 
 def test_a_damaged_file_is_told_when_a_drafter_wants_it(tmp_path: Path) -> None:

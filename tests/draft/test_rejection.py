@@ -170,6 +170,8 @@ def test_temperature_and_top_p_by_token_id() -> None:
     assert Nucleus()(scores) == pytest.approx([0.3, 0.2, 0.5])
     assert Nucleus(top_p=0.7)(scores) == pytest.approx([0.375, 0.0, 0.625])
     assert Nucleus(temperature=0.5)(scores) == pytest.approx(np.array([9, 4, 25]) / 38)
+    never_written = Scores((3, 0), (math.log(0.6), math.log(0.4)))  # 1 and 2 are not among the scores
+    assert Nucleus()(never_written) == pytest.approx([0.4, 0, 0, 0.6])
 
 
 def test_seeded_dice_follow_the_probabilities_and_reach_no_impossible_token() -> None:

@@ -33,7 +33,7 @@ def searched(*answers: Hypothesis, query: str = AMIDE) -> DecodeResult:
 
 def test_spellings_are_merged_and_their_sums_rank() -> None:
     found = distinct.select(
-        [searched(answer("CCN", 0.4), answer("CCO", 0.3), answer("OCC", 0.2), answer("C((", 0.1))], "retro", 5
+        [searched(answer("CCN", 0.4), answer("CCO", 0.3), answer("OCC", 0.2), answer("C((", 0.1))], AMIDE, "retro", 5
     )
     assert [one.canonical for one in found.hypotheses] == ["CCO", "CCN"]
     assert found.hypotheses[0].probability == pytest.approx(0.5)
@@ -59,7 +59,7 @@ def test_echoes(task: Any, query: str, text: str, echo: bool) -> None:
 
 @given(some.lists(some.tuples(some.sampled_from(["CCO", "OCC", "CCN", "C((", AMIDE]), some.floats(0.01, 1))))
 def test_every_answer_is_another_molecule_and_chances_add_up_to_one_at_most(drawn: list[tuple[str, float]]) -> None:
-    found = distinct.select([searched(*(answer(text, odds, odds) for text, odds in drawn))], "retro", 3)
+    found = distinct.select([searched(*(answer(text, odds, odds) for text, odds in drawn))], AMIDE, "retro", 3)
     listed = [one.canonical for one in found.hypotheses]
     assert len(set(listed)) == len(listed) <= 3
     assert not {"", AMIDE} & set(listed)
@@ -131,3 +131,13 @@ def test_a_guide_that_cannot_be_used_is_told_per_query() -> None:
     assert refused.status == "invalid" and "retro" in refused.message
     with pytest.raises(ValueError, match="distinct"):
         DecodeSettings(guide="only amide")
+
+
+@weights
+@pytest.mark.parametrize("guide", ["", "only amide"])
+def test_a_query_may_be_typed_in_any_way(guide: str) -> None:
+    engine = chemspec.load("retro-50k")
+    plain, named = engine.predict(["CC(=O)Nc1ccc(O)cc1", "paracetamol"], n=5, distinct=True, guide=guide)
+    assert named.query == "paracetamol" and plain.hypotheses
+    assert [one.canonical for one in named.hypotheses] == [one.canonical for one in plain.hypotheses]
+    assert named.distinct == plain.distinct

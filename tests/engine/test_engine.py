@@ -316,21 +316,22 @@ def test_an_unknown_drafter_is_refused_by_name(small: Engine) -> None:
 class Cramped:
     """A backend whose memory suffices for two queries."""
 
-    def __init__(self, backend: Any, most: int = 2) -> None:
-        self.backend, self.most = backend, most
+    def __init__(self, backend: Any, most: int = 2, error: type[Exception] = torch.cuda.OutOfMemoryError) -> None:
+        self.backend, self.most, self.error = backend, most, error
         self.opened: list[int] = []
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Any:
         if len(sources) > self.most:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+            raise self.error("out of memory")
         self.opened.append(len(sources))
         return self.backend.open(sources, top_k=top_k)
 
 
-def test_a_batch_that_does_not_fit_is_split(tiny: Path) -> None:
+@pytest.mark.parametrize("error", [MemoryError, torch.cuda.OutOfMemoryError])
+def test_a_batch_that_does_not_fit_is_split(tiny: Path, error: type[Exception]) -> None:
     engine = Engine.load(tiny, threads=1)
     roomy = engine.predict(QUERIES, BEAM)
-    cramped = Cramped(engine.backend)
+    cramped = Cramped(engine.backend, error=error)
     close(replace(engine, backend=cramped).predict(QUERIES, BEAM), roomy, 1e-3)
     assert cramped.opened == [1], "not seven, not three; then each joins when the one before has finished"
 

@@ -174,10 +174,10 @@ def test_what_is_kept_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_processes_are_for_files_on_a_gpu_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    monkeypatch.setattr("chemspec.cli.predict.usable_cores", lambda: 16)
     assert [_workers(-1, device, True) for device in ("cpu", "cuda", "cuda:1", "cuda:all")] == [0, 8, 8, 0]
     assert _workers(-1, "cuda", False) == 0 and _workers(3, "cpu", False) == 3
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("chemspec.cli.predict.usable_cores", lambda: 2)
     assert _workers(-1, "cuda", True) == 0
     with pytest.raises(ValueError, match="leave --workers out"):
         _workers(2, "cuda:all", True)

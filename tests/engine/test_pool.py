@@ -48,6 +48,17 @@ def test_answers_are_one_engines_in_the_order_of_the_queries(folder: Path, both:
         both.colour  # noqa: B018
 
 
+def test_a_call_that_was_broken_off_leaves_no_answers_to_the_next(both: EnginePool) -> None:
+    def fail(_: int) -> None:
+        raise ZeroDivisionError
+
+    queries = [*QUERIES, *QUERIES[::-1]]
+    with pytest.raises(ZeroDivisionError):
+        both.predict(queries, HOW, progress=fail)
+    again = queries[::-1]
+    assert [one.query for one in both.predict(again, HOW)] == again
+
+
 def test_bad_settings_are_refused_and_the_engines_live_on(both: EnginePool) -> None:
     with pytest.raises(ValueError, match="no small model"):
         both.predict(QUERIES, HOW, drafter="ar")
@@ -65,6 +76,8 @@ def test_what_a_dead_engine_was_asked_another_answers(folder: Path) -> None:
         os.kill(found._workers[0].process.pid, signal.SIGKILL)
         found._workers[0].process.join()
         with pytest.warns(UserWarning, match="0 left"), pytest.raises(RuntimeError, match="died over"):
+            found.predict(QUERIES, HOW)
+        with pytest.raises(RuntimeError, match="all engines have died"):
             found.predict(QUERIES, HOW)
 
 

@@ -85,7 +85,7 @@ def smoke() -> None:
     close(kept[0][0], kept[1][0])
     close(kept[0][1], kept[1][1])
     assert kept[0][1][:, [5, 2, 7]].abs().min() > 0 and not kept[0][1][:, [0, 1, 3, 4, 6, 8]].any()
-    long, wide = matrix(32, 512), torch.randn(2, 512)
+    long, wide = replace(matrix(32, 512), cut=True), torch.randn(2, 512)
     assert long.slices == 2
     pieces = [torch.zeros(2, 2, 32) for _ in OPERATIONS]
     for operation, y in zip(OPERATIONS, pieces, strict=True):

@@ -182,6 +182,7 @@ class FakeCuda:
         self.device = self.stream = lambda *_: nullcontext()
         self.current_stream = self.Stream = lambda: SimpleNamespace(wait_stream=lambda _: None)
         self.graph_pool_handle = lambda: 7
+        self.set_stream = lambda _: None
 
     def CUDAGraph(self) -> Any:  # noqa: N802
         self.captures += 1
@@ -191,7 +192,8 @@ class FakeCuda:
         return graph
 
     @contextmanager
-    def graph(self, graph: Any, *, pool: int, capture_error_mode: str) -> Iterator[None]:
+    def graph(self, graph: Any, *, pool: int, stream: Any, capture_error_mode: str) -> Iterator[None]:
+        assert stream is not None, "torch would take the stream of the device used first"
         others = self.alive - {id(graph)}
         assert not self.used or others, "the pool's last graph has gone: use_count > 0"
         self.used += 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
+import time
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from chemspec.engine.engine import Engine, installed
 from chemspec.model import checkpoint
 from chemspec.model.runners.native import build
 from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernelError, supports
-from chemspec.model.session import CompactionThreshold, NodeBatch, Session
+from chemspec.model.session import CompactionThreshold, NodeBatch, ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.system import compiled
@@ -234,6 +236,32 @@ def test_without_a_compiler_the_engine_takes_onnx(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("CHEMSPEC_NATIVE", "0")
     with pytest.raises(ValueError, match="CHEMSPEC_NATIVE"):
         Engine.load(tmp_path / "m", runtime="native")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads cannot be looked at here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_frees_a_model_and_ends() -> None:
+    """It has none of the workers, and must not wait for those of its parent, which sleep."""
+    backend = NativeBackend(tiny_model(0, VOCAB).float(), threads=2)
+    session = Session(backend, [[4, 5, 6]], top_k=3)
+    session.score([[(BOS,)]])
+    tasks = [task / "stat" for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid())]
+    while not all(task.read_text().rpartition(")")[2].split()[0] == "S" for task in tasks):
+        time.sleep(0.001)  # until the worker sleeps
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        del session, backend
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_is_no_number_stays_none() -> None:
+    model = tiny_model(0, VOCAB, activation="relu").float()
+    model.get_parameter("decoder.layers.0.linear1.bias").fill_(float("nan"))
+    session = Session(NativeBackend(model, threads=1), [[4]], top_k=3)
+    with pytest.raises(ScoresError):
+        session.score([[(BOS,)]])
 
 
 @pytest.mark.usefixtures("fresh")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,15 @@ def test_a_session_that_grows_shrinks_and_is_compacted() -> None:
     ]
     for variant in ("pre", "post", "source-specials", "bart", "t5"):
         check(backend_of(variant), model_of(variant), [[4, 5, 6], [7]], rounds, within=5e-4)
+
+
+def test_wide_models_are_computed_in_one_piece_but_for_what_adds_pieces() -> None:
+    shape = {"d_model": 512, "heads": 8, "feedforward": 1024, "encoder_layers": 1, "decoder_layers": 1}
+    model = tiny_model(0, VOCAB, **shape).float()
+    backend = TritonBackend(model, CPU, operations=reference)
+    assert backend.weights.stacks[1][0].down.slices == 4 and backend.weights.stacks[1][0].qkv.slices == 1
+    rounds = [Round((((BOS, 4, 5), (BOS, 4, 3)),), ((BOS, 4),), frozenset())]
+    check(backend, model, [[4, 5, 6]], rounds, within=5e-4)
 
 
 def test_all_slots_come_back() -> None:
@@ -218,11 +228,9 @@ def test_no_two_have_the_same_slot(sizes: list[int], data: st.DataObject) -> Non
     space = Space(16)
     held: list[Any] = []
     for size in sizes:
-        taken = space.take(size)
-        while taken is None:
+        while space.free < size:
             space.grow(2 * space.size)
-            taken = space.take(size)
-        held.append(taken)
+        held.append(space.take(size))
         if data.draw(st.booleans()):
             space.give(held.pop(data.draw(st.integers(0, len(held) - 1))))
         numbers = [int(one) for own in held for one in own]
@@ -237,11 +245,12 @@ def test_no_two_have_the_same_slot(sizes: list[int], data: st.DataObject) -> Non
 def test_no_two_ranges_overlap(sizes: list[int], data: st.DataObject) -> None:
     ranges, held = Ranges(30), {}
     for size in sizes:
-        start = ranges.take(size)
-        if start is None:
-            taken = sum(held.values())
-            assert taken + size > 0
+        start = ranges.find(size, ranges.size)
+        if start is None:  # then no gap is long enough
+            ends = sorted([(0, 1), *((at, at + long) for at, long in held.items()), (30, 30)])
+            assert all(begin - stop < size for (_, stop), (begin, _) in pairwise(ends))
             continue
+        ranges.take(start, size)
         held[start] = size
         numbers = [one for start, size in held.items() for one in range(start, start + size)]
         assert len(set(numbers)) == len(numbers) and min(numbers) > 0 and max(numbers) < 30
@@ -249,6 +258,22 @@ def test_no_two_ranges_overlap(sizes: list[int], data: st.DataObject) -> None:
             gone = data.draw(st.sampled_from(sorted(held)))
             ranges.give(gone)
             del held[gone]
+
+
+def test_a_pool_that_cannot_grow_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool(2, 4, CPU, slots=4, sources=4, depths=2)
+
+    def fail(*_: object) -> None:
+        raise torch.cuda.OutOfMemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("chemspec.model.runners.triton.pool._grown", fail)
+        for ask in (lambda: pool.take_slots(9, 6), lambda: pool.take_sources(40)):
+            with pytest.raises(torch.cuda.OutOfMemoryError):
+                ask()
+    assert (pool.slots.size, pool.slots.free, pool.ranges.size, pool.version) == (4, 3, 4, 0)
+    assert len(pool.take_slots(3, 1)) == 3 and pool.take_sources(3) == 1
+    assert len(pool.take_slots(9, 6)) == 9 and pool.take_sources(40) == 4
 
 
 def test_a_pool_keeps_what_it_holds_when_it_grows() -> None:

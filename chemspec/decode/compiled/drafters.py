@@ -92,7 +92,8 @@ class Proposals:
         if isinstance(self._drafter, Windows) and self.kind == WINDOWS:
             for query, source in enumerate(sources, first):
                 for draft in self._drafter.propose(source, (), self._drafter.length):
-                    self._add(loop, query, draft, WINDOWS)
+                    if draft.tokens:
+                        self._add(loop, query, draft, WINDOWS)
 
     def plan(self, asked: int, queries: int, waiting: int) -> PassPlan:
         """Return what pays in the next pass; see `AdaptiveDrafter.plan_pass`."""

@@ -435,6 +435,7 @@ struct Loop {
       }
     };
     std::vector<std::thread> running;
+    running.reserve(helpers);
     try {
       for (int i = 0; i < helpers; i++) running.emplace_back(some);
     } catch (const std::system_error&) {  // no more threads to be had

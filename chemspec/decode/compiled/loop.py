@@ -263,6 +263,7 @@ class CompiledLoop:
         del self._queries[query]
 
     def _view(self, query: int) -> RecordView:
+        self._queries[query]  # a KeyError where it was forgotten, or was never there
         view = RecordView()
         self._code.chemspec_loop_record(self._loop, query, byref(view))
         return view

@@ -24,7 +24,8 @@ def relaxed_greedy(*, max_len: int, rule: TopBeta, drafts: Drafts) -> Decoder:
         rule: which drafted tokens may stand.
         drafts: what was drafted after a prefix, best first; asked once the prefix has been scored.
     """
-    prefix, log_probs = START, [0.0][:0]
+    prefix: Prefix = START
+    log_probs: list[float] = []
     live: list[tuple[int, ...]] = []  # what is left of the drafts that agree with the text
     while len(log_probs) < max_len and prefix[-1] != EOS:
         (scores,) = yield (prefix,)

@@ -57,7 +57,7 @@ class GreedyDraftGenerator(DraftGenerator):
                 for source, prefix, length in drafts:
                     for token in self.helper.text(source, prefix, length)[0]:
                         prefix = (*prefix, token)
-                        if token != EOS:
+                        if token != EOS and self.model.reads(source, prefix):
                             wanted.append((source, prefix))
             self.model.score(wanted)
             before = sum(text.left for text in open_)

@@ -54,23 +54,27 @@ def multiple(count: int, step: int) -> int:
     return -(-count // step) * step
 
 
+RECORDING = Lock()  # torch records one graph at a time in a process
+
+
 class CudaGraphs:
-    """Records on a CUDA device; its recordings share memory, so that they must run one at a time."""
+    """Records on one CUDA device; its recordings share memory, so that they must run one at a time."""
 
     def __init__(self) -> None:
+        self.stream: Any = None  # of the device: torch's own is that of the device used first
         self.pool: Any = None
         self.keeper: Any = None  # a recording that never goes: without any, torch refuses to record into the pool again
 
     def __call__(self, function: Function, device: torch.device) -> Function:
         """Run a function twice on a stream of its own and then record it; returns what does the same again."""
-        with torch.cuda.device(device):
+        with RECORDING, torch.cuda.device(device):
             here = torch.cuda.current_stream()
-            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            aside.wait_stream(here)
-            with torch.cuda.stream(aside):
+            self.stream = self.stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            self.stream.wait_stream(here)
+            with torch.cuda.stream(self.stream):
                 for _ in range(2):
                     function()
-            here.wait_stream(aside)
+            here.wait_stream(self.stream)
             if self.keeper is None:
                 self.pool = torch.cuda.graph_pool_handle()
                 self.keeper = self._capture(lambda: torch.zeros(1, device=device))
@@ -78,10 +82,14 @@ class CudaGraphs:
         return replay
 
     def _capture(self, function: Callable[[], Any]) -> Any:
-        graph = torch.cuda.CUDAGraph()
+        graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         # Other threads may allocate meanwhile: only what this one does must be fit for a graph.
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            function()
+        how = {"pool": self.pool, "stream": self.stream, "capture_error_mode": "thread_local"}
+        try:
+            with torch.cuda.graph(graph, **how):
+                function()
+        finally:
+            torch.cuda.set_stream(here)  # torch leaves this thread on the other one where recording fails
         return graph
 
 

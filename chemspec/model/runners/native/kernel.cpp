@@ -33,6 +33,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -297,13 +298,14 @@ inline void relax() {
 class ThreadPool {
  public:
   explicit ThreadPool(int size) : owner_(getpid()) {
-    for (int member = 1; member < size; member++) workers_.emplace_back([this] { serve(); });
-  }
-  ~ThreadPool() {
-    if (getpid() != owner_) {  // a forked child has none of the workers
-      for (auto& worker : workers_) worker.detach();
-      return;
+    workers_.reserve(std::max(0, size - 1));
+    try {
+      for (int member = 1; member < size; member++) workers_.emplace_back([this] { serve(); });
+    } catch (const std::system_error&) {  // no more threads to be had
     }
+  }
+  // Not to be destroyed in a forked child, see `forked`.
+  ~ThreadPool() {
     stop_ = true;
     {
       std::lock_guard<std::mutex> lock(sleeping_);
@@ -311,10 +313,12 @@ class ThreadPool {
     woken_.notify_all();
     for (auto& worker : workers_) worker.join();
   }
+  // Whether this is a forked child, which has none of the workers; destroying what they wait for would never end.
+  bool forked() const { return getpid() != owner_; }
   // A lock that a pass holds; sessions of one model take turns.
   std::unique_lock<std::mutex> lead() {
     std::unique_lock<std::mutex> lock(busy_);
-    alone_ = workers_.empty() || getpid() != owner_;
+    alone_ = workers_.empty() || forked();
     if (!alone_ && sleepers_.load() > 0) {
       std::lock_guard<std::mutex> asleep(sleeping_);
       calls_++;
@@ -341,6 +345,7 @@ class ThreadPool {
       if (spins < 1000) relax();
       else sched_yield();  // the operating system gave the core of whoever holds the last part to somebody else
     }
+    if (failed_.exchange(false)) throw std::bad_alloc();
   }
 
  private:
@@ -361,7 +366,11 @@ class ThreadPool {
       const void* context = job.context.load(std::memory_order_relaxed);
       if (part >= job.count.load(std::memory_order_relaxed)) return;
       if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) {
-        call(context, part);
+        try {
+          call(context, part);
+        } catch (...) {  // memory: told when all parts are done, for the others may still be at work
+          failed_ = true;
+        }
         done_.fetch_add(1, std::memory_order_acq_rel);
         state = state_.load(std::memory_order_acquire);
       }
@@ -397,7 +406,7 @@ class ThreadPool {
   alignas(64) std::atomic<uint64_t> state_{0};
   alignas(64) std::atomic<uint32_t> done_{0};
   alignas(64) std::atomic<int> sleepers_{0};
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_{false}, failed_{false};
 };
 
 // --- linear layers ------------------------------------------------------------------------------
@@ -460,7 +469,7 @@ inline Lanes gelu_tanh(Lanes x) {
 // Applies `mode` to a vector of outputs and stores as many of them as are valid: the last panel may end in padding.
 inline void finish(Lanes value, float* to, int valid, Epilogue mode) {
   if (valid <= 0) return;
-  if (mode == RELU) value = value > 0.0f ? value : Lanes{};
+  if (mode == RELU) value = value <= 0.0f ? Lanes{} : value;  // NaN stays NaN
   if (mode == GELU)
     for (int i = 0; i < LANES; i++) value[i] = 0.5f * value[i] * (1.0f + float(std::erf(double(value[i] * 0.70710678f))));
   if (mode == GELU_TANH) value = gelu_tanh(value);
@@ -561,7 +570,7 @@ bool tiles_allowed() {  // the operating system saves the unit's registers for t
   return yes;
 }
 
-// Packed as (panels, blocks of inputs, WIDE, TILE).
+// Packed as (panels, blocks of inputs, VECTORS, TILE).
 bool Linear::pack_tiles(const BF16* from) {
   if (!tiles_allowed()) return false;
   const int blocks = (in + DEEP - 1) / DEEP;
@@ -1267,7 +1276,11 @@ void* chemspec_model(const int32_t* sizes, float eps, int threads, int instructi
   }
 }
 
-void chemspec_model_free(void* model) { delete static_cast<Model*>(model); }
+void chemspec_model_free(void* handle) {
+  Model* model = static_cast<Model*>(handle);
+  if (model->pool && model->pool->forked()) model->pool.release();  // left alone, see `ThreadPool`
+  delete model;
+}
 
 int chemspec_linear(void* model, int stack, int layer, int which, int out, int in, const float* weight, const float* bias, const void* weight16, int kind) {
   try {

@@ -148,7 +148,7 @@ def int8_linear_kernel(
     y = total.to(tl.float32) * tl.div_rn(largest, 127.0)[:, None] * scale
     y += tl.load(bias_at + column, mask=column_in, other=0.0)[None, :]
     if ACTIVATION == 1:
-        y = tl.maximum(y, 0.0)
+        y = tl.where(y <= 0.0, 0.0, y)  # NaN stays NaN
     if ACTIVATION == 2:
         y = 0.5 * y * (1.0 + tl.erf((y * 0.70710678).to(tl.float64)).to(tl.float32))
     put(y, y_at, cache_at, slot_at, row, column, rows, columns, spaces, ADD, FIRST, WIDTH)

@@ -39,7 +39,7 @@ def nearest(x):
 def activated(x, ACTIVATION: tl.constexpr):
     """What stands between the two matrices of a feed-forward layer."""
     if ACTIVATION == 1:
-        x = tl.maximum(x, 0.0)
+        x = tl.where(x <= 0.0, 0.0, x)  # NaN stays NaN
     if ACTIVATION == 2:
         x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
     if ACTIVATION == 3:  # (1 + tanh(z)) / 2 is 1 / (1 + exp(-2 z))

@@ -5,6 +5,8 @@ Shapes: L decoder layers, C slots, D width, T source tokens.
 
 from __future__ import annotations
 
+from bisect import insort
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -22,10 +24,13 @@ class Space:
         self._free = np.arange(size - 1, 0, -1, dtype=np.int32)
         self._count = size - 1  # free ones, at the start of `_free`
 
-    def take(self, count: int) -> Numbers | None:
-        """Return so many free numbers, or None if there are fewer."""
-        if count > self._count:
-            return None
+    @property
+    def free(self) -> int:
+        """How many can be taken."""
+        return self._count
+
+    def take(self, count: int) -> Numbers:
+        """Return so many numbers of those that are free."""
         self._count -= count
         return self._free[self._count : self._count + count][::-1].copy()
 
@@ -50,15 +55,18 @@ class Ranges:
         self.size = size
         self._taken: list[tuple[int, int]] = []  # (start, stop), rising
 
-    def take(self, count: int) -> int | None:
-        """Return the start of a free range, or None if none is long enough."""
+    def find(self, count: int, size: int) -> int | None:
+        """Return the start of a free range of numbers below a size, or None if none is long enough."""
         start = 1
-        for index, (begin, stop) in enumerate([*self._taken, (self.size, self.size)]):
+        for begin, stop in [*self._taken, (size, size)]:
             if begin - start >= count:
-                self._taken.insert(index, (start, start + count))
                 return start
             start = stop
         return None
+
+    def take(self, start: int, count: int) -> None:
+        """Take a range that is free."""
+        insort(self._taken, (start, start + count))
 
     def give(self, start: int) -> None:
         """Take a range back."""
@@ -93,30 +101,30 @@ class Pool:
         depths = self.table.shape[1]
         while depth >= depths:
             depths *= 2
-        size = self.slots.size
-        taken = self.slots.take(count)
-        while taken is None:
+        size = have = self.slots.size
+        while self.slots.free + size - have < count:
             size *= 2
-            if size > LARGEST:
-                raise MemoryError("there is not enough memory for this batch; make it smaller")
-            self.slots.grow(size)
-            taken = self.slots.take(count)
+        if size > LARGEST:
+            raise MemoryError("there is not enough memory for this batch; make it smaller")
         if (size, depths) != self.table.shape:
-            self.cache = _grown(self.cache, 2, size)
+            # All or nothing: there may not be so much memory.
+            cache = _grown(self.cache, 2, size) if size > have else self.cache
             self.table = _grown(_grown(self.table, 0, size), 1, depths)
-            self.version += 1
-        return taken
+            self.cache, self.version = cache, self.version + 1
+            if size > have:
+                self.slots.grow(size)
+        return self.slots.take(count)
 
     def take_sources(self, count: int) -> int:
         """Return the start of a range for source tokens; grows where there is none."""
         self._collect()
-        start = self.ranges.take(count)
-        while start is None:
-            self.ranges.size *= 2
-            start = self.ranges.take(count)
-        if self.ranges.size > self.source.shape[2]:
-            self.source = _grown(self.source, 2, self.ranges.size)
-            self.version += 1
+        size = self.ranges.size
+        while (start := self.ranges.find(count, size)) is None:
+            size *= 2
+        if size > self.ranges.size:
+            self.source = _grown(self.source, 2, size)
+            self.ranges.size, self.version = size, self.version + 1
+        self.ranges.take(start, count)
         return start
 
     def give_back(self, what: Numbers | int) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from chemspec.model.int8 import quantised
-from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, marked, multiple
+from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorder, marked, multiple, recorded
 from chemspec.model.runners.triton.pool import Numbers, Pool
 from chemspec.model.runners.triton.weights import Layer, Weights, pack, supports
 from chemspec.model.session import SPARSE, Floats, Ints, NodeBatch
@@ -97,6 +97,7 @@ class TritonBackend:
         self.computing = RLock()
         self.overlaps = device.type == "cuda"
         self._passes: dict[Any, list[RecordedPass]] = {}  # those of a size that nobody uses now
+        self._encoding: RecordedPass | None = None  # the last
 
     def open(
         self,
@@ -137,9 +138,11 @@ class TritonBackend:
         columns[START, :count] = firsts
         columns[COUNT] = 1
         columns[COUNT, :count] = np.repeat(lengths, lengths)
-        done = self.start(("encode", columns.shape[1]), columns, lambda: EncoderPass(self, columns.shape[1]))
-        done.finish()
-        done.give_back()
+        # What comes later on the stream finds it done; only its buffers may not be filled again before.
+        if self._encoding is not None:
+            self._encoding.finish()
+            self._encoding.give_back()
+        self._encoding = self.start(("encode", columns.shape[1]), columns, lambda: EncoderPass(self, columns.shape[1]))
 
     def start(self, key: Any, columns: Numbers, make: Callable[[], RecordedPass]) -> RecordedPass:
         """Let the pass of a key be computed on these rows; it is recorded when it comes again.
@@ -190,7 +193,7 @@ class RecordedPass:
         self.host.copy_(torch.from_numpy(columns))
         self.times += 1
         if self.replay is None and self.times > 1 and record is not None:
-            self.replay = record(self.compute, self.inputs.device)
+            self.replay = recorded(self.compute, self.inputs.device, record)
         with torch.cuda.device(self.inputs.device) if self.inputs.is_cuda else nullcontext():
             (self.replay or self.compute)()
         self.wait = marked(self.inputs.device)

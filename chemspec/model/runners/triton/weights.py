@@ -9,7 +9,7 @@ Shapes: P parts, O outputs, K inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -41,18 +41,20 @@ class Matrix:
         bias: (O,).
         exact: whether what is multiplied is split likewise; else it is rounded to bf16.
         scale: of each output (O,), where parts are int8.
+        cut: whether a long sum may be cut, where what follows adds the pieces.
     """
 
     parts: Tensor
     bias: Tensor
     exact: bool = True
     scale: Tensor | None = None
+    cut: bool = False
 
     @property
     def slices(self) -> int:
         """Pieces of the inputs whose sums are added afterwards; 1: the sum is not cut."""
         inputs = self.parts.shape[2]
-        return inputs // SLICE if inputs > SLICE and inputs % SLICE == 0 and self.scale is None else 1
+        return inputs // SLICE if self.cut and inputs > SLICE and inputs % SLICE == 0 and self.scale is None else 1
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def pack(model: Transformer, device: torch.device, *, dtype: str) -> Weights:
             projection(own.self_attn, 0, 3),  # type: ignore[arg-type]
             linear(own.self_attn.out_proj),  # type: ignore[union-attr,arg-type]
             linear(own.linear1),  # type: ignore[arg-type]
-            linear(own.linear2),  # type: ignore[arg-type]
+            replace(linear(own.linear2), cut=True),  # type: ignore[arg-type]
             tuple(one for one in norms if one is not None),
             projection(own.multihead_attn, 0, 1) if cross else None,  # type: ignore[arg-type]
             linear(own.multihead_attn.out_proj) if cross else None,  # type: ignore[union-attr,arg-type]
