@@ -32,12 +32,12 @@ def faster() -> None:
         c = st.slider("c: cost of drafting a token, in passes", 0.0, 1.0, 0.05, 0.01)
         measured = names and st.toggle("Wide passes cost what was measured on this machine")
         name = st.selectbox("Model", names) if measured else None
-    cost = walltime.relative(queued_engine.engine(name, here=True).cost()) if name else walltime.flat
+    cost = walltime.relative(queued_engine.need(name, here=True).cost()) if name else walltime.flat
     best = walltime.best_gamma(alpha, c, cost)
     now, top = (walltime.improvement(alpha, g, c, cost) for g in (gamma, best))
     with left:
         tokens = f"{walltime.expected_tokens(alpha, gamma):.2f}"
-        gains = [(f"{now:.2f}×", f"faster, γ = {gamma}"), (f"{top:.2f}×", f"at best, γ = {best}")]
+        gains = [(f"{now:.2f}×", f"as fast, γ = {gamma}"), (f"{top:.2f}×", f"at best, γ = {best}")]
         widgets.figures([(tokens, "tokens per pass"), *gains])
     text = lessons.verdict(alpha, gamma, c, cost)
     right.altair_chart(curves.gain(alpha, gamma, c, cost), alt=text)

@@ -46,7 +46,7 @@ def usable(card: cards.ModelCard) -> None:
         if engine is None and st.button("Load now", key=f"models_load_{card.name}"):
             load(card.name)
     if card.accuracy:
-        alt = "Accuracy: " + ", ".join(f"{name} {share}%" for name, share, _, _ in card.accuracy)
+        alt = "Accuracy: " + ", ".join(f"{name} {share:.1f} %" for name, share, _, _ in card.accuracy)
         chart.altair_chart(curves.accuracy(card.accuracy), alt=alt)
         chart.caption("From the model's evaluation.json, with 95 % intervals.")
     parts = [*card.sections, ("Speed here", "")]

@@ -18,7 +18,7 @@ def body() -> None:
     if not name:
         st.info("No model is installed yet. The page Models says how to add one.")
         return
-    model = queued_engine.engine(name, here=True)
+    model = queued_engine.need(name, here=True)
     query = question.query(model) if part in measurements.ON_A_QUERY else ""
     if query or part not in measurements.ON_A_QUERY:
         parts[part](model, query)

@@ -1,6 +1,7 @@
 """Step through a decode, pass by pass."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -64,7 +65,7 @@ def odds(
 
     def look() -> list[dict[str, float]]:
         with queued_engine.turns().turn():
-            return odds_along(engine, asked.query, best.smiles)
+            return odds_along(engine, asked.query, best)
 
     return queued_engine.remembered("_odds", (engine.digest, engine.dtype, asked.query, best.smiles), look)
 
@@ -95,7 +96,8 @@ def tell(
         slow = None
         if engine and asked:
             line = st.empty()
-            result, slow = progress_charts.measured(engine, asked.query, asked.settings, report=line.caption)
+            with suppress(ValueError):  # then the run above is all there is
+                result, slow = progress_charts.measured(engine, asked.query, asked.settings, report=line.caption)
             line.empty()
         progress_charts.against_time(view, result, slow)
 

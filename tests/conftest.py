@@ -98,6 +98,11 @@ def pytest_sessionfinish() -> None:
         Path(folder, f"{worker}.json").write_text(json.dumps(longest, indent=1))
 
 
+# What a developer has set for work must not reach the tests: another server, another home, keys.
+for _name in ("SERVER", "API_KEY", "API_KEYS", "HISTORY", "LOGIN", "MODELS", "PRECEDENTS"):
+    os.environ.pop(f"CHEMSPEC_{_name}", None)
+
+
 @pytest.fixture(autouse=True)
 def _own_main() -> Iterator[None]:
     """A page under test makes itself the main module, which a process that a later test starts would run again."""

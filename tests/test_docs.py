@@ -15,7 +15,7 @@ from chemspec.cli import app
 
 DOCS = ROOT / "assets" / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+TEXTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")), *PAGES]
 # Tables of the past keep the commands that gave them.
 TODAY = [page for page in TEXTS if page.stem in ("README", "CONTRIBUTING", "index", "chemists", "engineers")]
 # Made by a build or a run, or an example of a name.
@@ -52,12 +52,23 @@ def test_commands_named_in_the_guides_exist(page: Path) -> None:
             assert found is not None, f"{page.name} says chemspec {words}"
 
 
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_prose_is_wrapped(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    prose = [
+        line
+        for line in text.splitlines()
+        if not line.startswith("    ") and line.lstrip()[:1] not in ("|", "<", "!") and not line.startswith("[!")
+    ]
+    assert not [line for line in prose if len(line) > 120]
+
+
 # Slow: MkDocs reads the whole package; five seconds on an idle machine.
 @pytest.mark.slow
 def test_the_site_builds_strictly_and_asks_no_other_host(tmp_path: Path) -> None:
     pytest.importorskip("material", reason="MkDocs is not installed (extra docs)")
     pytest.importorskip("mkdocstrings")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(ROOT / "assets" / "mkdocs.yml")]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(ROOT / "assets" / "mkdocs.yml")]
     done = subprocess.run([*command, "-d", str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     pages = sorted(tmp_path.rglob("*.html"))

@@ -7,7 +7,7 @@ reading, not a measurement.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,7 @@ _LEAVING = {
     "O=CC(F)(F)F": "trifluoroacetyl",
     "O=C(O)C(F)(F)F": "anhydride",
 }
+ACYL = ("CC(=O)O", "O=C(O)C(F)(F)F", "CO", "CCO")  # words of `_LEAVING` that mean an acyl group is bound to it
 _METALS = {"Si": "silyl", "Sn": "stannane", "Zn": "zinc", "Mg": "Grignard", "Li": "lithium"}
 
 
@@ -102,6 +103,7 @@ class Strategy:
         reagents: SMILES of what is usually added; empty if unknown.
         inverted: atoms of the product that are a stereocentre of the other hand than before, though they take no part.
         unset: atoms of the product that are a stereocentre, and none before, though they take no part.
+        lost: atoms of the product that could be a stereocentre and were one before, though they take no part.
         origin: for each atom of the product the atom of the reactants that it comes from, or -1.
         after: atoms of the product that changed.
         before: atoms of the reactants that change or leave, of the molecules that give atoms to the product.
@@ -115,6 +117,7 @@ class Strategy:
     reagents: str
     inverted: tuple[int, ...]
     unset: tuple[int, ...]
+    lost: tuple[int, ...]
     origin: tuple[int, ...]
     after: tuple[int, ...]
     before: tuple[int, ...]
@@ -141,8 +144,10 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             atom for atom, after in enumerate(match.target) if after < 0 and match.given[match.left.molecules[atom]]
         }
         rule = _ring(match, left, right, made) or _classify(left, right, made, set(touched), changed)
+        if rule.family == "O-deprotection" and all(right.GetAtomWithIdx(one).GetSymbol() != "O" for one in touched):
+            rule = replace(rule, family="N-deprotection")  # as of benzyl groups, which both may carry
         rules = dict.fromkeys([rule, *_apart(match, left, right, made, touched)])
-        inverted, unset = _stereo(match, left, right)
+        inverted, unset, lost = _stereo(match, left, right)
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
         return Strategy(
             (rule.family, *sorted(set(where))),
@@ -153,6 +158,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             rule.reagents,
             inverted,
             unset,
+            lost,
             tuple(match.origin),
             tuple(touched),
             tuple(sorted(changed)),
@@ -291,11 +297,32 @@ def _leaving(match: AtomMap, left: Any) -> str:
     for part in _pieces(match.left.bonds, lost):
         mol = Chem.MolFromSmiles(Chem.MolFragmentToSmiles(left, part, isomericSmiles=False))
         plain = Chem.MolToSmiles(mol) if mol is not None else ""
+        if plain in ("CCC", "CC(C)C") and not _branches(match, part):
+            plain = ""
+        if plain in ACYL and not _acylates(match, part):
+            plain = ""
         metals = {left.GetAtomWithIdx(atom).GetSymbol() for atom in part} & set(_METALS)
         words.append(
             _oxygen(match, part[0]) if plain == "O" else _METALS[min(metals)] if metals else _LEAVING.get(plain, "")
         )
     return " + ".join(sorted(words)) if all(words) else ""
+
+
+def _branches(match: AtomMap, part: Sequence[int]) -> bool:
+    """Return whether an alkyl group was bound by the atom in its middle, as isopropyl and tert-butyl are."""
+    return any(
+        set(match.left.bonds[atom]) - set(part) and len(set(match.left.bonds[atom]) & set(part)) > 1 for atom in part
+    )
+
+
+def _acylates(match: AtomMap, part: Sequence[int]) -> bool:
+    """Return whether what leaves was bound to an acyl group, as in an anhydride or ester."""
+    held = {far for atom in part for far in match.left.bonds[atom]} - set(part)
+    return any(
+        order == 2 and match.left.kinds[oxygen][0] == 8
+        for atom in held
+        for oxygen, order in match.left.bonds[atom].items()
+    )
 
 
 def _pieces(bonds: Sequence[Iterable[int]], atoms: Sequence[int]) -> list[list[int]]:
@@ -317,25 +344,27 @@ def _oxygen(match: AtomMap, oxygen: int) -> str:
         if match.left.kinds[near][0] != 6:
             return ""
         if order == 2:
-            return "aldehyde or ketone"
+            others = {match.left.kinds[far][0] for far in match.left.bonds[near] if far != oxygen}
+            return "aldehyde or ketone" if others <= {1, 6} else ""
         if any(kind == 2 and match.left.kinds[far][0] == 8 for far, kind in match.left.bonds[near].items()):
             return "acid"
     return "alcohol"
 
 
-def _stereo(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return stereocentres of the product that were of the other hand before, and those that were none.
+def _stereo(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, ...], ...]:
+    """Return stereocentres of the product that were of the other hand before, those that were none, and those lost.
 
     Only atoms that keep all their neighbours count: others may well change.
     """
     none = Chem.ChiralType.CHI_UNSPECIFIED
-    inverted, unset = [], []
+    inverted, unset, untold = [], [], []
     for atom, origin in enumerate(match.origin):
         if origin < 0 or match.changes(atom):
             continue
         here, before = right.GetAtomWithIdx(atom), left.GetAtomWithIdx(origin)
         tags = before.GetChiralTag(), here.GetChiralTag()
         if tags[1] == none:
+            untold += [atom] * (tags[0] != none)
             continue
         if tags[0] == none:
             unset.append(atom)
@@ -344,7 +373,28 @@ def _stereo(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, ...], tup
         now = [near.GetIdx() for near in here.GetNeighbors()]
         if (tags[0] == tags[1]) != _even([now.index(near) for near in order]):
             inverted.append(atom)
-    return tuple(inverted), tuple(unset)
+    if inverted or unset:
+        inverted, unset = _of_their_own(match, right, inverted, unset)
+    centres = Chem.FindMolChiralCenters(right, includeUnassigned=True, useLegacyImplementation=False)  # type: ignore[no-untyped-call]
+    return tuple(inverted), tuple(unset), tuple(atom for atom in untold if atom in dict(centres))
+
+
+def _of_their_own(
+    match: AtomMap, right: Any, inverted: Sequence[int], unset: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Leave out centres that are centres only by others that change, and mirror images that symmetry makes alike."""
+    rest = Chem.Mol(right)
+    for atom in range(len(match.origin)):
+        if match.changes(atom):
+            rest.GetAtomWithIdx(atom).SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
+    Chem.AssignStereochemistry(rest, cleanIt=True, force=True)
+    own = {atom.GetIdx() for atom in rest.GetAtoms() if atom.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED}
+    turned, unset = [atom for atom in inverted if atom in own], [atom for atom in unset if atom in own]
+    mirrored = Chem.Mol(rest)
+    for atom in turned:
+        mirrored.GetAtomWithIdx(atom).InvertChirality()
+    Chem.AssignStereochemistry(mirrored, cleanIt=True, force=True)
+    return [] if Chem.MolToSmiles(mirrored) == Chem.MolToSmiles(rest) else turned, unset
 
 
 def _even(places: list[int]) -> bool:

@@ -49,6 +49,7 @@ def lossless(
     Exit code 1 if any answer differs that is no tie in the arithmetic. Ctrl-C ends it early and reports what was
     compared; with --out the same command goes on.
     """
+    opt.check_folders(markdown)
     settings = opt.decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
     from chemspec.evaluation import lossless as compare
     from chemspec.io import readers

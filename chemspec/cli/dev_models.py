@@ -22,7 +22,8 @@ def leaks(
     recipe: Annotated[str, opt.option("Recipe whose training data to check: a name or a .toml file.")],
     source: opt.SourceOption = None,
     data_dir: Annotated[
-        Path | None, opt.option("Check the arrays that `chemspec data` wrote here instead.", "--data")
+        Path | None,
+        opt.option("Check the arrays that `chemspec data` wrote here, which is what training really reads.", "--data"),
     ] = None,
     every: Annotated[int, opt.option("Only every so many-th training row.")] = 1,
     as_json: opt.JsonOption = False,
@@ -40,9 +41,7 @@ def leaks(
             compared = search.check_arrays(data_dir, tests, chosen.task, progress=told)
         else:
             files = [folder / file for file in chosen.train_files]
-            compared = search.check_rows(
-                files, tests, chosen.task, leave_out=chosen.data.leave_out, every=every, progress=told
-            )
+            compared = search.check_rows(files, tests, chosen.data, every=every, progress=told)
     text = f"{compared.reactions} test reactions and {compared.products} with a test product"
     show.line(f"{text} among {compared.checked} training reactions, against {compared.tests} test reactions")
     if as_json:

@@ -105,7 +105,7 @@ def spec_verification(
             asked,
             opt.words(drafters),
             betas=opt.numbers("betas", betas),
-            taus=opt.numbers("taus", taus),
+            taus=opt.reals("taus", taus),
             batch_size=batch_size,
             progress=report,
         )

@@ -146,6 +146,7 @@ def bench_(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Time decoding against the naive decoder and CTranslate2 on the same weights, queries and machine."""
+    opt.check_folders(markdown)
     if model or against:
         if not (model and against):
             raise ValueError("--model and --against go together: a checkpoint, and the program that wrote it")

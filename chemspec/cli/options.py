@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
     from chemspec.evaluation.accuracy import KnownReaction
 
+Number = TypeVar("Number")
+
 
 def option(text: str, *names: str) -> Any:
     """Return a command-line option with this help text."""
@@ -27,7 +30,11 @@ def option(text: str, *names: str) -> Any:
 TaskOption = Annotated[str, option(f"{tasks.questions()}.", "--task", "-t")]
 ModelOption = Annotated[
     str,
-    option("Folder, checkpoint, installed name or Hugging Face id (fetched); default: the task's.", "--model", "-m"),
+    option(
+        "Folder, checkpoint, installed name or id of a fetched Hugging Face model; default: the task's.",
+        "--model",
+        "-m",
+    ),
 ]
 NOption = Annotated[int, option("Answers wanted.", "--n", "-n")]
 DecoderOption = Annotated[str, option(f"auto, {', '.join(DECODERS)}; auto: greedy for one answer, else beam.")]
@@ -163,10 +170,26 @@ def words(text: str) -> tuple[str, ...]:
 
 def numbers(option: str, text: str) -> tuple[int, ...]:
     """Split a list of whole numbers at its commas; a ValueError names the option."""
+    return tuple(_split(option, text, int, "5,10,25"))
+
+
+def reals(option: str, text: str) -> tuple[float, ...]:
+    """Split a list of numbers at its commas; a ValueError names the option."""
+    return tuple(_split(option, text, float, "0.5,1,2"))
+
+
+def _split(option: str, text: str, kind: Callable[[str], Number], example: str) -> list[Number]:
     try:
-        return tuple(int(word) for word in text.split(","))
+        return [kind(word) for word in text.split(",")]
     except ValueError:
-        raise ValueError(f"--{option} is {text!r}; give numbers such as 5,10,25") from None
+        raise ValueError(f"--{option} is {text!r}; give numbers such as {example}") from None
+
+
+def check_folders(*files: Path | None) -> None:
+    """Refuse files in folders that are not there, before the work and not after it."""
+    for file in files:
+        if file is not None and not file.absolute().parent.is_dir():
+            raise ValueError(f"{file}: there is no folder {file.parent}; make it first")
 
 
 def command_line() -> str:

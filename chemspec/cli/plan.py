@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -21,7 +21,7 @@ from chemspec.system.files import write_whole, write_whole_bytes
 
 if TYPE_CHECKING:
     from chemspec.engine.engine import Engine
-    from chemspec.plan.routes import Evidence, Plan
+    from chemspec.plan.routes import Evidence, Plan, Route
 
 command = partial(app.command, rich_help_panel="Answers")
 SHOWN = 5  # routes
@@ -66,9 +66,9 @@ def plan_(
     ] = "auto",
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Search routes from molecules to things that one can buy; Ctrl-C ends a search and shows what it found.
+    """Search routes from molecules to things that one can buy; Ctrl-C ends the search and shows what it found.
 
-    Exit code 1 if some target has no route that starts from stock alone.
+    Files are written after each target. Exit code 1 if some target has no route that starts from stock alone.
     """
     extras.require("syntheseus", "apted", what="planning")
     from chemspec.plan import draw
@@ -81,6 +81,7 @@ def plan_(
     for file in out or ():
         if file.suffix not in ENDINGS:
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
+    opt.check_folders(*out or ())
     settings = PlanSettings(
         algorithm=algorithm, seconds=seconds, expansions=expansions, depth=depth, routes=routes, ahead=max(0, ahead)
     )
@@ -92,30 +93,34 @@ def plan_(
     forward = _load("forward", "", device=device, dtype=dtype, threads=threads) if check else None
     beside = _load("reagents", "", device=device, dtype=dtype, threads=threads) if _is_installed("reagents") else None
     expander = Expander(retro, forward, DecodeSettings(n=n, drafter=drafter), reagents=beside)
-    found: list[Plan] = []
+    is_kept = as_json or any(file.suffix in (".json", ".md") for file in out or ())
+    texts: list[str] = []
+    documents: list[dict[str, Any]] = []
+    best: Route | None = None
     for target in asked:
         with show.progress("expanding") as report:
-            found.append(plan(target, expander, can_buy, settings, lambda now: report(now.expansions, expansions)))
+            found = plan(target, expander, can_buy, settings, lambda now: report(now.expansions, expansions))
+        known = values.evidence(found.routes if is_kept else found.routes[:SHOWN], index)
         if not as_json:
-            _show(found[-1], values.evidence(found[-1].routes[:SHOWN], index))
-    is_kept = as_json or any(file.suffix in (".json", ".md") for file in out or ())
-    known = {
-        step: seen for one in found for step, seen in values.evidence(one.routes, index if is_kept else None).items()
-    }
-    documents = [values.document(one, known) for one in found]
-    best = next((route for one in found for route in one.routes), None)
+            _show(found, known)
+        documents.append(values.document(found, known))
+        texts.append(values.to_markdown(found, known))
+        best = best or next(iter(found.routes), None)
+        for file in out or ():  # after each target, so that what ends the run early costs the one it was at
+            if file.suffix == ".json":
+                write_whole(file, json.dumps(documents if len(asked) > 1 else documents[0], indent=1))
+            elif file.suffix == ".md":
+                write_whole(file, "\n".join(texts))
+            elif best is not None:
+                write_whole_bytes(file, draw.to_png(best) if file.suffix == ".png" else draw.to_svg(best).encode())
+        if found.interrupted:
+            break
     for file in out or ():
-        if file.suffix == ".json":
-            write_whole(file, json.dumps(documents if len(documents) > 1 else documents[0], indent=1))
-        elif file.suffix == ".md":
-            write_whole(file, "\n".join(values.to_markdown(one, known) for one in found))
-        elif best is None:
+        if file.suffix in (".svg", ".png") and best is None:
             show.note(f"{file} is not written: there is no route to draw")
-        else:
-            write_whole_bytes(file, draw.to_png(best) if file.suffix == ".png" else draw.to_svg(best).encode())
     if as_json:
         print(json.dumps({"plans": documents}))
-    raise typer.Exit(0 if all(one.status == "solved" for one in found) else 1)
+    raise typer.Exit(130 if found.interrupted else 0 if all(one["status"] == "solved" for one in documents) else 1)
 
 
 def _load(task: str, model: str, *, device: str, dtype: str, threads: int) -> Engine:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import asdict, replace
 from functools import partial
@@ -17,6 +16,7 @@ from chemspec.cli import show
 from chemspec.cli.base import app
 from chemspec.settings import RULES, DecodeSettings
 from chemspec.system import extras, gpu
+from chemspec.system.threads import usable_cores
 from chemspec.system.untrusted import read_json
 
 ALL = "cuda:all"
@@ -202,7 +202,7 @@ def _workers(asked: int, device: str, many: bool) -> int:
     if asked >= 0:
         return asked
     on_gpu = device.startswith("cuda") or (device == "auto" and gpu.available())
-    spare = (os.cpu_count() or 1) - 1
+    spare = usable_cores() - 1
     return min(MOST_WORKERS, spare) if many and on_gpu and device != ALL and spare > 1 else 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from chemspec.service.guard import OPEN, Guard, Message, Receive, Send, refuse
+from chemspec.service.leaving import left
 from chemspec.service.limits import Limits
 from chemspec.service.metrics import Metrics
 
@@ -108,7 +109,10 @@ class Door:
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request; the guard has read all of its body."""
         path = scope["path"]
-        if self.stopping:
+        if path == "/healthz" and self.problem is None:  # replicas that are not there yet are no reason for a new door
+            await send({"type": "http.response.start", "status": 200, "headers": [JSON]})
+            await send({"type": "http.response.body", "body": b'{"status":"ok"}'})
+        elif self.stopping:
             await refuse(send, 503, "stopping", "the service is stopping; ask another, or again later", _later(5))
         elif self._replicas is None:
             await refuse(send, 503, "loading", "the models are still being loaded; ask again", _later(2))
@@ -139,7 +143,7 @@ class Door:
             await send(message)
 
         body = (await receive())["body"]
-        gone = asyncio.ensure_future(_left(receive))
+        gone = asyncio.ensure_future(left(receive))
         asking = asyncio.ensure_future(self._ask(replicas, scope, body, watched))
         try:
             await asyncio.wait({gone, asking}, return_when=asyncio.FIRST_COMPLETED)
@@ -200,16 +204,12 @@ class Door:
 
 LOST = "the replicas that were answering this died; ask again"
 LOST_EVENT = f"event: error\ndata: {json.dumps({'detail': LOST, 'code': 'lost'})}\n\n".encode()
+JSON = (b"content-type", b"application/json")
 TEXT = (b"content-type", b"text/plain; version=0.0.4")
 
 
 def _later(seconds: int) -> tuple[bytes, bytes]:
     return b"retry-after", str(seconds).encode()
-
-
-async def _left(receive: Callable[[], Awaitable[Message]]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class _Joined:

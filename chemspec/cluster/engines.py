@@ -23,6 +23,7 @@ from chemspec.cluster.shards import SCHEMA
 from chemspec.io import writers
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
+from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 
 LOCAL = "local"
@@ -59,7 +60,7 @@ def cluster(address: str, cores: int = 0) -> Iterator[Any]:
     how: dict[str, Any] = {"address": address}
     if address == LOCAL:
         folder = tempfile.mkdtemp(prefix="chemspec-ray-")  # Ray's logs and sockets
-        how |= {"num_cpus": cores or os.cpu_count(), "object_store_memory": STORE, "_temp_dir": folder}
+        how |= {"num_cpus": cores or usable_cores(), "object_store_memory": STORE, "_temp_dir": folder}
         how["include_dashboard"] = False
     try:
         try:

@@ -84,6 +84,8 @@ def predict_file(
     """
     if not 1 <= shard_rows <= 10**6:
         raise FileError(f"a shard of {shard_rows} rows; give 1 to 1,000,000")
+    if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
+        raise FileError(f"{out} lies in {source}, all of which is read; choose a folder elsewhere")
     queries = stream(source, column)
     if (first := next(queries, None)) is None:
         raise FileError(f"nothing to predict: there is no query in {source}")

@@ -17,7 +17,7 @@ import pyarrow
 from pyarrow import parquet
 
 from chemspec.cluster.dispatch import Piece
-from chemspec.io.readers import TABLES, TEXTS, FileError, stream_queries
+from chemspec.io.readers import ENDINGS, FileError, stream_queries
 from chemspec.io.writers import parquet_fields, refuse_others
 from chemspec.system.files import write_whole
 
@@ -41,10 +41,9 @@ def stream(source: Path, column: str = "") -> Iterator[str]:
     if not source.is_dir():
         yield from stream_queries(source, column)
         return
-    endings = (*TABLES, *TEXTS, ".parquet", ".gz")
-    files = sorted(path for path in source.rglob("*") if path.suffix.lower() in endings and path.is_file())
+    files = sorted(path for path in source.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
     if not files:
-        raise FileError(f"{source} holds no file of queries ({' '.join(endings)})")
+        raise FileError(f"{source} holds no file of queries ({' '.join(ENDINGS)})")
     for file in files:
         yield from stream_queries(file, column)
 

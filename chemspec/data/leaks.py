@@ -9,9 +9,9 @@ from pathlib import Path
 
 from chemspec.data.arrays import Pairs
 from chemspec.data.reactions import canonical_pair, others_key, product_key
-from chemspec.data.shards import read_rows
+from chemspec.data.settings import DataSettings
+from chemspec.data.shards import is_used, read_rows
 from chemspec.settings import Task
-from chemspec.tasks import Row
 from chemspec.tokenizer import Tokenizer
 
 SHOWN = 5  # leaks told in full
@@ -38,11 +38,9 @@ class LeakReport:
 def check_rows(
     files: Sequence[Path],
     tests: Path,
-    task: Task,
+    settings: DataSettings,
     *,
-    leave_out: Sequence[str] = (),
     every: int = 1,
-    limit: int = 0,
     progress: Callable[[int], None] = lambda _: None,
 ) -> LeakReport:
     """Compare the rows of training files that a recipe uses with the rows of a test file.
@@ -50,22 +48,16 @@ def check_rows(
     Args:
         files: training files.
         tests: the test file.
-        task: which columns to read, and which side is the product.
-        leave_out: rows with "1" in one of these columns are not trained on.
+        settings: which rows are used, by their columns, and for which task. Products held out, or to be kept apart, are
+            not known here; `check_arrays` looks at what is left after them.
         every: look at every so many-th of those rows only.
-        limit: read only so many rows of each file; 0 means all.
         progress: called with the number of rows compared.
     """
-    rows = (
-        canonical_pair(row, task) for file in files for row in islice(_used(file, leave_out, limit), 0, None, every)
-    )
+    task = settings.task
+    read = (islice(read_rows(file), settings.limit or None) for file in files)
+    used = ((row for row in rows if is_used(row, settings)) for rows in read)
+    rows = (canonical_pair(row, task) for file in used for row in islice(file, 0, None, every))
     return compare(rows, (canonical_pair(row, task) for row in read_rows(tests)), task, progress)
-
-
-def _used(file: Path, leave_out: Sequence[str], limit: int) -> Iterator[Row]:
-    for row in islice(read_rows(file), limit or None):
-        if not any(row.get(column) == "1" for column in leave_out):
-            yield row
 
 
 def check_arrays(

@@ -18,6 +18,7 @@ from chemspec.system import extras
 USUAL_NAMES = ("smiles", "query", "product", "products", "reactants", "reactants_and_reagents", "source", "input")
 TABLES = (".csv", ".tsv", ".tab")
 TEXTS = (".smi", ".smiles", ".txt")
+ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", ".sdf", ".sd", ".rdf")  # of all that can be read
 
 
 class FileError(ValueError):
@@ -240,7 +241,7 @@ def usual_column(names: Sequence[str]) -> int | None:
 def looks_like_file(text: str) -> bool:
     """Whether an argument is meant as a file and not as a SMILES."""
     path = Path(text)
-    if path.suffix.lower() in (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", ".sdf", ".sd", ".rdf"):
+    if path.suffix.lower() in ENDINGS:
         return True
     try:
         return path.is_file() and not chem.is_valid(text)

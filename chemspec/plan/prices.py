@@ -63,7 +63,7 @@ class PriceList:
     lines: int
 
 
-def read(raw: bytes, name: str) -> PriceList:
+def read(raw: bytes, name: str, *, keep: bool = True) -> PriceList:
     """Return the offers of a table: .csv, .tsv or .xlsx, also as .gz, with a column of SMILES, names or InChIKeys.
 
     Columns for price, currency, amount and supplier are known by their headings ("price", "EUR/g", "vendor", ...);
@@ -72,6 +72,7 @@ def read(raw: bytes, name: str) -> PriceList:
     Args:
         raw: the bytes of the file.
         name: of the file; its ending says what it is.
+        keep: keep what was found of a long list on disk, for the next time.
 
     Raises:
         ValueError: if it is no table, or has no column of molecules.
@@ -87,7 +88,7 @@ def read(raw: bytes, name: str) -> PriceList:
     else:
         ending = path.suffix if path.suffix in readers.TABLES else ".csv"
         found = from_rows(readers.records(readers.decode_text(raw), ending, name), name)
-    if found.lines > 100:  # a millisecond a line
+    if keep and found.lines > 100:  # a millisecond a line
         cache.write(kept, msgspec.json.encode(found))
     return found
 
@@ -104,7 +105,7 @@ def from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
     number = 1
     for number, row in enumerate(lines, 2):
         if number > MOST_LINES + 1:
-            faults.append(f"only the first {MOST_LINES:,} lines are read")
+            faults.insert(0, f"only the first {MOST_LINES:,} lines are read")  # most of all
             break
         cells = {what: row[place].strip() for what, place in places.items()}
         key = _key(cells["molecule"])

@@ -93,6 +93,7 @@ class Plan:
         seconds: all in all.
         counts: what the models did for it.
         tree: the likeliest part of all that was tried.
+        interrupted: whether Ctrl-C ended it.
     """
 
     target: str
@@ -104,6 +105,7 @@ class Plan:
     seconds: float = 0.0
     counts: Counts = field(default_factory=Counts)
     tree: Seen | None = None
+    interrupted: bool = False
 
 
 def _depth(node: Node) -> int:

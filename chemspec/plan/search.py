@@ -275,7 +275,7 @@ class Search:
         try:
             algorithm.run_from_mol(_molecule(self.target))
         except KeyboardInterrupt:
-            ended = "interrupted"
+            return replace(self.result("interrupted"), interrupted=True)
         return self.result(ended)
 
     def _build(self) -> Any:
@@ -348,7 +348,7 @@ class Search:
             for product, way in self._ways([node]).items():
                 found.setdefault(product, {})[way.reactants] = way
         steps = {product: list(ways.values()) for product, ways in found.items()}
-        return likeliest(self.target, steps, self.stock.told)
+        return likeliest(self.target, steps, self.stock.source)
 
     def _ways(self, nodes: Any) -> dict[str, Proposal]:
         """The steps that lead into these nodes, by product."""
@@ -363,7 +363,7 @@ class Search:
 
     def _route(self, steps: dict[str, Proposal]) -> Route:
         molecules = {one for step in steps.values() for one in step.reactants}
-        return Route(grow(self.target, steps, {one: self.stock.told(one) for one in molecules}))
+        return Route(grow(self.target, steps, {one: self.stock.source(one) for one in molecules}))
 
     def _closest(self) -> dict[str, Proposal]:
         """The steps of the route that leaves the fewest heavy atoms to be made, then the best score."""
@@ -393,7 +393,7 @@ class Search:
 
     def result(self, ended: str) -> Plan:
         """What has been found, as a value."""
-        found, bought = self.routes(), self.stock.told(self.target)
+        found, bought = self.routes(), self.stock.source(self.target)
         solved = sum(route.solved for route in found)
         what = f"{solved} route{'s' * (solved != 1)} from stock" if solved else "no route from stock"
         if not found:

@@ -6,7 +6,7 @@ import hashlib
 import io
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 from rdkit import Chem, rdBase
 
 from chemspec import asset_files
-from chemspec.io import readers
+from chemspec.io import readers, spreadsheets
 from chemspec.system import cache
 
 if TYPE_CHECKING:
@@ -49,11 +49,6 @@ class Stock:
         """Return price and supplier of a molecule, in words; empty where they are not known."""
         return str(self.offers.get(inchikey(smiles), ""))
 
-    def told(self, smiles: str) -> str:
-        """Return the list that has the molecule, with price and supplier where they are known; empty if none has."""
-        source = self.source(smiles)
-        return source and ", ".join(filter(None, (source, self.offer(smiles))))
-
 
 def _holds(keys: Keys, key: np.bytes_) -> bool:
     place = int(np.searchsorted(keys, key))
@@ -79,10 +74,12 @@ def load(names: Sequence[str]) -> Stock:
     found: dict[str, Keys] = {}
     offers: dict[str, object] = {}
     for name in names:
+        short = Path(name).name
+        label = name if name in BUILT_IN or short in found else short
         if name in BUILT_IN or not (priced := _priced(name)):
-            found[Path(name).name if name not in BUILT_IN else name] = _load(name)
+            found[label] = _load(name)
         else:
-            found[Path(name).name] = np.unique(np.array([*priced.offers], dtype="S27"))
+            found[label] = np.unique(np.array([*priced.offers], dtype="S27"))
             offers |= priced.offers
             for fault in priced.faults:
                 warnings.warn(f"stock {name}: {fault}", stacklevel=2)
@@ -130,9 +127,14 @@ def parse(raw: bytes, name: str) -> Keys:
     kept = f"stock-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.npy"
     if (known := cache.read(kept)) is not None:
         return np.load(io.BytesIO(known))  # type: ignore[no-any-return]
-    ending = Path(name.removesuffix(".gz")).suffix.lower()
-    text = readers.decode_text(readers.unpacked(raw, f"stock {name}", MOST_TEXT) if raw[:2] == b"\x1f\x8b" else raw)
-    cells = _column(text, ending, name) if ending in readers.TABLES else text.split("\n")
+    ending = Path(name.lower().removesuffix(".gz")).suffix
+    content = readers.unpacked(raw, f"stock {name}", MOST_TEXT) if raw[:2] == b"\x1f\x8b" else raw
+    if ending == spreadsheets.ENDING:
+        cells = _column(spreadsheets.rows(content, f"stock {name}"), name)
+    elif ending in readers.TABLES:
+        cells = _column(readers.records(readers.decode_text(content), ending, name), name)
+    else:
+        cells = readers.decode_text(content).split("\n")
     words = [cell.split()[0] for cell in cells if cell.strip()]
     keys = [word if KEY.fullmatch(word) else inchikey(word) for word in words]
     found = np.unique(np.array([key for key in keys if key], dtype="S27"))
@@ -146,8 +148,8 @@ def parse(raw: bytes, name: str) -> Keys:
     return found
 
 
-def _column(text: str, ending: str, name: str) -> list[str]:
-    rows = list(readers.records(text, ending, name))
+def _column(table: Iterable[list[str]], name: str) -> list[str]:
+    rows = list(table)
     head = [cell.strip().lower() for cell in rows[0]]
     place = next((head.index(column) for column in COLUMNS if column in head), readers.usual_column(head))
     if place is None:

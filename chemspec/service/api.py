@@ -23,6 +23,7 @@ from chemspec.io.writers import brief
 from chemspec.service import schema
 from chemspec.service.dropins import askcos, rxn
 from chemspec.service.guard import Guard
+from chemspec.service.leaving import watching
 from chemspec.service.scheduler import QueueFullError, StoppingError
 from chemspec.service.service import RefusedError, Service
 from chemspec.service.stream import Progress
@@ -90,7 +91,7 @@ def _predict(app: FastAPI, service: Service) -> None:
         settings = service.settings(question, engine)
         queries = [question.queries] if isinstance(question.queries, str) else question.queries
         jobs = await service.submit(name, engine, queries, settings)
-        with _watching(request) as gone:
+        with watching(request.receive) as gone:
             results = await service.results(jobs, service.timeout(question.timeout), gone)
         document = {
             "model": name,
@@ -191,7 +192,7 @@ def _probes(app: FastAPI, service: Service) -> None:
     async def readyz() -> Any:
         """Say whether questions are answered: the models are loaded, and the service is not stopping."""
         if not service.ready:
-            raise RefusedError(503, "not_ready", "stopping" if service.stopping else "the models are being loaded")
+            raise RefusedError(503, "not_ready", service.why_not)
         return {"status": "ready"}
 
     @app.get("/metrics", response_class=Response, tags=["probes"], responses={200: {"content": {"text/plain": {}}}})
@@ -275,24 +276,6 @@ def _describe(app: FastAPI, service: Service) -> None:
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
-
-
-class _watching:  # noqa: N801 - used as a word
-    """Notice, inside, when the client of a request leaves."""
-
-    def __init__(self, request: Request) -> None:
-        self._task = asyncio.ensure_future(_left(request))
-
-    def __enter__(self) -> asyncio.Future[None]:
-        return self._task
-
-    def __exit__(self, *_: object) -> None:
-        self._task.cancel()
-
-
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _event(name: str, data: Any) -> bytes:

@@ -22,7 +22,7 @@ from chemspec.service.metrics import Metrics
 from chemspec.service.service import CLIENT
 
 LOG = logging.getLogger("chemspec.service")
-OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")  # without a key; they say nothing of queries
+OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json")  # without a key; they say nothing of queries
 DRAINED = 32  # bodies of the allowed size that are read and thrown away, so that the client hears why
 SLOWEST = 30.0  # seconds in which a body must arrive
 

@@ -90,6 +90,9 @@ class Job:
 Engines = Mapping[str, Engine]  # by the names of the models
 
 
+RECENT = 0.02  # weight of the last answer in the mean of seconds between two
+
+
 class Scheduler:
     """Threads, one a device, that decode what waits in one queue."""
 
@@ -193,16 +196,17 @@ class Scheduler:
                     return
                 first = self._next()
                 batch = self._take(self._room(first), first)
-            began, answered = time.monotonic(), count()
+                self._metrics.batch.labels(first.model).observe(len(batch))
+            last = began = time.monotonic()
             with suppress(_AbandonedError):
                 for job, result in self._answer(number, engines[first.model], batch):
-                    next(answered)
                     self._metrics.answered(job.model, [result])
                     self._deliver([(job, result)])
-            seconds = time.monotonic() - began
-            self._pace += 0.1 * (seconds / max(1, next(answered)) - self._pace)
+                    now = time.monotonic()
+                    self._pace += RECENT * (now - last - self._pace)
+                    last = now
             self._busy[number] = 0
-            self._metrics.engine_seconds.labels(first.model).observe(seconds)
+            self._metrics.engine_seconds.labels(first.model).observe(time.monotonic() - began)
 
     def _next(self) -> Job:
         """Return the query that is next; the queue is locked and not empty."""
@@ -221,7 +225,6 @@ class Scheduler:
         taken = set(map(id, batch))
         self._waiting = deque(job for job in self._waiting if id(job) not in taken)
         now = time.monotonic()
-        self._metrics.batch.labels(first.model).observe(len(batch))
         for job in batch:
             self._metrics.waited.observe(now - job.arrived)
         return batch

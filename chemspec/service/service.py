@@ -80,6 +80,13 @@ class Service:
         return self._scheduler is not None and self._scheduler.alive and not self.stopping
 
     @property
+    def why_not(self) -> str:
+        """Say why it is not `ready`."""
+        if self.stopping:
+            return "stopping"
+        return "the models are being loaded" if self.healthy else "a thread that decodes has ended"
+
+    @property
     def healthy(self) -> bool:
         """Whether a restart would not help: nothing has died."""
         return self.problem is None and (self._scheduler is None or self._scheduler.alive)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,7 +17,17 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import TrainSettings
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train.average import average, newest
-from chemspec.train.module import Training, describe, fit, latest, loaders, split, steps_done
+from chemspec.train.module import (
+    Training,
+    check_same,
+    describe,
+    digest_of_data,
+    fit,
+    latest,
+    loaders,
+    split,
+    steps_done,
+)
 from chemspec.train.recipe import DrafterRecipe
 
 DECAY = 0.8  # weight of each further Medusa head (Cai et al. 2024)
@@ -223,14 +232,15 @@ def train_drafter(
     settings = recipe.train
     again = latest(out) if resume else None
     done = steps_done(out, again, settings)
+    pairs, held = split(data, settings.holdout)
+    digests = {"target": loaded.digest, "data": digest_of_data(pairs, loaded.tokenizer)}
     if again is not None:
-        _same_target(out, loaded.digest)
+        check_same(out, **digests)
     torch.manual_seed(settings.seed)
     module = _module(recipe, settings, loaded.model)
     config = module.model.config.to_json()
     told = {name: value for name, value in asdict(recipe).items() if name != "train"}
-    describe(out, settings, task=recipe.task, kind=recipe.kind, target=loaded.digest, model=config, recipe=told)
-    pairs, held = split(data, settings.holdout)
+    describe(out, settings, task=recipe.task, kind=recipe.kind, **digests, model=config, recipe=told)
     specials = loaded.model.config.source_specials
     batches = loaders(pairs, held, settings, done=done, specials=specials)
     fit(module, out, batches, done=done, resume=again, quiet=quiet)
@@ -243,17 +253,6 @@ def train_drafter(
         folder, module.model, loaded.tokenizer, kind=recipe.kind, length=recipe.length, target=bound
     )
     return folder
-
-
-def _same_target(out: Path, digest: str) -> None:
-    """Refuse to go on with a run for another target: the heads would mix two."""
-    file = out / "settings.json"
-    before = json.loads(file.read_text(encoding="utf-8")).get("target") if file.is_file() else None
-    if before not in (None, digest):
-        raise ValueError(
-            f"{out} holds a training for other weights of the target; choose another folder, "
-            "or --no-resume in an empty one"
-        )
 
 
 def _module(recipe: DrafterRecipe, settings: TrainSettings, target: Transformer) -> MaskTraining | HeadTraining:

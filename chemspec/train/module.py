@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
@@ -192,12 +193,15 @@ def train(
     if average_last < 1 or average_last > settings.keep + 1:
         raise ValueError(f"average_last is {average_last}; {settings.keep} checkpoints are kept")
     done = steps_done(out, resume, settings)
+    digest = digest_of_data(pairs, tokenizer)
+    if resume is not None:
+        check_same(out, data=digest)
     torch.manual_seed(settings.seed)
     model = Transformer(config, dropout=settings.dropout)
     if start is not None:
         _begin_with(model, start, tokenizer)
     module = Training(model, settings)
-    describe(out, settings, task=task, model=config.to_json())
+    describe(out, settings, task=task, data=digest, model=config.to_json())
     callbacks: list[Callback] = []
     if exact is not None:
         sample = held.part(0, settings.validate_pairs)
@@ -266,6 +270,14 @@ def _read(data: Path, config: ModelConfig, settings: TrainSettings) -> tuple[Tok
     return tokenizer, pairs, held
 
 
+def digest_of_data(pairs: Pairs, tokenizer: Tokenizer) -> str:
+    """Return what tells training data from others: a digest of pairs and vocabulary."""
+    digest = hashlib.sha256("\n".join(tokenizer.tokens).encode())
+    for side in (pairs.sources, pairs.targets):
+        digest.update(side.offsets.tobytes() + side.flat.tobytes())
+    return digest.hexdigest()[:16]
+
+
 def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
     """Return the steps behind a checkpoint; none for a new run, which must not be mixed with an old one.
 
@@ -329,6 +341,23 @@ def _extended(old: Tensor, rows: int) -> Tensor:
         spread = torch.randn(rows - len(old), old.shape[1]) * known.std(dim=0) / 2
         new = known.mean(dim=0) + spread
     return torch.cat((old, new))
+
+
+def check_same(out: Path, **what: str) -> None:
+    """Refuse to go on with a run that was about something else, for what comes out would be made of two.
+
+    Args:
+        out: the run folder.
+        what: digests, by what they are of; those that `describe` did not write down are not compared.
+
+    Raises:
+        ValueError: if one differs.
+    """
+    file = out / "settings.json"
+    before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    for name, digest in what.items():
+        if before.get(name, digest) != digest:
+            raise ValueError(f"{out} holds a training whose {name} differs; choose another folder")
 
 
 def describe(out: Path, settings: TrainSettings, **what: Any) -> None:

@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
@@ -45,19 +46,24 @@ def killed(work: Callable[[], None], after: Callable[[], bool], seconds: float) 
     """Run something in a fork and kill it, some time after a state was reached; returns whether it still ran."""
     child = os.fork()
     if not child:
+        code = 1
         try:
             work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
-            os._exit(0)
-    while not after() and os.waitpid(child, os.WNOHANG) == (0, 0):
+            os._exit(code)
+    ended, status = 0, 0
+    while not ended and not after():
+        ended, status = os.waitpid(child, os.WNOHANG)
         time.sleep(0.001)
-    time.sleep(seconds)
-    try:
+    if not ended:
+        time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    except (ProcessLookupError, ChildProcessError):
-        return False
-    return True
+        _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 0, "the work itself failed"
+    return os.WIFSIGNALED(status)
 
 
 def files(kills: int, random: Random, home: Path) -> int:

@@ -571,6 +571,8 @@ ANILIDE = chem.canonical("CC(=O)Cl.Nc1ccccc1")
         "acetyl chloride; aniline",
         "acetyl chloride.aniline",
         "CC(=O)Cl and aniline",
+        "acetyl chloride and aniline",
+        "aniline with acetyl chloride",
     ],
 )
 def test_no_molecule_of_a_list_is_dropped(text: str) -> None:

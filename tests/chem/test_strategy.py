@@ -50,7 +50,20 @@ def of(reaction: str):  # type: ignore[no-untyped-def]
         ("CC(C)=O.C=CC(=O)OC>>COC(=O)CCCC(C)=O", "Michael addition", ""),
         ("C=Cc1ccccc1.O=C(OO)c1cccc(Cl)c1>>c1ccc(C2CO2)cc1", "Epoxidation", ""),
         ("O=C1CCCC(=O)O1.Nc1ccccc1>>O=C(O)CCCC(=O)Nc1ccccc1", "Amide formation", ""),
-        ("NC(=O)c1ccccc1>>N#Cc1ccccc1", "Dehydration of an amide to a nitrile", "aldehyde or ketone"),
+        ("COC(=O)c1ccccc1>>OCc1ccccc1", "Reduction to the alcohol", "methyl ester"),
+        ("CC(=O)OCc1ccccc1>>OCc1ccccc1", "Cleavage of an ester to the alcohol", "acetyl"),
+        ("OCc1ccccc1.O=S(Cl)Cl>>ClCc1ccccc1", "Halide from an alcohol", ""),
+        ("C=Cc1ccccc1.BrBr>>BrCC(Br)c1ccccc1", "Addition of a halogen", ""),
+        ("Cc1ccccc1.O=C1CCC(=O)N1Br>>BrCc1ccccc1", "Halogenation", ""),
+        ("NCc1ccccc1.O=C(Cl)OCc1ccccc1>>O=C(NCc1ccccc1)OCc1ccccc1", "Carbamate formation", "chloride"),
+        ("C#Cc1ccccc1.CI>>CC#Cc1ccccc1", "C-Alkylation", "iodide"),
+        ("COc1ccc(COc2ccccc2)cc1>>Oc1ccccc1", "PMB removal", ""),
+        ("CC(C)(C)OC(=O)c1ccccc1>>O=C(O)c1ccccc1", "tert-Butyl ester cleavage", "tert-butyl"),
+        ("O=C(OCc1ccccc1)c1ccccc1>>O=C(O)c1ccccc1", "Benzyl ester cleavage", "benzyl"),
+        ("CCCOC(=O)c1ccccc1>>O=C(O)c1ccccc1", "Ester hydrolysis", ""),  # propyl is not isopropyl
+        ("CC(=O)OCC=C.NCc1ccccc1>>C=CCNCc1ccccc1", "C–N bond formation", ""),  # no anhydride
+        ("CC(=O)OC(C)=O.Nc1ccccc1>>CC(=O)Nc1ccccc1", "Amide formation", "anhydride"),
+        ("NC(=O)c1ccccc1>>N#Cc1ccccc1", "Dehydration of an amide to a nitrile", ""),
     ],
 )
 def test_classes(reaction: str, name: str, leaving: str) -> None:
@@ -76,6 +89,28 @@ def test_a_stereocentre_that_takes_no_part_is_watched() -> None:
     assert of(f"C[C@H](NC(C)=O)C(=O)OC>>{target}").inverted == ()
     assert len(of(f"C[C@@H](NC(C)=O)C(=O)OC>>{target}").inverted) == 1
     assert len(of(f"CC(NC(C)=O)C(=O)OC>>{target}").unset) == 1
+
+
+def test_a_centre_that_is_not_told_any_more_is_lost_unless_it_is_none() -> None:
+    assert len(of("C[C@H](N)C(=O)OC.CC(=O)Cl>>COC(=O)C(C)NC(C)=O").lost) == 1
+    assert not of("C[C@H](N)C(=O)OC.CC(=O)Cl>>COC(=O)[C@H](C)NC(C)=O").lost
+    assert not of("N[C@H]1CC[C@H](O)CC1>>NC1CCC(=O)CC1").lost  # no centre without the other
+
+
+@pytest.mark.parametrize(
+    "reaction",
+    [
+        "N[C@H]1CC[C@H](O)CC1.O=C(O)c1ccccc1>>O=C(N[C@H]1CC[C@H](O)CC1)c1ccccc1",  # a mirror image of itself
+        "CC(C)(C)OC(=O)N[C@H]1[C@@H]2CN(Cc3ccccc3)C[C@@H]21>>N[C@H]1[C@@H]2CN(Cc3ccccc3)C[C@@H]21",
+    ],
+)
+def test_symmetry_is_no_inversion(reaction: str) -> None:
+    found = of(reaction)
+    assert not found.inverted and not found.unset
+
+
+def test_a_relative_centre_may_be_the_wrong_one() -> None:
+    assert of("N[C@H]1CC[C@H](O)CC1.O=C(O)c1ccccc1>>O=C(N[C@H]1CC[C@@H](O)CC1)c1ccccc1").inverted
 
 
 def test_every_rule_can_be_read_and_its_reagents_are_molecules() -> None:

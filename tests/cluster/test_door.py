@@ -193,7 +193,7 @@ def test_nothing_is_taken_before_the_start_and_after_the_stop() -> None:
     door = at_door.Door(["retro"], Limits(), deploy, lambda: None)
     ready = threading.Event()
 
-    async def ask() -> tuple[int, str]:
+    async def ask(path: str = "/v1/models") -> tuple[int, str]:
         sent: list[Any] = []
 
         async def receive() -> Any:
@@ -202,15 +202,15 @@ def test_nothing_is_taken_before_the_start_and_after_the_stop() -> None:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        scope = {"type": "http", "path": "/v1/models", "headers": [], "client": None, "method": "GET"}
+        scope = {"type": "http", "path": path, "headers": [], "client": None, "method": "GET"}
         await application(scope, receive, send)
-        return sent[0]["status"], json.loads(sent[1]["body"])["code"]
+        return sent[0]["status"], json.loads(sent[1]["body"]).get("code", "")
 
     application = door.create(ready.set)
 
     async def course() -> None:
         async with application.router.lifespan_context(application):
-            assert await ask() == (503, "loading")
+            assert await ask() == (503, "loading") and await ask("/healthz") == (200, "")
             held.set()
             await asyncio.to_thread(ready.wait, HURRY)
             door.stopping = True

@@ -6,20 +6,42 @@ import gzip
 import json
 from pathlib import Path
 
+import openpyxl
 import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
+from rdkit import Chem
 
 from chemspec.cluster import shards
 from chemspec.cluster.dispatch import Piece
 from chemspec.cluster.engines import table
+from chemspec.cluster.job import predict_file
 from chemspec.cluster.shards import ShardFolder, cut, stream
 from chemspec.io.readers import FileError, read_queries
+from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
 HOW = {"model": "d1", "n": 2}
+
+
+def test_a_folder_is_read_with_all_kinds_of_files(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("smiles\nCC\n")
+    block = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO"))
+    (tmp_path / "b.sdf").write_text(f"{block}$$$$\n")
+    book = openpyxl.Workbook()
+    for row in (["smiles"], ["CN"]):
+        book.active.append(row)
+    book.save(tmp_path / "c.xlsx")
+    (tmp_path / "notes.md").write_text("no queries")
+    assert list(stream(tmp_path)) == ["CC", "CCO", "CN"]
+
+
+def test_answers_do_not_lie_among_the_questions(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("smiles\nCC\n")
+    with pytest.raises(FileError, match="lies in"):
+        predict_file(tmp_path, tmp_path / "answers", DecodeSettings(), "retro")
 
 
 def answers(piece: Piece) -> pyarrow.Table:

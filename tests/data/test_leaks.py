@@ -6,6 +6,7 @@ All rows are compared by `chemspec dev leaks`; here a part of them, so that the 
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_no_test_product_is_in_the_rows_of_a_recipe(name: str, every: int, limit
         if not file.is_file():
             pytest.skip(f"no {file}; set CHEMSPEC_DATA to the folder that holds the data sets")
     tests = _head(tests, tmp_path / "t.csv", 2000)
-    found = check_rows(files, tests, recipe.task, leave_out=recipe.data.leave_out, every=every, limit=limit)
+    found = check_rows(files, tests, replace(recipe.data, limit=limit), every=every)
     assert found.checked > 500 and found.tests > 1000
     assert (found.reactions, found.products) == (0, 0), found.examples
 
@@ -100,15 +101,18 @@ def write(file: Path, task: Task, *rows: tuple[str, ...]) -> Path:
 def test_a_planted_leak_is_found(task: Task, tmp_path: Path) -> None:
     tests = write(tmp_path / "test.csv", task, TESTS[task])
     clean = write(tmp_path / "clean.csv", task, FINE[task])
-    assert check_rows([clean], tests, task).products == 0
+    assert check_rows([clean], tests, DataSettings(task=task)).products == 0
     leaky = write(tmp_path / "leaky.csv", task, FINE[task], PLANTED[task])
-    found = check_rows([leaky], tests, task)
+    found = check_rows([leaky], tests, DataSettings(task=task))
     assert (found.tests, found.checked, found.reactions, found.products) == (1, 2, 1, 1)
     assert len(found.examples) == 1
     # The flag that says so keeps it out; a part of the rows may miss it.
     marked = write(tmp_path / "marked.csv", task, FINE[task], (*PLANTED[task][:-1], "1"))
-    assert check_rows([marked], tests, task, leave_out=(COLUMNS[task][-1],)).products == 0
-    assert check_rows([leaky], tests, task, every=2).checked == 1
+    flag = COLUMNS[task][-1]
+    assert check_rows([marked], tests, DataSettings(task=task, leave_out=(flag,))).products == 0
+    found = check_rows([leaky, marked], tests, DataSettings(task=task, only=(flag,)))  # only the row with the flag
+    assert (found.checked, found.products) == (1, 1)
+    assert check_rows([leaky], tests, DataSettings(task=task), every=2).checked == 1
 
 
 @pytest.mark.parametrize("task", ["retro", "forward"])
@@ -125,7 +129,7 @@ def test_a_leak_in_the_arrays_is_found(task: Task, tmp_path: Path) -> None:
 def test_another_way_to_the_same_product_is_a_leak_of_the_product_only(tmp_path: Path) -> None:
     tests = write(tmp_path / "test.csv", "retro", TESTS["retro"])
     other = write(tmp_path / "o.csv", "retro", ("NC(=O)c1ccccc1", "N#Cc1ccccc1", "", "0"))
-    found = check_rows([other], tests, "retro")
+    found = check_rows([other], tests, DataSettings(task="retro"))
     assert (found.reactions, found.products) == (0, 1)
 
 
@@ -137,4 +141,4 @@ def test_keys_are_of_molecules() -> None:
     assert product_key("retro", "CC(", "C") == others_key("retro", "C", "CC(") == ""
     empty = Path("nowhere")
     with pytest.raises(FileNotFoundError):
-        check_rows([empty], empty, "retro")
+        check_rows([empty], empty, DataSettings(task="retro"))

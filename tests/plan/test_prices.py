@@ -64,6 +64,12 @@ def test_any_table_is_read_without_an_exception(lines: list[list[str]]) -> None:
     assert all(one.price is None or one.price >= 0 for one in found.offers.values())
 
 
+def test_that_a_list_was_cut_is_told_before_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prices, "MOST_LINES", 30)
+    found = prices.from_rows([["smiles", "price"], *([["no molecule", "1"]] * 25), *([["CCO", "1"]] * 20)], "a")
+    assert "only the first 30 lines" in found.faults[0] and "more lines" in found.faults[-1]
+
+
 def test_stock_of_a_file_knows_its_prices(tmp_path: Path) -> None:
     book, buffer = openpyxl.Workbook(), io.BytesIO()
     for line in (["smiles", "price", "currency", "supplier"], ["CCO", 12.5, "EUR", "Acme"], ["xx", 1, "EUR", ""]):

@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import numpy as np
+import openpyxl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ def test_every_format_gives_the_same_keys(name: str, text: str) -> None:
         ("a.txt", b"hello world\nwhat\n", "none of its 2 lines"),
         ("a.csv", b"a,b\n1,2\n", "no column inchikey or smiles; it has a, b"),
         ("a.smi.gz", b"\x1f\x8bbroken", "cannot be unpacked"),
-        ("a.xlsx", b"PK\x03\x04" + bytes(range(200)), "lines is an InChIKey or a SMILES"),
+        ("a.xlsx", b"PK\x03\x04" + bytes(range(200)), "is no workbook"),
     ],
 )
 def test_what_is_no_stock_is_refused(name: str, raw: bytes, words: str) -> None:
@@ -64,8 +65,17 @@ def test_lists_are_named_and_missing_ones_refused(tmp_path: Path) -> None:
 def test_a_price_stands_behind_the_name_of_its_list(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("smiles,price,currency,amount,supplier\nCCO,5,EUR,1 g,Acme\nCN,,,,\n")
     stock = load([str(tmp_path / "mine.csv")])
-    assert stock.told("OCC").startswith("mine.csv, 5.00 EUR") and "Acme" in stock.told("OCC")
-    assert stock.told("CN") == "mine.csv" and stock.told("CCN") == ""
+    assert stock.source("OCC") == "mine.csv, 5.00 EUR/1 g, Acme"
+    assert stock.source("CN") == "mine.csv" and stock.source("CCN") == ""
+
+
+def test_files_of_one_name_are_two_lists(tmp_path: Path) -> None:
+    files = [tmp_path / folder / "list.smi" for folder in ("one", "other")]
+    for file, smiles in zip(files, ("CCO", "CN"), strict=True):
+        file.parent.mkdir()
+        file.write_text(smiles)
+    stock = load([str(file) for file in files])
+    assert stock.source("CCO") == "list.smi" and stock.source("CN") == str(files[1])
 
 
 @given(st.lists(st.sampled_from(["C" * n for n in range(1, 30)]), min_size=1), st.integers(1, 40))
@@ -82,3 +92,12 @@ def test_a_million_keys_take_less_than_fifty_megabytes() -> None:
         and Stock({"many": keys}).source("CCO") == "many"
         and not Stock({"many": keys}).source("CCCO")
     )
+
+
+def test_a_workbook_needs_no_prices(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in (["name", "smiles"], ["ethanol", "CCO"], ["aniline", "Nc1ccccc1"]):
+        book.active.append(row)
+    book.save(tmp_path / "mine.xlsx")
+    stock = load([str(tmp_path / "mine.xlsx")])
+    assert stock.source("OCC") == stock.source("c1ccccc1N") == "mine.xlsx" and not stock.source("C")

@@ -6,6 +6,7 @@ import ast
 import socket
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from small import QUERIES
 from chemspec import client as module
 from chemspec.client import Client, Result, ServiceError
 from chemspec.engine.engine import Engine
+from chemspec.service.server import read_keys
 
 pytest.importorskip("fastapi")
 
@@ -50,6 +52,18 @@ def test_the_address_and_the_key_may_come_from_the_environment(
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_SERVER", running.url + "/")
     assert Client().ready()
+    monkeypatch.setenv("CHEMSPEC_API_KEY", "open sesame")
+    with serving([dict(running.service.devices[0])], keys=frozenset({"open sesame"})) as locked:
+        assert Client(locked.url, patience=0).models()
+        with pytest.raises(ServiceError):
+            Client(locked.url, key="another", patience=0).models()
+
+
+def test_keys_are_those_of_the_file_and_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_API_KEYS", " a,,b ")
+    (tmp_path / "keys").write_text("c\n\n d \n")
+    assert read_keys(tmp_path / "keys") == {"a", "b", "c", "d"}
+    assert read_keys(None) == {"a", "b"}
 
 
 def test_a_service_that_is_not_there_is_told_after_the_patience() -> None:

@@ -315,7 +315,8 @@ def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> 
         service.send("POST", "/v1/predict", ASK)
         until(lambda: not service.service.healthy, "the end of the thread")
         assert service.send("GET", "/healthz")[0] == 503
-        assert service.send("GET", "/readyz")[0] == 503
+        status, document, _ = service.send("GET", "/readyz")
+        assert status == 503 and document["detail"] == "a thread that decodes has ended"
 
 
 @pytest.mark.parametrize("wrong", [{"queue": 0}, {"batch_size": -1}, {"timeout": float("nan")}, {"queries": 2000}])

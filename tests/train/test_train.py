@@ -630,6 +630,16 @@ def test_curves_belong_to_recipes() -> None:
         assert set(rows[0]) <= set(watch.TrainingLog.COLUMNS) and rows[0]["step"]
 
 
+def test_a_run_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    pairs = Pairs.load(data / "train.npz")
+    pairs.part(1, len(pairs)).save(other / "train.npz")
+    fit(data, tmp_path / "run", replace(SHORT, steps=4))
+    with pytest.raises(ValueError, match="whose data differs; choose another folder"):
+        fit(other, tmp_path / "run", replace(SHORT, steps=8), resume=module.latest(tmp_path / "run"))
+
+
 # --- what a kill leaves --------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,16 @@ SMILES = str(chem.canonical(AMIDE))
 
 
 @pytest.fixture(autouse=True)
-def toys(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def toys(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     models = {"retro": retro(), "forward": Toy({})}
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(queued_engine, "models", lambda task: [task] if task in models else [])
-    monkeypatch.setattr(queued_engine, "engine", lambda name: models[name])
+    monkeypatch.setattr(queued_engine, "models", lambda task, **_: [task] if task in models else [])
+    monkeypatch.setattr(queued_engine, "engine", lambda name, **_: models[name])
     monkeypatch.setattr(lists, "load", lambda names: stock(tmp_path, BOUGHT if len(names) > 1 else ["CC"]))
-    ask._built_in.clear()
+    ask.buyable.built_in.clear()
+    yield
+    ask.buyable.built_in.clear()  # the toys' lists are not for other pages
 
 
 def words(page: AppTest) -> str:
@@ -183,8 +186,8 @@ def test_an_unreadable_stock_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_prices_of_an_uploaded_list_are_kept() -> None:
     stock = ask._own(b"smiles,price,currency,amount,supplier\nCCO,5,EUR,1 g,Acme\n", "mine.csv")
-    assert "Acme" in stock.told("CCO")
-    assert ask._own(b"CCO\n", "mine.smi").told("CCO") == "mine.smi"
+    assert "Acme" in stock.source("CCO")
+    assert ask._own(b"CCO\n", "mine.smi").source("CCO") == "mine.smi"
 
 
 def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

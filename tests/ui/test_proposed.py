@@ -28,8 +28,8 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         told.extend((model, query) for query in queries)
         return [result(says.get(query, "CCO")) for query in queries]
 
-    monkeypatch.setattr(queued_engine, "models", lambda task: [task])
-    monkeypatch.setattr(queued_engine, "engine", lambda name: name)
+    monkeypatch.setattr(queued_engine, "models", lambda task, **_: [task])
+    monkeypatch.setattr(queued_engine, "engine", lambda name, **_: name)
     monkeypatch.setattr(queued_engine, "decode_many", decode_many)
     monkeypatch.setattr(queued_engine, "answer", lambda model, query, how: decode_many(model, [query], how)[0])
     monkeypatch.setattr(st, "session_state", {})
@@ -92,7 +92,7 @@ def test_they_stand_over_the_arrow_as_what_they_are(decoded: list[tuple[str, str
 
 
 def test_without_a_model_nothing_is_proposed(decoded: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queued_engine, "models", lambda task: [] if task == "reagents" else [task])
+    monkeypatch.setattr(queued_engine, "models", lambda task, **_: [] if task == "reagents" else [task])
     (card,) = answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
     assert card.check is not None and not card.check.agrees
     assert precedents.over_arrow(ASKED, card) == ("", "") and proposed.several(ASKED, card) == ()

@@ -40,8 +40,10 @@ ALKYL = {name: PREFIXES[name] for name in (
 )}  # fmt: skip
 _STEMS = ("meth", "eth", "prop", "but", "pent", "hex", "hept", "oct", "non", "dec", "undec", "dodec")
 _LOCANTS = re.compile(r"((?:\d{1,2}|n|ortho|meta|para|[omp])(?:,(?:\d{1,2}|n))*)-")
-_PREFIX = re.compile(f"(|bis|tetra|tri|di)({'|'.join(sorted(map(re.escape, PREFIXES), key=len, reverse=True))})-?")
-_GROUP = re.compile(rf"\(({'|'.join(map(re.escape, PREFIXES))})\)")
+_NAMES = "|".join(sorted(map(re.escape, PREFIXES), key=len, reverse=True))
+_NAMES = _NAMES.replace("methylthio", "methylthio(?!phen)")  # methyl-thiophene and -thiophenol
+_PREFIX = re.compile(f"(|bis|tetra|tri|di)({_NAMES})-?")
+_GROUP = re.compile(rf"\(({'|'.join(map(re.escape, PREFIXES))})\)-?")
 SUFFIXES = {
     "carboxylic acid": "C(=O)O", "carbaldehyde": "C=O", "carboxaldehyde": "C=O", "carbonitrile": "C#N",
     "carboxamide": "C(N)=O", "carbonyl chloride": "C(=O)Cl", "boronic acid": "B(O)O", "ylboronic acid": "B(O)O",
@@ -78,7 +80,7 @@ def _ester(text: str) -> Any | None:
 def _substituted(text: str) -> Any | None:
     """Return the molecule of prefixes and a parent."""
     wanted: list[tuple[str, str]] = []  # locant and prefix
-    rest = _GROUP.sub(r"\1", text)
+    rest = _GROUP.sub(r"\1-", text)
     rest = re.sub(r"^\(([^()]*phenyl)\)", r"\1", rest)
     while (found := _parent(rest)) is None:
         locants = _LOCANTS.match(rest)

@@ -374,10 +374,13 @@ def _inchi(text: str, _: Task) -> _Molecules | Fault:
     return _Molecules([_common_form(mol, f"InChI={match[1]}")], notes)
 
 
-# Nitrogen that takes the hydrogen, carbon, and what gives it: imidic acids, and imines on an aromatic ring.
+# Nitrogen that takes the hydrogen, carbon, and what gives it: imidic acids, imines on an aromatic ring, lactims.
 _RARE = tuple(
     Chem.MolFromSmarts(pattern)
-    for pattern in ("[NX2]=[CX3]-[OX2H,SX2H]", "[NX2]=[c]:[nH]", "[NX2]=[c]:[a]:[a]:[nH]", "[NX2]=[c]:[a]:[nH]")
+    for pattern in (
+        *("[NX2]=[CX3]-[OX2H,SX2H]", "[NX2]=[c]:[nH]", "[NX2]=[c]:[a]:[a]:[nH]", "[NX2]=[c]:[a]:[nH]"),
+        "[nX2;r6]:[c;r6]-[OX2H,SX2H]",
+    )
 )
 
 
@@ -399,15 +402,16 @@ def _common_form(mol: Any, inchi: str) -> Any:
 
 
 def _move_hydrogen(mol: Any, taker: int, carbon: int, giver: int) -> None:
-    """Move a hydrogen from `giver` to `taker`, which has a double bond to the carbon between them."""
+    """Move a hydrogen from `giver` to `taker`, which has a double or aromatic bond to the carbon between them."""
     bond = mol.GetBondBetweenAtoms(taker, carbon)
-    bond.SetBondType(Chem.BondType.SINGLE)
-    bond.SetStereo(Chem.BondStereo.STEREONONE)
+    if not bond.GetIsAromatic() or mol.GetAtomWithIdx(giver).GetIsAromatic():
+        bond.SetBondType(Chem.BondType.SINGLE)
+        bond.SetStereo(Chem.BondStereo.STEREONONE)
     if not mol.GetAtomWithIdx(giver).GetIsAromatic():
         mol.GetBondBetweenAtoms(carbon, giver).SetBondType(Chem.BondType.DOUBLE)
     for index, hydrogens in ((taker, 1), (giver, -1)):
         atom = mol.GetAtomWithIdx(index)
-        if atom.GetNoImplicit() or atom.GetNumExplicitHs():
+        if atom.GetIsAromatic() or atom.GetNoImplicit() or atom.GetNumExplicitHs():
             atom.SetNumExplicitHs(atom.GetNumExplicitHs() + hydrogens)
     Chem.SanitizeMol(mol)
 
@@ -419,8 +423,11 @@ def _inchikey(text: str, _: Task) -> Fault:
 
 # --- names and SMILES ----------------------------------------------------------------------------
 
-_SEPARATOR = re.compile(r"\s*;\s*|,\s+|\s+\+\s+|\s*\n\s*")
-_FILLERS = {"in", "with", "and", "plus", "+"}  # words of a list that mean no molecule
+LONGEST_LIST = 20_000  # characters; a query has far fewer
+_SEPARATOR = re.compile(r"\s*;\s*|,(?:\s+|$)|\s+\+\s+|\s*\n\s*")
+_FILLER = re.compile(
+    r"(?:^|\s+)(?:(?:in|with|and|plus|\+)(?:\s+|$))+", re.IGNORECASE
+)  # between molecules, and means none
 _DOT = re.compile(r"\.(?![^\[]*\])")  # not within brackets
 
 
@@ -430,7 +437,7 @@ def _name(text: str, task: Task) -> _Molecules | Fault | None:
     Commas, semicolons, plus signs and lines part the molecules of a list, for the forward task blanks as well, and dots
     where a part is a name. What follows the target of a retro question is taken for its name, as in .smi files.
     """
-    if ">" in text or chem.is_valid(text.strip()):
+    if ">" in text or len(text) > LONGEST_LIST or chem.is_valid(text.strip()):
         return None
     listed = _listed(text, task)
     if len(listed) == 1 and (found := reagents.find(listed[0])):
@@ -454,8 +461,11 @@ def _name(text: str, task: Task) -> _Molecules | Fault | None:
 def _listed(text: str, task: Task) -> list[str]:
     """Return the parts of a list as they stand in the text."""
     found: list[str] = []
-    for part in filter(None, (part.strip() for part in _SEPARATOR.split(text.strip()))):
-        pieces = [piece.strip() for piece in _DOT.split(part)]
+    parts = _SEPARATOR.split(text.strip())
+    if task != "retro":  # whose target may have its name behind it
+        parts = [piece for part in parts for piece in ([part] if reagents.find(part) else _FILLER.split(part))]
+    for part in filter(None, map(str.strip, parts)):
+        pieces = [piece.strip() for piece in _DOT.split(part) if piece.strip()]
         whole = len(pieces) < 2 or reagents.find(part) or chem.is_valid(part)
         if not whole and any(map(reagents.find, pieces)):
             found += [word for piece in pieces for word in _words(piece, task)]
@@ -468,7 +478,7 @@ def _words(part: str, task: Task) -> list[str]:
     """Return what blanks part, where they part molecules."""
     if task == "retro" or " " not in part or reagents.find(part):
         return [part]
-    return [word for word in part.split() if word.casefold() not in _FILLERS]
+    return part.split()
 
 
 def _meaning(name: str, full: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Request
 
+from chemspec.service.leaving import watching
 from chemspec.service.schema import How, PredictionsAnswer, PredictionsQuestion
 from chemspec.service.service import Service
 from chemspec.types import DecodeResult
@@ -27,7 +28,8 @@ def add(app: FastAPI, service: Service, problems: dict[int | str, dict[str, Any]
         if not question.smiles:
             return []
         jobs = await service.submit(name, engine, question.smiles, settings)
-        results = await service.results(jobs, service.limits.timeout)
+        with watching(request.receive) as gone:
+            results = await service.results(jobs, service.limits.timeout, gone)
         request.state.told.update(model=name, queries=len(results))
         return [_answer(result) for result in results]
 

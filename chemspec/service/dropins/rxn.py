@@ -7,8 +7,8 @@ start. Retrosynthesis is one step: each answer is a tree of the product and its 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
@@ -119,9 +119,13 @@ class Tasks:
         Raises:
             RefusedError: if there is no such number.
         """
+        ends = time.monotonic() + patience
         if number in self._running:
             await asyncio.wait({self._running[number]}, timeout=patience)
         row = await asyncio.to_thread(self._journal.read, number)
+        while row is not None and row[1] is None and time.monotonic() < ends:  # another process may answer it
+            await asyncio.sleep(PAUSE)
+            row = await asyncio.to_thread(self._journal.read, number)
         if row is None or row[0]["kind"] not in kinds:
             raise RefusedError(404, "unknown_number", "there is no such number, or its answer has expired")
         return row
@@ -130,10 +134,9 @@ class Tasks:
         """Keep what is answered, and leave the rest to the next start."""
         if self._running:
             await asyncio.wait(self._running.values(), timeout=5.0)
-        for task in list(self._running.values()):
+        for task in self._running.values():
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
         self._journal.close()
 
     async def _again(self, service: Service, number: str, question: dict[str, Any]) -> None:
@@ -146,17 +149,22 @@ class Tasks:
             except StoppingError:
                 return
             except RefusedError as error:  # there may be another model now
+                if error.code == "stopping":
+                    return
                 await asyncio.to_thread(self._journal.answer, number, {"error": str(error)})
                 self._running.pop(number, None)
                 return
         await self._finish(number, question, jobs)
 
     async def _finish(self, number: str, question: dict[str, Any], jobs: Sequence[Job]) -> None:
-        results = [await job.result for job in jobs]
-        if not any(result.message == STOPPED for result in results):
-            written = {"results": [_brief(query, one) for query, one in zip(question["queries"], results, strict=True)]}
-            await asyncio.to_thread(self._journal.answer, number, written)
-        self._running.pop(number, None)
+        try:
+            results = [await job.result for job in jobs]
+            if not any(result.message == STOPPED for result in results):
+                pairs = zip(question["queries"], results, strict=True)
+                written = {"results": [_brief(query, one) for query, one in pairs]}
+                await asyncio.to_thread(self._journal.answer, number, written)
+        finally:
+            self._running.pop(number, None)
 
 
 async def _submit(service: Service, question: dict[str, Any]) -> list[Job]:
@@ -185,6 +193,8 @@ def add(app: FastAPI, service: Service, tasks: Tasks) -> None:
     }
     how: dict[str, Any] = {"response_model": Payload, "responses": problems, "tags": ["rxn4chemistry"]}
 
+    most = min(ALTERNATIVES, service.limits.answers)
+
     def told(request: Request, queries: int) -> None:
         request.state.told.update(queries=queries)
 
@@ -209,7 +219,7 @@ def add(app: FastAPI, service: Service, tasks: Tasks) -> None:
     @app.post(f"{ROOT}/predictions/pr", **how)
     async def predict(question: Reactants, request: Request) -> Any:
         """Ask what forms."""
-        number = await tasks.accept(service, "one", "forward", [question.reactants], ALTERNATIVES)
+        number = await tasks.accept(service, "one", "forward", [question.reactants], most)
         told(request, 1)
         return _payload(id=number, status="NEW")
 

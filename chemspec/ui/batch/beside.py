@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from chemspec.chem.strategy import strategy
 from chemspec.evaluation.roundtrip import HOW
-from chemspec.model.checkpoint import CheckpointError
 from chemspec.plan.stock import Stock
 from chemspec.precedents import Precedents
 from chemspec.settings import Task
@@ -18,6 +17,7 @@ from chemspec.ui.predict import precedents
 from chemspec.ui.predict.verdicts import opinion
 
 COLUMNS = ("class", "stock", "forward_model", "patent_reactions", "patents")
+AT_ONCE = 32  # reactants in one turn: visitors at a page come between
 Ask = Callable[[Sequence[str]], Sequence[DecodeResult]]
 
 
@@ -65,21 +65,20 @@ def of_visitor(task: Task) -> Beside:
 
 
 def _forward() -> Ask | None:
-    names = queued_engine.models("forward")
-    try:
-        model = queued_engine.engine(names[0]) if names else None
-    except (CheckpointError, ValueError):
-        return None
+    model = queued_engine.find("forward", here=True)
     if model is None:
         return None
     who = visitors.visitor()
 
     def ask(reactants: Sequence[str]) -> Sequence[DecodeResult]:
-        try:
-            with queued_engine.turns().turn(visitor=who):
-                return model.predict(list(reactants), HOW)
-        except BusyError:
-            return ()  # the columns stay empty
+        found: list[DecodeResult] = []
+        for start in range(0, len(reactants), AT_ONCE):
+            try:
+                with queued_engine.turns().turn(visitor=who, patient=True):
+                    found += model.predict(list(reactants[start : start + AT_ONCE]), HOW)
+            except BusyError:  # the columns of the rest stay empty
+                break
+        return found
 
     return ask
 

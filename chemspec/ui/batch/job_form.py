@@ -82,7 +82,7 @@ def choose_column(name: str, sheet: Sheet) -> int:
         format_func=lambda place: sheet.columns[place][:60] or f"(column {place + 1})",
         key=f"batch_column_{hash(sheet.columns)}",
     )
-    if not any(ending in name.lower() for ending in (".parquet", *structures.ENDINGS)):
+    if not name.lower().removesuffix(".gz").endswith((".parquet", *structures.ENDINGS)):
         named = st.toggle("The first line holds the names of the columns", True, key="batch_header")
         if named and not uploads.has_header(sheet, chosen):
             st.warning("The first line looks like a molecule. If it is one, say above that it is no header.")
@@ -139,8 +139,8 @@ def preview(sheet: Sheet, place: int, task: Task) -> None:
         "row": column.NumberColumn("Row", width=45),
         "check": column.TextColumn("Check", width=125),
         "drawing": column.ImageColumn("Query", width=210),
-        "query": column.TextColumn(safe.plain(sheet.columns[place]) or "SMILES", width=230),
-        **{f"own_{other}": column.TextColumn(safe.plain(name)) for other, name in enumerate(sheet.columns)},
+        "query": column.TextColumn(sheet.columns[place] or "SMILES", width=230),
+        **{f"own_{other}": column.TextColumn(name) for other, name in enumerate(sheet.columns)},
     }
     drawn_table(shown, columns, f"The first {len(shown)} rows of the file", key="batch_preview")
     st.caption(f"The first {len(shown)} of {len(sheet.rows):,} rows.")
@@ -175,14 +175,14 @@ def own_jobs() -> None:
     views = []
     for name in st.session_state.get("batch_jobs", []):
         with suppress(JobError):
-            views.append(job_queue.view(name))
+            view = job_queue.view(name)
+            views.append((view, len(lines_of(jobs.answers(view.job)))))
     if not views:
         return
     st.subheader("Your jobs", anchor=False)
-    for view in views:
+    for view, done in views:
         with st.container(border=True, horizontal=True, vertical_alignment="center"):
             badge(view)
-            done = len(lines_of(jobs.answers(view.job)))
             st.text(f"{view.job.file[:80]}: {done:,} of {view.job.total:,} rows, {view.job.task}")
             if st.button("Open", key=f"batch_open_{view.job.id}"):
                 open_job(view.job.id)

@@ -25,7 +25,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from chemspec.io.writers import flat
 from chemspec.settings import DecodeSettings
+from chemspec.system.threads import usable_cores
 from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import Job, JobError
 from chemspec.ui.common import app_dir
@@ -298,7 +300,7 @@ def _words(job: Job) -> list[str]:
     default = DecodeSettings()
     chosen = {name: value for name, value in asdict(job.settings).items() if value != getattr(default, name)}
     chosen |= {"decoder": job.settings.decoder, "n": job.settings.n, "task": job.task, "model": job.model}
-    chosen |= {"threads": max(1, (os.cpu_count() or 2) // 2), "write_every": WRITE_EVERY, "out": jobs.answers(job)}
+    chosen |= {"threads": max(1, usable_cores() // 2), "write_every": WRITE_EVERY, "out": jobs.answers(job)}
     options = [word for name, value in chosen.items() for word in ("--" + name.replace("_", "-"), str(value))]
     return [str(_queries(job)), "--exact" if job.settings.exact else "--relaxed", *options]
 
@@ -311,7 +313,7 @@ def _queries(job: Job) -> Path:
         path = path.with_suffix(".txt")
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         if path.suffix == ".txt":
-            file.writelines(text + "\n" for text in texts)
+            file.writelines(flat(text) + "\n" for text in texts)
         else:
             csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["smiles"], *([text] for text in texts)])
     return path

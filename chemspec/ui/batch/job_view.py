@@ -276,7 +276,7 @@ def table(job: Job, numbers: list[int], answers: list[Any], key: str) -> None:
         "best": column.ImageColumn("Best answer", width=205),
         "probability": column.ProgressColumn("Probability", min_value=0, max_value=1, format="percent", width=110),
         "status": column.TextColumn("Status", width=190),
-        **{f"own_{place}": column.TextColumn(safe.plain(job.columns[place])) for place in others},
+        **{f"own_{place}": column.TextColumn(job.columns[place]) for place in others},
         "smiles": column.TextColumn("Best answer, SMILES", width=240),
         "text": column.TextColumn("Query, text", width=240),
     }

@@ -15,7 +15,7 @@ from pathlib import Path
 import streamlit as st
 
 from chemspec.ui.collect.store import FILE, Store, StoreError
-from chemspec.ui.common import history
+from chemspec.ui.common import history, served
 from chemspec.ui.common.app_dir import AppDirError, app_dir
 
 _KEY = "collect_folder"
@@ -31,7 +31,7 @@ class _Folder:
 
 def on_disk() -> bool:
     """Return whether collections outlive the visit."""
-    return history.on_disk() or st.get_option("server.address") in ("127.0.0.1", "localhost", "::1")
+    return history.on_disk() or served.is_local()
 
 
 def store() -> Store:

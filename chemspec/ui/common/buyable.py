@@ -13,7 +13,7 @@ from chemspec.io.readers import FileError
 from chemspec.plan import prices
 from chemspec.plan import stock as lists
 from chemspec.plan.stock import Stock
-from chemspec.ui.common import safe, uploads
+from chemspec.ui.common import safe, served, uploads
 
 BUY, MAKE = "● buy", "○ make"
 _LISTS, _OWN = "stock_lists", "stock_own"  # where a session keeps the choice
@@ -74,7 +74,7 @@ def menu() -> None:
         )
         st.caption(
             "A header, then a line a molecule: SMILES, name or InChIKey; price, currency, amount and supplier as far "
-            "as you have them. It stays on this computer, for this tab."
+            f"as you have them. It stays on this {served.machine()}, for this tab."
         )
         st.download_button("An example", EXAMPLE, "prices.csv", "text/csv", on_click="ignore", type="tertiary")
         if fault := state.get("stock_fault"):
@@ -112,15 +112,20 @@ def _uploaded() -> None:
     state[_OWN] = (f"{hashlib.sha256(raw).hexdigest()[:8]}/{name}", own)
 
 
+def is_workbook(name: str) -> bool:
+    """Return whether a file is one for Excel, by its name."""
+    return name.lower().endswith((spreadsheets.ENDING, f"{spreadsheets.ENDING}.gz"))
+
+
 def read(raw: bytes, name: str) -> prices.PriceList:
-    """Return the offers of an uploaded list.
+    """Return the offers of an uploaded list, of which nothing is written to the disk.
 
     Raises:
         ValueError: if it is no table of molecules, or beyond a limit of uploads.
     """
-    if name.lower().endswith((spreadsheets.ENDING, f"{spreadsheets.ENDING}.gz")):  # read by a process of its own
+    if is_workbook(name):  # read by a process of its own
         sheet = uploads.read(raw, name)
         return prices.from_rows([sheet.columns, *sheet.rows], name)
     if len(raw) > uploads.MOST_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {uploads.MOST_MB} are the limit")
-    return prices.read(raw, name)
+    return prices.read(raw, name, keep=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from html import escape
 from typing import Any
@@ -154,9 +154,9 @@ def data_uri(svg: str) -> str:
     return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
 
 
-def show(svg: str, alt: str, *, missing: Collection[str] = ()) -> None:
+def show(svg: str, alt: str) -> None:
     """Put a drawing on the page, or a line that says why there is none."""
     if svg:
         st.html(labelled(svg, alt))
     else:
-        st.caption("no drawing: " + (" ".join(missing) or "the text is no molecule that can be drawn"))
+        st.caption("no drawing: the text is no molecule that can be drawn")

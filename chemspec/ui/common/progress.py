@@ -16,7 +16,7 @@ def answer(model: Engine, query: str, settings: DecodeSettings) -> DecodeResult 
     """The answer, or None if the visitor stopped it. What takes less than a moment shows no progress at all."""
     stopped = st.session_state.get(_KEY)
     if stopped == (model.digest, query, settings):
-        st.info("Stopped. Press Predict to start again.")
+        st.info("Stopped. Ask again to start anew.")
         return None
     place = st.empty()
     lines: list[object] = []

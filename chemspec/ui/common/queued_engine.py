@@ -26,7 +26,7 @@ from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import served, visitors
+from chemspec.ui.common import safe, served, visitors
 from chemspec.ui.common.turns import BusyError, Turns
 
 MOST_ANSWERS = 50
@@ -61,23 +61,51 @@ def engine(name: str, *, here: bool = False) -> Engine:
     """
     if not here and (asked := served.engines().get(name)):
         return asked  # type: ignore[return-value]  # pages that need more of an engine ask for one that is `here`
-    offered = precisions(name)
+    offered = precisions(name, here=here)
     wanted = st.session_state.get(PRECISION)
     folder = model_folder(name)
     with st.spinner("Loading the model …") if folder not in in_memory() else nullcontext():
-        in_memory()[folder] = loaded = _engine(folder, wanted if wanted in offered else offered[0])
+        chosen = wanted if wanted in offered else offered[0]
+        in_memory()[folder] = loaded = _engine(folder, chosen, _stamp(folder))
     return loaded
 
 
-def precisions(model: str) -> tuple[str, ...]:
-    """Return what a model can compute in, the default first; see `evaluation.precisions`."""
-    if asked := served.engines().get(model):
+def find(task: Task, *, here: bool = False) -> Engine | None:
+    """Return the engine of a task's first model, see `engine`; None where there is none, or none that can be used.
+
+    What is wrong with one is told on the page Models.
+    """
+    names = models(task, here=here)
+    try:
+        return engine(names[0], here=here) if names else None
+    except (CheckpointError, ValueError):
+        return None
+
+
+def need(name: str, *, here: bool = False) -> Engine:
+    """Return the engine of a model as `engine` does; where it cannot be used, say why and end the page."""
+    try:
+        return engine(name, here=here)
+    except (CheckpointError, ValueError) as error:
+        st.error(f"The model {safe.plain(name)} cannot be used: {safe.plain(str(error))}")
+        st.stop()
+
+
+def precisions(model: str, *, here: bool = False) -> tuple[str, ...]:
+    """Return what a model can compute in, `here` or wherever it is, the default first; see `evaluation.precisions`."""
+    if not here and (asked := served.engines().get(model)):
         return (asked.dtype,)
     return evaluation.precisions(model_folder(model))
 
 
-@st.cache_resource(show_spinner=False)
-def _engine(folder: Path, dtype: str) -> Engine:
+def _stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return what changes when the files of a model are exchanged."""
+    files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
+    return tuple((file.name, (about := file.stat()).st_mtime_ns, about.st_size) for file in files if file.is_file())
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _engine(folder: Path, dtype: str, stamp: object) -> Engine:  # noqa: ARG001 - the stamp is for the cache
     on_cpu = RuntimeConfig.find(device="auto", dtype=dtype, runtime="auto", threads=0).device == "cpu"
     loaded = Engine.load(folder, dtype=dtype if on_cpu else "auto")
     if loaded.dtype == "int8" and loaded.runtime != "native":  # no compiler; torch is slower in whole numbers
@@ -98,7 +126,7 @@ def warm_up() -> Thread:
             for name in models(spec.name)[:1]:
                 with suppress(CheckpointError, ValueError):  # whoever asks for it is told
                     folder = model_folder(name)
-                    in_memory().setdefault(folder, _engine(folder, precisions(name)[0]))
+                    in_memory().setdefault(folder, _engine(folder, precisions(name)[0], _stamp(folder)))
 
     thread = Thread(target=load_all, daemon=True, name="load models")
     if os.environ.get("CHEMSPEC_WARM_UP", "1") != "0" and not served.address():
@@ -122,9 +150,9 @@ def models(task: Task | None = None, *, here: bool = False) -> list[str]:
     return sorted(names, key=lambda name: (name != task, name))
 
 
-def drafters(model: str) -> tuple[tuple[str, ...], str]:
-    """Return the drafters that an installed model can use, and a sentence on those for which it lacks a small model."""
-    far = served.engines().get(model)
+def drafters(model: str, *, here: bool = False) -> tuple[tuple[str, ...], str]:
+    """Return the drafters that a model can use, `here` or wherever it is, and a sentence on those that it lacks."""
+    far = None if here else served.engines().get(model)
     can = far.drafters if far else usable(model_folder(model)) if model else ()
     lacking = [name for name in DRAFTERS if model and name not in can]
     if not lacking:

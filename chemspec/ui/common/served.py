@@ -109,7 +109,17 @@ def where() -> str:
     """Return a sentence on what becomes of a question."""
     if address():
         return f"Questions go to the service at {address()}; what you type leaves this app for it, and for nobody else."
-    return "Runs on this computer; nothing leaves it."
+    return f"Runs on this {machine()}; nothing leaves it."
+
+
+def machine() -> str:
+    """Return what the machine is called on which the app runs, in the eyes of a visitor."""
+    return "computer" if is_local() else "server"
+
+
+def is_local() -> bool:
+    """Return whether only visitors on this very machine can come."""
+    return st.get_option("server.address") in ("127.0.0.1", "localhost", "::1")
 
 
 def tell_local() -> None:

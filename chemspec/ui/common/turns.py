@@ -24,9 +24,9 @@ class BusyError(Exception):
     """The queue is full, or has enough of one visitor; the message says what to do."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Ticket:
-    """A place in the line; the lower `place` is, the sooner comes its turn."""
+    """A place in the line; the lower `place` is, the sooner comes its turn. Two of one visitor may look alike."""
 
     patient: bool
     place: int

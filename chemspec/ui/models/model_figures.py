@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import torch
 
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
+from chemspec.system.threads import usable_cores
 from chemspec.ui.common import widgets
 from chemspec.ui.common.safe import plain
 from chemspec.ui.models.cards import ModelCard, architecture, size
@@ -31,7 +31,7 @@ def heading(card: ModelCard, state: str) -> None:
 def summary(installed: int, loaded: int) -> None:
     """Show what the process uses and runs on."""
     memory, peak = _memory()
-    computing = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} CPU cores"
+    computing = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{usable_cores()} CPU cores"
     widgets.figures(
         [
             (f"{loaded} of {installed}", "models in memory"),

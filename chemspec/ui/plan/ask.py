@@ -18,13 +18,13 @@ from chemspec.plan import stock as lists
 from chemspec.plan.bonds import Bonds
 from chemspec.plan.search import ALGORITHMS, PlanSettings
 from chemspec.plan.stock import Keys, Stock
-from chemspec.ui.common import bond_picker, question, safe
+from chemspec.ui.common import bond_picker, buyable, question, safe
 from chemspec.ui.common.question import QueryText
 from chemspec.ui.plan import projects
 from chemspec.ui.plan.projects import Project, ProjectError
 
 BOX = QueryText("plan")
-MOST_MEGABYTES = 50
+MOST_MEGABYTES = 20  # as many as the server takes (.streamlit/config.toml)
 DEFAULTS = {
     "plan_lists": list(lists.BUILT_IN),
     "plan_seconds": 60,
@@ -113,7 +113,8 @@ def _arrive() -> None:
         return
     text = question.link()[1]
     BOX.put(text)
-    state.plan_target = chem.canonical(text) or text
+    read = formats.read_any(text, task="retro")
+    state.plan_target = read.smiles if isinstance(read, formats.Input) else ""
     state.plan_only, state.plan_without = (tuple(st.query_params.get_all(name)) for name in ("use", "drop"))
     state.plan_keep = st.query_params.get_all("keep")
     state.plan_project = projects.new_id()
@@ -234,14 +235,10 @@ def _example(smiles: str) -> None:
     _start(None)
 
 
-@st.cache_resource(show_spinner=False)
-def _built_in(names: tuple[str, ...]) -> Stock:
-    return lists.load(names)
-
-
 @st.cache_resource(show_spinner="Reading the stock …", max_entries=4)
 def _own(raw: bytes, name: str) -> Stock:
-    if priced := lists.offers_of(raw, name):
+    # A workbook is read by a process of its own.
+    if priced := buyable.read(raw, name) if buyable.is_workbook(name) else lists.offers_of(raw, name):
         return Stock({name: np.unique(np.array([*priced.offers], dtype="S27"))}, priced.offers)
     return Stock({name: lists.parse(raw, name)})
 
@@ -273,10 +270,11 @@ def _stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
         except ValueError as error:
             st.error(safe.plain(str(error)))
             return None, "", None
-    found, key = dict(_built_in(names).lists) if names else {}, " ".join(names)
+    found, key = dict(buyable.built_in(names).lists), " ".join(names)
     if own:
         found[own[0]] = own[1]
-        key += hashlib.sha256(own[1].tobytes()).hexdigest()
+        content = own[1].tobytes() if file is None else file.getvalue()  # with prices
+        key += own[0] + hashlib.sha256(content).hexdigest()
     if not found:
         st.warning("Nothing can be bought: choose a list of stock, or upload one.")
         return None, "", None

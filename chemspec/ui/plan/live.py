@@ -50,18 +50,19 @@ class InTurn:
 
 def expander() -> Expander:
     """Return the models as a search asks them; a counter of its own for every visitor's run."""
-    retro, forward, reagents = (
-        InTurn(queued_engine.engine(names[0])) if (names := queued_engine.models(task)) else None
-        for task in ("retro", "forward", "reagents")
+    retro = InTurn(queued_engine.need(queued_engine.models("retro")[0]))
+    forward, reagents = (
+        InTurn(found) if (found := queued_engine.find(task)) else None for task in ("forward", "reagents")
     )
-    assert retro is not None, "the page asks for a model first"
     return Expander(retro, forward, reagents=reagents)
 
 
 def search(asked: Asked, models: Expander) -> Plan:
     """Return what is found, remembered for this visitor; if the visitor stops it, what has been found by then."""
     state = st.session_state
-    if state.get("plan_stopped") == asked.key:
+    if state.get("plan_stopped") != asked.key:
+        state.plan_stopped = None  # that was another search
+    elif "plan_under_way" in state:
         key, under_way = state.plan_under_way
         if key == asked.key:
             queued_engine.remembered("_plans", asked.key, lambda: under_way.result("stopped"))

@@ -25,7 +25,7 @@ from chemspec.metrics import numbers
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.collect import keep
 from chemspec.ui.collect.store import Kept
-from chemspec.ui.common import nav, queued_engine, scheme, theme, view3d
+from chemspec.ui.common import nav, question, queued_engine, scheme, theme, view3d
 from chemspec.ui.common.buyable import marks
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import ask, guiding, precedents, proposed, schemes, why, written
@@ -392,7 +392,7 @@ def share(asked: ask.Asked, found: Sequence[AnswerCard], result: DecodeResult) -
     """Draw the files of all answers, and the link."""
     base = (st.context.url or "").split("?")[0]
     st.caption("A link to this question")
-    st.code(f"{base}?{urlencode({'task': asked.model, 'smi': asked.smiles})}", language=None)
+    st.code(f"{base}?{urlencode(ask.address())}", language=None)
     rows = [row(asked, card) for card in found if card.best.valid]
     _file("CSV", schemes.to_csv(rows), "answers.csv", "text/csv")
     _file("XLSX", schemes.to_xlsx(rows), "answers.xlsx", spreadsheets.MIME)
@@ -446,7 +446,8 @@ def details(asked: ask.Asked, result: DecodeResult) -> None:
         if st.button("Measure the saving", key="predict_measure", type="tertiary", help=about):
             race_against_standard(asked.settings)
             nav.go("speed", task=asked.model, smi=asked.smiles)
-        if st.button("How was this made?", key="predict_step", type="tertiary"):
-            width = result.distinct.widths[-1] if result.distinct else asked.settings.n
+        width = result.distinct.widths[-1] if result.distinct else asked.settings.n
+        can_be_stepped = asked.settings.decoder in question.STEPPED and width <= question.MOST_STEPPED
+        if can_be_stepped and st.button("How was this made?", key="predict_step", type="tertiary"):
             how: dict[str, Any] = {"decoder": asked.settings.decoder, "n": str(width), "drafts": asked.settings.drafter}
             nav.go("step", task=asked.model, smi=asked.smiles, **how)

@@ -80,6 +80,7 @@ def ask() -> tuple[Asked | None, bool, Any]:
     row = st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_tools")
     with row:
         if st.button("Draw", key="predict_pen", type="tertiary"):
+            state.predict_drawn = None
             _sketch(text, read)
         _upload(task)
         model, settings, cards = options(task)
@@ -144,12 +145,17 @@ def _choose(name: str) -> None:
 
 
 def _write_link() -> None:
+    st.query_params.from_dict(address())
+
+
+def address() -> dict[str, str]:
+    """Return what the address of the question that was asked holds, marked bonds and chosen classes included."""
     model, text = _link()
-    st.query_params.from_dict({"task": model, "smi": text, **guiding.link(st.session_state.predict_asked[1])})
+    return {"task": model, "smi": text, **guiding.link(st.session_state.predict_asked[1])}
 
 
 def _link() -> tuple[str, str]:
-    """Return what the address of the question that was asked holds."""
+    """Return model and text of the question that was asked."""
     model, smiles, _, expected = st.session_state.predict_asked
     return model, _text(st.session_state.predict_task, smiles, expected)
 
@@ -327,9 +333,11 @@ def _sketch(text: str, read: Read) -> None:
     if reason := vendor.why_not("ketcher"):
         st.info(f"No sketcher here, text only: {reason}.")
         return
-    shown = text.strip() if ">" in text else _sides(read)[0] or text.strip()
     state = st.session_state
+    shown: str | None = state.get("predict_drawn")  # what was drawn since the dialog opened
+    if shown is None:
+        shown = text.strip() if ">" in text else _sides(read)[0] or text.strip()
     sketcher.sketcher(shown, key="predict_sketcher", on_change=lambda drawn: state.update(predict_drawn=drawn))
     if st.button("Use this drawing", type="primary", key="predict_use"):
-        BOX.put(state.pop("predict_drawn", None) or shown)
+        BOX.put(shown)
         st.rerun()

@@ -13,6 +13,7 @@ from chemspec import precedents as known
 from chemspec.chem import formats
 from chemspec.chem.strategy import strategy
 from chemspec.evaluation.roundtrip import leads_back
+from chemspec.model.checkpoint import CheckpointError
 from chemspec.precedents import Found
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine, scheme, theme
@@ -192,7 +193,11 @@ def opinion(model: str, reactants: str, written: str, target: str) -> str:
             return f"These conditions cannot be read: {plain(str(read))}"
         added = read.smiles
     flask = ".".join(filter(None, (reactants, added)))
-    result = queued_engine.decode_many(queued_engine.engine(model), [flask], WITH)[0]
+    try:
+        engine = queued_engine.engine(model)
+    except (CheckpointError, ValueError) as error:
+        return f"The model {plain(model)} cannot be used: {plain(str(error))}"
+    result = queued_engine.decode_many(engine, [flask], WITH)[0]
     if result.status != "ok":
         return f"The forward model cannot answer this: {plain(result.message)}."
     given = f"With {plain(known.in_words(added))}" if added else "Without reagents"
@@ -201,5 +206,5 @@ def opinion(model: str, reactants: str, written: str, target: str) -> str:
             place = "its first answer" if rank == 1 else f"its answer {rank}"
             return f"{given}, the forward model gives the target as {place}, with {percent(one.probability)}."
     first = next((one.canonical for one in result.hypotheses if one.valid), "")
-    instead = f", but `{plain(first)}` ({percent(result.hypotheses[0].probability)})" if first else ""
+    instead = f", but `{first}` ({percent(result.hypotheses[0].probability)})" if first else ""
     return f"{given}, the target is not among the forward model's {len(result.hypotheses)} answers{instead}."

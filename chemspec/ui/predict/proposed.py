@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from chemspec.chem.reagent_sets import balanced
-from chemspec.engine.engine import Engine
 from chemspec.evaluation.roundtrip import HOW
-from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine
 from chemspec.ui.predict.ask import Asked
@@ -21,7 +19,7 @@ MOST = 500  # reactions that a session remembers
 
 def propose(asked: Asked, cards: Sequence[AnswerCard]) -> None:
     """Ask the model about the cards' reactions that it has not been asked about yet, in one batch."""
-    engine = _engine() if asked.task == "retro" else None
+    engine = queued_engine.find("reagents") if asked.task == "retro" else None
     kept = _kept()
     lacking = [one for card in cards if card.best.valid and (one := _question(asked, card)) not in kept]
     if engine is None or not lacking:
@@ -38,7 +36,7 @@ def first(asked: Asked, card: AnswerCard) -> str:
 
 def several(asked: Asked, card: AnswerCard) -> tuple[tuple[str, float], ...]:
     """Return sets of reagents for a card with their probabilities, the likeliest first; asked when they are wanted."""
-    engine = _engine()
+    engine = queued_engine.find("reagents")
     if engine is None:
         return ()
     found = queued_engine.answer(engine, _question(asked, card), SEVERAL)
@@ -52,11 +50,3 @@ def _kept() -> dict[str, str]:
 
 def _question(asked: Asked, card: AnswerCard) -> str:
     return f"{card.best.canonical}>>{asked.smiles}"
-
-
-def _engine() -> Engine | None:
-    names = queued_engine.models("reagents")
-    try:
-        return queued_engine.engine(names[0]) if names else None
-    except (CheckpointError, ValueError):
-        return None  # the page Models says what is wrong with it

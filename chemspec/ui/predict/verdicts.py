@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rdkit import Chem
+
 from chemspec import chem
 from chemspec.chem import formula_balance
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
@@ -164,13 +166,15 @@ def troubles(task: Task, query: str, card: AnswerCard) -> list[str]:
         found.append("returns the query" if task == "retro" else "returns a starting material")
     if lacking := formula_balance(left, right):
         found.append(f"the reactants cannot supply {_atoms(lacking)}")
-    elif (core := _core(task, left)) and (taken := formula_balance(core, right)):
+    elif (core := _core(task, left, change)) and (taken := formula_balance(core, right)):
         found.append(f"takes {_atoms(taken)} from a solvent, base or counterion")
     if change:
         if change.inverted:
             found.append(f"wrong epimer: {_centres(change.inverted)} would have to invert")
         if change.unset and task == "retro":
             found.append(f"stereo missing: {_centres(change.unset)} is not set in the reactants")
+        if change.lost and task == "forward":
+            found.append(f"stereo lost: {_centres(change.lost)} is set in the flask and not here")
         if task == "retro" and change.key[0] == "dehalogenation":
             found.append("takes off a halogen that had to be put on first")
     if card.check and not card.check.agrees:
@@ -188,10 +192,20 @@ def _centres(atoms: Sequence[int]) -> str:
     return ("centre " if len(atoms) == 1 else "centres ") + ", ".join(str(atom + 1) for atom in atoms)
 
 
-def _core(task: Task, left: str) -> str:
-    """Return what may give atoms: not bystanders; but a proposed precursor may well be toluene, and no carbonate."""
+def _core(task: Task, left: str, change: Strategy | None) -> str:
+    """Return what may give atoms: not bystanders, unless one gives all that it has, as pyridine does that is alkylated.
+
+    A proposed precursor may well be toluene, and no carbonate.
+    """
     aside = BYSTANDERS if task == "forward" else {part for part in BYSTANDERS if "-]" in part}
-    return ".".join(part for part in left.split(".") if part not in aside)
+    given, start, kept = set(change.origin) if change else set(), 0, []
+    for part in left.split("."):
+        mol = Chem.MolFromSmiles(part)
+        atoms = range(start, start + (mol.GetNumAtoms() if mol else 0))
+        start = atoms.stop
+        if part not in aside or (atoms and given.issuperset(atoms)):
+            kept.append(part)
+    return ".".join(kept)
 
 
 def warning(task: Task, query: str, result: DecodeResult, shown: Sequence[AnswerCard]) -> str:

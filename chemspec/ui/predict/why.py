@@ -38,7 +38,7 @@ def found(engine: Engine, query: str, answer: Hypothesis) -> list[Fork]:
 
     def look() -> list[Fork]:
         with queued_engine.my_turn(engine):
-            return forks(engine, query, answer.smiles)
+            return forks(engine, query, answer)
 
     return queued_engine.remembered("_forks", (engine.digest, engine.dtype, query, answer.smiles), look)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -15,6 +14,7 @@ from chemspec.engine.engine import Engine
 from chemspec.metrics import SpeedNumbers, Spread
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
+from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 from chemspec.ui.common import draw, queued_engine, safe, theme, widgets
 from chemspec.ui.speed import charts, race, race_settings, timing, trials
@@ -69,7 +69,7 @@ def measure(
 
 def offered(model: Engine, names: Iterable[str]) -> tuple[str, ...]:
     """Return those of the drafters for which the model has all that they need."""
-    can = queued_engine.drafters(model.name)[0]
+    can = queued_engine.drafters(model.name, here=True)[0]
     return tuple(name for name in names if name in can)
 
 
@@ -78,7 +78,7 @@ def offered(model: Engine, names: Iterable[str]) -> tuple[str, ...]:
 
 def race_part(model: Engine, query: str) -> None:
     """Choose lanes, run them, and show what was run."""
-    chosen = race_settings.choose(queued_engine.drafters(model.name)[0])
+    chosen = race_settings.choose(queued_engine.drafters(model.name, here=True)[0])
     about = "Runs of each lane after a warm-up; the median counts."
     keeping: Any = {"default": 5, "persist_state": "session", "help": about}
     repeats = widgets.choice("Repeats", (3, 5, 11), key="speed_repeats", **keeping)
@@ -208,9 +208,9 @@ def doubts(trial: trials.Trial | trials.BenchRun, *, stale: bool) -> None:
             "Other visitors or a batch job were using this server during the run, so these times may be off. Run it "
             "again for better ones."
         )
-    elif trial.load > BUSY * (os.cpu_count() or 1):
+    elif trial.load > BUSY * usable_cores():
         st.warning(
-            f"The server was busy when the run began ({trial.load:.0f} programs for {os.cpu_count()} cores), so these "
+            f"The server was busy when the run began ({trial.load:.0f} programs for {usable_cores()} cores), so these "
             "times may be off."
         )
     if stale:
@@ -296,7 +296,7 @@ def show_bench(kept: trials.BenchRun, *, stale: bool) -> None:
         charts.histogram(gains, "speed-up against standard", start=0.0, rule="no gain")
     with right:
         charts.histogram(rates, "tokens per pass", start=1.0)
-    unread = f" {kept.unread} of them hold tokens that this model does not know and were left out." * bool(kept.unread)
+    unread = f" {kept.unread} of all built-in queries were left out, which this model cannot read." * bool(kept.unread)
     st.caption(f"{timing.name(kept.settings)} on the first built-in test queries for {kept.model}, once each.{unread}")
     st.caption(kept.where)
     text, name = pd.DataFrame(cases).round(4).to_csv(index=False), f"chemspec-speed-{kept.model}.csv"

@@ -17,7 +17,7 @@ DECODER_HELP = (
     "Greedy writes the best token at every step. Beam search keeps the n best texts. Both are exact: drafts never "
     "change the answer. SBS (Andronov et al. 2024) is relaxed: its drafts can change the answers."
 )
-DRAFTER_HELP = "Who guesses ahead. The page Learn compares them; none is the standard way, one token a pass."
+DRAFTER_HELP = "Who guesses ahead. The page How it works compares them; none is the standard way, one token a pass."
 
 
 def choose(offered: Sequence[str]) -> tuple[DecodeSettings, ...]:

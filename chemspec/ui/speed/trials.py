@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +12,7 @@ from chemspec.evaluation import reference
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
+from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
@@ -163,7 +163,7 @@ def bench(kept: BenchRun, model: Engine, say: Say) -> None:
 def where(model: Engine) -> str:
     """Return what timings depend on: machine, model and time of day, as one line."""
     when = datetime.now().astimezone().strftime("%d %b %Y, %H:%M %Z")
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     device = f"{model.device}, {model.dtype}, {model.runtime}, {model.threads} thread{'s' * (model.threads > 1)}"
     machine = f"{host.processor()}, {cores} core{'s' * (cores > 1)}"
     return f"Wall clock on the server: {machine} · model {model.name} on {device} · {when}"

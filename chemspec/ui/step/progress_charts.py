@@ -22,11 +22,18 @@ GREY = "#8a9391"
 def measured(
     model: Engine, query: str, settings: DecodeSettings, *, report: queued_engine.Report
 ) -> tuple[DecodeResult, DecodeResult]:
-    """Return the run under these settings and the standard one, medians of three by time, both not recorded."""
+    """Return the run under these settings and the standard one, medians of three by time, both not recorded.
+
+    Raises:
+        ValueError: if one of them failed, as where a service is full.
+    """
     plain = replace(settings, record=False)
 
     def compare() -> list[DecodeResult]:
         rounds = queued_engine.compare(model, query, [plain, standard(plain)], repeats=3, report=report)
+        failed = [result.message for results in rounds for result in results if result.status != "ok"]
+        if failed:
+            raise ValueError(failed[0])
         return [typical(results) for results in rounds]
 
     fast, slow = queued_engine.remembered("step_measured", (model.digest, model.dtype, query, plain), compare)

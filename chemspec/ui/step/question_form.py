@@ -15,10 +15,9 @@ from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import draw, queued_engine, saved, theme
-from chemspec.ui.common.question import QueryText, fault_html, link, said_html, warn_of_unknown
+from chemspec.ui.common.question import MOST_STEPPED, STEPPED, QueryText, fault_html, link, said_html, warn_of_unknown
 
-MOST_WIDTH = 50  # of a beam, as on the page Predict
-DECODERS = {"greedy": "Greedy: one answer", "beam": "Beam search: several answers"}
+DECODERS = dict(zip(STEPPED, ("Greedy: one answer", "Beam search: several answers"), strict=True))
 BOX = QueryText("step")
 
 
@@ -49,7 +48,7 @@ def _linked_way() -> dict[str, Any]:
     """Return the search that the address names, if it names one: that which gave the answers on the page Predict."""
     asked = st.query_params
     decoder, n, drafter = asked.get("decoder", ""), asked.get("n", ""), asked.get("drafts", "")
-    if decoder not in DECODERS or not (n.isdecimal() and 1 <= int(n) <= MOST_WIDTH) or drafter not in DRAFTERS:
+    if decoder not in DECODERS or not (n.isdecimal() and 1 <= int(n) <= MOST_STEPPED) or drafter not in DRAFTERS:
         return {}
     return {"decoder": decoder, "n": max(2, int(n)), "drafter": drafter}
 
@@ -115,7 +114,7 @@ def _form(names: list[str]) -> None:
         st.selectbox(
             "Decoder", list(DECODERS), format_func=DECODERS.__getitem__, key="step_decoder", persist_state="session"
         )
-        st.number_input("Answers of a beam search", 2, MOST_WIDTH, key="step_n", persist_state="session")
+        st.number_input("Answers of a beam search", 2, MOST_STEPPED, key="step_n", persist_state="session")
         st.selectbox(
             "Drafter",
             drafters,
