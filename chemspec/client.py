@@ -1,10 +1,12 @@
 """Ask a chemspec service from anywhere: the standard library alone, no package of ours or of others.
 
-from chemspec.client import Client
+    from chemspec.client import Client
 
-client = Client("http://localhost:8000")
-for result in client.predict(["CC(=O)Nc1ccc(O)cc1", "CCO"], task="retro", n=5):
-print(result.query, [answer.smiles for answer in result.answers], result.message)
+    client = Client("http://localhost:8000")
+    for result in client.predict(["CC(=O)Nc1ccc(O)cc1", "CCO"], task="retro", n=5):
+        print(result.query, [answer.smiles for answer in result.answers], result.message)
+
+Questions are sent in parts, and again where the service is busy or away for a moment.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 from urllib.parse import urlsplit
+
+Found = TypeVar("Found")
 
 PART = 64  # queries of a request; more are asked in several
 RETRIED = (429, 502, 503)  # asking again may help; a question can be asked twice without harm
@@ -184,11 +188,15 @@ class Client:
         Raises:
             ServiceError: if the service refuses it, or cannot be reached for as long as there is patience.
         """
+        return self._patiently(lambda: self._once(method, path, body))
+
+    def _patiently(self, ask: Callable[[], Found]) -> Found:
+        """Ask until the service is neither full nor gone, or patience ends; see `request`."""
         ends = time.monotonic() + self._patience
         pause = 0.05
         while True:
             try:
-                return self._once(method, path, body)
+                return ask()
             except ServiceError as error:
                 if error.status not in RETRIED or time.monotonic() >= ends:
                     raise
@@ -204,7 +212,7 @@ class Client:
             pause = min(2.0, 2 * pause)
 
     def events(self, path: str, body: Any) -> Iterator[tuple[str, Any]]:
-        """Send a request and yield the server-sent events of its answer, as names and documents.
+        """Send a request, as `request` does, and yield the server-sent events of its answer, as names and documents.
 
         Args:
             path: from the service's address on.
@@ -213,14 +221,8 @@ class Client:
         Raises:
             ServiceError: if the service refuses it, or an event says that it failed.
         """
+        connection, response = self._patiently(lambda: self._begin(path, body))
         try:
-            connection = self._open()  # one of its own: whoever stops reading in between closes it
-        except (*LOST, OSError) as error:
-            raise ServiceError(f"{self.url} cannot be reached: {error!r}") from error
-        try:
-            response = self._send(connection, "POST", path, body)
-            if response.status != 200:
-                raise _problem(response.status, response.read(), response.headers)
             name = ""
             for raw in response:
                 line = raw.decode().rstrip("\n")
@@ -235,6 +237,17 @@ class Client:
             raise ServiceError(f"{self.url}: {error!r}") from error
         finally:
             connection.close()
+
+    def _begin(self, path: str, body: Any) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        connection = self._open()  # one of its own: whoever stops reading in between closes it
+        try:
+            response = self._send(connection, "POST", path, body)
+            if response.status != 200:
+                raise _problem(response.status, response.read(), response.headers)
+        except BaseException:
+            connection.close()
+            raise
+        return connection, response
 
     def _once(self, method: str, path: str, body: Any) -> Any:
         kept: _Kept | None = getattr(self._local, "kept", None)
