@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 Found = TypeVar("Found")
 
-PART = 64  # queries of a request; more are asked in several
+PART = 64  # queries of a request, where the service takes so many; more are asked in several
 RETRIED = (429, 502, 503)  # asking again may help; a question can be asked twice without harm
 LOST = (http.client.HTTPException, ConnectionError)
 
@@ -100,6 +100,7 @@ class Client:
         self._key = key or os.environ.get("CHEMSPEC_API_KEY", "")
         self._timeout, self._patience = timeout, patience
         self._local = threading.local()
+        self._part = PART
 
     def __repr__(self) -> str:
         return f"<Client {self.url}>"
@@ -133,11 +134,27 @@ class Client:
         if isinstance(queries, str):
             return self.predict([queries], task=task, model=model, n=n, **settings)[0]
         how = _how(task, model, {"n": n, **settings})
-        found = []
-        for start in range(0, len(queries), PART):
-            asked = {"queries": list(queries[start : start + PART]), **how}
-            found += [Result.of(one) for one in self.request("POST", "/v1/predict", asked)["results"]]
-        return found
+        parts = self.in_parts(queries, lambda part: self.request("POST", "/v1/predict", {"queries": part, **how}))
+        return [Result.of(one) for told in parts for one in told["results"]]
+
+    def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Found]) -> Iterator[Found]:
+        """Yield what `ask` returns for each part of the queries; parts become smaller where the service takes fewer.
+
+        Raises:
+            ServiceError: what `ask` raises, but for a part that was too long.
+        """
+        start = 0
+        while start < len(queries):
+            part = list(queries[start : start + self._part])
+            try:
+                told = ask(part)
+            except ServiceError as error:
+                if error.code != "too_many_queries" or len(part) == 1:
+                    raise
+                self._part = len(part) // 2
+            else:
+                yield told
+                start += len(part)
 
     def stream(
         self, query: str, *, task: str = "", model: str = "", **settings: Any

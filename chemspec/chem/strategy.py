@@ -75,6 +75,13 @@ _LEAVING = {
     "O=C(O)C(F)(F)F": "anhydride",
 }
 ACYL = ("CC(=O)O", "O=C(O)C(F)(F)F", "CO", "CCO")  # words of `_LEAVING` that mean an acyl group is bound to it
+# Whether the two neighbours that tell the side of a double bond are across from each other.
+_TRANS = {
+    Chem.BondStereo.STEREOE: True,
+    Chem.BondStereo.STEREOTRANS: True,
+    Chem.BondStereo.STEREOZ: False,
+    Chem.BondStereo.STEREOCIS: False,
+}
 _METALS = {"Si": "silyl", "Sn": "stannane", "Zn": "zinc", "Mg": "Grignard", "Li": "lithium"}
 
 
@@ -104,6 +111,8 @@ class Strategy:
         inverted: atoms of the product that are a stereocentre of the other hand than before, though they take no part.
         unset: atoms of the product that are a stereocentre, and none before, though they take no part.
         lost: atoms of the product that could be a stereocentre and were one before, though they take no part.
+        flipped: double bonds of the product, as pairs of atoms in order, that are E and were Z, or the reverse, though
+            their atoms take no part.
         origin: for each atom of the product the atom of the reactants that it comes from, or -1.
         after: atoms of the product that changed.
         before: atoms of the reactants that change or leave, of the molecules that give atoms to the product.
@@ -118,6 +127,7 @@ class Strategy:
     inverted: tuple[int, ...]
     unset: tuple[int, ...]
     lost: tuple[int, ...]
+    flipped: tuple[tuple[int, int], ...]
     origin: tuple[int, ...]
     after: tuple[int, ...]
     before: tuple[int, ...]
@@ -159,6 +169,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             inverted,
             unset,
             lost,
+            _flipped(match, left, right),
             tuple(match.origin),
             tuple(touched),
             tuple(sorted(changed)),
@@ -395,6 +406,34 @@ def _of_their_own(
         mirrored.GetAtomWithIdx(atom).InvertChirality()
     Chem.AssignStereochemistry(mirrored, cleanIt=True, force=True)
     return [] if Chem.MolToSmiles(mirrored) == Chem.MolToSmiles(rest) else turned, unset
+
+
+def _flipped(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, int], ...]:
+    """Return double bonds of the product that were of the other side before; none that symmetry makes alike."""
+    found = []
+    for bond in right.GetBonds():
+        if (after := _TRANS.get(bond.GetStereo())) is None or any(
+            match.origin[atom] < 0 or match.changes(atom) for atom in _ends(bond)
+        ):
+            continue
+        old = left.GetBondBetweenAtoms(*(match.origin[atom] for atom in _ends(bond)))
+        if (before := _TRANS.get(old.GetStereo())) is None:
+            continue
+        same = set(bond.GetStereoAtoms()) & {match.target[atom] for atom in old.GetStereoAtoms()}
+        if (after == before) != (len(same) % 2 == 0):  # the side is told by one neighbour of each end
+            found.append(bond)
+    turned = Chem.Mol(right)
+    for bond in found:
+        swapped = Chem.BondStereo.STEREOZ if _TRANS[bond.GetStereo()] else Chem.BondStereo.STEREOE
+        turned.GetBondWithIdx(bond.GetIdx()).SetStereo(swapped)
+    if Chem.MolToSmiles(turned) == Chem.MolToSmiles(right):
+        return ()
+    return tuple(sorted(_ends(bond) for bond in found))
+
+
+def _ends(bond: Any) -> tuple[int, int]:
+    first, second = sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
+    return first, second
 
 
 def _even(places: list[int]) -> bool:

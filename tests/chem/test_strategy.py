@@ -113,6 +113,22 @@ def test_a_relative_centre_may_be_the_wrong_one() -> None:
     assert of("N[C@H]1CC[C@H](O)CC1.O=C(O)c1ccccc1>>O=C(N[C@H]1CC[C@@H](O)CC1)c1ccccc1").inverted
 
 
+def test_a_double_bond_that_takes_no_part_is_watched() -> None:
+    ester, acid = "C/C=C/CC(=O)OC", "C/C=C/CC(=O)O"
+    (bond,) = of(f"C/C=C\\CC(=O)OC>>{acid}").flipped
+    right = Chem.MolFromSmiles(acid).GetBondBetweenAtoms(*bond)
+    assert right.GetBondType() == Chem.BondType.DOUBLE and right.GetStereo() == Chem.BondStereo.STEREOE
+    assert not of(f"{ester}>>{acid}").flipped
+    assert not of(f"CC=CCC(=O)OC>>{acid}").flipped  # nothing was told before
+    assert not of("O=C(O)C/C=C\\C/C=C/C>>COC(=O)C/C=C\\C/C=C/C").flipped
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_the_side_is_that_of_the_same_neighbours_whatever_ranks_first(flipped: bool) -> None:
+    after = "C/C=C(\\CF)CCl" if flipped else "C/C=C(/CF)CCl"  # the chloride ranks above the fluoride, the alcohol below
+    assert bool(of(f"C/C=C(/CF)CO.O=S(Cl)Cl>>{Chem.CanonSmiles(after)}").flipped) == flipped
+
+
 def test_every_rule_can_be_read_and_its_reagents_are_molecules() -> None:
     assert len(_rules()) > 50
     for rule in _rules():

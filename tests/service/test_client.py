@@ -34,10 +34,19 @@ def test_one_query_gives_one_result_and_many_give_many(running: Running, monkeyp
     one = client.predict("CCO", task="retro", n=2, max_len=12)
     assert isinstance(one, Result)
     monkeypatch.setattr(module, "PART", 3)  # in several requests
-    many = client.predict(QUERIES, task="retro", n=2, max_len=12)
+    many = running.client().predict(QUERIES, task="retro", n=2, max_len=12)
     assert [result.query for result in many] == QUERIES
     assert many[0].answers == one.answers
     assert client.predict([], task="retro") == []
+
+
+def test_a_service_that_takes_few_queries_at_once_is_asked_more_often(engines: dict[str, Engine]) -> None:
+    with serving([dict(engines)], queries=2) as service:
+        client = service.client()
+        found = client.predict(QUERIES, task="retro", n=2, max_len=12)
+        assert [result.query for result in found] == QUERIES and len(QUERIES) > 2
+        with pytest.raises(ServiceError, match="no model"):
+            client.predict(QUERIES, model="none", n=2)
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://localhost", "http://"])

@@ -32,7 +32,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 @pytest.fixture(scope="module")
 def running(engine: Engine) -> Iterator[Running]:
-    with serving([{"far": engine}]) as service:
+    with serving([{"far": engine}], queries=50) as service:
         yield service
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from chemspec.client import PART, Client, ServiceError
+from chemspec.client import Client, ServiceError
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Pass, result_from_json
 
@@ -43,15 +43,17 @@ class ServedEngine:
             return self.predict([queries], settings, **overrides)[0]
         settings = replace(settings or DecodeSettings(), **overrides)
         asked = {**self._how(settings), "record": settings.record}
-        found: list[DecodeResult] = []
-        for start in range(0, len(queries), PART):
-            part = list(queries[start : start + PART])
+
+        def ask(part: list[str]) -> list[DecodeResult]:
             try:
                 told = self.client.request("POST", "/v1/predict", {"queries": part, **asked})
-                found += [result_from_json(json.dumps(one)) for one in told["documents"]]
+                return [result_from_json(json.dumps(one)) for one in told["documents"]]
             except (ServiceError, ValueError) as error:
-                found += [_failed(query, error) for query in part]
-        return found
+                if isinstance(error, ServiceError) and error.code == "too_many_queries" and len(part) > 1:
+                    raise  # asked again in smaller parts
+                return [_failed(query, error) for query in part]
+
+        return [one for found in self.client.in_parts(queries, ask) for one in found]
 
     def stream(self, query: str, settings: DecodeSettings, **overrides: Any) -> Iterator[Pass | DecodeResult]:
         """Answer one query as `Engine.stream` does; of a pass only the counts are told."""

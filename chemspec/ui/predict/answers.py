@@ -38,6 +38,7 @@ from chemspec.ui.predict.verdicts import (
     order,
     own_chance,
     percent,
+    spoiled,
     troubles,
     warning,
     word,
@@ -361,7 +362,7 @@ def _more(asked: ask.Asked, card: AnswerCard, name: str) -> None:
 
 
 def _harm(change: Strategy | None) -> str:
-    return " ⚠ a stereocentre changes" if change and (change.inverted or change.unset) else ""
+    return " ⚠ stereochemistry changes" if change and spoiled(change) else ""
 
 
 @st.dialog("3-D view", width="medium")

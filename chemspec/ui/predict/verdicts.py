@@ -149,8 +149,8 @@ def order(task: Task, query: str, found: Sequence[AnswerCard]) -> list[AnswerCar
 
 
 def spoiled(change: Strategy) -> bool:
-    """Return whether a step harms a stereocentre that takes no part in it."""
-    return bool(change.inverted or change.unset)
+    """Return whether a step harms a stereocentre or double bond that takes no part in it."""
+    return bool(change.inverted or change.unset or change.flipped)
 
 
 def troubles(task: Task, query: str, card: AnswerCard) -> list[str]:
@@ -171,6 +171,8 @@ def troubles(task: Task, query: str, card: AnswerCard) -> list[str]:
     if change:
         if change.inverted:
             found.append(f"wrong epimer: {_centres(change.inverted)} would have to invert")
+        if change.flipped:
+            found.append(f"wrong geometry: {_bonds(change.flipped)} would have to turn")
         if change.unset and task == "retro":
             found.append(f"stereo missing: {_centres(change.unset)} is not set in the reactants")
         if change.lost and task == "forward":
@@ -190,6 +192,11 @@ def _atoms(lacking: dict[str, int]) -> str:
 
 def _centres(atoms: Sequence[int]) -> str:
     return ("centre " if len(atoms) == 1 else "centres ") + ", ".join(str(atom + 1) for atom in atoms)
+
+
+def _bonds(pairs: Sequence[tuple[int, int]]) -> str:
+    named = ", ".join(f"{first + 1}={second + 1}" for first, second in pairs)
+    return f"double bond{'s' * (len(pairs) > 1)} {named}"
 
 
 def _core(task: Task, left: str, change: Strategy | None) -> str:
