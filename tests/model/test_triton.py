@@ -33,7 +33,7 @@ from chemspec.model import int8
 from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.runners.triton import int8_reference, reference
+from chemspec.model.runners.triton import int8_reference, reference, runner
 from chemspec.model.runners.triton.pool import Pool, Ranges, Space
 from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError, checked, rounded
 from chemspec.model.runners.triton.weights import pack, split
@@ -203,6 +203,18 @@ def test_a_size_is_recorded_when_it_comes_again_and_anew_when_the_pool_has_moved
         Session(backend, [[4, 5, 6]], top_k=3).score([[(BOS, 4, 5)]])
     assert record.recorded == before + 2
     assert len(backend._passes) == 2
+
+
+def test_passes_of_so_many_kinds_are_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "KEPT", 3)
+    record = Counter()
+    backend = TritonBackend(model_of("pre"), CPU, operations=reference, record=record)
+    for top_k in (1, 2, 3, 4, 4, 3):
+        Session(backend, [[4, 5, 6]], top_k=top_k).score([[(BOS, 4, 5)]])
+    assert len(backend._passes) == 3
+    assert record.recorded == 3  # the encoder, and the two that came again
+    Session(backend, [[4, 5, 6]], top_k=1).score([[(BOS, 4, 5)]])
+    assert record.recorded == 3  # forgotten, so it is new
 
 
 @pytest.mark.parametrize(("count", "rows"), [(1, 1), (2, 4), (17, 64), (65, 128), (16384, 16384), (16385, 16385)])

@@ -33,6 +33,7 @@ from chemspec.tokenizer import BOS
 
 KERNELS = {"int8": "int8_kernels"}  # instead of `kernels`
 SIZES = (1, 4, 16, *(1 << power for power in range(6, 15)))  # rows of recorded passes; larger ones are not recorded
+KEPT = 64  # kinds of passes, by rows, candidates and watched heads; the one used longest ago goes
 # Of the pool at first; it doubles, and then what was recorded is recorded anew.
 SLOTS, SOURCES, DEPTHS = 1 << 15, 1 << 13, 256
 WATCHED = 64  # source tokens to a multiple of which the attention of watched heads is padded: few sizes of a pass
@@ -149,13 +150,15 @@ class TritonBackend:
 
         Nobody else gets it until it is given back: two passes of one size may be under way at once.
         """
-        key = (self.pool.version, *key)
-        free = self._passes.get(key)
-        if free is None:
-            self._passes = {old: passes for old, passes in self._passes.items() if old[0] == self.pool.version}
-            free = self._passes[key] = []
+        key, free = (self.pool.version, *key), None
+        if columns.shape[1] in SIZES:
+            free = self._passes.pop(key, None)
+            if free is None:
+                current = [old for old in self._passes.items() if old[0][0] == self.pool.version]
+                self._passes, free = dict(current[-KEPT + 1 :]), []
+            self._passes[key] = free  # the last used is last
         found = free.pop() if free else make()
-        found.home = free if columns.shape[1] in SIZES else None
+        found.home = free
         found.start(columns, self.record)
         return found
 
