@@ -63,6 +63,16 @@ def of(reaction: str):  # type: ignore[no-untyped-def]
         ("CCCOC(=O)c1ccccc1>>O=C(O)c1ccccc1", "Ester hydrolysis", ""),  # propyl is not isopropyl
         ("CC(=O)OCC=C.NCc1ccccc1>>C=CCNCc1ccccc1", "C–N bond formation", ""),  # no anhydride
         ("CC(=O)OC(C)=O.Nc1ccccc1>>CC(=O)Nc1ccccc1", "Amide formation", "anhydride"),
+        ("COC(=O)c1ccccc1>>O=Cc1ccccc1", "Reduction to the aldehyde", "methyl ester"),
+        ("O=C(Cl)c1ccccc1>>O=Cc1ccccc1", "Reduction to the aldehyde", "chloride"),
+        ("N#Cc1ccccc1>>O=Cc1ccccc1", "Nitrile to the aldehyde", ""),
+        ("CN(C)C=O.COc1ccccc1.O=P(Cl)(Cl)Cl>>COc1ccc(C=O)cc1", "Formylation", ""),
+        ("Cc1ccccc1>>O=C(O)c1ccccc1", "Side-chain oxidation", ""),
+        ("O=Cc1ccccc1>>O=C(O)c1ccccc1", "Oxidation to the acid", ""),
+        ("OCc1ccccc1>>O=C(O)c1ccccc1", "Oxidation to the acid", ""),
+        ("OCCCCCC>>CCCCCC(=O)O", "Oxidation to the acid", ""),
+        ("Br[Mg]c1ccccc1.O=C=O>>O=C(O)c1ccccc1", "Carboxylation", "Grignard"),
+        ("c1ccc2c(c1)CCC2>>O=C1CCc2ccccc21", "Oxidation beside a ring or carbonyl group", ""),
         ("NC(=O)c1ccccc1>>N#Cc1ccccc1", "Dehydration of an amide to a nitrile", ""),
     ],
 )
@@ -82,6 +92,14 @@ def test_twins_have_one_key_and_other_ideas_another(order: list[int]) -> None:
 def test_a_symmetric_target_has_one_way_not_two() -> None:
     one, other = ("OCc1ccc(CBr)cc1.O>>OCc1ccc(CO)cc1", "OCc1ccc(CCl)cc1.O>>OCc1ccc(CO)cc1")
     assert of(one).key == of(other).key
+
+
+@pytest.mark.parametrize(
+    "reaction", ["COC(=O)c1ccccc1.OCc1ccccc1>>O=C(OCc1ccccc1)c1ccccc1", "CCO.COC(=O)CC(C)C>>CCOC(=O)CC(C)C"]
+)
+def test_the_whole_alkoxy_group_of_an_ester_comes_from_the_alcohol(reaction: str) -> None:
+    found = of(reaction)
+    assert found.name == "Ester formation" and len(found.made) == 1 and found.leaving == "methyl ester"
 
 
 def test_a_stereocentre_that_takes_no_part_is_watched() -> None:

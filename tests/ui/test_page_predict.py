@@ -143,6 +143,8 @@ def test_what_the_forward_model_doubts_counts_a_fifth() -> None:
         ("retro", "Cc1ccccc1", "Cc1ccccc1Br", ["takes off a halogen"]),
         ("retro", "COc1ccccc1", "O=C([O-])[O-].Oc1ccccc1", ["takes 1 C from a solvent, base or counterion"]),
         ("retro", "CCCc1ccc(C)cc1", "CCCBr.Cc1ccccc1", []),
+        ("forward", "CN(C)C=O.COc1ccccc1.O=P(Cl)(Cl)Cl", "COc1ccc(C=O)cc1", []),  # the solvent of others reacts
+        ("retro", "C/C=C/CC(=O)O", "C/C=C\\CC(=O)OC", ["wrong geometry: double bond 2=3 would have to turn"]),
     ],
 )
 def test_badges_are_for_trouble_only(task: Any, query: str, answer: str, words: list[str]) -> None:

@@ -205,6 +205,8 @@ def _core(task: Task, left: str, change: Strategy | None) -> str:
     A proposed precursor may well be toluene, and no carbonate.
     """
     aside = BYSTANDERS if task == "forward" else {part for part in BYSTANDERS if "-]" in part}
+    if change and change.key[0] == "formylation":
+        aside = aside - {"CN(C)C=O"}
     given, start, kept = set(change.origin) if change else set(), 0, []
     for part in left.split("."):
         mol = Chem.MolFromSmiles(part)
