@@ -1,8 +1,9 @@
-"""Checkpoints of a run to a model folder, averaged if wanted."""
+"""Checkpoints of a run to a model folder, averaged if wanted; the mean of several runs' models."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
+from chemspec.model.weights import CheckpointError
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import Tokenizer
 
@@ -29,6 +31,25 @@ def export(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1) -> P
     model.load_state_dict(average(newest(run / "checkpoints", final, last)))
     checkpoint.save(folder, model, tokenizer, task=description["task"])
     return folder
+
+
+def mean(folders: Sequence[Path], out: Path) -> Path:
+    """Write a model folder with the mean of models that go on from each other: the ends of two stages of training.
+
+    Raises:
+        CheckpointError: if one cannot be read, or they differ in architecture, vocabulary or task.
+    """
+    models = [checkpoint.load(folder) for folder in folders]
+    first = models[0]
+    for folder, other in zip(folders, models, strict=True):
+        if (other.task, other.config, other.tokenizer.tokens) != (first.task, first.config, first.tokenizer.tokens):
+            raise CheckpointError(f"{folder} has another task, architecture or vocabulary than {folders[0]}")
+    states = [one.model.state_dict() for one in models]
+    total = {name: sum(state[name].double() for state in states) / len(states) for name in states[0]}
+    model = Transformer(first.config)
+    model.load_state_dict({name: tensor.float() for name, tensor in total.items()})
+    checkpoint.save(out, model, first.tokenizer, task=first.task)
+    return out
 
 
 def newest(folder: Path, final: Path, count: int) -> list[Path]:

@@ -24,10 +24,11 @@ from torch import nn
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
+from chemspec.model.weights import CheckpointError
 from chemspec.settings import ModelConfig, TrainSettings, preset
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 from chemspec.train import module, watch
-from chemspec.train.average import average, export
+from chemspec.train.average import average, export, mean
 from chemspec.train.module import _begin_with, rate, split, train
 from chemspec.train.muon import Muon, orthogonal
 from chemspec.train.recipe import model_recipe, shipped
@@ -658,3 +659,19 @@ def test_a_run_killed_before_its_last_checkpoint_goes_on_from_the_numbered_one(d
     fit(data, tmp_path / "run", resume=found)
     assert equal(weights(tmp_path / "run"), weights(tmp_path / "whole"))
     assert [row["step"] for row in log(tmp_path / "run")] == [row["step"] for row in log(tmp_path / "whole")]
+
+
+def test_the_mean_of_two_stages_is_a_model(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "other")]
+    models = [Transformer(CONFIG) for _ in folders]
+    for folder, model in zip(folders, models, strict=True):
+        checkpoint.save(folder, model, TOKENIZER, task="retro", half=False)
+    found = checkpoint.load(mean(folders, tmp_path / "mean"))
+    assert found.task == "retro" and found.tokenizer.tokens == TOKENIZER.tokens
+    first, second = (model.state_dict() for model in models)
+    for name, tensor in found.model.state_dict().items():
+        torch.testing.assert_close(tensor, (first[name] + second[name]) / 2, rtol=2**-8, atol=0)  # bf16
+    checkpoint.save(folders[1], models[1], Tokenizer((*SPECIALS, *"cnBIFPSONC")), task="retro")
+    with pytest.raises(CheckpointError, match="another task, architecture or vocabulary"):
+        mean(folders, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
