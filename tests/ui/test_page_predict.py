@@ -111,7 +111,7 @@ def test_a_wrong_epimer_counts_nothing_and_is_told() -> None:
     (card,) = verdicts.cards("retro", target, result(wrong, right))
     assert card.best.canonical == right and not verdicts.troubles("retro", target, card)
     assert verdicts.chance(card) == pytest.approx(card.best.probability)
-    assert "stereocentre" in answers._harm(card.twins[0][1])
+    assert "stereochemistry changes" in answers._harm(card.twins[0][1])
     (alone,) = verdicts.cards("retro", target, result(wrong))
     assert verdicts.troubles("retro", target, alone)[0].startswith("wrong epimer")
 
