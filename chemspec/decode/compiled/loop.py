@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_int32, c_void_p
 from dataclasses import dataclass, field
 from functools import partial
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -288,15 +289,17 @@ class CompiledLoop:
         if not new:
             return
         span_at, beam_at, node_at = records.read
+        found = rows(PASS, view.pass_rows, new, old)
+        self._read_drafts(view, records.drafts, [(row[6], row[7]) for row in found])
         spans = [self._span(*row) for row in rows(SPAN, view.span_rows, view.spans - span_at, span_at)]
-        beams = integers(view.beams, view.beam - beam_at, beam_at)
-        columns = [integers(at, view.grown - node_at, node_at) for at in (view.parents, view.tokens, view.sources)]
         records.read = view.spans, view.beam, view.grown
+        if self._records:
+            beams = integers(view.beams, view.beam - beam_at, beam_at)
+            columns = [integers(at, view.grown - node_at, node_at) for at in (view.parents, view.tokens, view.sources)]
         margins = reals(view.margins, new, old)
+        times = self._times[began + old : began + view.passes]
         span = beam = node = 0  # read so far of these
-        for row, margin, times in zip(
-            rows(PASS, view.pass_rows, new, old), margins, self._times[began + old : began + view.passes], strict=True
-        ):
+        for row, margin, (draft_seconds, model_seconds, _) in zip(found, margins, times, strict=True):
             asked, computed, emitted, accepted, width, own, first, drafts, waited, grown = row
             delta = None
             if self._records:
@@ -311,10 +314,10 @@ class CompiledLoop:
                     accepted=accepted,
                     margin=margin,
                     width=width,
-                    draft_seconds=times[0],
-                    model_seconds=times[1],
+                    draft_seconds=draft_seconds,
+                    model_seconds=model_seconds,
                     spans=tuple(spans[span : span + own]),
-                    drafts=self._drafts_of(query, view, first, drafts),
+                    drafts=records.drafts[first, drafts] if drafts else (),
                     grown=delta,
                 )
             )
@@ -323,34 +326,50 @@ class CompiledLoop:
     def _span(self, start: int, length: int, name: int, copied: int, first: int, last: int) -> AcceptedSpan:
         return AcceptedSpan(start, length, self._proposals.names[name], (first, last) if copied else None)
 
-    def _drafts_of(self, query: int, view: RecordView, first: int, count: int) -> tuple[Draft, ...]:
-        if not count:
-            return ()
-        known = self._queries[query].drafts
-        if (first, count) not in known:
-            known[first, count] = tuple(self._read_drafts(view, first, count))
-        return known[first, count]
+    def _read_drafts(
+        self, view: RecordView, known: dict[tuple[int, int], tuple[Draft, ...]], wanted: Sequence[tuple[int, int]]
+    ) -> None:
+        """Read drafts that were proposed together, by their first one's number and how many there are.
 
-    def _read_drafts(self, view: RecordView, first: int, count: int) -> Iterator[Draft]:
-        """Read drafts that were proposed together, whose tokens, places and chances lie together."""
+        What lies side by side is read at once: with greedy decoding that is all of them.
+        """
+        new = sorted({(first, count) for first, count in wanted if count}.difference(known))
+        while new:
+            start = end = new[0][0]
+            beside = list(new)
+            for first, count in beside:
+                if first != end:
+                    break
+                end += count
+                del new[0]
+            read = self._drafts_from(view, start, end - start)
+            for first, count in beside[: len(beside) - len(new)]:
+                known[first, count] = tuple(read[first - start : first - start + count])
+
+    def _drafts_from(self, view: RecordView, first: int, count: int) -> list[Draft]:
+        """Read drafts that lie side by side, and what they have of tokens, places and chances."""
         found = rows(DRAFT, view.draft_rows, count, first)
-        starts = [min(row[column] for row in found) for column in (1, 7, 9)]
-        ends = [max(row[column] + row[column + 1] for row in found) for column in (1, 7, 9)]
-        token_0, place_0, chance_0 = starts
-        tokens, places = (
-            integers(at, end - start, start)
-            for at, start, end in zip((view.draft_tokens, view.draft_places), starts, ends, strict=False)
-        )
-        chances = reals(view.draft_chances, ends[2] - chance_0, chance_0)
-        for name, token, length, spanned, begin, end, match, place, places_, chance, chances_ in found:
-            yield Draft(
+        columns = list(zip(*found, strict=True))
+        # Copies of windows share the windows' tokens, so the first draft need not have the first ones.
+        token_0, place_0, chance_0 = starts = [min(columns[at]) for at in (1, 7, 9)]
+        sizes = [
+            max(map(add, columns[at], columns[at + 1])) - start for at, start in zip((1, 7, 9), starts, strict=True)
+        ]
+        tokens = integers(view.draft_tokens, sizes[0], token_0)
+        places = integers(view.draft_places, sizes[1], place_0)
+        chances = reals(view.draft_chances, sizes[2], chance_0)
+        names = self._proposals.names
+        return [
+            Draft(
                 tuple(tokens[token - token_0 : token - token_0 + length]),
-                self._proposals.names[name],
+                names[name],
                 (begin, end) if spanned else None,
                 match,
-                tuple(places[place - place_0 : place - place_0 + places_]),
-                tuple(chances[chance - chance_0 : chance - chance_0 + chances_]),
+                tuple(places[place - place_0 : place - place_0 + many]),
+                tuple(chances[chance - chance_0 : chance - chance_0 + some]),
             )
+            for name, token, length, spanned, begin, end, match, place, many, chance, some in found
+        ]
 
 
 def _at(values: array[Any]) -> c_void_p:
