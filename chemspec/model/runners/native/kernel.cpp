@@ -41,9 +41,15 @@
 #include <sched.h>
 #include <unistd.h>
 
-#if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__linux__)
-#define AMX 1  // a unit that multiplies tiles of 16 x 32 numbers in bfloat16
+#if defined(__AMX_TILE__) && defined(__linux__)
+#define TILES 1  // a unit that multiplies matrices, tiles of 16 rows of 64 bytes
 #include <sys/syscall.h>
+#endif
+#if defined(TILES) && defined(__AMX_BF16__) && defined(__AVX512BF16__)
+#define TILES_BF16 1
+#endif
+#if defined(TILES) && defined(__AMX_INT8__) && defined(__AVX512VNNI__)
+#define TILES_INT8 1
 #endif
 
 #if defined(__x86_64__)
@@ -416,6 +422,8 @@ enum Epilogue { KEEP, RELU, GELU, GELU_TANH, ADD, TIMES };
 
 enum Kind { FLOAT32, FLOAT16, BFLOAT16, AMX_TILES, INT8 };  // format of the weights; AMX_TILES: bfloat16 in the order of the matrix unit
 
+enum Instructions { PLAIN, AVX2, AVX_VNNI, AVX512_VNNI, AMX, NEON_DOT };  // of linear layers in int8
+
 struct Linear {
   int in = 0, out = 0, panels = 0;
   Kind kind = FLOAT32;
@@ -436,7 +444,7 @@ struct Linear {
     if (kind == BFLOAT16) pack(bf16, static_cast<const BF16*>(weight16));
     set_bias(offset, panels * PANEL);
   }
-  void set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, int shift);
+  void set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, Instructions which);
 
  private:
   void set_bias(const float* offset, int size) {
@@ -559,16 +567,36 @@ void strips_upcast(const float* x, int stride, int rows, const W* w, int in, int
   }
 }
 
-#ifdef AMX
+#ifdef TILES
 
-// Tiles: 16 rows of 64 bytes. A product takes rows of x (16 x 32), weights (32 x 16, as 16 pairs of inputs x 16 outputs x 2) and
-// adds to sums (16 x 16 in fp32). Each row of the sums depends on its row of x alone, whatever number of rows is computed.
-constexpr int DEEP = 32, TALL = 16, TILE = TALL * DEEP, PIECES = 3;
+constexpr int TALL = 16;  // most rows of a tile
 
 bool tiles_allowed() {  // the operating system saves the unit's registers for those who ask
   static const bool yes = syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* XTILEDATA */) == 0;
   return yes;
 }
+
+// The compiler does not know what tile instructions read; this makes it write to memory first.
+inline void written(const void* at) { asm volatile("" ::"r"(at) : "memory"); }
+
+void shape_tiles(int rows) {  // tiles 0 to 3: sums, 4 and 5: weights, 6: x
+  struct alignas(64) {
+    uint8_t palette = 1, start = 0, unused[14] = {};
+    uint16_t bytes[16] = {};
+    uint8_t rows[16] = {};
+  } shape;
+  for (int t = 0; t < 7; t++) shape.bytes[t] = 64, shape.rows[t] = uint8_t(t == 4 || t == 5 ? TALL : rows);
+  written(&shape);
+  _tile_loadconfig(&shape);
+}
+
+#endif
+
+#ifdef TILES_BF16
+
+// A product takes rows of x (16 x 32), weights (32 x 16, as 16 pairs of inputs x 16 outputs x 2) and adds to sums (16 x 16 in
+// fp32). Each row of the sums depends on its row of x alone, whatever number of rows is computed.
+constexpr int DEEP = 32, TILE = TALL * DEEP, PIECES = 3;
 
 // Packed as (panels, blocks of inputs, VECTORS, TILE).
 bool Linear::pack_tiles(const BF16* from) {
@@ -598,20 +626,6 @@ void split_bf16(const float* x, int in, BF16* to) {
       high = _mm512_sub_ps(high, (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1)), 16));
     }
   }
-}
-
-// The compiler does not know what tile instructions read; this makes it write to memory first.
-inline void written(const void* at) { asm volatile("" ::"r"(at) : "memory"); }
-
-void shape_tiles(int rows) {  // tiles 0 to 3: sums, 4 and 5: weights, 6: a bfloat16 part of x
-  struct alignas(64) {
-    uint8_t palette = 1, start = 0, unused[14] = {};
-    uint16_t bytes[16] = {};
-    uint8_t rows[16] = {};
-  } shape;
-  for (int t = 0; t < 7; t++) shape.bytes[t] = 64, shape.rows[t] = uint8_t(t == 4 || t == 5 ? TALL : rows);
-  written(&shape);
-  _tile_loadconfig(&shape);
 }
 
 // A macro because the numbers of tiles are part of the instructions.
@@ -678,8 +692,7 @@ void amx_linear(ThreadPool&, const Linear&, const float*, int, int, float*, int,
 // inputs are one 32-bit number, for that is what instructions take. Of each output there is a 32-bit sum.
 
 constexpr int WIDE = 64, QUAD = 4;  // outputs of an int8 panel, inputs that are multiplied together
-
-enum Instructions { PLAIN, AVX2, AVX_VNNI, AVX512_VNNI };
+constexpr int DEPTH = 64;           // inputs of a tile; rows have whole numbers of so many, the last ones zero
 
 inline int32_t quad(const uint8_t* x) {
   int32_t four;
@@ -744,6 +757,25 @@ struct Avx512VnniProduct {
 };
 #endif
 
+#ifdef TILES_INT8
+// Of so many rows on in tiles. Of fewer, vectors are faster: a product of tiles takes its time whatever their height, and the next
+// one for the same sums waits for it. They take the same inputs and weights, and give the same sums.
+struct AmxProduct : Avx512VnniProduct {
+  static constexpr int FROM = 4;
+};
+#endif
+
+#if defined(__ARM_FEATURE_DOTPROD)
+struct NeonDotProduct {
+  static constexpr int OUTPUTS = 4, VECTORS = 4, ROWS = 6, SHIFT = 0;
+  typedef int32x4_t Sums;
+  typedef int8x16_t Weights;
+  typedef int8x16_t Input;
+  static Input input(const uint8_t* x) { return vreinterpretq_s8_s32(vdupq_n_s32(quad(x))); }
+  static void add(Sums& sums, Weights w, Input x) { sums = vdotq_s32(sums, w, x); }
+};
+#endif
+
 // Calls work(product) with the product of these instructions, if they are compiled in.
 template <class Work>
 bool with_product(Instructions which, const Work& work) {
@@ -757,21 +789,26 @@ bool with_product(Instructions which, const Work& work) {
 #if defined(__AVX512VNNI__)
   if (which == AVX512_VNNI) return work(Avx512VnniProduct()), true;
 #endif
+#ifdef TILES_INT8
+  if (which == AMX) return work(AmxProduct()), true;
+#endif
+#if defined(__ARM_FEATURE_DOTPROD)
+  if (which == NEON_DOT) return work(NeonDotProduct()), true;
+#endif
   return false;
-}
-
-bool compiled_in(Instructions which) {
-  return with_product(which, [](auto) {});
 }
 
 inline int quads(int in) { return (in + QUAD - 1) / QUAD; }
 
-// Packs as (panels, quads of inputs, WIDE, QUAD).
-void Linear::set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, int shift) {
+// Packs as (panels, quads of inputs, WIDE, QUAD), and what a tile may read beyond.
+void Linear::set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, Instructions which) {
+  int shift = 0;
+  with_product(which, [&](auto product) { shift = product.SHIFT; });
   out = rows, in = columns, panels = (rows + WIDE - 1) / WIDE, kind = INT8;
   const int padded = panels * WIDE;
   const size_t size = size_t(padded) * quads(in) * QUAD;
-  std::memset(int8.reserve(size), 0, size);
+  const size_t beyond = WIDE * DEPTH;
+  std::memset(int8.reserve(size + beyond), 0, size + beyond);
   std::memset(starts.reserve(padded), 0, padded * sizeof(int32_t));
   std::memset(scales.reserve(padded), 0, padded * sizeof(float));
   std::memcpy(scales.data(), row_scales, out * sizeof(float));
@@ -794,8 +831,9 @@ inline void lowest_bytes(Lanes32 from, uint8_t* to) {
 #endif
 }
 
-// Rounds a row to whole numbers, to which `shift` is added, and returns its scale: no number if one of the row is none.
-float quantise(const float* x, int in, uint8_t* to, int shift) {
+// Rounds a row to whole numbers, to which `shift` is added, and returns its scale: no number if one of the row is none. What follows
+// up to `padded` is zero.
+float quantise(const float* x, int in, uint8_t* to, int padded, int shift) {
   const int whole = in / LANES * LANES;
   Lanes even = {}, odd = {};
   // Absolute values are ordered as their bits are, where what is no number is the largest.
@@ -822,6 +860,7 @@ float quantise(const float* x, int in, uint8_t* to, int shift) {
     std::memcpy(&bits, &sum, sizeof bits);
     to[i] = uint8_t(bits + shift);
   }
+  std::memset(to + quads(in) * QUAD, 0, padded - quads(in) * QUAD);
   return largest / 127.0f;
 }
 
@@ -872,23 +911,28 @@ struct Int8Rows {
   int count, stride;
 };
 
-// Outputs of R rows of P panels, the first of which is `panel`: sum x scale of the row x scale of the output + bias.
+// Outputs of `some` rows of a panel: sum x scale of the row x scale of the output + bias.
+inline void int8_outputs(const Linear& layer, const Int8Rows& rows, int first, int some, int panel, const int32_t (*sums)[WIDE], float* y,
+                         int width, Epilogue mode) {
+  for (int r = 0; r < some; r++)
+#pragma GCC unroll 4
+    for (int i = 0; i < WIDE; i += LANES) {
+      const int output = panel * WIDE + i;
+      Lanes32 whole;
+      std::memcpy(&whole, sums[r] + i, sizeof whole);
+      const Lanes value = __builtin_convertvector(whole, Lanes) * rows.scales[first + r] * load<Lanes>(layer.scales.data() + output);
+      finish(value + load<Lanes>(layer.bias.data() + output), y + size_t(first + r) * width + output, layer.out - output, mode);
+    }
+}
+
+// Of R rows of P panels, the first of which is `panel`.
 template <class Product, int R, int P>
 void int8_block(const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
   alignas(64) int32_t sums[P][R][WIDE];
   const int groups = quads(layer.in), start = panel * WIDE;
   int8_sums<Product, R, P>(rows.x + size_t(first) * rows.stride, rows.stride, layer.int8.data() + size_t(start) * groups * QUAD, groups,
                            layer.starts.data() + start, sums);
-  for (int p = 0; p < P; p++)
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-      for (int i = 0; i < WIDE; i += LANES) {
-        const int output = start + p * WIDE + i;
-        Lanes32 whole;
-        std::memcpy(&whole, sums[p][r] + i, sizeof whole);
-        const Lanes value = __builtin_convertvector(whole, Lanes) * rows.scales[first + r] * load<Lanes>(layer.scales.data() + output);
-        finish(value + load<Lanes>(layer.bias.data() + output), y + size_t(first + r) * width + output, layer.out - output, mode);
-      }
+  for (int p = 0; p < P; p++) int8_outputs(layer, rows, first, R, panel + p, sums[p], y, width, mode);
 }
 
 // `some` rows, at most R, of P panels.
@@ -899,8 +943,61 @@ void int8_rows(int some, const Linear& layer, const Int8Rows& rows, int first, i
   int8_block<Product, R, P>(layer, rows, first, panel, y, width, mode);
 }
 
+#ifdef TILES_INT8
+
+// Of `some` rows of a panel, in tiles of that height. Of a product x is (some, 64 inputs), weights (16 quads, 16 outputs x 4), and
+// sums (some, 16 outputs).
+void tile_block(const Linear& layer, const Int8Rows& rows, int first, int some, int panel, float* y, int width, Epilogue mode) {
+  static_assert(WIDE == 4 * TALL && DEPTH == TALL * QUAD, "four sums a panel, from tiles that are full");
+  alignas(64) int32_t sums[TALL][WIDE];
+  const int groups = quads(layer.in);
+  const int32_t* starts = layer.starts.data() + panel * WIDE;
+  const int8_t* w = layer.int8.data() + size_t(panel) * WIDE * groups * QUAD;
+  const uint8_t* x = rows.x + size_t(first) * rows.stride;
+  written(x);
+  _tile_loadd(0, starts, 0);  // a stride of 0: every row begins alike
+  _tile_loadd(1, starts + TALL, 0);
+  _tile_loadd(2, starts + 2 * TALL, 0);
+  _tile_loadd(3, starts + 3 * TALL, 0);
+  // The last tile of weights may reach beyond the panel, where x has zeros.
+  for (int group = 0; group < groups; group += TALL, x += DEPTH, w += DEPTH * WIDE) {
+    _tile_loadd(6, x, rows.stride);
+    _tile_loadd(4, w, WIDE * QUAD);
+    _tile_dpbusd(0, 6, 4);
+    _tile_loadd(5, w + DEPTH, WIDE * QUAD);
+    _tile_dpbusd(1, 6, 5);
+    _tile_loadd(4, w + 2 * DEPTH, WIDE * QUAD);
+    _tile_dpbusd(2, 6, 4);
+    _tile_loadd(5, w + 3 * DEPTH, WIDE * QUAD);
+    _tile_dpbusd(3, 6, 5);
+  }
+  _tile_stored(0, sums[0], sizeof sums[0]);
+  _tile_stored(1, sums[0] + TALL, sizeof sums[0]);
+  _tile_stored(2, sums[0] + 2 * TALL, sizeof sums[0]);
+  _tile_stored(3, sums[0] + 3 * TALL, sizeof sums[0]);
+  int8_outputs(layer, rows, first, some, panel, sums, y, width, mode);
+}
+
+void tile_panels(const Linear& layer, const Int8Rows& rows, int from, int to, float* y, int width, Epilogue mode) {
+  int shaped = 0;
+  for (int panel = from; panel < to; panel++)
+    for (int first = 0, left = (rows.count + TALL - 1) / TALL; left > 0; left--) {  // blocks of like heights
+      const int some = (rows.count - first + left - 1) / left;
+      if (some != shaped) shape_tiles(shaped = some);
+      tile_block(layer, rows, first, some, panel, y, width, mode);
+      first += some;
+    }
+  _tile_release();
+}
+
+#endif
+
 template <class Product>
 void int8_panels(const Linear& layer, const Int8Rows& rows, int from, int to, float* y, int width, Epilogue mode) {
+#ifdef TILES_INT8
+  if constexpr (std::is_same_v<Product, AmxProduct>)
+    if (rows.count >= AmxProduct::FROM) return tile_panels(layer, rows, from, to, y, width, mode);
+#endif
   int panel = from;
   for (; rows.count == 1 && panel + 2 <= to; panel += 2)  // of one row two at a time, because a sum must wait for its last product
     int8_block<Product, 1, 2>(layer, rows, 0, panel, y, width, mode);
@@ -922,14 +1019,14 @@ struct Room {
 void int8_linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int count, float* y, int width, Epilogue mode, Room& room) {
   // What is worth the hand-over to another thread: rows to round, and products, where to read weights costs as much as some rows do.
   constexpr int ROUNDED = 16, PRODUCTS = 1 << 19, READING = 8;
-  const int padded = quads(layer.in) * QUAD;
+  const int padded = (layer.in + DEPTH - 1) / DEPTH * DEPTH;
   uint8_t* to = room.int8.reserve(size_t(count) * padded);
   float* scales = room.scales.reserve(count);
   with_product(which, [&](auto product) {
     typedef decltype(product) Product;
     pool.parallel_for((count + ROUNDED - 1) / ROUNDED, [&](uint32_t part) {
       for (int row = int(part) * ROUNDED; row < std::min(count, (int(part) + 1) * ROUNDED); row++)
-        scales[row] = quantise(x + size_t(row) * stride, layer.in, to + size_t(row) * padded, Product::SHIFT);
+        scales[row] = quantise(x + size_t(row) * stride, layer.in, to + size_t(row) * padded, padded, Product::SHIFT);
     });
     const Int8Rows rows{to, scales, count, padded};
     const int some = std::max(1, std::min(layer.panels, int(PRODUCTS / (size_t(layer.in) * WIDE * (count + READING)))));
@@ -937,6 +1034,31 @@ void int8_linear(ThreadPool& pool, Instructions which, const Linear& layer, cons
       int8_panels<Product>(layer, rows, int(part) * some, std::min(layer.panels, (int(part) + 1) * some), y, width, mode);
     });
   });
+}
+
+// Whether these instructions can be had here, and give what plain C++ gives: what was compiled for a processor that nobody could try
+// it on must not answer otherwise.
+bool usable(Instructions which) {
+  if (!with_product(which, [](auto) {})) return false;
+#ifdef TILES
+  if (which == AMX && !tiles_allowed()) return false;
+#endif
+  constexpr int OUT = 70, IN = 90, MOST = 19;
+  Linear plain, layer;
+  std::vector<int8_t> weight(OUT * IN);
+  std::vector<float> scales(OUT, 1.0f), x(MOST * IN), expected(MOST * OUT), found(MOST * OUT);
+  for (int i = 0; i < OUT * IN; i++) weight[i] = int8_t(i * 37 % 255 - 127);
+  for (int i = 0; i < MOST * IN; i++) x[i] = float(i * 101 % 255 - 127);
+  plain.set_int8(OUT, IN, weight.data(), scales.data(), nullptr, PLAIN);
+  layer.set_int8(OUT, IN, weight.data(), scales.data(), nullptr, which);
+  ThreadPool pool(1);
+  Room room;
+  for (int count : {1, 3, 8, MOST}) {
+    int8_linear(pool, PLAIN, plain, x.data(), IN, count, expected.data(), OUT, KEEP, room);
+    int8_linear(pool, which, layer, x.data(), IN, count, found.data(), OUT, KEEP, room);
+    if (std::memcmp(expected.data(), found.data(), sizeof(float) * count * OUT)) return false;
+  }
+  return true;
 }
 
 // --- linear layers of either kind ----------------------------------------------------------------
@@ -1258,7 +1380,13 @@ void best(const float* logits, int vocabulary, int count, int32_t* ids, float* l
 extern "C" {
 
 // Whether linear layers in int8 can be computed with these instructions here, see `Instructions`.
-int chemspec_has(int instructions) { return compiled_in(Instructions(instructions)); }
+int chemspec_has(int instructions) {
+  try {
+    return usable(Instructions(instructions));
+  } catch (...) {
+    return 0;
+  }
+}
 
 void* chemspec_model(const int32_t* sizes, float eps, int threads, int instructions) {
   try {
@@ -1295,7 +1423,7 @@ int chemspec_linear(void* model, int stack, int layer, int which, int out, int i
 int chemspec_linear_int8(void* model, int stack, int layer, int which, int out, int in, const int8_t* weight, const float* scales, const float* bias) {
   try {
     Model& own = *static_cast<Model*>(model);
-    with_product(own.instructions, [&](auto product) { own.linear_of(stack, layer, which)->set_int8(out, in, weight, scales, bias, product.SHIFT); });
+    own.linear_of(stack, layer, which)->set_int8(out, in, weight, scales, bias, own.instructions);
     return 1;
   } catch (...) {
     return 0;

@@ -23,7 +23,8 @@ FLOAT32, FLOAT16, BFLOAT16 = range(3)  # formats of weights, as the kernel numbe
 LAST, FIRST = 3, 4  # the norms after a stack's last layer and before its first
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3}  # as the kernel numbers them
 LANES = 16  # of a vector; each belongs to a head
-INSTRUCTIONS = ("plain", "avx2", "avx-vnni", "avx512-vnni")  # for int8, slow to fast, as the kernel numbers them
+# For int8, numbered as in the kernel, the best last.
+INSTRUCTIONS = ("plain", "avx2", "avx-vnni", "avx512-vnni", "amx", "neon-dot")
 
 
 def supports(config: ModelConfig) -> bool:
