@@ -106,8 +106,7 @@ def accuracy(section: Section) -> str:
     lines = [
         f"On {section['reactions']} reactions of the {test} (`{section['file']}`), "
         "exact match after RDKit canonicalisation",
-        f"among the first k different valid answers (decoder {settings['decoder']}, width {settings['n']}); "
-        "in brackets the",
+        f"among the first k different valid answers ({_search(settings)}); in brackets the",
         f"95 % interval (Wilson). {_measured(section)}:",
         "",
         _table(head, rows),
@@ -118,6 +117,13 @@ def accuracy(section: Section) -> str:
             f"(largest difference in log-prob of equal ones: {slow['gap']:.1e}).\n"
         )
     return "\n".join(lines)
+
+
+def _search(settings: Mapping[str, Any]) -> str:
+    how = f"decoder {settings['decoder']}, width {settings['n']}"
+    if settings.get("distinct"):
+        how += f" or what it takes for {settings['n']} different molecules, spellings of one added"
+    return how
 
 
 def classes(section: Section) -> str:
@@ -180,6 +186,7 @@ SECTIONS: dict[str, Callable[[Section], str]] = {
     "heldout": accuracy,
     "int8": accuracy,
     "augmented": accuracy,
+    "distinct": accuracy,
     "classes": classes,
     "roundtrip": roundtrip,
     "reliability": reliability,

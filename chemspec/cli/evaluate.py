@@ -30,6 +30,7 @@ def evaluate(
     batch_size: opt.BatchOption = 32,
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
     augment: opt.AugmentOption = opt.DEFAULT.augment,
+    distinct: opt.DistinctOption = opt.DEFAULT.distinct,
     standard: Annotated[
         bool, opt.option("Answer the standard way too, and count answers that differ.", "--standard")
     ] = False,
@@ -43,7 +44,7 @@ def evaluate(
 ) -> None:
     """Measure top-k exact match on a test set: USPTO-50K for retro, USPTO-MIT mixed for forward, or a file of yours."""
     settings = opt.decode_settings(
-        decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, augment=augment
+        decoder, n, exact, drafter=drafter, max_len=max_len, batch_size=batch_size, augment=augment, distinct=distinct
     )
     from chemspec.data import holdout
     from chemspec.evaluation import accuracy as measure
@@ -53,7 +54,7 @@ def evaluate(
     engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template)
     what = f"{engine.name}-{engine.digest[:6]}-{tests.name.split('.')[0]}-{limit}-{seed}"
     how = f"{settings.decoder}{settings.n}-{drafter}-{max_len}-{engine.dtype}"
-    how += f"-augment{augment}" if augment > 1 else ""
+    how += f"-augment{augment}" * (augment > 1) + "-distinct" * distinct
     target = out or Path("runs") / f"evaluate-{what}-{how}.jsonl"
     slow = target.with_name(f"{target.stem}-standard.jsonl") if standard else None
     with show.progress("evaluating") as report:
@@ -61,7 +62,8 @@ def evaluate(
     head = {"model": engine.name, "digest": engine.digest, "file": tests.name}
     measured = {**head, "settings": asdict(settings), "predictions": str(target), **measured}
     if kept:
-        names = ["augmented"] if augment > 1 else ["int8"] if engine.dtype == "int8" else ["accuracy", "failures"]
+        special = {"distinct": distinct, "augmented": augment > 1, "int8": engine.dtype == "int8"}
+        names = [name for name, applies in special.items() if applies][:1] or ["accuracy", "failures"]
         if file is not None and file.name == holdout.FILE:
             names = ["heldout"]
         names += ["classes"] if measured["top1_by_class"] and "accuracy" in names else []

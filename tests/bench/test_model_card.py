@@ -87,6 +87,13 @@ def test_several_spellings_are_not_taken_for_one_pass(folder: Path) -> None:
     assert "| 5 spellings, top-1 | 50.0%" in text and "| top-1" not in text
 
 
+def test_different_molecules_are_not_taken_for_a_plain_beam(folder: Path) -> None:
+    (folder / "card.md").write_text(CARD + "\n<!-- distinct -->\n<!-- end distinct -->\n")
+    put(folder, "distinct", settings={"decoder": "beam", "n": 2, "distinct": True})
+    model_card.fill(folder, "d")
+    assert "width 2 or what it takes for 2 different molecules" in (folder / "card.md").read_text()
+
+
 def test_what_is_broken_is_named(folder: Path) -> None:
     (folder / evaluation.FILE).write_text("[")
     with pytest.raises(ValueError, match=r"evaluation\.json cannot be read"):
@@ -122,7 +129,7 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
     trip["with_reagents"] = {"model": "r", "digest": "y", **{name: trip[name] for name in ("kept", "found", "truth")}}
     judged = examine([[(0.5, 1.0, True)], [(0.4, 1.0, False)]])
     told = {"queries": 2, "answers": 2, "table": judged.table, "slope": 1.0, "offset": 0.0, "numbers": NUMBERS}
-    sections = dict.fromkeys(("accuracy", "heldout", "int8", "augmented", "classes", "failures"), found)
+    sections = dict.fromkeys(("accuracy", "heldout", "int8", "augmented", "distinct", "classes", "failures"), found)
     sections["heldout"] = {**found, "recall": {"1": {"value": 0.25, "low": 0.2, "high": 0.3}}}
     sections |= {"roundtrip": trip, "reliability": told}
     assert set(sections) == set(model_card.SECTIONS)

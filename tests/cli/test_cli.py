@@ -299,6 +299,9 @@ def test_evaluate_scores_a_file_and_goes_on_where_it_stopped() -> None:
     assert last(call(*words, "--json")) == report
     assert Path("p.jsonl").read_bytes() == before
     assert "top-1" in call(*words).stdout
+    listed = last(call(*words[: -len(FAST) - 2], *FAST, "--distinct", "--keep", "--json"))
+    assert listed["settings"]["distinct"] and "-distinct" in listed["predictions"]
+    assert (listed["invalid"]["value"], listed["repeated"]["value"]) == (0, 0)
 
 
 def test_help_shows_what_users_need_and_dev_the_rest() -> None:
