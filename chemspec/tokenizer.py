@@ -183,21 +183,16 @@ class Tokenizer:
         Raises:
             TokenError: naming position and token, where the text is not SMILES or the model never saw the token.
         """
-        ids, position = [], 0
         tokens = split(smiles) if self.reading is None else self._marked(self.reading.template.replace(HOLE, smiles))
-        for token in tokens:
-            index = self._read.get(token)
-            if index is None and self.reading is not None and self.reading.unknown_as_unk:
-                index = UNK
-            if index is None:
-                raise TokenError(
-                    f"the model has never seen {token!r} (position {position + 1}); it cannot answer for it",
-                    position,
-                    position + len(token),
-                )
-            ids.append(index)
-            position += len(token)
-        return tuple(ids)
+        ids = tuple(map(self._read.get, tokens))
+        if None not in ids:
+            return ids  # type: ignore[return-value]
+        if self.reading is not None and self.reading.unknown_as_unk:
+            return tuple(UNK if index is None else index for index in ids)
+        first = ids.index(None)
+        token, position = tokens[first], sum(map(len, tokens[:first]))
+        message = f"the model has never seen {token!r} (position {position + 1}); it cannot answer for it"
+        raise TokenError(message, position, position + len(token))
 
     def encode_or_unk(self, smiles: str) -> tuple[int, ...]:
         """Token ids for training data, where a rare token may become unk."""

@@ -615,7 +615,8 @@ class Engine:
         self, rows: Sequence[PreparedQuery], decoded: Sequence[Decoded], settings: DecodeSettings
     ) -> list[DecodeResult]:
         """Write up what became of rows."""
-        alone = replace(settings, augment=1)  # what a row's trace says: it knows of no other
+        # What a row's trace says: it knows of no other.
+        alone = replace(settings, augment=1) if settings.augment > 1 else settings
         return [
             self._result(row, found.answers, self._trace(row, alone, found.passes, found.seconds))
             for row, found in zip(rows, decoded, strict=True)

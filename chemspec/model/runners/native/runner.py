@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -276,10 +278,10 @@ class NativeRunner:
     def join(self, sources: Sequence[Sequence[int]]) -> None:
         """Encode more sources; see `session.JoinableRunner`."""
         sources = [self.backend.config.read(source) for source in sources]
-        lengths = np.array([len(source) for source in sources], dtype=np.int32)
-        tokens = np.fromiter((token for source in sources for token in source), dtype=np.int32)
-        _check(self._library.chemspec_join(self._session, _at(tokens), _at(lengths), len(sources)))
-        self._length = max([self._length, *map(len, sources)])
+        lengths, tokens = array("i", map(len, sources)), array("i", chain.from_iterable(sources))
+        starts = (ctypes.c_void_p(column.buffer_info()[0]) for column in (tokens, lengths))
+        _check(self._library.chemspec_join(self._session, *starts, len(sources)))
+        self._length = max([self._length, *lengths])
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `session.Runner.run`."""
