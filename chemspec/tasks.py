@@ -29,6 +29,7 @@ class TaskSpec:
     Attributes:
         name: what `--task`, recipes and model folders call it.
         question: what is asked, in a few words.
+        label: what is read and what is written.
         columns: of a table, that hold query and answer as plain SMILES.
         mapped: of a table, that training data need unless atom maps are guessed.
         product: the column of the product.
@@ -46,6 +47,7 @@ class TaskSpec:
 
     name: Task
     question: str
+    label: str
     columns: tuple[str, ...]
     mapped: tuple[str, ...]
     product: str
@@ -94,6 +96,7 @@ TASKS.register(
     TaskSpec(
         name="forward",
         question="what forms?",
+        label="reactants → product",
         columns=("reactants_and_reagents", "main_product"),
         mapped=("mapped_core_rxn", "core_reactants", "reactants_and_reagents"),
         product="main_product",
@@ -109,6 +112,7 @@ TASKS.register(
     TaskSpec(
         name="retro",
         question="what from?",
+        label="product → reactants",
         columns=("product", "reactants"),
         mapped=("mapped_rxn",),
         product="product",
@@ -123,6 +127,7 @@ TASKS.register(
     TaskSpec(
         name="reagents",
         question="what else?",
+        label="reactants and product → reagents",
         columns=("core_reactants", "reactants_and_reagents", "main_product"),
         mapped=("core_reactants", "reactants_and_reagents", "main_product"),
         product="main_product",

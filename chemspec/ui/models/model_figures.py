@@ -11,6 +11,7 @@ import torch
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
 from chemspec.system.threads import usable_cores
+from chemspec.tasks import TASKS
 from chemspec.ui.common import widgets
 from chemspec.ui.common.safe import plain
 from chemspec.ui.models.cards import ModelCard, architecture, size
@@ -21,7 +22,7 @@ STATES = {"in memory": ("green", "●"), "not loaded": ("gray", "○"), "cannot 
 def heading(card: ModelCard, state: str) -> None:
     """Show name, task and state of a model."""
     color, sign = STATES[state]
-    task = {"forward": "reactants → product", "retro": "product → reactants"}.get(card.task or "", card.title)
+    task = TASKS[card.task].label if card.task else card.title
     with st.container(horizontal=True, vertical_alignment="center"):
         st.subheader(plain(card.name), anchor=False, width="content")
         st.caption(plain(task), width="content")
