@@ -204,8 +204,8 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The text of each id, up to the first eos, without special tokens."""
-        end = ids.index(EOS) if EOS in ids else len(ids)
-        return [self.tokens[index] for index in ids[:end] if index >= len(SPECIALS) or index == UNK]
+        end, first = ids.index(EOS) if EOS in ids else len(ids), len(SPECIALS)
+        return [self.tokens[index] for index in ids[:end] if index >= first or index == UNK]
 
 
 def _reading(values: Any) -> Reading | None:

@@ -1,0 +1,65 @@
+"""How much Python a query takes beside the compiled code, in calls: a count that no machine changes."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from chemspec.decode.compiled import loop
+from chemspec.decode.compiled.build import library
+from chemspec.engine.engine import Engine
+from chemspec.model import checkpoint
+from chemspec.settings import DecodeSettings
+from chemspec.testing import tiny_model
+from chemspec.tokenizer import Tokenizer
+
+QUERY = "CC(C)(C)OC(=O)NCc1ccccc1"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    folder = tmp_path_factory.mktemp("host") / "m"
+    tokenizer = Tokenizer.build([QUERY])
+    checkpoint.save(folder, tiny_model(0, len(tokenizer), d_model=32).float(), tokenizer, task="retro")
+    engine = Engine.load(folder, device="cpu", threads=1)
+    if engine.runtime != "native" or library() is None:
+        pytest.skip("no compiled code here")
+    return engine
+
+
+def calls(work: Callable[[], Any]) -> int:
+    """How many functions are called, Python's own and built-in ones."""
+    counted = 0
+
+    def count(_: FrameType, event: str, __: Any) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [
+        (DecodeSettings(decoder="greedy", n=1, drafter="none", max_len=60), 700),
+        (DecodeSettings(decoder="greedy", n=1, drafter="copy", max_len=60), 800),
+        (DecodeSettings(decoder="beam", n=10, drafter="none", max_len=60), 1300),
+    ],
+    ids=["greedy", "drafts", "beam"],
+)
+def test_python_does_little_for_a_query(
+    engine: Engine, settings: DecodeSettings, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some hundred calls a query, to read it, begin, read the records and write up; of a pass only its record."""
+    monkeypatch.setattr(loop, "IN_A_ROW", 60.0)  # a busy machine must not break off passes in a row
+    passes = len(engine.predict(QUERY, settings).trace.passes)
+    assert passes > 30  # a call or two more for each would show
+    assert calls(lambda: engine.predict(QUERY, settings)) <= most, passes
