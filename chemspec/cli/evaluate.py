@@ -48,6 +48,7 @@ def evaluate(
     )
     from chemspec.data import holdout
     from chemspec.evaluation import accuracy as measure
+    from chemspec.tasks import TASKS
 
     tests = file or opt.test_file(source, task)
     asked = measure.questions(tests, opt.as_task(task), limit=limit, seed=seed)
@@ -64,7 +65,7 @@ def evaluate(
     if kept:
         special = {"distinct": distinct, "augmented": augment > 1, "int8": engine.dtype == "int8"}
         names = [name for name, applies in special.items() if applies][:1] or ["accuracy", "failures"]
-        if file is not None and file.name == holdout.FILE:
+        if tests.name == holdout.FILE and TASKS.lookup(task).test:  # without a standard test set these are it
             names = ["heldout"]
         names += ["classes"] if measured["top1_by_class"] and "accuracy" in names else []
         opt.keep(engine.folder, names, engine.digest, measured)

@@ -338,7 +338,8 @@ def _extended(old: Tensor, rows: int) -> Tensor:
     known = old[len(SPECIALS) :]
     new = known.min().expand(rows - len(old))
     if old.ndim > 1:  # half as far from the mean as the others are, so that new tokens differ from each other
-        spread = torch.randn(rows - len(old), old.shape[1]) * known.std(dim=0) / 2
+        alike = torch.Generator().manual_seed(0)  # in runs with any seed, whose weights can then be averaged
+        spread = torch.randn(rows - len(old), old.shape[1], generator=alike) * known.std(dim=0) / 2
         new = known.mean(dim=0) + spread
     return torch.cat((old, new))
 

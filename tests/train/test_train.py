@@ -435,6 +435,9 @@ def test_a_start_may_know_fewer_tokens(data: Path, tmp_path: Path) -> None:
     assert 0.1 * old.mean() < new.mean() < old.mean()
     assert not torch.equal(table[-1], table[-2])
     assert state["model.output.bias"][known:].max() <= state["model.output.bias"][len(SPECIALS) : known].min()
+    # With another seed too, for the mean of two runs is of use only if they have begun alike.
+    fit(data, tmp_path / "other", replace(SHORT, steps=1, lr=0.0, seed=9), start=tmp_path / "fewer")
+    assert torch.equal(weights(tmp_path / "other")["model.embedding.weight"], table)
 
 
 def test_a_start_may_be_deeper_but_not_shallower(data: Path, tmp_path: Path) -> None:
