@@ -46,6 +46,17 @@ def test_a_task_says_what_is_made_and_how_it_is_written(task: Task) -> None:
         assert spec.normal(target) == spec.normal(answer)
 
 
+def test_where_the_core_is_not_known_it_may_be_guessed() -> None:
+    row = {**ROW, "core_reactants": "", "mapped_core_rxn": ""}
+    assert variants(row, "reagents", count=1, flat_share=0, rng=Random(0)) == []
+    (pair,) = variants(row, "reagents", count=1, flat_share=0, rng=Random(0), guess=True)
+    assert pair == (f"{CORE}>>{PRODUCT}", "CCN(CC)CC.ClCCl")
+    bare = {**row, "reactants_and_reagents": CORE}  # nothing is left beside the core
+    assert variants(bare, "reagents", count=1, flat_share=0, rng=Random(0), guess=True) == []
+    broken = {**row, "reactants_and_reagents": "CC(=O)(=O)O.CN"}
+    assert variants(broken, "reagents", count=1, flat_share=0, rng=Random(0), guess=True) == []
+
+
 def test_an_unknown_task_is_refused_with_those_that_there_are() -> None:
     for name in ("both", None, ["retro"]):
         with pytest.raises(ValueError, match=r"is not forward.* or \w+$"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 from rdkit import Chem, rdBase
 
 from chemspec import chem
+from chemspec.chem.atom_maps import guess_maps
 from chemspec.chem.reagent_sets import beside
 from chemspec.chem.root_align import write_from
 from chemspec.tasks import Pair, Row, WritePair
@@ -26,8 +28,13 @@ def sides(query: str, answer: str) -> tuple[str, str]:
     return ".".join(filter(None, (core, answer))), product
 
 
-def align_row(row: Row, _guess: bool) -> WritePair | None:
-    """Return what writes query and reagents of a row; None where nothing is in the flask but its core."""
+def align_row(row: Row, guess: bool) -> WritePair | None:
+    """Return what writes query and reagents of a row; None where nothing is in the flask but its core.
+
+    Where the core is not known, it may be guessed: the molecules that give the product atoms.
+    """
+    if guess and not row.get("core_reactants"):
+        row = {**row, "core_reactants": _core(row.get("reactants_and_reagents") or "", row.get("main_product") or "")}
     query, answer = plain(row)
     core, _, product = query.partition(ARROW)
     if not (core and product and answer):
@@ -40,6 +47,15 @@ def align_row(row: Row, _guess: bool) -> WritePair | None:
         return (ARROW.join(filter(None, texts)), answer) if all(texts) else None
 
     return write
+
+
+def _core(flask: str, product: str) -> str:
+    """Return what of a flask gives the product atoms, by guessed atom maps; empty where that cannot be told."""
+    guessed = guess_maps(flask, product) if flask and product else None
+    if guessed is None:
+        return ""
+    have, idle = (Counter(map(chem.canonical, parts)) for parts in (flask.split("."), guessed[1]))
+    return ".".join(filter(None, (have - idle).elements()))
 
 
 def _rooted(side: str, rng: Random) -> str | None:
