@@ -334,16 +334,15 @@ class CompiledLoop:
         What lies side by side is read at once: with greedy decoding that is all of them.
         """
         new = sorted({(first, count) for first, count in wanted if count}.difference(known))
-        while new:
-            start = end = new[0][0]
-            beside = list(new)
-            for first, count in beside:
-                if first != end:
-                    break
-                end += count
-                del new[0]
+        at = 0
+        while at < len(new):
+            begin, start = at, new[at][0]
+            end = start
+            while at < len(new) and new[at][0] == end:
+                end += new[at][1]
+                at += 1
             read = self._drafts_from(view, start, end - start)
-            for first, count in beside[: len(beside) - len(new)]:
+            for first, count in new[begin:at]:
                 known[first, count] = tuple(read[first - start : first - start + count])
 
     def _drafts_from(self, view: RecordView, first: int, count: int) -> list[Draft]:
