@@ -54,6 +54,22 @@ KINDS: dict[str, Callable[[WrongAnswer], bool]] = {
     "the same atoms joined otherwise (an isomer)": _isomer,
     "holds atoms that the reactants cannot supply": _unbalanced,
 }
+
+
+def _apart(wrong: WrongAnswer) -> tuple[int, int]:
+    """Count the parts that are too many, and those that are missing."""
+    written, true = (set(side.split(".")) for side in (wrong.answer, wrong.truth))
+    return len(written - true), len(true - written)
+
+
+# The same of sets of reagents.
+SET_KINDS: dict[str, Callable[[WrongAnswer], bool]] = {
+    "one reagent is missing": lambda wrong: _apart(wrong) == (0, 1),
+    "one reagent too many": lambda wrong: _apart(wrong) == (1, 0),
+    "one reagent is another": lambda wrong: _apart(wrong) == (1, 1),
+    "no reagent in common": lambda wrong: not {*wrong.answer.split(".")} & {*wrong.truth.split(".")},
+    "several reagents are others": lambda _: True,
+}
 FAULTY, EMPTY, OTHER = "no valid SMILES", "no answer", "another reaction"
 
 
@@ -64,7 +80,7 @@ def error_kind(query: str, truth: str, hypotheses: Sequence[Answer], task: Task)
         query: SMILES.
         truth: the true answer, canonical.
         hypotheses: of `writers.brief`, best first.
-        task: forward or retro.
+        task: of `chemspec.tasks`.
     """
     if not hypotheses:
         return EMPTY
@@ -74,8 +90,9 @@ def error_kind(query: str, truth: str, hypotheses: Sequence[Answer], task: Task)
     answer = first["canonical"]
     if answer == truth:
         return ""
-    wrong = WrongAnswer(task, chem.canonical(query) or query, truth, answer)
-    return next((kind for kind, test in KINDS.items() if test(wrong)), OTHER)
+    whole = TASKS.lookup(task).whole
+    wrong = WrongAnswer(task, query if whole else chem.canonical(query) or query, truth, answer)
+    return next((kind for kind, test in (SET_KINDS if whole else KINDS).items() if test(wrong)), OTHER)
 
 
 def count_errors(asked: Sequence[tuple[str, str]], results: Sequence[Answer], task: Task) -> dict[str, dict[str, Any]]:
@@ -84,7 +101,7 @@ def count_errors(asked: Sequence[tuple[str, str]], results: Sequence[Answer], ta
     Args:
         asked: queries and true answers, in the order of `results`.
         results: of `writers.brief`.
-        task: forward or retro.
+        task: of `chemspec.tasks`.
     """
     faults: dict[str, dict[str, Any]] = {}
     for (query, truth), result in zip(asked, results, strict=True):

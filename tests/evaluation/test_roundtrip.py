@@ -75,6 +75,11 @@ def test_shares_count_answers_and_targets(tmp_path: Path, monkeypatch: pytest.Mo
         ("forward", "CCO", "CCCO", "CC(C)O", "an isomer"),
         ("forward", "CCO", "CCO", "CCCl", "cannot supply"),
         ("forward", "CCO.Br", "CCBr", "CC", OTHER),
+        ("reagents", "CCO>>CCBr", "Br.O", "Br", "one reagent is missing"),
+        ("reagents", "CCO>>CCBr", "Br", "Br.O", "one reagent too many"),
+        ("reagents", "CCO>>CCBr", "Br.CO", "Br.O", "one reagent is another"),
+        ("reagents", "CCO>>CCBr", "Br.CO", "BrBr.O", "no reagent in common"),
+        ("reagents", "CCO>>CCBr", "Br.CO.CN", "Br.O", "several"),
     ],
 )
 def test_faults_are_told_apart(task: Any, query: str, truth: str, answer: str, kind: str) -> None:
