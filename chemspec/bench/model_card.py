@@ -84,10 +84,8 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 def accuracy(section: Section) -> str:
     """Return top-k with intervals, speculative and standard decoding side by side, and what else was counted."""
-    test, settings = (
-        next((spec.about for spec in TASKS.values() if spec.test == section["file"]), section["file"]),
-        section["settings"],
-    )
+    settings, file = section["settings"], f"`{section['file']}`"
+    about = next((spec.about for spec in TASKS.values() if spec.test == section["file"]), "")
     augment = settings.get("augment", 1)
     prefix = f"{augment} spellings, " if augment > 1 else ""
     slow = section.get("standard")
@@ -104,7 +102,7 @@ def accuracy(section: Section) -> str:
     rows += [(text, *(percent(column[name]) for column in columns)) for name, text in SHARES.items() if name in section]
     rows += [(text, *(f"{column[name]:.4g}" for column in columns)) for name, text in PLAIN.items()]
     lines = [
-        f"On {section['reactions']} reactions of the {test} (`{section['file']}`), "
+        f"On {section['reactions']} reactions of {f'the {about} ({file})' if about else file}, "
         "exact match after RDKit canonicalisation",
         f"among the first k different valid answers ({_search(settings)}); in brackets the",
         f"95 % interval (Wilson). {_measured(section)}:",
