@@ -14,12 +14,12 @@ from chemspec.system import compiled
 EMULATED = "matrix unit, emulated"
 # How the kernel is compiled for a kind of them, and what a processor must have to run it.
 KINDS = {
-    "x86-64": ("-march=x86-64", {"sse2"}),
-    "x86-64-v3": ("-march=x86-64-v3", {"avx2", "fma", "f16c"}),
-    "x86-64-v3 -mavxvnni": ("-march=x86-64-v3 -mavxvnni", {"avx2", "fma", "f16c", "avx_vnni"}),
-    "x86-64-v4": ("-march=x86-64-v4", {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"}),
+    "x86-64": (("-march=x86-64",), {"sse2"}),
+    "x86-64-v3": (("-march=x86-64-v3",), {"avx2", "fma", "f16c"}),
+    "x86-64-v3 -mavxvnni": (("-march=x86-64-v3", "-mavxvnni"), {"avx2", "fma", "f16c", "avx_vnni"}),
+    "x86-64-v4": (("-march=x86-64-v4",), {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"}),
     EMULATED: (
-        f"-march=native -include {Path(__file__).parent / 'model' / 'tiles_emulated.h'}",
+        ("-march=native", "-include", str(Path(__file__).parent / "model" / "tiles_emulated.h")),
         {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni", "avx512_bf16"},
     ),
 }
@@ -36,6 +36,6 @@ def compiled_for(kind: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> cty
     if flags is None or not needs <= set(flags[1].split()):
         pytest.skip(f"this processor does not run {kind}")
     monkeypatch.setenv("CHEMSPEC_CACHE", str(cache))
-    library = compiled.load(build.SOURCE, *options.split(), *build.FLAGS[1:])
+    library = compiled.load(build.SOURCE, *options, *build.FLAGS[1:])
     monkeypatch.setattr(runner, "kernel", lambda: library)
     return library

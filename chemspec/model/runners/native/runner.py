@@ -66,10 +66,12 @@ class NativeBackend:
         """
         self._library = kernel()
         self.run_address = ctypes.cast(self._library.chemspec_run, ctypes.c_void_p).value or 0
-        able = [name for number, name in enumerate(INSTRUCTIONS) if self._library.chemspec_has(number)]
-        self.instructions = (instructions or able[-1]) if int8 else None
-        if int8 and self.instructions not in able:
-            raise NoKernelError(f"no {instructions} here; there are {', '.join(able)}")
+        self.instructions: str | None = None
+        if int8:  # each is tried out, which fp32 need not wait for
+            able = [name for number, name in enumerate(INSTRUCTIONS) if self._library.chemspec_has(number)]
+            self.instructions = instructions or able[-1]
+            if self.instructions not in able:
+                raise NoKernelError(f"no {instructions} here; there are {', '.join(able)}")
         weights = model if isinstance(model, Weights) else model.weights
         config = weights.config
         if not supports(config):
