@@ -52,7 +52,7 @@ FAULTS = {
         "decode/test_compiled_loop.py",
     ),
     "the kernel counts distances from the next token": Fault(
-        "model/runners/native/kernel.cpp", "positions - 1 - place)", "positions - 2 - place)", "model/test_native.py"
+        "model/runners/native/model.h", "positions - 1 - place)", "positions - 2 - place)", "model/test_native.py"
     ),
     "by the rules of OpenNMT-py a beam stops once enough have ended": Fault(
         "decode/peer_rules.py", "if led and len(done)", "if len(done)", "decode/test_peer_rules.py"

@@ -53,6 +53,12 @@ def evaluate(
     tests = file or opt.test_file(source, task)
     asked = measure.questions(tests, opt.as_task(task), limit=limit, seed=seed)
     engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template)
+    special = {"distinct": distinct, "augmented": augment > 1, "int8": engine.dtype == "int8"}
+    names = [name for name, applies in special.items() if applies][:1] or ["accuracy", "failures"]
+    if tests.name == holdout.FILE and TASKS.lookup(task).test:  # without a standard test set these are it
+        if kept and any(special.values()):
+            raise ValueError("held-out reactions stand in a card with plain answers in fp32 only; leave out --keep")
+        names = ["heldout"]
     what = f"{engine.name}-{engine.digest[:6]}-{tests.name.split('.')[0]}-{limit}-{seed}"
     how = f"{settings.decoder}{settings.n}-{drafter}-{max_len}-{engine.dtype}"
     how += f"-augment{augment}" * (augment > 1) + "-distinct" * distinct
@@ -63,10 +69,6 @@ def evaluate(
     head = {"model": engine.name, "digest": engine.digest, "file": tests.name}
     measured = {**head, "settings": asdict(settings), "predictions": str(target), **measured}
     if kept:
-        special = {"distinct": distinct, "augmented": augment > 1, "int8": engine.dtype == "int8"}
-        names = [name for name, applies in special.items() if applies][:1] or ["accuracy", "failures"]
-        if tests.name == holdout.FILE and TASKS.lookup(task).test:  # without a standard test set these are it
-            names = ["heldout"]
         names += ["classes"] if measured["top1_by_class"] and "accuracy" in names else []
         opt.keep(engine.folder, names, engine.digest, measured)
     show.note(f"predictions: {target}")

@@ -302,6 +302,10 @@ def test_evaluate_scores_a_file_and_goes_on_where_it_stopped() -> None:
     listed = last(call(*words[: -len(FAST) - 2], *FAST, "--distinct", "--keep", "--json"))
     assert listed["settings"]["distinct"] and "-distinct" in listed["predictions"]
     assert (listed["invalid"]["value"], listed["repeated"]["value"]) == (0, 0)
+    Path("t.csv").rename("heldout.csv")
+    refused = call("evaluate", "-t", "retro", "--file", "heldout.csv", *FAST, "--distinct", "--keep")
+    assert refused.exit_code == 2
+    assert "plain answers in fp32" in refused.stderr
 
 
 def test_help_shows_what_users_need_and_dev_the_rest() -> None:

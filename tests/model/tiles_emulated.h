@@ -1,5 +1,6 @@
 // The matrix unit's instructions (AMX) in plain C++, for tests on processors without one: `-include` it before a source.
-// They do what Intel's manual says, abort where a tile is used that has no shape, and are slow.
+// They do what Intel's manual says, but that denormals are not taken for zero in bfloat16; they abort where a tile is used that has
+// no shape, and are slow.
 
 #pragma once
 

@@ -25,7 +25,7 @@ FLOAT32, FLOAT16, BFLOAT16 = range(3)  # formats of weights, as the kernel numbe
 LAST, FIRST = 3, 4  # the norms after a stack's last layer and before its first
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3}  # as the kernel numbers them
 LANES = 16  # of a vector; each belongs to a head
-# For int8, numbered as in the kernel, the best last.
+# For int8, numbered as in the kernel; of those that work here the last is taken (AMX and NEON: not timed yet).
 INSTRUCTIONS = ("plain", "avx2", "avx-vnni", "avx512-vnni", "amx", "neon-dot")
 
 
@@ -69,6 +69,7 @@ class NativeBackend:
         self.instructions: str | None = None
         if int8:  # each is tried out, which fp32 need not wait for
             able = [name for number, name in enumerate(INSTRUCTIONS) if self._library.chemspec_has(number)]
+            _check(able)  # plain C++ is everywhere
             self.instructions = instructions or able[-1]
             if self.instructions not in able:
                 raise NoKernelError(f"no {instructions} here; there are {', '.join(able)}")

@@ -1,0 +1,47 @@
+// Memory that arrays are kept in.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace {
+
+template <class T>
+class Block {  // aligned to a cache line, grows, does not shrink
+ public:
+  Block() = default;
+  Block(const Block&) = delete;
+  Block& operator=(Block&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(room_, other.room_);
+    return *this;
+  }
+  Block(Block&& other) noexcept : data_(other.data_), room_(other.room_) {
+    other.data_ = nullptr;
+    other.room_ = 0;
+  }
+  ~Block() { std::free(data_); }
+  T* data() const { return data_; }
+  T* reserve(size_t count, size_t kept = 0) {
+    if (count > room_) {
+      size_t room = std::max(count, room_ * 3 / 2);
+      size_t bytes = (room * sizeof(T) + 63) / 64 * 64;
+      T* fresh = static_cast<T*>(std::aligned_alloc(64, bytes));
+      if (!fresh) throw std::bad_alloc();
+      if (kept) std::memcpy(fresh, data_, kept * sizeof(T));
+      std::free(data_);
+      data_ = fresh;
+      room_ = room;
+    }
+    return data_;
+  }
+
+ private:
+  T* data_ = nullptr;
+  size_t room_ = 0;
+};
+
+}  // namespace

@@ -1,0 +1,141 @@
+// What the layers of a transformer do to the rows of a pass: linear layers of all kinds, norms and attention.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "linear_amx.h"
+#include "linear_int8.h"
+
+namespace {
+
+// y (rows, width) = x (rows, in) W' + b; panels are shared out.
+void linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Epilogue mode, Room& room) {
+  if (layer.kind == INT8) return int8_linear(pool, which, layer, x, stride, rows, y, width, mode, room);
+  if (layer.kind == AMX_TILES) return amx_linear(pool, layer, x, stride, rows, y, width, mode, room.pieces);
+  pool.parallel_for((layer.panels + PANELS_PER_TASK - 1) / PANELS_PER_TASK, [&](uint32_t part) {
+    const int p = int(part) * PANELS_PER_TASK, some = std::min(PANELS_PER_TASK, layer.panels - p);
+    const float* bias = layer.bias.data() + size_t(p) * PANEL;
+    const size_t start = size_t(p) * layer.in * PANEL;
+    float* to = y + size_t(p) * PANEL;
+    const int columns = layer.out - p * PANEL;  // that are left; a panel may be wider
+    if (layer.kind == FLOAT32) strips(x, stride, rows, layer.fp32.data() + start, layer.in, some, bias, to, width, columns, mode);
+    if (layer.kind == FLOAT16) strips_upcast(x, stride, rows, layer.fp16.data() + start, layer.in, some, bias, to, width, columns, mode);
+    if (layer.kind == BFLOAT16) strips_upcast(x, stride, rows, layer.bf16.data() + start, layer.in, some, bias, to, width, columns, mode);
+  });
+}
+
+struct Norm {
+  Block<float> scale, shift;
+};
+
+void normalise(const Norm& norm, const float* x, float* y, int width, float eps, bool centred) {
+  Sixteen sum = {}, squares = {};
+  for (int i = 0; centred && i < width; i += 16) sum = sum + load<Sixteen>(x + i);
+  const float mean = total(sum) / width;
+  for (int i = 0; i < width; i += 16) {
+    Sixteen off = load<Sixteen>(x + i) - mean;
+    squares = plus(squares, off, off);
+  }
+  const float shrink = 1.0f / std::sqrt(total(squares) / width + eps);
+  for (int i = 0; i < width; i += 16) {
+    Sixteen off = (load<Sixteen>(x + i) - mean) * shrink;
+    store(y + i, plus(load<Sixteen>(norm.shift.data() + i), off, load<Sixteen>(norm.scale.data() + i)));
+  }
+}
+
+// Where to write attention probabilities: `heads` are pairs of a head and its index in `out`, which is (watchers, stride) a row.
+struct AttentionProbs {
+  std::vector<std::pair<int, int>> heads;
+  float* out = nullptr;
+  int watchers = 0, stride = 0;  // heads a row of `out` has, floats between two heads
+
+  AttentionProbs from(int row) const { return {heads, out + size_t(row) * watchers * stride, watchers, stride}; }
+};
+
+// Attention of R rows (q, q + stride, ...) to the same `count` places, whose keys and values `keys(i)` and `keys(i) + gap` point
+// to; out: (R, width). Features are ordered so that lane l belongs to head l modulo heads. What is computed for a row does not
+// depend on R: together they only read the keys once. bias: null, or what the first row adds to its scores, 16 numbers a key;
+// the rows are at places that follow one another.
+template <int R, class Keys>
+void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias, const AttentionProbs& attention_probs = {}) {
+  constexpr int CHUNKS = std::max(1, (R == 1 ? 8 : 4) / PARTS);  // vectors of values at a time, as registers allow
+  thread_local Block<float> buffer;
+  float* scores = buffer.reserve(size_t(count) * R * 16);
+  const float scale = 1.0f / std::sqrt(float(width / heads));
+  Sixteen max_score[R], sum[R], inv_sum[R];
+  for (int r = 0; r < R; r++) max_score[r] = splat(-INFINITY), sum[r] = Sixteen{};
+  for (int i = 0; i < count; i++) {
+    const float* key = keys(i);
+    Sixteen even[R], odd[R];
+    for (int r = 0; r < R; r++) even[r] = odd[r] = Sixteen{};
+    int at = 0;
+    for (; at + 32 <= width; at += 32) {
+      const Sixteen left = load<Sixteen>(key + at), right = load<Sixteen>(key + at + 16);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; r++) {
+        even[r] = plus(even[r], load<Sixteen>(q + r * stride + at), left);
+        odd[r] = plus(odd[r], load<Sixteen>(q + r * stride + at + 16), right);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++) {
+      if (at < width) even[r] = plus(even[r], load<Sixteen>(q + r * stride + at), load<Sixteen>(key + at));
+      Sixteen score = fold(even[r] + odd[r], heads) * scale;
+      if (bias) score = score + load<Sixteen>(bias + (ptrdiff_t(i) - r) * 16);
+      max_score[r] = larger(score, max_score[r]);
+      store(scores + (size_t(i) * R + r) * 16, score);
+    }
+  }
+  for (int i = 0; i < count; i++) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++) {
+      float* head_scores = scores + (size_t(i) * R + r) * 16;
+      const Sixteen prob = exponential(load<Sixteen>(head_scores) - max_score[r]);
+      sum[r] = sum[r] + prob;
+      store(head_scores, prob);
+    }
+  }
+  for (int r = 0; r < R; r++) inv_sum[r] = 1.0f / sum[r];
+  for (const auto& [head, watcher] : attention_probs.heads)
+    for (int r = 0; r < R; r++)
+      for (int i = 0; i < count; i++)
+        attention_probs.out[(size_t(r) * attention_probs.watchers + watcher) * attention_probs.stride + i] = scores[(size_t(i) * R + r) * 16 + head] * inv_sum[r][head];
+  for (int from = 0; from < width; from += CHUNKS * 16) {
+    const int chunks = std::min(CHUNKS, (width - from) / 16);
+    Sixteen mixed[R][CHUNKS] = {};
+    for (int i = 0; i < count; i++) {
+      const float *value = keys(i) + gap + from, *probs = scores + size_t(i) * R * 16;
+      if (chunks == CHUNKS) {
+#pragma GCC unroll 8
+        for (int c = 0; c < CHUNKS; c++) {
+          const Sixteen vector = load<Sixteen>(value + c * 16);
+#pragma GCC unroll 4
+          for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(probs + r * 16), vector);
+        }
+      } else {
+        for (int c = 0; c < chunks; c++)
+          for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(probs + r * 16), load<Sixteen>(value + c * 16));
+      }
+    }
+    for (int r = 0; r < R; r++)
+      for (int c = 0; c < chunks; c++) store(out + size_t(r) * width + from + c * 16, mixed[r][c] * inv_sum[r]);
+  }
+}
+
+constexpr int TOGETHER = PARTS == 1 ? 4 : 2;  // rows of one query that read its keys together, as registers allow
+
+template <class Keys>
+void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias, const AttentionProbs& attention_probs = {}) {
+  switch (rows) {
+    case 1: return attend<1>(q, stride, count, keys, gap, out, width, heads, bias, attention_probs);
+    case 2: return attend<2>(q, stride, count, keys, gap, out, width, heads, bias, attention_probs);
+    case 3: return attend<std::min(3, TOGETHER)>(q, stride, count, keys, gap, out, width, heads, bias, attention_probs);
+    default: return attend<TOGETHER>(q, stride, count, keys, gap, out, width, heads, bias, attention_probs);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,172 @@
+// Linear layers, y = x W' + b, in fp32, from weights in fp32 or in 16 bits.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "block.h"
+#include "vectors.h"
+
+namespace {
+
+// of x W' + b: store it, store its activation, add it to the output, or multiply the output by it
+enum Epilogue { KEEP, RELU, GELU, GELU_TANH, ADD, TIMES };
+
+enum Kind { FLOAT32, FLOAT16, BFLOAT16, AMX_TILES, INT8 };  // format of the weights; AMX_TILES: bfloat16 in the order of the matrix unit
+
+enum Instructions { PLAIN, AVX2, AVX_VNNI, AVX512_VNNI, AMX, NEON_DOT };  // of linear layers in int8
+
+struct Linear {
+  int in = 0, out = 0, panels = 0;
+  Kind kind = FLOAT32;
+  Block<float> fp32, bias;  // fp32: (panels, in, PANEL)
+  Block<FP16> fp16;         // the same in half precision
+  Block<BF16> bf16;         // the same in bfloat16, or in tiles, see `pack_tiles`
+  Block<int8_t> int8;       // see `set_int8`
+  Block<int32_t> starts;    // of int8: what the sums of each output start from
+  Block<float> scales;      // of int8: of each output
+
+  // weight (rows, columns); weight16 is the same in 16 bits if that is exact, else null, in the format given.
+  void set(int rows, int columns, const float* weight, const float* offset, const void* weight16, Kind format) {
+    out = rows, in = columns, panels = (rows + PANEL - 1) / PANEL;
+    kind = !weight16 || (format == FLOAT16 && !HAS_FP16) ? FLOAT32 : format;
+    if (kind == BFLOAT16 && pack_tiles(static_cast<const BF16*>(weight16))) kind = AMX_TILES;
+    if (kind == FLOAT32) pack(fp32, weight);
+    if (kind == FLOAT16) pack(fp16, static_cast<const FP16*>(weight16));
+    if (kind == BFLOAT16) pack(bf16, static_cast<const BF16*>(weight16));
+    set_bias(offset, panels * PANEL);
+  }
+  void set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, Instructions which);
+
+ private:
+  void set_bias(const float* offset, int size) {
+    float* to = bias.reserve(size);
+    for (int i = 0; i < size; i++) to[i] = offset && i < out ? offset[i] : 0.0f;
+  }
+  bool pack_tiles(const BF16* from);
+  static int column_offset(int column, const void*) { return column; }
+  static int column_offset(int column, const BF16*) {
+    return column / (2 * LANES) * 2 * LANES + column % LANES * 2 + column / LANES % 2;
+  }
+  template <class T>
+  void pack(Block<T>& block, const T* from) {
+    const size_t size = size_t(panels) * in * PANEL;
+    T* to = block.reserve(size);
+    std::memset(to, 0, size * sizeof(T));
+    for (int row = 0; row < out; row++)
+      for (int k = 0; k < in; k++)
+        to[(size_t(row / PANEL) * in + k) * PANEL + column_offset(row % PANEL, from)] = from[size_t(row) * in + k];
+  }
+};
+
+// Room for the inputs of a linear layer: in parts of bfloat16 for the matrix unit, or in int8 with the scales of the rows.
+struct Room {
+  Block<BF16> pieces;
+  Block<uint8_t> int8;
+  Block<float> scales;
+};
+
+// GELU by way of a hyperbolic tangent: x / (1 + e^-u), u = 2 sqrt(2 / pi) (x + 0.044715 x^3), from e^-|u|.
+inline Lanes gelu_tanh(Lanes x) {
+  const Lanes u = x * (x * x * 0.044715f + 1.0f) * 1.5957691f;
+  const Lanes small = exponential(u < 0.0f ? u : -u);
+  return x * (u < 0.0f ? small : Lanes{} + 1.0f) / (small + 1.0f);
+}
+
+// Applies `mode` to a vector of outputs and stores as many of them as are valid: the last panel may end in padding.
+inline void finish(Lanes value, float* to, int valid, Epilogue mode) {
+  if (valid <= 0) return;
+  if (mode == RELU) value = value <= 0.0f ? Lanes{} : value;  // NaN stays NaN
+  if (mode == GELU)
+    for (int i = 0; i < LANES; i++) value[i] = 0.5f * value[i] * (1.0f + float(std::erf(double(value[i] * 0.70710678f))));
+  if (mode == GELU_TANH) value = gelu_tanh(value);
+  if (valid < LANES) {
+    for (int i = 0; i < valid; i++) to[i] = mode == ADD ? to[i] + value[i] : mode == TIMES ? to[i] * value[i] : value[i];
+    return;
+  }
+  if (mode == ADD) value = load<Lanes>(to) + value;
+  if (mode == TIMES) value = load<Lanes>(to) * value;
+  store(to, value);
+}
+
+// Adds the bias to the sums of one row of a panel, applies `mode`, and stores the first `columns`.
+inline void epilogue(const Lanes* sums, const float* bias, float* to, int columns, Epilogue mode) {
+#pragma GCC unroll 8
+  for (int v = 0; v < VECTORS; v++) finish(sums[v] + load<Lanes>(bias + v * LANES), to + v * LANES, columns - v * LANES, mode);
+}
+
+// A register block: R rows x P panels, their sums in registers. Each sum adds its products in the order of the inputs, whatever R and P.
+template <int R, int P, class W>
+void register_block(const float* x, int stride, const W* w, int in, const float* bias, float* y, int width, int columns, Epilogue mode) {
+  Lanes sums[P][R][VECTORS];
+  for (auto& panel : sums)
+    for (auto& row : panel)
+      for (auto& sum : row) sum = Lanes{};
+  const size_t next = size_t(in) * PANEL;
+  for (int k = 0; k < in; k++, w += PANEL) {
+#pragma GCC unroll 8
+    for (int p = 0; p < P; p++) {
+      Lanes column[VECTORS];
+      read(w + p * next, column);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++) {
+        const float one = x[size_t(r) * stride + k];
+#pragma GCC unroll 8
+        for (int v = 0; v < VECTORS; v++) sums[p][r][v] = fused(sums[p][r][v], one - Lanes{}, column[v]);
+      }
+    }
+  }
+  for (int p = 0; p < P; p++)
+    for (int r = 0; r < R; r++) epilogue(sums[p][r], bias + p * PANEL, y + size_t(r) * width + p * PANEL, columns - p * PANEL, mode);
+}
+
+// R rows of `panels` panels; of few rows several panels at a time, because a sum must wait for its last product.
+template <int R, class W>
+void strip(const float* x, int stride, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Epilogue mode) {
+  constexpr int P = std::max(1, 8 / (R * VECTORS));
+  int p = 0;
+  const auto at = [&](auto many) {
+    register_block<R, decltype(many)::value>(x, stride, w + size_t(p) * in * PANEL, in, bias + p * PANEL, y + p * PANEL, width, columns - p * PANEL, mode);
+    p += many;
+  };
+  while (p + P <= panels) at(std::integral_constant<int, P>());
+  while (p < panels) at(std::integral_constant<int, 1>());
+}
+
+template <class W>
+void strips(const float* x, int stride, int rows, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Epilogue mode) {
+  for (int left = (rows + ROWS - 1) / ROWS; left > 0; left--) {  // of like heights: low ones are slow
+    const int some = (rows + left - 1) / left;
+    switch (some) {
+      case 6: strip<6>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      case 5: strip<5>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      case 4: strip<4>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      case 3: strip<3>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      case 2: strip<2>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      default: strip<1>(x, stride, w, in, panels, bias, y, width, columns, mode);
+    }
+    rows -= some, x += size_t(some) * stride, y += size_t(some) * width;
+  }
+}
+
+// As `strips`, for 16-bit weights: for many rows, a panel is converted to fp32 once for all of them.
+template <class W>
+void strips_upcast(const float* x, int stride, int rows, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Epilogue mode) {
+  if (rows <= UPCAST_ROW_LIMIT) return strips(x, stride, rows, w, in, panels, bias, y, width, columns, mode);
+  thread_local Block<float> upcast;
+  const size_t count = size_t(in) * PANEL;
+  float* floats = upcast.reserve(count);
+  for (int p = 0; p < panels; p++, w += count) {
+    for (size_t i = 0; i < count; i += PANEL) {
+      Lanes column[VECTORS];
+      read(w + i, column);
+      for (int v = 0; v < VECTORS; v++) store(floats + i + v * LANES, column[v]);
+    }
+    strips(x, stride, rows, floats, in, 1, bias + p * PANEL, y + p * PANEL, width, columns - p * PANEL, mode);
+  }
+}
+
+}  // namespace

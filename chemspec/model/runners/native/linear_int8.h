@@ -1,0 +1,383 @@
+// Linear layers in int8: x and W are whole numbers from -127 to 127 times a scale: one for each row of x, found here, and one for
+// each output. Four inputs are one 32-bit number, for that is what instructions take. Of each output there is a 32-bit sum.
+//
+// `chemspec/model/int8.py` is the definition.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "linear.h"
+#include "threads.h"
+#include "tiles.h"
+
+namespace {
+
+constexpr int WIDE = 64, QUAD = 4;  // outputs of an int8 panel, inputs that are multiplied together
+constexpr int DEPTH = 64;           // inputs of a tile; rows have whole numbers of so many, the last ones zero
+
+inline int32_t quad(const uint8_t* x) {
+  int32_t four;
+  std::memcpy(&four, x, QUAD);
+  return four;
+}
+
+// What one set of instructions does: adds the products of a row's four inputs, as `input` prepares them, and of `OUTPUTS` outputs'
+// weights to sums. A block is ROWS x VECTORS of these, as registers allow. SHIFT is added to the inputs where instructions take
+// unsigned ones; the sums start below zero by what that adds to them.
+struct PlainProduct {
+  static constexpr int OUTPUTS = 16, VECTORS = 1, ROWS = 2, SHIFT = 0;
+  typedef int32_t Sums __attribute__((vector_size(OUTPUTS * 4), may_alias));
+  typedef int8_t Weights __attribute__((vector_size(OUTPUTS * 4), may_alias));
+  typedef const uint8_t* Input;
+  static Input input(const uint8_t* x) { return x; }
+  static void add(Sums& sums, const Weights& w, Input x) {
+    for (int o = 0; o < OUTPUTS; o++) {
+      int32_t sum = 0;
+      for (int i = 0; i < QUAD; i++) sum += int(int8_t(x[i])) * int(w[o * QUAD + i]);
+      sums[o] += sum;
+    }
+  }
+};
+
+#if defined(__AVX2__)
+// Adds pairs of byte products in 16 bits, which two of 127 x 127 just fit into: |x| times w with the sign of x.
+struct Avx2Product {
+  static constexpr int OUTPUTS = 8, VECTORS = 2, ROWS = 4, SHIFT = 0;
+  typedef __m256i Sums;
+  typedef __m256i Weights;
+  typedef __m256i Input;
+  static Input input(const uint8_t* x) { return _mm256_set1_epi32(quad(x)); }
+  static void add(Sums& sums, Weights w, Input x) {
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(w, x));
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+};
+#endif
+
+// Written as assembly because GCC 12 moves the sums of the intrinsic from register to register, and to memory.
+
+#if defined(__AVXVNNI__)
+struct AvxVnniProduct {
+  static constexpr int OUTPUTS = 8, VECTORS = 2, ROWS = 6, SHIFT = 128;
+  typedef __m256i Sums;
+  typedef __m256i Weights;
+  typedef __m256i Input;
+  static Input input(const uint8_t* x) { return _mm256_set1_epi32(quad(x)); }
+  static void add(Sums& sums, Weights w, Input x) { asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(x), "x"(w)); }
+};
+#endif
+
+#if defined(__AVX512VNNI__)
+struct Avx512VnniProduct {
+  static constexpr int OUTPUTS = 16, VECTORS = 4, ROWS = 6, SHIFT = 128;
+  typedef __m512i Sums;
+  typedef __m512i Weights;
+  typedef __m512i Input;
+  static Input input(const uint8_t* x) { return _mm512_set1_epi32(quad(x)); }
+  static void add(Sums& sums, Weights w, Input x) { asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(x), "v"(w)); }
+};
+#endif
+
+#ifdef TILES_INT8
+// Of so many rows on in tiles. Of fewer, vectors should be faster (not measured): a product of tiles takes its time whatever their
+// height, and the next one for the same sums waits for it. They take the same inputs and weights, and give the same sums.
+struct AmxProduct : Avx512VnniProduct {
+  static constexpr int FROM = 4;
+};
+#endif
+
+#if defined(__ARM_FEATURE_DOTPROD)
+struct NeonDotProduct {
+  static constexpr int OUTPUTS = 4, VECTORS = 4, ROWS = 6, SHIFT = 0;
+  typedef int32x4_t Sums;
+  typedef int8x16_t Weights;
+  typedef int8x16_t Input;
+  static Input input(const uint8_t* x) { return vreinterpretq_s8_s32(vdupq_n_s32(quad(x))); }
+  static void add(Sums& sums, Weights w, Input x) { sums = vdotq_s32(sums, w, x); }
+};
+#endif
+
+// Calls work(product) with the product of these instructions, if they are compiled in.
+template <class Work>
+bool with_product(Instructions which, const Work& work) {
+  if (which == PLAIN) return work(PlainProduct()), true;
+#if defined(__AVX2__)
+  if (which == AVX2) return work(Avx2Product()), true;
+#endif
+#if defined(__AVXVNNI__)
+  if (which == AVX_VNNI) return work(AvxVnniProduct()), true;
+#endif
+#if defined(__AVX512VNNI__)
+  if (which == AVX512_VNNI) return work(Avx512VnniProduct()), true;
+#endif
+#ifdef TILES_INT8
+  if (which == AMX) return work(AmxProduct()), true;
+#endif
+#if defined(__ARM_FEATURE_DOTPROD)
+  if (which == NEON_DOT) return work(NeonDotProduct()), true;
+#endif
+  return false;
+}
+
+inline int quads(int in) { return (in + QUAD - 1) / QUAD; }
+
+// Packs as (panels, quads of inputs, WIDE, QUAD), and what a tile may read beyond.
+void Linear::set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, Instructions which) {
+  int shift = 0;
+  with_product(which, [&](auto product) { shift = product.SHIFT; });
+  out = rows, in = columns, panels = (rows + WIDE - 1) / WIDE, kind = INT8;
+  const int padded = panels * WIDE;
+  const size_t size = size_t(padded) * quads(in) * QUAD;
+  const size_t beyond = WIDE * DEPTH;
+  std::memset(int8.reserve(size + beyond), 0, size + beyond);
+  std::memset(starts.reserve(padded), 0, padded * sizeof(int32_t));
+  std::memset(scales.reserve(padded), 0, padded * sizeof(float));
+  std::memcpy(scales.data(), row_scales, out * sizeof(float));
+  for (int row = 0; row < out; row++)
+    for (int k = 0; k < in; k++) {
+      const int8_t value = weight[size_t(row) * in + k];
+      int8.data()[((size_t(row / WIDE) * quads(in) + k / QUAD) * WIDE + row % WIDE) * QUAD + k % QUAD] = value;
+      starts.data()[row] -= shift * value;
+    }
+  set_bias(offset, padded);
+}
+
+inline void lowest_bytes(Lanes32 from, uint8_t* to) {
+#if defined(__AVX512F__)
+  _mm_storeu_si128((__m128i*)to, _mm512_cvtepi32_epi8((__m512i)from));
+#else
+  typedef uint8_t Bytes __attribute__((vector_size(LANES)));
+  const Bytes bytes = __builtin_convertvector(from, Bytes);
+  std::memcpy(to, &bytes, sizeof bytes);
+#endif
+}
+
+// Rounds a row to whole numbers, to which `shift` is added, and returns its scale: no number if one of the row is none. What follows
+// up to `padded` is zero.
+float quantise(const float* x, int in, uint8_t* to, int padded, int shift) {
+  const int whole = in / LANES * LANES;
+  Lanes even = {}, odd = {};
+  // Absolute values are ordered as their bits are, where what is no number is the largest.
+  const auto larger = [](Lanes x, Lanes y) { return (Lanes)((Lanes32)x > (Lanes32)y ? (Lanes32)x : (Lanes32)y); };
+  const auto size = [](const float* from) { return (Lanes)((Lanes32)load<Lanes>(from) & 0x7fffffff); };
+  int at = 0;
+  for (; at + 2 * LANES <= whole; at += 2 * LANES) even = larger(size(x + at), even), odd = larger(size(x + at + LANES), odd);
+  if (at < whole) even = larger(size(x + at), even);
+  even = larger(even, odd);
+  if (LANES > 8) even = larger(even, rotate<LANES / 2>(even));
+  if (LANES > 4) even = larger(even, rotate<4>(even));
+  even = larger(even, rotate<2>(even));
+  float largest = larger(even, rotate<1>(even))[0];
+  for (int i = whole; i < in; i++) largest = largest >= std::fabs(x[i]) || std::isnan(largest) ? largest : std::fabs(x[i]);
+  const float factor = largest > 1e-30f ? 127.0f / largest : 0.0f;
+  const float magic = 12582912.0f;  // adding it rounds to an integer, ties to even, in the lowest bits
+  for (int i = 0; i < whole; i += LANES) {
+    const Lanes32 bits = (Lanes32)(load<Lanes>(x + i) * factor + magic) + shift;
+    lowest_bytes(bits, to + i);
+  }
+  for (int i = whole; i < quads(in) * QUAD; i++) {
+    const float sum = (i < in ? x[i] * factor : 0.0f) + magic;
+    int32_t bits;
+    std::memcpy(&bits, &sum, sizeof bits);
+    to[i] = uint8_t(bits + shift);
+  }
+  std::memset(to + quads(in) * QUAD, 0, padded - quads(in) * QUAD);
+  return largest / 127.0f;
+}
+
+// Sums of R rows of P panels.
+template <class Product, int R, int P>
+inline void int8_sums(const uint8_t* x, int stride, const int8_t* w, int groups, const int32_t* starts, int32_t (*sums)[R][WIDE]) {
+  constexpr int V = Product::VECTORS, O = Product::OUTPUTS;
+  typedef typename Product::Sums Sums;
+  typedef typename Product::Weights Weights;
+  const size_t next = size_t(groups) * WIDE * QUAD;
+  for (int part = 0; part < WIDE; part += V * O) {
+    Sums sum[P][R][V];
+#pragma GCC unroll 8
+    for (int p = 0; p < P; p++)
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) sum[p][r][v] = *reinterpret_cast<const Sums*>(starts + p * WIDE + part + v * O);
+    const int8_t* at = w + part * QUAD;
+    for (int g = 0; g < groups; g++, at += WIDE * QUAD) {
+      Weights weights[P][V];
+#pragma GCC unroll 8
+      for (int p = 0; p < P; p++)
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) weights[p][v] = *reinterpret_cast<const Weights*>(at + p * next + v * O * QUAD);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++) {
+        const typename Product::Input input = Product::input(x + size_t(r) * stride + g * QUAD);
+#pragma GCC unroll 8
+        for (int p = 0; p < P; p++)
+#pragma GCC unroll 8
+          for (int v = 0; v < V; v++) Product::add(sum[p][r][v], weights[p][v], input);
+      }
+    }
+#pragma GCC unroll 8
+    for (int p = 0; p < P; p++)
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) *reinterpret_cast<Sums*>(sums[p][r] + part + v * O) = sum[p][r][v];
+  }
+}
+
+// Rows in int8, with a scale each.
+struct Int8Rows {
+  const uint8_t* x;
+  const float* scales;
+  int count, stride;
+};
+
+// Outputs of `some` rows of a panel: sum x scale of the row x scale of the output + bias.
+inline void int8_outputs(const Linear& layer, const Int8Rows& rows, int first, int some, int panel, const int32_t (*sums)[WIDE], float* y,
+                         int width, Epilogue mode) {
+  for (int r = 0; r < some; r++)
+#pragma GCC unroll 4
+    for (int i = 0; i < WIDE; i += LANES) {
+      const int output = panel * WIDE + i;
+      Lanes32 whole;
+      std::memcpy(&whole, sums[r] + i, sizeof whole);
+      const Lanes value = __builtin_convertvector(whole, Lanes) * rows.scales[first + r] * load<Lanes>(layer.scales.data() + output);
+      finish(value + load<Lanes>(layer.bias.data() + output), y + size_t(first + r) * width + output, layer.out - output, mode);
+    }
+}
+
+// Of R rows of P panels, the first of which is `panel`.
+template <class Product, int R, int P>
+void int8_block(const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
+  alignas(64) int32_t sums[P][R][WIDE];
+  const int groups = quads(layer.in), start = panel * WIDE;
+  int8_sums<Product, R, P>(rows.x + size_t(first) * rows.stride, rows.stride, layer.int8.data() + size_t(start) * groups * QUAD, groups,
+                           layer.starts.data() + start, sums);
+  for (int p = 0; p < P; p++) int8_outputs(layer, rows, first, R, panel + p, sums[p], y, width, mode);
+}
+
+// `some` rows, at most R, of P panels.
+template <class Product, int R, int P>
+void int8_rows(int some, const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
+  if constexpr (R > 1)
+    if (some < R) return int8_rows<Product, R - 1, P>(some, layer, rows, first, panel, y, width, mode);
+  int8_block<Product, R, P>(layer, rows, first, panel, y, width, mode);
+}
+
+#ifdef TILES_INT8
+
+// Of `some` rows of a panel, in tiles of that height. Of a product x is (some, 64 inputs), weights (16 quads, 16 outputs x 4), and
+// sums (some, 16 outputs).
+void tile_block(const Linear& layer, const Int8Rows& rows, int first, int some, int panel, float* y, int width, Epilogue mode) {
+  static_assert(WIDE == 4 * TALL && DEPTH == TALL * QUAD, "four sums a panel, from tiles that are full");
+  alignas(64) int32_t sums[TALL][WIDE];
+  const int groups = quads(layer.in);
+  const int32_t* starts = layer.starts.data() + panel * WIDE;
+  const int8_t* w = layer.int8.data() + size_t(panel) * WIDE * groups * QUAD;
+  const uint8_t* x = rows.x + size_t(first) * rows.stride;
+  written(x);
+  _tile_loadd(0, starts, 0);  // a stride of 0: every row begins alike
+  _tile_loadd(1, starts + TALL, 0);
+  _tile_loadd(2, starts + 2 * TALL, 0);
+  _tile_loadd(3, starts + 3 * TALL, 0);
+  // The last tile of weights may reach beyond the panel, where x has zeros.
+  for (int group = 0; group < groups; group += TALL, x += DEPTH, w += DEPTH * WIDE) {
+    _tile_loadd(6, x, rows.stride);
+    _tile_loadd(4, w, WIDE * QUAD);
+    _tile_dpbusd(0, 6, 4);
+    _tile_loadd(5, w + DEPTH, WIDE * QUAD);
+    _tile_dpbusd(1, 6, 5);
+    _tile_loadd(4, w + 2 * DEPTH, WIDE * QUAD);
+    _tile_dpbusd(2, 6, 4);
+    _tile_loadd(5, w + 3 * DEPTH, WIDE * QUAD);
+    _tile_dpbusd(3, 6, 5);
+  }
+  _tile_stored(0, sums[0], sizeof sums[0]);
+  _tile_stored(1, sums[0] + TALL, sizeof sums[0]);
+  _tile_stored(2, sums[0] + 2 * TALL, sizeof sums[0]);
+  _tile_stored(3, sums[0] + 3 * TALL, sizeof sums[0]);
+  int8_outputs(layer, rows, first, some, panel, sums, y, width, mode);
+}
+
+void tile_panels(const Linear& layer, const Int8Rows& rows, int from, int to, float* y, int width, Epilogue mode) {
+  int shaped = 0;
+  for (int panel = from; panel < to; panel++)
+    for (int first = 0, left = (rows.count + TALL - 1) / TALL; left > 0; left--) {  // blocks of like heights
+      const int some = (rows.count - first + left - 1) / left;
+      if (some != shaped) shape_tiles(shaped = some);
+      tile_block(layer, rows, first, some, panel, y, width, mode);
+      first += some;
+    }
+  _tile_release();
+}
+
+#endif
+
+template <class Product>
+void int8_panels(const Linear& layer, const Int8Rows& rows, int from, int to, float* y, int width, Epilogue mode) {
+#ifdef TILES_INT8
+  if constexpr (std::is_same_v<Product, AmxProduct>)
+    if (rows.count >= AmxProduct::FROM) return tile_panels(layer, rows, from, to, y, width, mode);
+#endif
+  int panel = from;
+  for (; rows.count == 1 && panel + 2 <= to; panel += 2)  // of one row two at a time, because a sum must wait for its last product
+    int8_block<Product, 1, 2>(layer, rows, 0, panel, y, width, mode);
+  for (; panel < to; panel++)
+    for (int first = 0, left = (rows.count + Product::ROWS - 1) / Product::ROWS; left > 0; left--) {  // blocks of like heights
+      const int some = (rows.count - first + left - 1) / left;
+      int8_rows<Product, Product::ROWS, 1>(some, layer, rows, first, panel, y, width, mode);
+      first += some;
+    }
+}
+
+void int8_linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int count, float* y, int width, Epilogue mode, Room& room) {
+  // What is worth the hand-over to another thread: rows to round, and products, where to read weights costs as much as some rows do.
+  constexpr int ROUNDED = 16, PRODUCTS = 1 << 19, READING = 8;
+  const int padded = (layer.in + DEPTH - 1) / DEPTH * DEPTH;
+  uint8_t* to = room.int8.reserve(size_t(count) * padded);
+  float* scales = room.scales.reserve(count);
+  with_product(which, [&](auto product) {
+    typedef decltype(product) Product;
+    pool.parallel_for((count + ROUNDED - 1) / ROUNDED, [&](uint32_t part) {
+      for (int row = int(part) * ROUNDED; row < std::min(count, (int(part) + 1) * ROUNDED); row++)
+        scales[row] = quantise(x + size_t(row) * stride, layer.in, to + size_t(row) * padded, padded, Product::SHIFT);
+    });
+    const Int8Rows rows{to, scales, count, padded};
+    const int some = std::max(1, std::min(layer.panels, int(PRODUCTS / (size_t(layer.in) * WIDE * (count + READING)))));
+    pool.parallel_for((layer.panels + some - 1) / some, [&](uint32_t part) {
+      int8_panels<Product>(layer, rows, int(part) * some, std::min(layer.panels, (int(part) + 1) * some), y, width, mode);
+    });
+  });
+}
+
+// Whether these instructions can be had here, and give what plain C++ gives: what was compiled for a processor that nobody could try
+// it on must not answer otherwise.
+bool usable(Instructions which) {
+  if (!with_product(which, [](auto) {})) return false;
+#ifdef TILES
+  if (which == AMX && !tiles_allowed()) return false;
+#endif
+  constexpr int OUT = 70, IN = 90, MOST = 19;
+  Linear plain, layer;
+  std::vector<int8_t> weight(OUT * IN);
+  std::vector<float> scales(OUT, 1.0f), x(MOST * IN), expected(MOST * OUT), found(MOST * OUT);
+  for (int i = 0; i < OUT * IN; i++) weight[i] = int8_t(i * 37 % 255 - 127);
+  for (int i = 0; i < MOST * IN; i++) x[i] = float(i * 101 % 255 - 127);
+  plain.set_int8(OUT, IN, weight.data(), scales.data(), nullptr, PLAIN);
+  layer.set_int8(OUT, IN, weight.data(), scales.data(), nullptr, which);
+  ThreadPool pool(1);
+  Room room;
+  for (int count : {1, 3, 8, MOST}) {
+    int8_linear(pool, PLAIN, plain, x.data(), IN, count, expected.data(), OUT, KEEP, room);
+    int8_linear(pool, which, layer, x.data(), IN, count, found.data(), OUT, KEEP, room);
+    if (std::memcmp(expected.data(), found.data(), sizeof(float) * count * OUT)) return false;
+  }
+  return true;
+}
+
+}  // namespace

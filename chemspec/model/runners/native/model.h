@@ -1,0 +1,138 @@
+// A model's weights, a session's queries and caches, and one pass of some rows through the layers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "layers.h"
+
+namespace {
+
+struct Layer {
+  Linear qkv, out, cross, cross_out, ffn_up, ffn_down, ffn_gate;
+  Norm norms[3];
+};
+
+struct Model {
+  int width, heads, inner, ffn_width, vocabulary, positions;  // inner: features of all heads
+  int norm_first, final_norms, first_norms, centred, gated, relative;
+  int forced;  // the token that comes first in every answer, or -1
+  Epilogue activation;
+  float eps;
+  std::vector<Layer> encoder, decoder;
+  Norm first[2], last[2];
+  Linear memory, output;
+  Block<float> source_table, target_table, source_places, target_places;
+  Block<float> distances[2];  // of each stack, where `relative`: what a key at each distance adds to the scores, (2 positions - 1, 16)
+  Instructions instructions = PLAIN;  // of linear layers in int8
+  std::unique_ptr<ThreadPool> pool;
+
+  Linear* linear_of(int stack, int layer, int which) {
+    if (which == 6) return &memory;
+    if (which == 7) return &output;
+    Layer& own = (stack ? decoder : encoder)[layer];
+    Linear* all[] = {&own.qkv, &own.out, &own.cross, &own.cross_out, &own.ffn_up, &own.ffn_down, nullptr, nullptr, &own.ffn_gate};
+    return all[which];
+  }
+  Norm* norm_of(int stack, int layer, int which) {
+    return which == 4 ? &first[stack] : which == 3 ? &last[stack] : &(stack ? decoder : encoder)[layer].norms[which];
+  }
+  // What attention of the token at `place` adds to its scores, from the key at place 0 on; 16 numbers a key.
+  const float* bias(int stack, int place) const {
+    return relative ? distances[stack].data() + size_t(positions - 1 - place) * 16 : nullptr;
+  }
+};
+
+// Keys and values of the source tokens of queries that came together; it goes with the last of them.
+using Memory = Block<float>;  // (source tokens, layers, 2, inner)
+
+struct Query {
+  std::shared_ptr<Memory> memory;
+  int first = 0, length = 0;     // its rows there
+  int slots = 0;                 // nodes in the cache
+  std::vector<int32_t> parents;  // slot of each node's parent, or -1
+  Block<float> cache;            // (slots, layers, 2, inner)
+};
+
+struct Session {
+  Model& model;
+  std::vector<Query> queries;
+  Block<float> x, normed, big, mixed, logits;
+  Room room;
+  std::vector<int32_t> path;    // ancestors and self of each new row, one after the other
+  std::vector<int> path_start;  // where each row's begin
+
+  explicit Session(Model& m) : model(m) {}
+};
+
+// One pass of some rows through the layers: what encoder and decoder have in common, norms before or after a sub-layer.
+struct LayerPass {
+  Model& model;
+  ThreadPool& pool;
+  const int rows, width, inner, big_width;
+  float *x, *normed, *big, *mixed;
+  Room& room;
+
+  LayerPass(Session& session, int count)
+      : model(session.model), pool(*model.pool), rows(count), width(model.width), inner(model.inner), big_width(std::max(3 * inner, model.ffn_width)),
+        x(session.x.reserve(size_t(rows) * width)), normed(session.normed.reserve(size_t(rows) * width)),
+        big(session.big.reserve(size_t(rows) * big_width)), mixed(session.mixed.reserve(size_t(rows) * inner)), room(session.room) {}
+
+  // Work on each row, shared out in parts that are worth the hand-over.
+  template <class Work>
+  void each(int in_part, const Work& work) {
+    pool.parallel_for((rows + in_part - 1) / in_part, [&](uint32_t part) {
+      for (int row = int(part) * in_part; row < std::min(rows, (int(part) + 1) * in_part); row++) work(row);
+    });
+  }
+  // Work on runs of at most TOGETHER rows of one query.
+  template <class Work>
+  void together(const int32_t* owner, const Work& work) {
+    pool.parallel_for((rows + TOGETHER - 1) / TOGETHER, [&](uint32_t part) {
+      const int end = std::min(rows, (int(part) + 1) * TOGETHER);
+      for (int row = int(part) * TOGETHER, next; row < end; row = next) {
+        for (next = row + 1; next < end && owner[next] == owner[row];) next++;
+        work(row, next - row);
+      }
+    });
+  }
+  void norm(const Norm& norm, float* to) {
+    each(32, [&](int row) { normalise(norm, x + size_t(row) * width, to + size_t(row) * width, width, model.eps, model.centred); });
+  }
+  const float* before(const Norm& own) {
+    if (!model.norm_first) return x;
+    norm(own, normed);
+    return normed;
+  }
+  void after(const Norm& own) {
+    if (!model.norm_first) norm(own, x);
+  }
+  const float* finish(int stack) {
+    if (!model.final_norms) return x;
+    norm(model.last[stack], normed);
+    return normed;
+  }
+  void apply(const Linear& layer, const float* from, int stride, float* to, int to_width, Epilogue mode) {
+    linear(pool, model.instructions, layer, from, stride, rows, to, to_width, mode, room);
+  }
+  void ffn(const Layer& layer, const Norm& own) {
+    const float* from = before(own);
+    apply(layer.ffn_up, from, width, big, big_width, model.activation);
+    if (model.gated) apply(layer.ffn_gate, from, width, big, big_width, TIMES);
+    apply(layer.ffn_down, big, big_width, x, width, ADD);
+    after(own);
+  }
+  void embed(int stack, const int32_t* tokens, const int32_t* places) {
+    const float* table = (stack ? model.target_table : model.source_table).data();
+    const float* positions = (stack ? model.target_places : model.source_places).data();
+    each(64, [&](int row) {
+      const float *word = table + size_t(tokens[row]) * width, *place = positions + size_t(places[row]) * width;
+      for (int i = 0; i < width; i += 16) store(x + size_t(row) * width + i, load<Sixteen>(word + i) + load<Sixteen>(place + i));
+    });
+    if (model.first_norms) norm(model.first[stack], x);
+  }
+};
+
+}  // namespace

@@ -1,0 +1,204 @@
+// Vectors of as many numbers as a register holds, and sixteen numbers in as many registers as it takes.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16, VECTORS = 4;  // numbers in a vector, vectors in a panel: 6 rows x 4 vectors of sums, in 32 registers
+#elif defined(__AVX2__)
+constexpr int LANES = 8, VECTORS = 2;  // 6 x 2 in 16 registers
+#else
+constexpr int LANES = 4, VECTORS = 4;
+#endif
+constexpr int PANEL = LANES * VECTORS;  // a panel: as many outputs of a linear layer as a register block computes, packed together
+constexpr int ROWS = 6;  // most rows of a register block
+constexpr int UPCAST_ROW_LIMIT = 6 * ROWS;  // up to so many rows, 16-bit weights are converted to fp32 in registers at each use
+constexpr int PANELS_PER_TASK = 64 / PANEL;  // less work is not worth the hand-over to another thread
+
+typedef float Lanes __attribute__((vector_size(LANES * 4)));
+typedef int32_t Lanes32 __attribute__((vector_size(LANES * 4)));
+
+template <class V>
+inline V load(const float* from) {
+  V value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <class V>
+inline void store(float* to, V value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+// Numbers in 16 bits, told apart by type.
+struct FP16 {
+  uint16_t bits;
+};
+struct BF16 {  // bfloat16, the upper half of an fp32 number
+  uint16_t bits;
+};
+
+#if defined(__AVX512F__)
+constexpr bool HAS_FP16 = true;
+inline Lanes weights(const FP16* from) { return (Lanes)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from)); }
+#elif defined(__AVX2__) && defined(__F16C__)
+constexpr bool HAS_FP16 = true;
+inline Lanes weights(const FP16* from) { return (Lanes)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from)); }
+#elif defined(__aarch64__)
+constexpr bool HAS_FP16 = true;
+inline Lanes weights(const FP16* from) { return (Lanes)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t*)from))); }
+#else
+constexpr bool HAS_FP16 = false;
+inline Lanes weights(const FP16*) { return Lanes{}; }
+#endif
+
+inline Lanes weights(const float* from) { return load<Lanes>(from); }
+
+// sum + x y, rounded once where the processor can
+inline Lanes fused(Lanes sum, Lanes x, Lanes y) {
+#if defined(__AVX512F__)
+  return (Lanes)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
+#elif defined(__AVX2__) && defined(__FMA__)
+  return (Lanes)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)sum);
+#elif defined(__aarch64__)
+  return (Lanes)vfmaq_f32((float32x4_t)sum, (float32x4_t)x, (float32x4_t)y);
+#else
+  return sum + x * y;
+#endif
+}
+
+// One input's weights for a panel.
+template <class W>
+inline void read(const W* from, Lanes* columns) {
+#pragma GCC unroll 8
+  for (int v = 0; v < VECTORS; v++) columns[v] = weights(from + v * LANES);
+}
+// Two vectors lie interleaved, see `Linear::column_offset`: the lower halves of 32 bits are the first, the upper halves the second.
+inline void read(const BF16* from, Lanes* columns) {
+#pragma GCC unroll 8
+  for (int v = 0; v < VECTORS; v += 2, from += 2 * LANES) {
+    Lanes32 both;
+    std::memcpy(&both, from, sizeof both);
+    columns[v] = (Lanes)(both << 16);
+    columns[v + 1] = (Lanes)(both & int32_t(0xffff0000));
+  }
+}
+
+// e^x for x <= 0, relative error below 2e-7: x = n ln 2 + r, and a polynomial for e^r.
+inline Lanes exponential(Lanes x) {
+  x = x < -87.0f ? Lanes{} - 87.0f : x;
+  const Lanes magic = Lanes{} + 12582912.0f;  // adding it rounds to an integer
+  Lanes n = (x * 1.44269504f + magic) - magic;
+  Lanes r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  Lanes p = Lanes{} + 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  return p * (Lanes)((__builtin_convertvector(n, Lanes32) + 127) << 23);
+}
+
+template <int BY>
+inline Lanes rotate(Lanes x) {  // lane i of the result is lane i + BY of x
+  Lanes32 places;
+  for (int i = 0; i < LANES; i++) places[i] = (i + BY) % LANES;
+#if defined(__clang__)
+  Lanes y;
+  for (int i = 0; i < LANES; i++) y[i] = x[places[i]];
+  return y;
+#else
+  return __builtin_shuffle(x, places);
+#endif
+}
+
+// Sixteen numbers, in which all but the linear layers count. In as many registers as it takes: compilers take vectors that are
+// wider than a register apart number by number wherever it is not plain arithmetic.
+constexpr int PARTS = 16 / LANES;
+
+struct Sixteen {
+  Lanes parts[PARTS];
+
+  float operator[](int lane) const { return parts[lane / LANES][lane % LANES]; }
+};
+
+template <class Work>
+inline Sixteen each_part(const Work& work) {
+  Sixteen all;
+#pragma GCC unroll 4
+  for (int i = 0; i < PARTS; i++) all.parts[i] = work(i);
+  return all;
+}
+
+// Not copied as a whole: compilers do that in smaller pieces, which the next load must wait for.
+template <>
+inline Sixteen load<Sixteen>(const float* from) {
+  return each_part([=](int i) { return load<Lanes>(from + i * LANES); });
+}
+inline void store(float* to, const Sixteen& value) {
+#pragma GCC unroll 4
+  for (int i = 0; i < PARTS; i++) store(to + i * LANES, value.parts[i]);
+}
+inline Sixteen splat(float value) {
+  return each_part([=](int) { return value - Lanes{}; });  // not plus: compilers would add, as -0 + 0 is 0
+}
+inline Sixteen operator+(const Sixteen& x, const Sixteen& y) {
+  return each_part([&](int i) { return x.parts[i] + y.parts[i]; });
+}
+inline Sixteen operator-(const Sixteen& x, const Sixteen& y) {
+  return each_part([&](int i) { return x.parts[i] - y.parts[i]; });
+}
+inline Sixteen operator*(const Sixteen& x, const Sixteen& y) {
+  return each_part([&](int i) { return x.parts[i] * y.parts[i]; });
+}
+inline Sixteen operator-(const Sixteen& x, float y) {
+  return each_part([&](int i) { return x.parts[i] - y; });
+}
+inline Sixteen operator*(const Sixteen& x, float y) {
+  return each_part([&](int i) { return x.parts[i] * y; });
+}
+inline Sixteen operator/(float x, const Sixteen& y) {
+  return each_part([&](int i) { return x / y.parts[i]; });
+}
+inline Sixteen larger(const Sixteen& x, const Sixteen& y) {
+  return each_part([&](int i) { return x.parts[i] > y.parts[i] ? x.parts[i] : y.parts[i]; });
+}
+inline Sixteen exponential(const Sixteen& x) {
+  return each_part([&](int i) { return exponential(x.parts[i]); });
+}
+// x + y z
+inline Sixteen plus(const Sixteen& x, const Sixteen& y, const Sixteen& z) {
+  return each_part([&](int i) { return x.parts[i] + y.parts[i] * z.parts[i]; });
+}
+
+template <int BY>
+inline Sixteen fold_by(const Sixteen& x) {
+  if constexpr (BY >= LANES)
+    return each_part([&](int i) { return x.parts[i] + x.parts[(i + BY / LANES) % PARTS]; });
+  else
+    return each_part([&](int i) { return x.parts[i] + rotate<BY>(x.parts[i]); });
+}
+
+// Sums over all lanes that are equal modulo `heads`, in each of them.
+inline Sixteen fold(Sixteen x, int heads) {
+  if (heads <= 8) x = fold_by<8>(x);
+  if (heads <= 4) x = fold_by<4>(x);
+  if (heads <= 2) x = fold_by<2>(x);
+  if (heads <= 1) x = fold_by<1>(x);
+  return x;
+}
+
+inline float total(const Sixteen& x) { return fold(x, 1)[0]; }
+
+}  // namespace
