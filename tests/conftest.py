@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from _pytest.config import Config
 from _pytest.mark.expression import Expression
 from groups import DEFAULT, GROUPS, group_of
 from hypothesis import Phase, settings
+from slowness import slowness
 
 settings.register_profile("quick", max_examples=15, deadline=None)
 settings.register_profile("seeded", settings.get_profile("quick"), phases=[Phase.explicit, Phase.generate])
@@ -34,7 +34,6 @@ torch.set_num_threads(1)
 os.environ["CHEMSPEC_WARM_UP"] = "0"  # no thread that outlives a test
 
 MOST_SECONDS = float(os.environ.get("CHEMSPEC_TEST_SECONDS", "5"))
-LOOP_SECONDS = 0.03  # of the loop in `slowness`, on the machine that the limit is meant for
 FREE = ("smoke", "slow", "gpu", *GROUPS)  # marks that say why a test takes long
 
 _spent: dict[str, float] = {}
@@ -67,16 +66,6 @@ def processor_seconds() -> float:
     """Seconds of this process and its finished children: what else the machine does changes nothing."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
-
-
-def slowness() -> float:
-    """How many times as long as on the idle machine of `LOOP_SECONDS` a test may take here and now; at least 1."""
-    began = time.process_time()
-    sum(number * number for number in range(1_000_000))
-    slow = max(1.0, (time.process_time() - began) / LOOP_SECONDS)
-    # Beside many other programs caches are cold, which that loop, all in registers, does not feel.
-    crowded = hasattr(os, "getloadavg") and os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
-    return 2 * slow if crowded else slow
 
 
 @pytest.hookimpl(wrapper=True)

@@ -63,6 +63,7 @@ class Server:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
             self.process.kill()
+            self.process.wait()
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ def visit(pages: list[Any], url: str, settled: Callable[[Any], None]) -> list[tu
     found = []
     for page in pages:
         first = page.locator("[data-testid=stCode]").first
-        first.wait_for(timeout=120_000)
+        first.wait_for(timeout=300_000)
         seconds = time.time() - began
         settled(page)  # cards need not appear in their order
         found.append((first.inner_text().strip(), seconds))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rdkit import Chem
+from slowness import slowness
 
 from chemspec import chem
 from chemspec.asset_files import assets
@@ -116,8 +117,8 @@ def test_the_list_is_read_when_it_is_asked_for_and_quickly() -> None:
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout)
         for _ in range(3)
     ]
-    assert min(took) < 0.05  # seconds of processor time
+    assert min(took) < 0.05 * slowness()  # seconds of processor time
     start = time.process_time()
     for _ in range(10_000):
         name_list.find("no such molecule")
-    assert time.process_time() - start < 0.2
+    assert time.process_time() - start < 0.2 * slowness()

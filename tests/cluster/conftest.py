@@ -17,6 +17,7 @@ def nodes() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on the loopback address only
+        patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # else a machine whose memory is full kills engines
         patch.setenv("PYTHONPATH", str(ROOT))
         from ray.cluster_utils import Cluster
 

@@ -107,7 +107,7 @@ def never_done(node: str, asked: Path) -> type:
 def test_a_driver_that_is_killed_goes_on(nodes: Any, source: Path, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ["predict", str(source), "--model", str(model), "--ray", nodes.address, "-o", str(out), "--device", "cpu"]
-    words += ["-n", "2", "--drafter", "copy", "--max-len", "20", "--shard-rows", "5"]
+    words += ["-n", "2", "--drafter", "copy", "--max-len", "20", "--shard-rows", "1"]
     driver = subprocess.Popen([sys.executable, "-m", "chemspec.cli", *words], stderr=subprocess.PIPE, text=True)
     try:
         while not list(out.glob("rows/*/*.parquet")):
@@ -117,12 +117,12 @@ def test_a_driver_that_is_killed_goes_on(nodes: Any, source: Path, model: Path, 
     finally:
         driver.kill()
         driver.communicate()
-    report = predict_file(source, out, HOW, model, address=nodes.address, shard_rows=5, device="cpu")
-    assert 1 <= report.resumed < report.shards == 72
+    report = predict_file(source, out, HOW, model, address=nodes.address, shard_rows=1, device="cpu")
+    assert 1 <= report.resumed < report.shards == 360
     same_as_alone(out, model)
     with pytest.raises(FileError, match="n 2 instead of 3"):
         predict_file(
-            source, out, DecodeSettings(n=3, drafter="copy", max_len=20), model, address=nodes.address, shard_rows=5
+            source, out, DecodeSettings(n=3, drafter="copy", max_len=20), model, address=nodes.address, shard_rows=1
         )
 
 

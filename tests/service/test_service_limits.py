@@ -106,7 +106,14 @@ HOW: dict[str, Any] = {"task": "retro", "n": 2, "max_len": 8}
 def test_who_waits_too_long_is_told_and_is_decoded_no_further(engines: dict[str, Engine]) -> None:
     gated = Gated(engines["retro"])
     with serving([{"retro": gated}]) as service:
-        status, document, _ = service.send("POST", "/v1/predict", {**ASK, "timeout": 0.05})
+        replies: list[Any] = []
+        late = threading.Thread(
+            target=lambda: replies.append(service.send("POST", "/v1/predict", {**ASK, "timeout": 1.0}))
+        )
+        late.start()
+        until(lambda: gated.batches, "the batch")  # else it gave up before there was anything to end
+        late.join()
+        ((status, document, _),) = replies
         assert (status, document["code"]) == (504, "timeout")
         until(lambda: gated.ended, "the end of the batch")
         assert gated.ended[0] is not None  # it did not run to its end
@@ -311,7 +318,8 @@ def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> 
         def keep_decoding(self, *_: Any, **__: Any) -> Any:
             raise SystemExit  # ends a thread without a word
 
-    with serving([{"retro": Dying(engines["retro"])}], timeout=0.2) as service:
+    # Long enough for the thread to begin: what is given up before kills nobody.
+    with serving([{"retro": Dying(engines["retro"])}], timeout=2.0) as service:
         service.send("POST", "/v1/predict", ASK)
         until(lambda: not service.service.healthy, "the end of the thread")
         assert service.send("GET", "/healthz")[0] == 503

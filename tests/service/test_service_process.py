@@ -137,6 +137,6 @@ def test_the_load_test_tells_right_answers_from_wrong_ones(running: Running, eng
     assert 0 < fine.quantile(0.5) <= fine.quantile(0.95) <= fine.elapsed
     (text, log_prob), *rest = expected["CCO"]
     spoilt = {**expected, "CCO": ((text, log_prob - 0.01), *rest)}
-    assert set(load_test.run(running.url, spoilt, how, clients=4, seconds=0.5).wrong) == {"CCO"}
-    refused = load_test.run(running.url, expected, {**how, "model": "nobody"}, clients=2, seconds=0.05)
+    assert set(load_test.run(running.url, spoilt, how, clients=4, seconds=2.0).wrong) == {"CCO"}
+    refused = load_test.run(running.url, expected, {**how, "model": "nobody"}, clients=2, seconds=0.5)
     assert refused.errors.total() >= 2 and not refused.right

@@ -26,6 +26,10 @@ def test_the_core_alone_predicts_a_query_and_a_file(tmp_path: Path) -> None:
 
     run(sys.executable, "-m", "venv", "own")
     own = tmp_path / "own" / "bin"
+    # One small package, asked anew: without an index there is nothing to install, which is no fault of the core.
+    probe = [own / "pip", "download", "-q", "--no-deps", "--no-cache-dir", "--retries", "1", "-d", "probe", "hatchling"]
+    if subprocess.run(probe, cwd=tmp_path, env=environment, capture_output=True, check=False).returncode:
+        pytest.skip("pip reaches no package index here")
     run(own / "pip", "install", "-q", "--no-compile", "-c", ROOT / "constraints.txt", ROOT)
     find = f"from importlib.util import find_spec; print([n for n in {list(EXTRAS)} if find_spec(n)])"
     assert run(own / "python", "-c", find).strip() == "[]"

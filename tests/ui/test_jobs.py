@@ -245,6 +245,24 @@ def test_jobs_take_turns_in_their_order(tmp_path: Path) -> None:
     assert asked(tmp_path) == ["hold"] * 5 + ["N"] * 5 + ["O"] * 5
 
 
+def test_jobs_of_one_moment_stand_in_the_order_in_which_they_were_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also behind one of an earlier version, which has no place and goes by the time of its file."""
+    first, *others = made = [make([name]) for name in ("hold", "C", "N", "O", "CC")]
+    jobs.save(replace(first, state="waiting"))
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: 5)
+        submit(*others)
+    wait(first, "running")
+    for job in made:
+        os.utime(jobs.folder(job.id) / "job.json", (0, 0))
+    assert [job_queue.view(job.id).ahead for job in others] == [1, 2, 3, 4]
+    (tmp_path / "go").touch()
+    wait(others[-1])
+    assert asked(tmp_path) == ["hold", "C", "N", "O", "CC"]
+
+
 def test_a_stopped_job_keeps_its_rows_and_goes_on_without_repeating_any(tmp_path: Path) -> None:
     queries = [*(f"q{k}" for k in range(40)), "hold", "q41"]
     job = make(queries)
@@ -619,6 +637,7 @@ def test_a_first_line_may_be_a_row() -> None:
         (("a", "b"), ("", ""), 0),
         (("product", "smiles"), ("C", "C"), 1),
         (("id", "compound"), ("1", "acetyl chloride"), 1),
+        (("reactants", "product"), ("C.N", "CN"), 0),
     ],
 )
 def test_the_column_is_guessed(columns: Any, cells: Any, place: int) -> None:

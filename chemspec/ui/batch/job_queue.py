@@ -5,6 +5,7 @@ low priority, so that visitors at a page go first. A server may end at any time,
 
     jobs.lock   locked by whoever works in this folder, and by the prediction that it started: the system frees it when
                 both have ended, however they end; it holds the id of the job at work and the prediction's process id
+    jobs/<id>/place   when the job was submitted, in nanoseconds since 1970: the queue is in this order
 
 A job whose stored state is "waiting" is to be worked at. It is running if the lock is held for it, and was interrupted
 if nobody holds the lock.
@@ -27,6 +28,7 @@ from typing import IO, Any
 
 from chemspec.io.writers import flat
 from chemspec.settings import DecodeSettings
+from chemspec.system.files import write_whole
 from chemspec.system.threads import usable_cores
 from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import Job, JobError
@@ -72,8 +74,13 @@ def submit(job: Job, digest: str) -> None:
     if digest != job.digest:
         raise JobError(f"the model {job.model} is not the one that this job began with; start a new job with the file")
     if not view(job.id).active:
-        if len(_waiting()) > MOST_WAITING:
+        queue = _queue()
+        if len(queue) > MOST_WAITING:
             raise JobError(f"{MOST_WAITING} jobs wait already; try again later")
+        # Behind all others, also where the clock was set back or has not moved since the last one.
+        place = max(time.time_ns(), queue[-1][0] + 1 if queue else 0)
+        with _said():
+            write_whole(jobs.folder(job.id) / "place", str(place))
         _save(replace(job, state="waiting", message=""))
     resume()
 
@@ -146,13 +153,25 @@ def view(name: str) -> JobView:
 
 def _waiting() -> list[Job]:
     """Return the jobs to be worked at, in the order in which they were submitted."""
+    return [job for *_, job in _queue()]
+
+
+def _queue() -> list[tuple[int, str, Job]]:
+    """Return the places of these jobs, their ids and the jobs, in that order."""
     waiting = []
     for folder in jobs.root().glob("*"):
         with suppress(JobError, OSError):
             job = jobs.load(folder.name)
             if job.state == "waiting":
-                waiting.append(((folder / "job.json").stat().st_mtime_ns, job.id, job))
-    return [job for *_, job in sorted(waiting, key=lambda entry: entry[:2])]
+                waiting.append((_place(folder), job.id, job))
+    return sorted(waiting, key=lambda entry: entry[:2])
+
+
+def _place(folder: Path) -> int:
+    """Return where a job stands in the queue, as `submit` wrote it; earlier versions went by the time of the file."""
+    with suppress(OSError, ValueError):
+        return int((folder / "place").read_text(encoding="ascii"))
+    return (folder / "job.json").stat().st_mtime_ns
 
 
 def _answered(job: Job) -> int:
@@ -162,8 +181,15 @@ def _answered(job: Job) -> int:
 
 
 def _save(job: Job) -> None:
-    try:
+    with _said():
         jobs.save(job)
+
+
+@contextmanager
+def _said() -> Iterator[None]:
+    """Say in words why a job's folder cannot be written."""
+    try:
+        yield
     except FileNotFoundError:
         raise JobError("the job was deleted meanwhile") from None
     except OSError as error:

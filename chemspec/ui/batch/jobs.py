@@ -4,6 +4,7 @@
     jobs/<id>/queries.csv   their queries, which `chemspec predict` reads
     jobs/<id>/rows.jsonl    the answers so far, which it writes and resumes
     jobs/<id>/log           what it said
+    jobs/<id>/place         its place in the queue, see `job_queue`
     jobs/<id>/job.json      everything else; written last and in one step, so that a folder with it is complete
 
 The id is a secret: who knows it may see, stop and delete the job. Texts of visitors are content, never part of a path.
