@@ -1,9 +1,10 @@
 """Count round trips: proposed reactants from which the forward model makes the target again.
 
 Settings are fixed, so that numbers compare. The forward model reads the proposed reactants alone, and where there is a
-model of reagents once more with those that it proposes for this very reaction. Its first answer by greedy decoding
-(exact, at most 200 tokens) counts: it must hold the target, or its main product must be the target, stereochemistry
-included. Asking the same of the true reactants says how much the forward model itself allows.
+model of reagents once more with those that it proposes for this very reaction, the first set of a beam of ten. The
+forward model's first answer by greedy decoding (exact, at most 200 tokens) counts: it must hold the target, or its main
+product must be the target, stereochemistry included. Asking the same of the true reactants says how much the forward
+model itself allows.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from chemspec.evaluation.accuracy import RANKS, KnownReaction, answer_all, share
 from chemspec.settings import DecodeSettings
 
 HOW = DecodeSettings(decoder="greedy", n=1, max_len=200, batch_size=32)
+UNSURE = 0.3  # below this probability of the target agreement says little
+PROPOSE = DecodeSettings(n=10, max_len=200, batch_size=32)  # reagents; greedily, half as many are those of the record
 
 
 def round_trip(
@@ -78,7 +81,7 @@ def round_trip(
     }
     if reagents is not None:
         questions = [KnownReaction(f"{reactants}>>{target}", "") for target, reactants in trips]
-        told = answer_all(reagents, questions, out.with_suffix(".reagents.jsonl"), HOW, progress=progress)
+        told = answer_all(reagents, questions, out.with_suffix(".reagents.jsonl"), PROPOSE, progress=progress)
         flasks = [
             ".".join(filter(None, (reactants, balanced(_first(result)))))
             for (_, reactants), result in zip(trips, told, strict=True)

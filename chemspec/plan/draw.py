@@ -98,10 +98,8 @@ def caption(node: Node) -> str:
     """Return where a molecule is bought, or what speaks for the step that makes it."""
     if node.step is None:
         return f"in stock: {node.stock}" if node.stock else "not in stock"
-    back = node.step.round_trip
-    return f"chance {node.step.chance:.2f}" + (
-        "" if back is None else ", forward agrees" if back else ", forward differs"
-    )
+    opinion = node.step.opinion
+    return f"chance {node.step.chance:.2f}" + (f", forward {opinion}" if opinion else "")
 
 
 def _line(drawer: Any, colour: tuple[float, float, float], points: Sequence[tuple[float, float]]) -> None:

@@ -20,12 +20,12 @@ from typing import Any, Protocol
 from chemspec import chem
 from chemspec.chem.reagent_sets import balanced
 from chemspec.chem.salts import split
-from chemspec.evaluation.roundtrip import HOW, leads_back
+from chemspec.evaluation.roundtrip import HOW, PROPOSE, UNSURE, leads_back
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
 from chemspec.types import DecodeResult
 
-VERSION = 2  # of what is kept; raise it when proposals change for the same weights and settings
+VERSION = 3  # of what is kept; raise it when proposals change for the same weights and settings
 DISAGREES = 0.1  # what remains of the prior of a step whose product the forward model does not predict
 SIZE = 0.1  # nats that a step costs at most because a reactant is as large as its product: a tie-break
 
@@ -60,6 +60,13 @@ class Proposal:
     def reaction(self, product: str) -> str:
         """As reaction SMILES."""
         return f"{'.'.join(self.reactants)}>>{product}"
+
+    @property
+    def opinion(self) -> str:
+        """What the forward model says: "agrees", "is unsure" or "differs"; empty if it was not asked."""
+        if self.round_trip is None:
+            return ""
+        return "agrees" if self.round_trip >= UNSURE else "is unsure" if self.round_trip else "differs"
 
     def prior(self, product: str) -> float:
         """What a search goes by: the chance, less where the forward model disagrees and for a large reactant.
@@ -203,7 +210,7 @@ class Expander:
         """Return the forward model's chance of each reaction's product, from product and flask."""
         assert self.forward is not None
         queries = list(dict.fromkeys(flask for _, flask in flasks.values()))
-        made = dict(zip(queries, self._ask(self.forward, queries, self._greedy), strict=True))
+        made = dict(zip(queries, self._ask(self.forward, queries, self._as(HOW)), strict=True))
         self.counts.checks += len(queries)
         return {reaction: _leads_back(smiles, made[flask]) for reaction, (smiles, flask) in flasks.items()}
 
@@ -216,14 +223,13 @@ class Expander:
             if (kept := self._read(f"reagents of {reaction}")) is not None:
                 self._beside[reaction] = kept
         asked = list(dict.fromkeys(one for one in lacking if one not in self._beside))
-        for reaction, result in zip(asked, self._ask(self.reagents, asked, self._greedy), strict=True):
+        for reaction, result in zip(asked, self._ask(self.reagents, asked, self._as(PROPOSE)), strict=True):
             self._beside[reaction] = next((balanced(one.canonical) for one in result.hypotheses[:1] if one.valid), "")
             self._write(f"reagents of {reaction}", self._beside[reaction])
         return bool(lacking)
 
-    @property
-    def _greedy(self) -> DecodeSettings:
-        return replace(HOW, drafter=self.settings.drafter, batch_size=self.settings.batch_size)
+    def _as(self, how: DecodeSettings) -> DecodeSettings:
+        return replace(how, drafter=self.settings.drafter, batch_size=self.settings.batch_size)
 
     def _ask(self, model: Model, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         if not queries:

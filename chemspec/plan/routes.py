@@ -248,14 +248,13 @@ def rows(route: Route, known: Evidence = MappingProxyType({})) -> list[dict[str,
             f"{child.smiles} ({child.stock or made.get(child.smiles) or 'not in stock'})" for child in node.children
         ]
         made[node.smiles] = f"step {number}"
-        back = node.step.round_trip
-        agrees = "" if back is None else f"yes ({back:.2f})" if back else "no"
+        opinion = node.step.opinion + (f" ({node.step.round_trip:.2f})" if node.step.round_trip else "")
         row = {
             "step": str(number),
             "product": node.smiles,
             "from": " + ".join(from_),
             "chance": f"{node.step.chance:.2f}",
-            "forward model agrees": agrees,
+            "forward model": opinion,
         }
         if known:
             seen = known.get(node.step.reaction(node.smiles), Found())
@@ -274,7 +273,7 @@ def to_markdown(plan: Plan, known: Evidence = MappingProxyType({})) -> str:
         head = f"{len(route.steps)} steps, score {route.score:.3g}, group {route.group}"
         lines += [f"## Route {rank}: {head}" + ("" if route.solved else ", not all in stock"), ""]
         for row in rows(route, known):
-            told = ("forward model agrees", "patent reactions", "conditions of the nearest", "proposed reagents")
+            told = ("forward model", "patent reactions", "conditions of the nearest", "proposed reagents")
             tail = "".join(f"; {name}: {row[name]}" for name in told if row.get(name))
             lines += [f"{row['step']}. `{row['product']}` from {row['from']} (chance {row['chance']}{tail})"]
         lines += [""]

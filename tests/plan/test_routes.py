@@ -159,4 +159,5 @@ def test_pictures_show_every_molecule(found: Plan) -> None:
         assert draw.to_svg(route, dark=True) != svg
     assert {draw.caption(node) for node in found.routes[0].root} >= {"in stock: mine.smi"}
     assert draw.caption(Node("C")) == "not in stock"
-    assert draw.caption(Node("C", "", Proposal(("C",), 0.5, 0.0))) == "chance 0.50, forward differs"
+    for back, said in ((None, ""), (0.0, ", forward differs"), (0.1, ", forward is unsure"), (0.9, ", forward agrees")):
+        assert draw.caption(Node("C", "", Proposal(("C",), 0.5, back))) == f"chance 0.50{said}"

@@ -8,6 +8,7 @@ import pytest
 import streamlit as st
 from test_page_predict import result
 
+from chemspec.evaluation import roundtrip
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
@@ -24,14 +25,14 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     told: list[tuple[str, str]] = []
     says = {f"{ACID}>>{TARGET}": REAGENTS, f"{ACID}.{REAGENTS}": TARGET}
 
-    def decode_many(model: Any, queries: list[str], _: object) -> list[DecodeResult]:
+    def decode_many(model: Any, queries: list[str], how: DecodeSettings) -> list[DecodeResult]:
+        assert how == (roundtrip.PROPOSE if model == "reagents" else roundtrip.HOW)
         told.extend((model, query) for query in queries)
-        return [result(says.get(query, "CCO")) for query in queries]
+        return [result(says.get(query, "CCO"), *["CCN", "C(", "O", "N"][: how.n - 1]) for query in queries]
 
     monkeypatch.setattr(queued_engine, "models", lambda task, **_: [task])
     monkeypatch.setattr(queued_engine, "engine", lambda name, **_: name)
     monkeypatch.setattr(queued_engine, "decode_many", decode_many)
-    monkeypatch.setattr(queued_engine, "answer", lambda model, query, how: decode_many(model, [query], how)[0])
     monkeypatch.setattr(st, "session_state", {})
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", "/nowhere")
     return told
@@ -88,7 +89,7 @@ def test_they_stand_over_the_arrow_as_what_they_are(decoded: list[tuple[str, str
     assert whose in answers.drawing(ASKED, card, wide=True)
     assert answers.row(ASKED, card)["proposed_reagents"] == REAGENTS
     assert answers.row(ASKED, card)["conditions"] == "", "nothing was recorded"
-    assert [one for one, _ in proposed.several(ASKED, card)] == [REAGENTS]
+    assert [one for one, _ in proposed.several(ASKED, card)] == [REAGENTS, "CCN", "O"], "the likeliest valid ones"
 
 
 def test_without_a_model_nothing_is_proposed(decoded: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:

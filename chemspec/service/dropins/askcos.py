@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Request
@@ -22,9 +21,10 @@ def add(app: FastAPI, service: Service, problems: dict[int | str, dict[str, Any]
     async def predictions(
         model: Annotated[str, Path(max_length=200)], question: PredictionsQuestion, request: Request
     ) -> list[dict[str, Any]]:
-        """Return of every SMILES, in order, what the model writes; of one that it cannot read, nothing."""
+        """Return of every SMILES, in order, different valid answers; of one that it cannot read, none."""
         name, engine = service.engine(model, None)
-        settings = service.settings(How.model_validate({"n": min(ANSWERS, service.limits.answers)}), engine)
+        how = How.model_validate({"n": min(ANSWERS, service.limits.answers), "distinct": True})
+        settings = service.settings(how, engine)
         if not question.smiles:
             return []
         jobs = await service.submit(name, engine, question.smiles, settings)
@@ -35,9 +35,6 @@ def add(app: FastAPI, service: Service, problems: dict[int | str, dict[str, Any]
 
 
 def _answer(result: DecodeResult) -> dict[str, Any]:
-    """Different valid answers with their probabilities, best first."""
-    found: dict[str, float] = {}
-    for one in result.hypotheses:
-        if one.valid:
-            found.setdefault(one.canonical, math.exp(one.log_prob))
-    return {"products": list(found), "scores": list(found.values())}
+    """The answers with their probabilities, best first."""
+    found = result.hypotheses
+    return {"products": [one.canonical for one in found], "scores": [one.probability for one in found]}

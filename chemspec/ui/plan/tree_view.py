@@ -55,7 +55,7 @@ def _molecule(seen: Seen, *, dark: bool, root: bool = False) -> str:
 
 
 def _way(way: Proposal, parts: list[Seen], *, dark: bool) -> str:
-    back = "" if way.round_trip is None else "<br>forward agrees" if way.round_trip else "<br>forward differs"
+    back = f"<br>forward {way.opinion}" if way.opinion else ""
     inside = "".join(_molecule(part, dark=dark) for part in parts)
     told = f'<span class="told">chance {way.chance:.2f}{back}</span>'
     return f'<div class="way">{told}<div class="parts">{inside}</div></div>'

@@ -165,8 +165,6 @@ def _step(route: Route, number: int, models: Expander, key: str) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             smiles = ".".join(way.reactants)
             st.html(draw.labelled(draw.molecule(smiles, width=340, height=130, dark=theme.dark()), smiles), width=350)
-            back = way.round_trip
-            agrees = "" if back is None else ", forward agrees" if back else ", forward differs"
-            st.caption(f"chance {way.chance:.2f}{agrees}")
+            st.caption(f"chance {way.chance:.2f}" + (f", forward {way.opinion}" if way.opinion else ""))
             reaction = way.reaction(node.smiles)
             st.button("Use this instead", key=f"plan_use_{key}_{number}", on_click=ask.use, args=(reaction,))

@@ -149,6 +149,7 @@ def _try(asked: Asked, card: AnswerCard, found: Found | None, key: str) -> None:
         return
     state, box, said = st.session_state, f"{key}_conditions", f"{key}_said"
     recorded = [(one.text.translate(LOWERED), str(one.count)) for one in found.conditions] if found else []
+    proposed.propose(asked, [card])
     guessed = [
         (known.in_words(some).translate(LOWERED), percent(chance)) for some, chance in proposed.several(asked, card)
     ]

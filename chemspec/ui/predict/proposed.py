@@ -7,13 +7,15 @@ from collections.abc import Sequence
 import streamlit as st
 
 from chemspec.chem.reagent_sets import balanced
-from chemspec.evaluation.roundtrip import HOW
-from chemspec.settings import DecodeSettings
+from chemspec.evaluation.roundtrip import PROPOSE
+from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
 from chemspec.ui.predict.ask import Asked
 from chemspec.ui.predict.verdicts import AnswerCard
 
-SEVERAL = DecodeSettings(n=3, distinct=True)
+Sets = tuple[tuple[str, float], ...]  # SMILES and probability, the likeliest first
+
+SETS = 3  # of a reaction
 MOST = 500  # reactions that a session remembers
 
 
@@ -24,27 +26,31 @@ def propose(asked: Asked, cards: Sequence[AnswerCard]) -> None:
     lacking = [one for card in cards if card.best.valid and (one := _question(asked, card)) not in kept]
     if engine is None or not lacking:
         return
-    for one, result in zip(lacking, queued_engine.decode_many(engine, lacking, HOW), strict=True):
-        kept[one] = next((balanced(answer.canonical) for answer in result.hypotheses if answer.valid), "")
+    for one, result in zip(lacking, queued_engine.decode_many(engine, lacking, PROPOSE), strict=True):
+        kept[one] = _sets(result)
     queued_engine.forget(kept, MOST)
 
 
 def first(asked: Asked, card: AnswerCard) -> str:
     """Return the SMILES of the reagents proposed for a card; empty if there are none."""
-    return _kept().get(_question(asked, card), "")
+    return next((some for some, _ in several(asked, card)), "")
 
 
-def several(asked: Asked, card: AnswerCard) -> tuple[tuple[str, float], ...]:
-    """Return sets of reagents for a card with their probabilities, the likeliest first; asked when they are wanted."""
-    engine = queued_engine.find("reagents")
-    if engine is None:
-        return ()
-    found = queued_engine.answer(engine, _question(asked, card), SEVERAL)
-    return tuple((balanced(one.canonical), one.probability) for one in found.hypotheses if one.valid)
+def several(asked: Asked, card: AnswerCard) -> Sets:
+    """Return the likeliest sets of reagents proposed for a card."""
+    return _kept().get(_question(asked, card), ())
 
 
-def _kept() -> dict[str, str]:
-    kept: dict[str, str] = st.session_state.setdefault("predict_reagents", {})
+def _sets(result: DecodeResult) -> Sets:
+    found: dict[str, float] = {}
+    for one in result.hypotheses:
+        if one.valid:
+            found.setdefault(balanced(one.canonical), one.probability)
+    return tuple(found.items())[:SETS]
+
+
+def _kept() -> dict[str, Sets]:
+    kept: dict[str, Sets] = st.session_state.setdefault("predict_reagents", {})
     return kept
 
 

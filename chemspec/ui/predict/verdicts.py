@@ -11,11 +11,11 @@ from chemspec import chem
 from chemspec.chem import formula_balance
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
 from chemspec.engine.distinct import is_echo
-from chemspec.evaluation.roundtrip import leads_back
+from chemspec.evaluation.roundtrip import UNSURE, leads_back
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
 
-CONFIDENT, DOUBTFUL = 0.8, 0.3  # chances from which on, and below which, other words are used
+CONFIDENT, DOUBTFUL = 0.8, UNSURE  # chances from which on, and below which, other words are used
 TROUBLE = 0.2  # what the chance of a retro card counts in the order, where something speaks against it
 
 
