@@ -221,7 +221,12 @@ class Precedents:
         return first, last
 
     def _conditions(self, nearest: Iterator[tuple[int, float]]) -> tuple[Conditions, ...]:
-        """Let the nearest reactions vote, each by its similarity; work-up does not part one set from another."""
+        """Return what the nearest reactions were recorded with, the likeliest first.
+
+        Each votes by its similarity for its own set of reagents, and for others as far as they share these (Jaccard),
+        because patents list one procedure in many ways. Work-up does not part one set from another, and a set that is
+        nothing else says nothing unless all are such.
+        """
         weights: defaultdict[frozenset[str], float] = defaultdict(float)
         counts: Counter[frozenset[str]] = Counter()
         written: dict[frozenset[str], Counter[str]] = {}
@@ -236,8 +241,13 @@ class Precedents:
             written.setdefault(kind, Counter())[reagents] += 1
             if counts.total() == POOL:
                 break
+        telling = [kind for kind in weights if kind - WORK_UP] or list(weights)
+        votes = {
+            kind: weights[kind] + sum(weights[one] * len(kind & one) / len(kind | one) for one in telling)
+            for kind in telling
+        }
         found = []
-        for kind, _ in sorted(weights.items(), key=lambda one: (-one[1], sorted(one[0]))):
+        for kind in sorted(telling, key=lambda one: (-votes[one], sorted(one))):
             ways = written[kind]  # of equally frequent ones that with least work-up
             found.append(Conditions(min((-count, len(text), text) for text, count in ways.items())[2], counts[kind]))
         return tuple(found)

@@ -66,6 +66,22 @@ def test_conditions_are_those_of_the_nearest(index: Precedents) -> None:
     assert index.conditions("COC(=O)c1ccncc1", "O=C(O)c1ccncc1")[0].text == "NaOH, MeOH"
 
 
+@pytest.mark.parametrize(
+    ("recorded", "first"),
+    [
+        (["N", "N", "B.C.P.S", "C.F.P.S", "Br.C.P.S", "C.I.P.S", "C.P.S.[K+]"], "B.C.P.S"),  # each once, but alike
+        (["N", "N", "N", "B.C.P.S", "C.F.P.S", "Br.C.P.S"], "N"),
+        (["Cl", "Cl", "Cl", "C.N"], "C.N"),  # work-up alone tells nothing
+        (["Cl", "Cl", "O"], "Cl"),  # unless that is all there is
+    ],
+)
+def test_sets_vote_for_what_they_share(
+    index: Precedents, monkeypatch: pytest.MonkeyPatch, recorded: list[str], first: str
+) -> None:
+    monkeypatch.setattr(index, "_line", lambda row: ("", "", recorded[row], ""))
+    assert index._conditions((row, 1.0) for row in range(len(recorded)))[0].reagents == first
+
+
 def test_names_and_what_has_none() -> None:
     assert in_words("") == ""
     assert in_words("[K+].[K+].O=C([O-])[O-].CN(C)C=O") == "K₂CO₃, DMF"
