@@ -31,6 +31,7 @@ class TaskSpec:
         question: what is asked, in a few words.
         label: what is read and what is written.
         columns: of a table, that hold query and answer as plain SMILES.
+        named: what a column of queries is usually called, likely names first; `io.columns` reads them.
         mapped: of a table, that training data need unless atom maps are guessed.
         product: the column of the product.
         plain: the query and the answer of a row as they stand in the file.
@@ -49,6 +50,7 @@ class TaskSpec:
     question: str
     label: str
     columns: tuple[str, ...]
+    named: tuple[str, ...]
     mapped: tuple[str, ...]
     product: str
     plain: Callable[[Row], Pair]
@@ -98,6 +100,7 @@ TASKS.register(
         question="what forms?",
         label="reactants → product",
         columns=("reactants_and_reagents", "main_product"),
+        named=("reactants_and_reagents", "reactants", "reactant", "precursors", "core_reactants"),
         mapped=("mapped_core_rxn", "core_reactants", "reactants_and_reagents"),
         product="main_product",
         plain=lambda row: (row["reactants_and_reagents"], row["main_product"]),
@@ -114,6 +117,7 @@ TASKS.register(
         question="what from?",
         label="product → reactants",
         columns=("product", "reactants"),
+        named=("product", "products", "main_product", "target"),
         mapped=("mapped_rxn",),
         product="product",
         plain=lambda row: (row["product"], row["reactants"]),
@@ -129,6 +133,7 @@ TASKS.register(
         question="what else?",
         label="reactants and product → reagents",
         columns=("core_reactants", "reactants_and_reagents", "main_product"),
+        named=("reaction", "reactions", "rxn", "core_reactants|reactants|reactant>>main_product|product|products"),
         mapped=("core_reactants", "reactants_and_reagents", "main_product"),
         product="main_product",
         plain=lazily("chemspec.data.reagents:plain"),

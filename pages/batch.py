@@ -38,15 +38,15 @@ def new_job() -> None:
     left, right = st.columns([2, 3], gap="large")
     with left:
         st.subheader("Settings", anchor=False)
-        column = job_form.choose_column(given[0], sheet)
-        chosen = job_form.choose_model(sheet.columns[column])
-        if chosen and st.button(
-            f"Predict {len(sheet.rows):,} rows", type="primary", width="stretch", key="batch_start"
-        ):
-            job_form.start(given[0], sheet, column, *chosen)
+        task = job_form.choose_task(sheet)
+        column = job_form.choose_column(given[0], sheet, task)
+        if task:
+            model, settings = job_form.choose_model(task)
+            if st.button(f"Predict {len(sheet.rows):,} rows", type="primary", width="stretch", key="batch_start"):
+                job_form.start(given[0], sheet, column, model, task, settings)
     with right:
         st.subheader("Preview", anchor=False)
-        job_form.preview(sheet, column, chosen[1] if chosen else "forward")
+        job_form.preview(sheet, column, task or "forward")
 
 
 nav.page(body)

@@ -1,6 +1,9 @@
 """Chemistry as plain values: queries and molecules, reactions, file formats."""
 
+from chemspec.chem.query import ARROW as ARROW
+from chemspec.chem.query import LEFT_OUT as LEFT_OUT
 from chemspec.chem.query import LONGEST as LONGEST
+from chemspec.chem.query import NO_REACTION as NO_REACTION
 from chemspec.chem.query import Fault as Fault
 from chemspec.chem.query import Query as Query
 from chemspec.chem.query import atom_tokens as atom_tokens

@@ -26,6 +26,9 @@ from chemspec.tasks import TASKS
 LONGEST = 3000
 KEPT = 5000  # results: about one answer the same few molecules are asked many times
 ELEMENTS_KEPT = 100_000  # small ones, and a search for routes asks about every molecule that it meets
+ARROW = ">>"  # between the sides of a reaction that is a query
+NO_REACTION = "write the whole reaction, reactants>>product"
+LEFT_OUT = "the agents are left out"
 _PRINTED = re.compile(r"[!-~]+")
 # An atom of no element; RDKit's own loop over the atoms is thirty times as fast as Python's.
 _ANY = rdqueries.AtomNumEqualsQueryAtom(0)
@@ -37,12 +40,14 @@ class Query:
 
     Attributes:
         typed: the SMILES as it stood in the text, its molecules in that order; empty where the text was none.
+        agents: of a reaction that is the query what stands between its arrows, which is no part of that.
     """
 
     smiles: str
     original: str
     notes: tuple[str, ...]
     typed: str = ""
+    agents: str = ""
 
 
 # --- molecules -----------------------------------------------------------------------------------
@@ -281,6 +286,7 @@ _ALIKE = {
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a\u2032\u2033"
 _CLEAN = re.compile(r"[!#-&(-_a-~]+")  # ASCII without blanks and quotation marks: nothing to tidy
 _ARROW = re.compile(r"(?<!-)>")  # "->" is a dative bond
+_ANY_ARROW = re.compile(r"(?<!-)>|[\u2192\u21d2\u27f6\u27f9\u279c\u2794]")
 # The first word, and further ones as long as only blanks around a reaction arrow part them.
 _FIRST_WORD = re.compile(r"\S+(?:\s+>\S*|(?<=>)\s+\S*)*")
 
@@ -319,6 +325,11 @@ def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) ->
     typed, notes = _tidy(text)
     if not typed.chars:
         return Fault("type a SMILES, such as CCO", 0, len(text), "empty")
+    end = typed.places[-1] + 1
+    if not _ARROW.search(typed.chars) and _ANY_ARROW.search(text, end):  # no name that may be dropped
+        return Fault(
+            "a SMILES holds no blanks; write a dot between the molecules of a reaction", end, len(text), "reaction"
+        )
     side = _one_side(typed, task, notes)
     if isinstance(side, Fault):
         return typed.restore(side)
@@ -338,19 +349,23 @@ def _read_reaction(text: str, *, max_chars: int) -> Query | Fault:
     typed, notes = _tidy(text)
     arrows = [match.start() for match in _ARROW.finditer(typed.chars)]
     if len(arrows) != 2:
-        return Fault("write the whole reaction, reactants>>product", 0, len(text), "reaction")
-    sides, written = (typed[: arrows[0]], typed[arrows[1] + 1 :]), []
-    for side, what in zip(sides, ("reactant", "product"), strict=True):
-        if not side.chars:
-            return Fault(f"the reaction has no {what}", 0, len(text), "reaction")
-        read = read_query(side.chars, max_chars=max_chars)
+        return Fault(NO_REACTION, 0, len(text), "reaction")
+    first, last = arrows
+    written = []
+    for part, what in ((typed[:first], "reactant"), (typed[last + 1 :], "product"), (typed[first + 1 : last], "")):
+        if not part.chars:
+            if what:
+                return Fault(f"the reaction has no {what}", 0, len(text), "reaction")
+            continue
+        read = read_query(part.chars, max_chars=max_chars)
         if isinstance(read, Fault):
-            return side.restore(read)
+            return part.restore(read)
         written.append(read.smiles)
-        notes += [note for note in read.notes if note not in notes]
-    if arrows[1] > arrows[0] + 1:
-        notes.append("the agents are left out")
-    return Query(">>".join(written), text, tuple(notes), typed.chars)
+        notes += [note for note in read.notes if what and note not in notes]
+    agents = "".join(written[2:])
+    if agents:
+        notes.append(LEFT_OUT)
+    return Query(ARROW.join(written[:2]), text, tuple(notes), typed.chars, agents)
 
 
 def _tidy(text: str) -> tuple[_TracedText, list[str]]:

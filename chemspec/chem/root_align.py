@@ -12,7 +12,7 @@ from random import Random
 
 from rdkit import Chem, rdBase
 
-from chemspec.chem import LONGEST, canonical
+from chemspec.chem import ARROW, LONGEST, canonical
 
 Mol = Chem.Mol
 TRIES = 4  # random spellings drawn for each one wanted; a molecule of few atoms has few
@@ -22,28 +22,32 @@ MINOR_ATOMS, MINOR_SHARE = 2, 1 / 3  # a reactant that gives the product no more
 def spellings(smiles: str, count: int, rng: Random) -> list[str]:
     """Return up to `count` different ways to write a query: as it is, then as training wrote its sources.
 
-    Each molecule starts at a random atom, and the molecules stand in random order. A spelling that does not read as the
-    same molecules again (RDKit loses stereochemistry in rare ones) is left out.
+    Each molecule starts at a random atom, and the molecules of a side stand in random order. A spelling that does not
+    read as the same molecules again (RDKit loses stereochemistry in rare ones) is left out.
 
     Args:
-        smiles: canonical, of one molecule or several.
+        smiles: canonical, of one molecule or several, or of the two sides of a reaction.
         count: of spellings wanted.
         rng: chooses atoms and order.
     """
     found = {smiles: None}
     with rdBase.BlockLogs():
-        mols = [Chem.MolFromSmiles(part) for part in smiles.split(".")]
-        if any(mol is None or not mol.GetNumAtoms() for mol in mols):
+        sides = [[Chem.MolFromSmiles(part) for part in side.split(".")] for side in smiles.split(ARROW)]
+        if any(mol is None or not mol.GetNumAtoms() for mols in sides for mol in mols):
             return [smiles]
         for _ in range(TRIES * count):
             if len(found) >= count:
                 break
-            texts = [write_from(mol, rng.randrange(mol.GetNumAtoms()))[0] for mol in mols]
-            rng.shuffle(texts)
-            text = ".".join(texts)
-            if text not in found and canonical(text) == smiles:
+            text = ARROW.join(_spelling(mols, rng) for mols in sides)
+            if text not in found and ARROW.join(canonical(side) or "" for side in text.split(ARROW)) == smiles:
                 found[text] = None
     return list(found)
+
+
+def _spelling(mols: Sequence[Mol], rng: Random) -> str:
+    texts = [write_from(mol, rng.randrange(mol.GetNumAtoms()))[0] for mol in mols]
+    rng.shuffle(texts)
+    return ".".join(texts)
 
 
 def write_from(mol: Mol, root: int) -> tuple[str, list[int]]:

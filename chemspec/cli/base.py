@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import io
+import os
 import sys
 import threading
 import warnings
@@ -27,13 +28,23 @@ class GuardedGroup(TyperGroup):
         except KeyboardInterrupt:
             show.note("interrupted; what was written to files stays valid, the same command goes on from there")
             raise typer.Exit(130) from None
-        except BrokenPipeError:
-            raise  # whoever reads the output has left, as `head` does: no error of ours
+        except BrokenPipeError:  # whoever reads the output has left, as `head` does: no error of ours
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+            raise typer.Exit(0) from None
         except (ValueError, OSError, ModuleNotFoundError) as error:
-            show.note(f"error: {error}")
+            show.note(f"error: {_told(error)}")
             raise typer.Exit(2) from None
         finally:
             sys.unraisablehook = before
+
+
+def _told(error: Exception) -> str:
+    """Return what an error says, without the number that the system has for it."""
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"there is no file {error.filename}"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _ask_again(unraisable: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,11 +15,14 @@ from chemspec.cli import show
 from chemspec.cli.base import app
 
 SHOWN = 3  # of the other answers
+_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # of a reaction that is whole in its line
 
 
 @app.command(rich_help_panel="Answers")
 def check(
-    reaction: Annotated[str, typer.Argument(help="Reaction SMILES, an RXN, RDF or CDXML file, or - for stdin.")],
+    reaction: Annotated[
+        str, typer.Argument(help="Reaction SMILES, a file (.rxn .rdf .cdxml .smi .csv ...) of them, or - for stdin.")
+    ],
     task: opt.TaskOption = "",
     model: opt.ModelOption = "",
     n: opt.NOption = 10,
@@ -29,42 +33,52 @@ def check(
 ) -> None:
     """Check a reaction: does a model expect it, at which rank, and what else; both ways unless told which.
 
-    Exit code 1 says that no model puts it first.
+    Exit code 1 says that no model puts it first, or of several reactions one of them.
     """
     from dataclasses import replace
 
     from chemspec.engine.registry import installed
     from chemspec.evaluation import reaction_check
 
-    text = _text(reaction)
+    texts = _texts(reaction)
     names = {folder.name for folder in installed()}
     tasks = [task] if task or model else [one for one in questions.about_molecules() if one in names]
     if not tasks:
         raise ValueError("no model named forward or retro is installed; choose one with --model")
-    checks = []
-    for one in tasks:
-        engine = opt.load(one, model, device=device, dtype=dtype, threads=threads)
-        found = reaction_check.check(engine, text, replace(reaction_check.HOW, n=n))
-        checks.append(found)
-        if not as_json:
-            _print(found)
+    engines = [opt.load(one, model, device=device, dtype=dtype, threads=threads) for one in tasks]
+    checks, agreed = [], True
+    for text in texts:
+        if len(texts) > 1 and not as_json:
+            show.line(text)
+        try:
+            found = [reaction_check.check(engine, text, replace(reaction_check.HOW, n=n)) for engine in engines]
+        except ValueError as error:
+            if len(texts) == 1:
+                raise
+            show.note(f"{text}: {error}")
+            found = []
+        checks += found
+        agreed = agreed and any(one.agrees for one in found)
+        for one in () if as_json else found:
+            _print(one)
     if as_json:
-        show.document({"checks": [_brief(found) for found in checks]})
-    raise typer.Exit(0 if any(found.agrees for found in checks) else 1)
+        show.document({"checks": [_brief(one) for one in checks]})
+    raise typer.Exit(0 if agreed else 1)
 
 
-def _text(given: str) -> str:
+def _texts(given: str) -> list[str]:
+    """Return the reactions of an argument, a file or standard input; lines that are none alone are one together."""
     from chemspec.io import readers
 
     if given == "-":
-        return "\n".join(readers.lines_of(sys.stdin))
-    path = Path(given)
-    if path.suffix.lower() in (".rxn", ".rdf", ".cdxml", ".smi", ".txt"):
-        try:
-            return readers.decode_text(path.read_bytes())
-        except OSError as error:
-            raise readers.FileError(f"{path} cannot be read: {error.strerror or error}") from error
-    return given
+        lines = readers.lines_of(sys.stdin)
+    elif readers.looks_like_file(given):
+        whole = next(spec.name for spec in questions.TASKS.values() if spec.whole)
+        lines = readers.read_queries(Path(given), "", whole, show.note)
+    else:
+        return [given]
+    alone = [line for line in lines if line.strip()]
+    return alone if any(map(_ARROW.search, alone)) else ["\n".join(lines)]
 
 
 def _print(found: Any) -> None:

@@ -13,6 +13,7 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import dev
 from chemspec.settings import DecodeSettings
+from chemspec.tasks import TASKS
 
 command = partial(dev.command, rich_help_panel="Are the answers right?")
 
@@ -54,7 +55,7 @@ def lossless(
     from chemspec.evaluation import lossless as compare
     from chemspec.io import readers
 
-    given = None if file is None else readers.read_queries(file, column)
+    given = None if file is None else readers.read_queries(file, column, opt.task_of(task, model), show.note)
     engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
     queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)
     names, interrupted = drafter or [opt.DEFAULT.drafter], False
@@ -112,7 +113,9 @@ def calibration(
     from chemspec.evaluation import accuracy as measuring
     from chemspec.evaluation import calibration as judging
 
-    asked = opt.questions(source, task, "val", limit=queries, seed=seed) if source or not heldout else []
+    standard = bool(source and TASKS[opt.as_task(task)].test) or not heldout
+    remedy = "give held-out reactions with --heldout"
+    asked = opt.questions(source, task, "val", remedy, limit=queries, seed=seed) if standard else []
     if heldout:
         asked += measuring.questions(heldout, opt.as_task(task), limit=queries, seed=seed)
     engine = opt.load(task, model, threads=threads)
@@ -162,7 +165,7 @@ def roundtrip(
     results = measuring.read_answers(predictions, asked)
     engine = opt.load("forward", forward, threads=threads)
     adds = opt.load("reagents", reagents, threads=threads) if reagents else None
-    target = out or Path("runs") / f"roundtrip-{engine.digest[:6]}-{predictions.stem}.jsonl"
+    target = out or Path("runs") / f"roundtrip-{engine.digest[:6]}-{predictions.stem}-{most}.jsonl"
     with show.progress("asking") as report:
         measured = back.round_trip(engine, asked, results, target, reagents=adds, most=most, progress=report)
     if kept:

@@ -34,7 +34,7 @@ def leaks(
 
     chosen = model_recipe(recipe)
     folder = opt.data_folder(source)
-    tests = opt.test_file(source, chosen.task)
+    tests = opt.test_file(source, chosen.task, "")
     with show.progress("training reactions") as report:
         told = partial(report, total=0)
         if data_dir is not None:
@@ -169,7 +169,7 @@ def calibrate(
         from chemspec.io import readers
 
         made = f"chemspec dev calibrate --unlabelled {unlabelled.name} --heads {heads}"
-        texts = readers.read_queries(unlabelled, column)
+        texts = readers.read_queries(unlabelled, column, engine.task, show.note)
         knowledge, report = learning.calibrate_from_answers(engine, texts, heads=heads, made=made, tell=show.note)
     else:
         folder = data_dir or Path("data") / engine.task

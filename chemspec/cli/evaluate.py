@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from chemspec import tasks
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app
@@ -50,7 +51,7 @@ def evaluate(
     from chemspec.evaluation import accuracy as measure
     from chemspec.tasks import TASKS
 
-    tests = file or opt.test_file(source, task)
+    tests = file or opt.test_file(source, task, "give a file of held-out reactions with --file")
     asked = measure.questions(tests, opt.as_task(task), limit=limit, seed=seed)
     engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template)
     special = {"distinct": distinct, "augmented": augment > 1, "int8": engine.dtype == "int8"}
@@ -119,7 +120,7 @@ def _head_to_head(
 
 @command(name="bench")
 def bench_(
-    task: Annotated[str, opt.option("forward, retro or both.", "--task", "-t")] = "both",
+    task: Annotated[str, opt.option(f"{tasks.in_words('or')}; both: forward and retro.", "--task", "-t")] = "both",
     source: Annotated[Path | None, opt.option("Folder with the reaction CSVs; default: the built-in queries.")] = None,
     limit: Annotated[int, opt.option("Queries per row.")] = 200,
     widths: Annotated[str, opt.option("Beam widths for retro; 1 is greedy.")] = "5,10,25",

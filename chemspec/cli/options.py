@@ -109,6 +109,13 @@ def as_task(name: str) -> Task:
     return TASKS[name].name
 
 
+def task_of(task: str, model: str) -> Task | None:
+    """Return the task asked for, else that of the model; None where neither says so before it is loaded."""
+    from chemspec.engine.registry import task_of_model
+
+    return as_task(task) if task else task_of_model(model)
+
+
 def decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> DecodeSettings:
     """Return settings; a relaxed decoder must have been asked for with `exact` false."""
     return settings.decode_settings(decoder, n, exact=exact, remedy="add --relaxed", **others)
@@ -126,40 +133,49 @@ def load(task: str, model: str, **options: Any) -> Engine:
     else:
         engine = Engine.load(model or as_task(task), task=wanted, **options)
     if task and engine.task != as_task(task):
-        message = f"model {engine.name!r} is a {engine.task} model"
-        raise ValueError(f"{message}; leave --task out or choose another model")
+        raise ValueError(
+            f"model {engine.name!r} is a {engine.task} model, not one for {task}; choose another with --model"
+        )
     if engine.confidence_problem:
         show.note(f"no confidence: {engine.confidence_problem}")
     return engine
 
 
-def questions(source: Path | None, task: str, part: str = "test", **which: Any) -> list[KnownReaction]:
+def questions(
+    source: Path | None, task: str, part: str = "test", remedy: str = "", **which: Any
+) -> list[KnownReaction]:
     """Read reactions of the task's test or validation part ("val"), of the latter none that a test has too.
 
     Args:
         source: folder with the reaction tables, see `data_folder`.
-        task: forward or retro.
+        task: one that has a standard test set.
         part: "test" or "val".
+        remedy: see `test_file`.
         which: limit and seed, see `accuracy.questions`.
     """
     from chemspec.evaluation import accuracy
 
-    file = test_file(source, task)
+    file = test_file(source, task, remedy)
     file = file.with_name(file.name.replace("_test.", f"_{part}."))
     return accuracy.questions(file, as_task(task), leave_out=("overlaps_test",) if part == "val" else (), **which)
 
 
-def test_file(source: Path | None, task: str) -> Path:
+def test_file(source: Path | None, task: str, remedy: str) -> Path:
     """Return a task's standard test file.
+
+    Args:
+        source: see `data_folder`.
+        task: whose.
+        remedy: what to do where there is none; empty: nothing but to choose another task.
 
     Raises:
         ValueError: if there is none, or no folder of reaction tables.
     """
     spec = TASKS[as_task(task)]
     if not spec.test:
-        raise ValueError(
-            f"there is no standard test set for {spec.name}; give a file of held-out reactions with --file"
-        )
+        able = " or ".join(one.name for one in TASKS.values() if one.test)
+        remedy = remedy or f"this command needs one, as there is for {able}"
+        raise ValueError(f"there is no standard test set for {spec.name}; {remedy}")
     return data_folder(source) / spec.test
 
 

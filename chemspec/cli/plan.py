@@ -147,10 +147,24 @@ def _targets(given: list[str]) -> list[str]:
     from chemspec.io import readers
 
     if len(given) == 1 and readers.looks_like_file(given[0]):
-        given = [text for text in readers.read_queries(Path(given[0])) if text.strip()]
+        given = [text for text in readers.read_queries(Path(given[0]), "", "retro", show.note) if text.strip()]
         if not given:
             raise ValueError("there is no target in the file")
-    return given
+    return [_smiles(text) for text in given]
+
+
+def _smiles(text: str) -> str:
+    """Return a target that is a name, an InChI and so on as SMILES; anything else as it is."""
+    from chemspec import chem
+    from chemspec.chem import formats
+
+    if isinstance(chem.read_query(text, "retro"), chem.Query):
+        return text
+    read = formats.read_any(text, task="retro")
+    if isinstance(read, chem.Fault):
+        return text  # the search says what is wrong
+    show.note(f"{text}: {'; '.join((read.smiles, *read.notes))}")
+    return read.smiles
 
 
 def _show(plan: Plan, known: Evidence) -> None:

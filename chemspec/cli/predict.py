@@ -10,11 +10,12 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from chemspec import tasks as questions
 from chemspec.asset_files import app_script
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app
-from chemspec.settings import RULES, DecodeSettings
+from chemspec.settings import RULES, DecodeSettings, Task
 from chemspec.system import extras, gpu
 from chemspec.system.threads import usable_cores
 from chemspec.system.untrusted import read_json
@@ -37,7 +38,7 @@ def predict(
     drafter: opt.DrafterOption = opt.DEFAULT.drafter,
     exact: opt.ExactOption = True,
     out: Annotated[Path | None, opt.option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")] = None,
-    column: Annotated[str, opt.option("Column of the input file with the SMILES.")] = "",
+    column: Annotated[str, opt.option('Column of the input file with the SMILES; "a>>b" joins two.')] = "",
     trace: Annotated[Path | None, opt.option("Write full results with traces here, one JSON a line.")] = None,
     batch_size: opt.BatchOrAutoOption = opt.DEFAULT.batch_size,
     max_len: opt.LengthOption = opt.DEFAULT.max_len,
@@ -78,7 +79,7 @@ def predict(
     ] = SHARD_ROWS,
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Predict products (forward) or reactant sets (retro) for SMILES, a file of them, or standard input."""
+    """Predict products (forward), reactant sets (retro) or reagents for SMILES, a file of them, or standard input."""
     settings = opt.decode_settings(
         decoder,
         n,
@@ -99,7 +100,7 @@ def predict(
         tau=tau,
     )
     if not task and not model:
-        raise ValueError("say which question: --task forward (what forms?) or --task retro (what from?)")
+        raise ValueError(f"say which question: --task {questions.questions()}, or choose a model with --model")
     if batch_size == opt.AUTO and (ray or device == ALL):
         raise ValueError("--batch-size auto is for one engine; with --ray and --device cuda:all give a number")
     if write_every < 0:
@@ -113,9 +114,10 @@ def predict(
         )
     if engines or shard_rows != SHARD_ROWS:
         raise ValueError("--engines and --shard-rows go with --ray")
+    opt.check_folders(out, trace)
     from chemspec.io import writers
 
-    queries, many = _queries(smiles, column)
+    queries, many = _queries(smiles, column, opt.task_of(task, model))
     if trace is not None:
         trace.touch()  # fails now rather than when all the work is done
     engine = opt.load(
@@ -206,8 +208,8 @@ def _workers(asked: int, device: str, many: bool) -> int:
     return min(MOST_WORKERS, spare) if many and on_gpu and device != ALL and spare > 1 else 0
 
 
-def _queries(given: list[str] | None, column: str) -> tuple[list[str], bool]:
-    """The query texts, and whether they are many (then a progress bar is shown)."""
+def _queries(given: list[str] | None, column: str, task: Task | None) -> tuple[list[str], bool]:
+    """The query texts of a task, and whether they are many (then a progress bar is shown)."""
     from chemspec.io import readers
 
     if not given or given == ["-"]:
@@ -215,7 +217,7 @@ def _queries(given: list[str] | None, column: str) -> tuple[list[str], bool]:
             raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
         where, queries = "standard input", readers.lines_of(sys.stdin)
     elif len(given) == 1 and readers.looks_like_file(given[0]):
-        where, queries = given[0], readers.read_queries(Path(given[0]), column)
+        where, queries = given[0], readers.read_queries(Path(given[0]), column, task, show.note)
     else:
         for text in filter(readers.looks_like_file, given):
             raise ValueError(f"{text} is a file; give one file, or SMILES, but not both")

@@ -119,7 +119,7 @@ def load_test(
     from chemspec.io import readers
     from chemspec.service import load_test as testing
 
-    asked = list(dict.fromkeys(readers.read_queries(queries, column)))[: limit or None]
+    asked = list(dict.fromkeys(readers.read_queries(queries, column, opt.as_task(task), show.note)))[: limit or None]
     engine = opt.load(task, model, threads=threads)
     settings = opt.decode_settings("auto", n, True)
     with show.progress("answering here") as report:

@@ -16,9 +16,15 @@ from rich.table import Table
 from chemspec.io import tables
 from chemspec.types import DecodeResult
 
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # and no exit code of Rich's own: see `base.GuardedGroup`
+
+
 notes = Console(stderr=True)
-answers = Console()
-wide = Console(width=10_000)  # for files and pipes, where nobody wants a row folded
+answers = _Console()
+wide = _Console(width=10_000)  # for files and pipes, where nobody wants a row folded
 
 
 class ProgressReport(Protocol):

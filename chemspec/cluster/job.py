@@ -13,6 +13,7 @@ from typing import Any
 from chemspec.cluster import engines as on_ray
 from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, Lost, Piece, dispatch
 from chemspec.cluster.shards import ShardFolder, cut, stream
+from chemspec.engine.registry import task_of_model
 from chemspec.io import writers
 from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings, Task
@@ -70,10 +71,10 @@ def predict_file(
         address: of the cluster: "local" for this machine, "auto" or HOST:PORT; where Ray is initialised already, that
             one is used.
         task: "forward" or "retro", if the model shall be refused where it answers the other question.
-        column: of the input.
+        column: of the input; empty: one with a name that is usual for the task, or for the model's.
         shard_rows: of a shard, which is what an engine answers at a time, and what is done again after its death.
         progress: is told how many rows of how many are done; how many there are is unknown before the end.
-        note: is told of deaths.
+        note: is told of deaths, and which column is read where others might have been meant.
         options: `device`, `threads` (of an engine), `most` (engines), see `engines.RayEngines`, and those of
             `Engine.load`.
 
@@ -86,7 +87,7 @@ def predict_file(
         raise FileError(f"a shard of {shard_rows} rows; give 1 to 1,000,000")
     if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
         raise FileError(f"{out} lies in {source}, all of which is read; choose a folder elsewhere")
-    queries = stream(source, column)
+    queries = stream(source, column, task or task_of_model(model), note)
     if (first := next(queries, None)) is None:
         raise FileError(f"nothing to predict: there is no query in {source}")
     pieces = cut(chain([first], queries), shard_rows)
@@ -98,7 +99,7 @@ def predict_file(
         engines.start()
         facts = engines.facts
         if task and facts["task"] != task:
-            raise ValueError(f"model {facts['name']!r} is a {facts['task']} model; leave --task out or choose another")
+            raise ValueError(f"model {facts['name']!r} is a {facts['task']} model, not one for {task}; choose another")
         manifest = {
             "format": 1,
             "shard_rows": shard_rows,

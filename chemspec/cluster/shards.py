@@ -17,8 +17,9 @@ import pyarrow
 from pyarrow import parquet
 
 from chemspec.cluster.dispatch import Piece
-from chemspec.io.readers import ENDINGS, FileError, stream_queries
+from chemspec.io.readers import ENDINGS, FileError, Tell, stream_queries
 from chemspec.io.writers import parquet_fields, refuse_others
+from chemspec.settings import Task
 from chemspec.system.files import write_whole
 
 try:
@@ -32,20 +33,22 @@ SCHEMA = pyarrow.schema({"row": pyarrow.int64(), **parquet_fields()})
 DIGEST, COUNTS = b"chemspec.queries", b"chemspec.counts"  # in a file's metadata
 
 
-def stream(source: Path, column: str = "") -> Iterator[str]:
+def stream(source: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None) -> Iterator[str]:
     """The queries of a file, or of all files of a folder in the order of their names, as they are read.
+
+    Column, task and note are those of `io.readers.stream_queries`; each table may have its own columns.
 
     Raises:
         FileError: if there is none, or one cannot be read.
     """
     if not source.is_dir():
-        yield from stream_queries(source, column)
+        yield from stream_queries(source, column, task, note)
         return
     files = sorted(path for path in source.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
     if not files:
         raise FileError(f"{source} holds no file of queries ({' '.join(ENDINGS)})")
     for file in files:
-        yield from stream_queries(file, column)
+        yield from stream_queries(file, column, task, note)
 
 
 def cut(queries: Iterable[str], size: int) -> Iterator[Piece]:

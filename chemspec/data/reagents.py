@@ -8,12 +8,11 @@ from random import Random
 from rdkit import Chem, rdBase
 
 from chemspec import chem
+from chemspec.chem import ARROW
 from chemspec.chem.atom_maps import guess_maps
 from chemspec.chem.reagent_sets import beside
 from chemspec.chem.root_align import write_from
 from chemspec.tasks import Pair, Row, WritePair
-
-ARROW = ">>"
 
 
 def plain(row: Row) -> Pair:

@@ -125,10 +125,11 @@ class DrafterResources:
     def _small_model(self, kind: str) -> DraftModel:
         folder = self.folder / "drafters" / kind
         if not folder.is_dir():
+            from chemspec.train.recipe import remedy
+
             raise ValueError(
-                f"model {self.name} has no small model {kind!r} to draft with ({folder} is missing); train one "
-                f"with `chemspec train --recipe {self.task}-{kind}` and put its model folder there, or choose "
-                "another drafter"
+                f"model {self.name} has no small model {kind!r} to draft with ({folder} is missing, where a trained "
+                f"one belongs); {remedy(f'{self.task}-{kind}')}"
             )
         loaded = own.load(folder)
         if loaded.tokenizer != self.tokenizer:

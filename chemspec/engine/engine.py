@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from itertools import count, islice
@@ -31,7 +31,6 @@ from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend, ScoresError, Session
 from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task
 from chemspec.system import gpu
-from chemspec.tasks import TASKS
 from chemspec.tokenizer import TokenError
 from chemspec.types import DecodeResult, FinishedSequence, Hypothesis, Pass, Trace
 
@@ -237,10 +236,12 @@ class Engine:
 
         Raises:
             ValueError: for settings out of range, or a drafter that the model lacks.
+            TypeError: for queries that are no texts.
         """
         settings = _settings(settings, overrides)
         if isinstance(queries, str):
             return self.predict([queries], settings, progress=progress)[0]
+        check_texts(queries)
         self.expect(queries)
         prepared = [self.prepare(query) for query in queries]
         results: dict[int, DecodeResult] = {i: query.refusal for i, query in enumerate(prepared) if query.refusal}
@@ -337,9 +338,12 @@ class Engine:
         text = text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text that could be told back
         lead, bare = self.tokenizer.lead(text)
         query = self.molecules.get(*self._reading(bare))
-        if isinstance(query, chem.Fault) and query.kind != "length" and not TASKS.lookup(self.task).whole:
+        if isinstance(query, chem.Fault) and query.kind != "length":
             read = formats.read_any(text, task=self.task, max_chars=MAX_CHARS)  # a name, a list, an InChI, a molfile
-            query = chem.Query(read.smiles, text, read.notes) if isinstance(read, formats.Input) else query
+            if isinstance(read, formats.Input):
+                query = chem.Query(read.smiles, text, read.notes)
+            elif query.kind == "reaction":  # perhaps one with names, which the other reader can part
+                query = read
         if isinstance(query, chem.Fault):
             status = "too_long" if query.kind == "length" else "invalid"
             return PreparedQuery(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
@@ -680,6 +684,16 @@ class Engine:
             probability=exp(answer.log_prob),
             ended=answer.ended,
         )
+
+
+def check_texts(queries: object) -> None:
+    """Refuse what is no sequence of texts before any of it is answered."""
+    wanted = "give a SMILES, or a sequence of them"
+    if not isinstance(queries, Sized) or not isinstance(queries, Iterable) or isinstance(queries, bytes):
+        raise TypeError(f"{queries!r:.50} cannot be predicted; {wanted}")
+    for place, query in enumerate(queries):
+        if not isinstance(query, str):
+            raise TypeError(f"query {place} is {query!r:.50}, no text; {wanted}")
 
 
 def _failed(ready: PreparedQuery, error: Exception) -> DecodeResult:

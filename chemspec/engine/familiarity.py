@@ -27,6 +27,7 @@ from chemspec.system.files import write_whole
 from chemspec.system.untrusted import read_json
 
 FILE = "familiarity.json"
+WORDS = {".": "several molecules"}  # what a token means that says little by itself
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,9 @@ class Familiarity:
 
     def notes(self, tokens: Sequence[str], likeness: float | None) -> tuple[str, ...]:
         """Return what is unlike the training data, in words; nothing where all is as usual."""
-        told = [f"{token} (in {self.rare[token]} queries)" for token in dict.fromkeys(tokens) if token in self.rare]
+        rare = [token for token in dict.fromkeys(tokens) if token in self.rare]
+        seen = {token: f"in {self.rare[token]} queries" if self.rare[token] else "in no query" for token in rare}
+        told = [f"{WORDS.get(token, token)} ({seen[token]})" for token in rare]
         parts = [f"it has {', '.join(told)}"] if told else []
         if len(tokens) > self.longest:
             parts.append(f"it is longer ({len(tokens)} tokens) than 99 % of it ({self.longest})")

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, overload
 
-from chemspec.engine.engine import Engine
+from chemspec.engine.engine import Engine, check_texts
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
@@ -164,11 +164,13 @@ class EnginePool:
 
         Raises:
             ValueError: for settings out of range, or a drafter that the model lacks.
+            TypeError: for queries that are no texts.
             RuntimeError: if all engines have died, or two of them over the same batch.
         """
         settings = replace(settings or DecodeSettings(), **overrides)
         if isinstance(queries, str):
             return self.predict([queries], settings, progress=progress)[0]
+        check_texts(queries)
         order = sorted(range(len(queries)), key=lambda index: -len(queries[index]))
         size = settings.batch_size
         with self._asking:

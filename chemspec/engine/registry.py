@@ -12,6 +12,7 @@ from chemspec.asset_files import assets
 from chemspec.draft.registry import DRAFTERS
 from chemspec.importers import registry as importers
 from chemspec.model import checkpoint
+from chemspec.settings import Task
 
 
 def model_folder(name: str | Path) -> Path:
@@ -47,6 +48,14 @@ def installed() -> list[Path]:
     """The folders of the models at `models_dir()`."""
     home = models_dir()
     return sorted(folder for folder in home.iterdir() if (folder / "config.json").is_file()) if home.is_dir() else []
+
+
+def task_of_model(name: str | Path) -> Task | None:
+    """Return what an installed model, or one in a folder, predicts, without loading it; None where it does not say."""
+    try:
+        return checkpoint.task_of(model_folder(name))
+    except checkpoint.CheckpointError:
+        return None  # loading it says what is wrong, if anything is
 
 
 def usable(folder: Path) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 Forward: the product among the answers to reactants and agents. Retro: the reactants among the answers to the product,
 where an answer counts that holds nothing but molecules of the flask and supplies every atom of the product, since
-nobody writes down which of them are agents.
+nobody writes down which of them are agents. Reagents: the set of agents, without stereochemistry, among those proposed
+for reactants and product.
 """
 
 from __future__ import annotations
@@ -16,9 +17,15 @@ from chemspec.engine.distinct import is_echo
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.roundtrip import leads_back
 from chemspec.settings import DecodeSettings, Task
+from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Hypothesis
 
 HOW = DecodeSettings(decoder="beam", n=10, distinct=True)
+_SET = ("The model rather expects others", "The model does not expect these reagents", "this set is")
+_SAID = {  # of an answer that is not the first, of none, and what is looked for
+    "forward": ("The model rather expects another product", "The model does not expect this", "the product is"),
+    "retro": ("The model puts other ways before", "The model does not think of this way", "these reactants are"),
+}
 
 
 @dataclass(frozen=True)
@@ -26,9 +33,9 @@ class ReactionCheck:
     """What a model says of a reaction.
 
     Attributes:
-        task: "forward" judges the product, "retro" the reactants.
+        task: "forward" judges the product, "retro" the reactants, "reagents" the agents.
         query: what the model was asked.
-        expected: what was written on the other side of the arrow.
+        expected: what else was written: on the other side of the arrow, or between its ends.
         rank: place of that among the answers, from 1; 0 if it is not there.
         answers: how many there were to look through.
         chance: of the answer of that rank, as measured, else the model's own probability; 0 where there is none.
@@ -63,16 +70,13 @@ class ReactionCheck:
         """What came of it, in words."""
         if self.result.status != "ok":
             return f"The model cannot judge this reaction: {self.result.message}"
-        forward = self.task == "forward"
-        what = "the product is" if forward else "these reactants are"
+        lead, unlike, what = _SAID.get(self.task, _SET)
         if self.agrees:
             return f"The model agrees: {what} its first answer"
         if self.rank:
-            lead = "The model rather expects another product" if forward else "The model puts other ways before"
             return f"{lead}: {what} answer {self.rank} of {self.answers}"
-        lead = "The model does not expect this" if forward else "The model does not think of this way"
         near = f"; answer {self.near} is {self.nearly}" if self.near else ""
-        return f"{lead}: {what} not among its {self.answers} answers{near}"
+        return f"{unlike}: {what} not among its {self.answers} answers{near}"
 
 
 def check(engine: Engine, reaction: str, settings: DecodeSettings = HOW) -> ReactionCheck:
@@ -89,9 +93,13 @@ def check(engine: Engine, reaction: str, settings: DecodeSettings = HOW) -> Reac
     read = formats.read_any(reaction, task=engine.task)
     if isinstance(read, chem.Fault):
         raise ValueError(f"this reaction cannot be read: {read}")
-    if not read.other:
-        raise ValueError("this is no whole reaction; write reactants>>product, or give an RXN file")
-    return judge(engine.task, read.ordered, read.other, engine.predict(read.smiles, settings))
+    if expected := read.agents or read.other:
+        return judge(engine.task, read.ordered, expected, engine.predict(read.smiles, settings))
+    if TASKS.lookup(engine.task).whole:
+        raise ValueError("this reaction has no agents that could be judged; write reactants>agents>product")
+    for why in (note for note in read.notes if note.startswith(formats.OTHER_SIDE)):
+        raise ValueError(f"this reaction cannot be read: {why}")
+    raise ValueError("this is no whole reaction; write reactants>>product, or give an RXN file")
 
 
 def judge(task: Task, query: str, expected: str, result: DecodeResult) -> ReactionCheck:
@@ -99,8 +107,8 @@ def judge(task: Task, query: str, expected: str, result: DecodeResult) -> Reacti
 
     Args:
         task: of the model.
-        query: the side that was asked.
-        expected: the side that was written down.
+        query: what was asked.
+        expected: what was written down beside it.
         result: the answers.
     """
     answers = [one for one in result.hypotheses if one.valid]
@@ -120,6 +128,8 @@ def is_it(task: Task, query: str, expected: str, answer: str) -> bool:
     """Return whether an answer is what was written down."""
     if task == "forward":
         return leads_back(expected, answer)
+    if TASKS.lookup(task).whole:
+        return TASKS[task].normal(answer) == TASKS[task].normal(expected)
     flask, parts = chem.canonical_parts(expected), chem.canonical_parts(answer)
     return bool(flask and parts and set(parts) <= set(flask) and not chem.formula_balance(answer, query))
 
@@ -129,6 +139,11 @@ def _nearly(task: Task, query: str, expected: str, answer: str) -> str:
     flat, found = chem.drop_stereo(expected), chem.drop_stereo(answer)
     if flat is None or found is None:
         return ""
+    if TASKS.lookup(task).whole:
+        parts, others = set(flat.split(".")), set(found.split("."))
+        lacking, more = ".".join(parts - others), ".".join(others - parts)
+        near = len(parts ^ others) == 1
+        return (f"the same without {lacking}" if lacking else f"the same with {more} besides") if near else ""
     if is_it(task, chem.drop_stereo(query) or query, flat, found):
         return "the same but for stereochemistry"
     if task == "forward":
@@ -142,7 +157,7 @@ def _nearly(task: Task, query: str, expected: str, answer: str) -> str:
 
 def _problem(task: Task, query: str, expected: str) -> str:
     """Return what is wrong with a reaction as it is written."""
-    flask, product = (query, expected) if task == "forward" else (expected, query)
+    flask, product = TASKS[task].sides(query, expected)
     if lacking := chem.formula_balance(flask, product):
         atoms = ", ".join(f"{count} {element}" for element, count in lacking.items())
         return f"the reactants cannot supply {atoms} of the product"

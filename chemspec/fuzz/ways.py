@@ -19,6 +19,7 @@ from random import Random
 from chemspec.fuzz import http, kept, tables
 from chemspec.fuzz.mutate import altered, broken, mutated
 from chemspec.fuzz.tools import QUERIES, Tools, Way, small_model
+from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, result_from_json, to_json
 
 # --- query text -----------------------------------------------------------------------------------
@@ -42,9 +43,9 @@ def _query(case: bytes, tools: Tools) -> None:
     from chemspec.chem.formats import read
 
     text = case.decode("utf-8", "surrogatepass")
-    for task in ("forward", "retro"):
-        read.read_any(text, task=task)  # type: ignore[arg-type]
-        fault = chem.read_query(text, task)  # type: ignore[arg-type]
+    for task in TASKS.values():
+        read.read_any(text, task=task.name)
+        fault = chem.read_query(text, task.name)
         if isinstance(fault, chem.Fault):
             chem.pointer(text, fault)
     _check(tools.engine.predict(text, n=2, decoder="beam", drafter="copy", max_len=6))
@@ -92,8 +93,8 @@ def _file(case: bytes, tools: Tools) -> None:
     for column in ("", "smiles"):
         with suppress(readers.FileError):
             assert all(isinstance(text, str) for text in readers.read_queries(path, column))
-    read.read_any(raw, task="retro")
-    read.read_any(raw, task="forward")
+    for task in TASKS.values():
+        read.read_any(raw, task=task.name)
     if b"parquet" not in ending:  # which takes a process of its own
         sheet = uploads.read(raw, path.name)
         assert all(len(row) == len(sheet.columns) for row in sheet.rows)

@@ -7,48 +7,66 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
 from chemspec import chem
+from chemspec.io import columns
+from chemspec.settings import Task
 from chemspec.system import extras
 
-USUAL_NAMES = ("smiles", "query", "product", "products", "reactants", "reactants_and_reagents", "source", "input")
 TABLES = (".csv", ".tsv", ".tab")
 TEXTS = (".smi", ".smiles", ".txt")
-ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", ".sdf", ".sd", ".rdf")  # of all that can be read
+STRUCTURES = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml")
+ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", *STRUCTURES)  # of all that can be read
+UNREAD = frozenset(
+    (".json", ".jsonl", ".pdf", ".cdx", ".mol2", ".pdb", ".cif", ".xyz", ".xls", ".ods", ".doc", ".docx")
+)
 
 
 class FileError(ValueError):
     """A file that cannot be read or written as asked; the message says which and what to do."""
 
 
-def read_queries(path: Path, column: str = "") -> list[str]:
+Tell = Callable[[str], None]
+
+
+def read_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None) -> list[str]:
     """The query texts of a file, one a row; see `stream_queries`."""
-    return list(stream_queries(path, column))
+    return list(stream_queries(path, column, task, note))
 
 
-def stream_queries(path: Path, column: str = "") -> Iterator[str]:
+def stream_queries(
+    path: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None
+) -> Iterator[str]:
     """The query texts of a file of any size, one a row, as they are read.
 
     Args:
-        path: `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf` or `.rdf`, or any other text with one query a
-            line (a name after the SMILES is left for the parser to drop); all but parquet also as `.gz`.
-        column: which column; empty means the only one, or one with a usual name.
+        path: `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn` or `.cdxml`, or any
+            other text with one query a line (a name after the SMILES is left for the parser to drop); all but parquet
+            also as `.gz`.
+        column: which column, or two as "a>>b", the sides of a reaction; empty means the only one, or one (or two) with
+            a name that is usual for the task.
+        task: whose queries they are.
+        note: is told which column is read, where others might have been meant.
 
     Raises:
         FileError: if the file or the column cannot be found or read.
     """
     from chemspec.io import spreadsheets, structures  # which stand on this module
 
+    if path.is_dir():
+        raise FileError(f"{path} is a folder; give one file (`chemspec predict --ray` takes all files of a folder)")
     if not path.is_file():
         raise FileError(f"there is no file {path}")
     suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes[-1:] and suffixes[-1] in UNREAD:
+        raise FileError(f"{path}: files that end in {suffixes[-1]} are not read; give one of {' '.join(ENDINGS)}")
     try:
         if suffixes[-1:] == [".parquet"]:
-            yield from _from_parquet(path, column)
+            yield from _from_parquet(path, column, task, note)
             return
         zipped = suffixes[-1:] == [".gz"]
         ending = (suffixes[:-1] if zipped else suffixes)[-1:]
@@ -62,12 +80,12 @@ def stream_queries(path: Path, column: str = "") -> Iterator[str]:
             elif ending and ending[0] in structures.ENDINGS:
                 rows = structures.rows("".join(lines), path)
             if rows is not None:
-                place = _choose(next(rows), column, path)
-                yield from (row[place] for row in rows)
+                places = _choose(next(rows), column, path, task, note)
+                yield from (columns.text(row, places) for row in rows)
             elif column:
                 raise FileError(f"{path} has no columns (only tables and .parquet do); leave --column out")
             else:
-                yield from _without_blank_end(line.rstrip("\r\n") for line in lines)
+                yield from _without_blank_end(line.rstrip("\r\n") for line in _checked(lines, path))
     except FileError:
         raise
     except (OSError, ValueError, EOFError, zlib.error) as error:
@@ -93,6 +111,13 @@ def _lines(file: Any) -> Iterator[str]:
             yield from io.StringIO(line, newline="")  # a line may end so, too
         else:
             yield line
+
+
+def _checked(lines: Iterable[str], path: Path) -> Iterator[str]:
+    for line in lines:
+        if "\0" in line:
+            raise FileError(f"{path} is no text file; give one of {' '.join(ENDINGS)}")
+        yield line
 
 
 def _without_blank_end(lines: Iterable[str]) -> Iterator[str]:
@@ -200,50 +225,56 @@ def _records(lines: Iterable[str], ending: str, where: object) -> Iterator[list[
         raise FileError(f"{where} is no table: {error}") from error
 
 
-def _from_parquet(path: Path, column: str) -> Iterator[str]:
+def _from_parquet(path: Path, column: str, task: Task | None, note: Tell) -> Iterator[str]:
     extras.require("pyarrow", what=f"{path} is a parquet file")
     from pyarrow import ArrowException, parquet  # half a second that only its users should pay
 
     try:
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            name = names[_choose(names, column, path)]
-            for batch in file.iter_batches(columns=[name]):
-                yield from ("" if value is None else str(value) for value in batch.column(0).to_pylist())
+            chosen = [names[place] for place in _choose(names, column, path, task, note)]
+            for batch in file.iter_batches(columns=chosen):
+                places = [batch.schema.get_all_field_indices(name)[0] for name in chosen]  # in the order of the file
+                for cells in zip(*(batch.column(place).to_pylist() for place in places), strict=True):
+                    yield columns.text(["" if value is None else str(value) for value in cells], range(len(cells)))
     except (ArrowException, OverflowError) as error:  # not all of them are ValueErrors
         raise FileError(f"{path} cannot be read: {error}") from error
 
 
-def _choose(names: Sequence[str], column: str, path: Path) -> int:
-    """The place of the column that is meant."""
-    if column in names:
-        return names.index(column)
+def _choose(names: Sequence[str], column: str, path: Path, task: Task | None, note: Tell) -> Sequence[int]:
+    """The place of the column that is meant, or of two that are the sides of a reaction."""
     shown = ", ".join(names)
     if column:
+        sides = [column] if column in names else column.split(columns.ARROW)
+        if set(sides) <= set(names):
+            return [names.index(side) for side in sides]
         raise FileError(f"{path} has no column {column!r}; it has {shown}. Choose with --column")
-    if (place := usual_column(names)) is not None:
-        return place
+    if places := columns.usual(names, task):
+        if told := columns.note(names, places):
+            note(f"{path}: {told}; --column chooses another")
+        return places
     if len(names) != 1:
-        message = f"{path} has no column with a usual name; it has {shown}"
+        message = f"{path} has no column with a usual name{f' for {task}' if task else ''}; it has {shown}"
         raise FileError(f"{message}. Choose one with --column")
     if chem.is_valid(names[0]):
         message = f"{path} has no header: its first line is the SMILES {names[0]}"
         raise FileError(f"{message}. Put a line with a name above it, or call the file .smi")
-    return 0
+    if columns.usual(names):
+        note(f"{path}: the queries are read from {names[0]}, its only column")
+    return [0]
 
 
 def usual_column(names: Sequence[str]) -> int | None:
-    """The place of the column whose name says that it holds the queries."""
-    usual = {name.strip().lower(): place for place, name in reversed([*enumerate(names)])}
-    return next((usual[name] for name in USUAL_NAMES if name in usual), None)
+    """The place of the column whose name says that it holds SMILES, whatever the task."""
+    return next(iter(columns.usual(names)), None)
 
 
 def looks_like_file(text: str) -> bool:
     """Whether an argument is meant as a file and not as a SMILES."""
     path = Path(text)
-    if path.suffix.lower() in ENDINGS:
+    if path.suffix.lower() in {*ENDINGS, *UNREAD}:
         return True
     try:
-        return path.is_file() and not chem.is_valid(text)
+        return (path.is_file() or bool(path.name and path.is_dir())) and not chem.is_valid(text)
     except OSError:  # too long for a file name
         return False

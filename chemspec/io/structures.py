@@ -1,4 +1,4 @@
-"""The records of an SDF or RDF as rows of a table: the molecule or reaction as SMILES, its title, its properties."""
+"""The records of a structure file as rows of a table: the molecule or reaction as SMILES, its title, its properties."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.io.readers import FileError, split_lines
+from chemspec.io.readers import STRUCTURES, FileError, split_lines
+from chemspec.tasks import TASKS
 
-ENDINGS = (".sdf", ".sd", ".rdf")
+ENDINGS = STRUCTURES
+WHOLE = next(spec.name for spec in TASKS.values() if spec.whole)
 _FIELD = re.compile(r">.*?<([^>]*)>")
 _RECORD = re.compile(r"\$(?:RFMT|MFMT)\b")
 
@@ -26,7 +28,11 @@ def rows(text: str, where: object) -> Iterator[list[str]]:
     Raises:
         FileError: if it holds no record.
     """
-    found = [_record(lines) for lines in (_rdf(text) if text.lstrip().startswith("$RDFILE") else _sdf(text))]
+    start = text.lstrip()
+    if start.startswith("<"):  # of CDXML, which has no properties
+        found = [(_smiles(text), "", dict[str, str]())]
+    else:
+        found = [_record(lines) for lines in (_rdf(text) if start.startswith("$RDFILE") else _sdf(text))]
     if not found:
         raise FileError(f"{where} holds no records")
     names = dict.fromkeys(name for _, _, fields in found for name in fields)
@@ -63,8 +69,6 @@ def _record(lines: list[str]) -> tuple[str, str, dict[str, str]]:
     after = range(ends[-1] + 1 if ends else 0, len(lines))
     first = next((number for number in after if lines[number].startswith((">", "$DTYPE"))), len(lines))
     block = "\n".join(lines[:first]) + "\n"
-    read = formats.read_any(block, task="forward")
-    smiles = block if isinstance(read, chem.Fault) else read.reaction or read.ordered
     title = next((line.strip() for line in lines if not line.startswith("$RXN")), "")
     fields: dict[str, str] = {}
     name = ""
@@ -79,4 +83,13 @@ def _record(lines: list[str]) -> tuple[str, str, dict[str, str]]:
             fields[name] = f"{fields[name]} {value}" if fields.get(name) else value
         elif not line.strip():
             name = ""
-    return smiles, title, fields
+    return _smiles(block), title, fields
+
+
+def _smiles(block: str) -> str:
+    """Return a molecule, or a reaction with its agents between the arrows; what cannot be read stays as it is."""
+    drawn = block.lstrip().startswith(("$RXN", "<"))
+    read = formats.read_any(block, task=WHOLE if drawn else "forward")
+    if drawn and isinstance(read, chem.Fault):  # perhaps a molecule, or half a reaction
+        read = formats.read_any(block, task="forward")
+    return block if isinstance(read, chem.Fault) else read.reaction or read.ordered

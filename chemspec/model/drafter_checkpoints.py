@@ -148,9 +148,11 @@ def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterChec
     config_file, weights_file = folder / "config.json", folder / "model.safetensors"
     command = f"chemspec train --recipe {recipe_name(folder)}"
     if not config_file.is_file() or not weights_file.is_file():
+        from chemspec.train.recipe import remedy
+
         raise CheckpointError(
             f"there is no drafter {folder.name!r} for model {folder.parent.parent.name!r} ({folder}); "
-            f"train one with `{command}`, or choose another drafter"
+            f"{remedy(recipe_name(folder))}"
         )
     try:
         config = read_json(config_file)

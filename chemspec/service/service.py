@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from chemspec import tasks
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import usable
 from chemspec.service.limits import Limits
@@ -124,7 +125,7 @@ class Service:
                 raise RefusedError(400, "wrong_task", message)
             return model, engines[model]
         if task is None:
-            message = "say which question: task forward (what forms?) or retro (what from?), or name a model"
+            message = f"say which question: task {tasks.questions()}, or name a model"
             raise RefusedError(400, "no_task", message)
         able = sorted(name for name, engine in engines.items() if engine.task == task)
         if not able:

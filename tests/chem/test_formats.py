@@ -605,3 +605,51 @@ def test_every_name_has_its_formula_and_means_one_thing() -> None:
         for name in names.split(" | "):
             found = reagents.find(name)
             assert found and chem.drop_stereo(found[0]) == chem.drop_stereo(smiles), name
+
+
+# --- names in reactions --------------------------------------------------------------------------
+
+AMIDE = "CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1"
+
+
+@pytest.mark.parametrize(
+    ("text", "agents"),
+    [
+        ("aniline.acetyl chloride>>acetanilide", ""),
+        ("acetyl chloride . aniline>>acetanilide", ""),
+        ("aniline, AcCl > pyridine > acetanilide", "c1ccncc1"),
+        ("Nc1ccccc1 + acetyl chloride \N{RIGHTWARDS ARROW} acetanilide", ""),
+        ("AcCl.Nc1ccccc1>pyridine.DCM>CC(=O)Nc1ccccc1", "ClCCl.c1ccncc1"),
+    ],
+)
+def test_each_side_of_a_reaction_may_have_names(text: str, agents: str) -> None:
+    whole, flask, target = (read_any(text, task=task) for task in ("reagents", "forward", "retro"))
+    assert isinstance(whole, Input) and isinstance(flask, Input) and isinstance(target, Input)
+    assert (whole.smiles, whole.agents) == (">>".join(AMIDE), agents)
+    assert set(flask.smiles.split(".")) == set(filter(None, (*AMIDE[0].split("."), *agents.split("."))))
+    assert (target.smiles, flask.other) == (AMIDE[1], AMIDE[1])
+    assert set(target.other.split(".")) == set(flask.smiles.split("."))
+    assert any("left out" in note for note in whole.notes) == bool(agents)
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "part"),
+    [
+        ("aniline>>acetanilidee", 9, "this name is not in the built-in list"),
+        ("aniline>CC(>acetanilide", 10, "never closed"),
+        ("aniline>>", 7, "has no product"),
+        ("aniline", 0, "write the whole reaction"),
+        (to_sdf([{"smiles": "CCO"}]), 0, "write the whole reaction"),
+    ],
+)
+def test_a_fault_in_a_reaction_with_names_is_pointed_at(text: str, start: int, part: str) -> None:
+    fault = read_any(text, task="reagents")
+    assert isinstance(fault, Fault)
+    assert fault.start == start and part in fault.message
+
+
+def test_a_drawn_reaction_is_whole_too() -> None:
+    read = read_any(to_rxn(*AMIDE), task="reagents")
+    assert isinstance(read, Input)
+    assert (read.smiles, read.kind, read.notes) == (">>".join(AMIDE), "RXN", ())
+    assert set(read.reaction.split(">>")[0].split(".")) == set(AMIDE[0].split("."))

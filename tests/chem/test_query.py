@@ -91,6 +91,15 @@ def rdkit_accepts(text: str) -> bool:
         return Chem.MolFromSmiles(text) is not None
 
 
+def test_agents_of_a_whole_reaction_are_read_and_left_out() -> None:
+    read = read_query("CO.CC(=O)O>OS(=O)(=O)O.[OH2:1]>COC(C)=O", "reagents")
+    assert isinstance(read, Query)
+    assert (read.smiles, read.agents) == ("CC(=O)O.CO>>COC(C)=O", "O.O=S(=O)(O)O")
+    assert read.notes == ("the agents are left out",)
+    fault = read_query("CO>CC(>COC", "reagents")
+    assert isinstance(fault, Fault) and (fault.start, fault.message) == (5, "this ( is never closed")
+
+
 # --- no text makes it raise ----------------------------------------------------------------------
 
 ALPHABET = "CCCNOPSFIBclrbnos()()[]==##-+123%@@/\\.:H*~$>XZ05& \u2212\u0421"

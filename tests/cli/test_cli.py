@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from chemspec.cli import app
 from chemspec.io import writers
 from chemspec.plugins import DECODERS
+from chemspec.system import extras
 from chemspec.types import result_from_json
 
 TOP = ["query", "status", "message", "hypotheses", "merged", "exactness", "passes", "tokens", "seconds"]
@@ -108,6 +109,27 @@ def test_one_answer_is_greedy_and_several_are_a_beam() -> None:
     assert (greedy["settings"]["n"], len(greedy["results"][0]["hypotheses"])) == (1, 1)
 
 
+@pytest.mark.parametrize(("words", "query"), [(("--task", "forward"), "CN.C"), (("--model", "retro"), "CNC")])
+def test_a_table_is_read_as_the_task_or_the_model_wants_it(words: tuple[str, ...], query: str) -> None:
+    Path("in.csv").write_text("id,reactants,product\n1,CN.C,CNC\n")
+    result = call("predict", "in.csv", *words, *FAST, "--n", 1, "--json")
+    assert [one["query"] for one in last(result)["results"]] == [query]
+    assert "in.csv: the queries are read from" in result.stderr
+
+
+@pytest.mark.skipif(not extras.installed("ray"), reason="the extra ray is not installed")
+@pytest.mark.parametrize("words", [("--task", "forward"), ("--model", "forward")])
+def test_a_table_for_a_cluster_is_read_likewise(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise ValueError("no cluster today")
+
+    monkeypatch.setattr("chemspec.cluster.engines.cluster", refused)
+    Path("in.csv").write_text("product,reactants\nCNC,CN.C\n")
+    result = call("predict", "in.csv", *words, "--ray", "local", "-o", "out")
+    assert "no cluster today" in result.stderr
+    assert "in.csv: the queries are read from reactants, not from product" in result.stderr
+
+
 def test_sampling_is_repeatable() -> None:
     words = ("CCO", "--decoder", "sample", "--seed", 3, "--temperature", 2, "--json")
     found = [last(predict(*words))["results"][0]["hypotheses"] for _ in range(2)]
@@ -182,13 +204,54 @@ def test_the_input_is_never_overwritten() -> None:
     assert Path("q.csv").read_text() == "smiles\nCCO\n"
 
 
+def test_round_trips_of_more_answers_go_to_a_file_of_their_own() -> None:
+    Path("t.csv").write_text("product,reactants\nCNC,CN.C\n")
+    call("evaluate", "-t", "retro", "--file", "t.csv", "--out", "p.jsonl", "--threads", 1, "--max-len", 20, "-n", 2)
+    for most in (1, 2):
+        done = call("dev", "roundtrip", "p.jsonl", "--file", "t.csv", "--most", most, "--threads", 1)
+        assert done.exit_code == 0, done.output
+    assert len(list(Path("runs").glob("roundtrip-*-p-*.jsonl"))) == 2
+
+
+def test_a_folder_and_files_of_other_formats_are_refused_by_name() -> None:
+    Path("some").mkdir()
+    Path("a.json").write_text("{}")
+    Path("picture").write_bytes(b"\x89PNG\0\n")
+    for given, part in (("some", "some is a folder"), ("a.json", "end in .json are not read"), ("picture", "no text")):
+        result = predict(given)
+        assert result.exit_code == 2 and part in result.stderr
+
+
+def test_every_reaction_of_a_file_is_checked() -> None:
+    Path("a.smi").write_text("CN.C>>CNC one\nCCO>>C(\n\nCCO.CC(=O)O>>CCOC(C)=O\n")
+    result = call("check", "a.smi", "--json", "--threads", 1)
+    assert result.exit_code == 1
+    found = [(one["task"], one["expected"]) for one in last(result)["checks"]]
+    assert found == [("forward", "CNC"), ("retro", "CN.C"), ("forward", "CCOC(C)=O"), ("retro", "CCO.CC(=O)O")]
+    assert "CCO>>C(: this reaction cannot be read" in result.stderr
+    Path("b.smi").write_text("CN.C>>\nCNC\n")  # broken at its arrow
+    assert len(last(call("check", "b.smi", "--json", "--threads", 1))["checks"]) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no /dev/full, nor such a pipe")
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -> None:
+    words = [sys.executable, "-m", "chemspec.cli", "predict", "CCO", "CCN", "-t", "retro", "-n", "3", *FAST, *more]
+    environment = {**os.environ, "CHEMSPEC_MODELS": str(home)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        told = process.stderr.read()
+    assert (process.returncode, told) == (0, b"")
+
+
 # --- what cannot be done -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("predict", "CCO"), "--task forward"),
+        (("predict", "CCO"), "--task forward (what forms?) or retro (what from?) or reagents (what else?)"),
         (("predict", "CCO", "-t", "sideways"), "sideways"),
         (("predict", "CCO", "-m", "nowhere"), "no model 'nowhere'"),
         (("predict", "CCO", "-t", "forward", "-m", "retro"), "is a retro model"),
@@ -207,17 +270,24 @@ def test_the_input_is_never_overwritten() -> None:
         (("predict", "CCO", "-t", "retro", "--batch-size", "0"), "batch_size"),
         (("predict", "CCO", "-t", "retro", "--max-len", "100000"), "max_len"),
         (("predict", "CCO", "-t", "retro", "--out", "o.xlsx"), ".csv, .jsonl, .parquet"),
-        (("predict", "CCO", "-t", "retro", "--out", "none/o.csv"), "cannot be written"),
-        (("predict", "CCO", "-t", "retro", "--trace", "none/t.jsonl"), "none/t.jsonl"),
+        (("predict", "CCO", "-t", "retro", "--out", "none/o.csv"), "none/o.csv: there is no folder none; make it"),
+        (("predict", "CCO", "-t", "retro", "--trace", "none/t.jsonl"), "there is no folder none; make it"),
+        (("predict", "a.pdf", "-t", "retro"), "no file a.pdf"),
         (("predict", "CCO", "-t", "retro", "--frobnicate"), "frobnicate"),
         (("frobnicate",), "frobnicate"),
         (("check", "CCO"), "no whole reaction"),
-        (("check", "none.rxn"), "none.rxn cannot be read"),
+        (("check", "none.rxn"), "there is no file none.rxn"),
+        (("check", "CCO>>C("), "the other side cannot be read: this ( is never closed"),
         (("data", "--recipe", "none"), "no recipe 'none'"),
         (("data", "--recipe", "retro-50k", "--source", "none"), "none"),
         (("train", "none"), "none"),
         (("train", "--recipe", "retro-50k", "--data", "none"), "chemspec data"),
-        (("evaluate", "-t", "retro", "--source", "none"), "retro_test.csv.gz"),
+        (("evaluate", "-t", "retro", "--source", "none"), "error: there is no file none/retro_test.csv.gz"),
+        (("dev", "reagent-baseline", "none.csv", "--source", "none"), "error: there is no file none.csv"),
+        (("evaluate", "-t", "reagents"), "give a file of held-out reactions with --file"),
+        (("dev", "calibration", "-t", "reagents"), "give held-out reactions with --heldout"),
+        (("dev", "drafters", "-t", "reagents"), "needs one, as there is for forward or retro"),
+        (("plan", "CCO", "-m", "forward"), "a forward model, not one for retro; choose another with --model"),
         (("bench", "--widths", "few"), "few"),
         (("bench", "--widths", ""), "widths"),
         (("bench", "--engines", "steam"), "steam"),

@@ -133,6 +133,15 @@ def test_spellings_are_different_texts_of_the_same_molecules(smiles: str) -> Non
     assert spellings(smiles, 1, Random(0)) == [smiles]
 
 
+def test_both_sides_of_a_reaction_are_spelled_anew() -> None:
+    smiles = "CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1"
+    found = spellings(smiles, 8, Random(0))
+    assert len(set(found)) == 8 and found[0] == smiles
+    assert all([chem.canonical(side) for side in text.split(">>")] == smiles.split(">>") for text in found)
+    for texts in zip(*(text.split(">>") for text in found), strict=True):
+        assert len(set(texts)) > 3
+
+
 def test_every_molecule_is_rooted_anew_and_their_order_changes() -> None:
     found = spellings("CCO.CN(C)C=O", 12, Random(1))
     assert {text.split(".")[0][:2] for text in found} >= {"OC", "CN", "CC"}

@@ -23,6 +23,7 @@ from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS, Engine, installed, mod
 from chemspec.evaluation import reference
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import DecodeSettings
+from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Pass, result_from_json, to_json
 
 GREEDY = DecodeSettings(decoder="greedy", n=1, max_len=30)
@@ -359,12 +360,19 @@ def test_a_home_without_models_is_no_error(tmp_path: Path, monkeypatch: pytest.M
     assert installed() == []
 
 
-@pytest.mark.parametrize("task", ["forward", "retro"])
+@pytest.mark.parametrize("task", TASKS)
 def test_the_built_in_queries_can_be_read(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", "/nowhere")  # they do not belong to the models
     queries = reference.bench_queries.__wrapped__(task)
     assert len(set(queries)) == 200
-    assert all(map(chem.is_valid, queries))
+    assert all(isinstance(chem.read_query(text, task), chem.Query) for text in queries)
+
+
+@pytest.mark.parametrize("queries", [None, 5, b"CCO", ["CCO", None], [3]])
+def test_what_is_no_text_is_refused(tmp_path: Path, queries: Any) -> None:
+    engine = Engine.load(tiny_folder(tmp_path / "any"), threads=1)
+    with pytest.raises(TypeError, match="give a SMILES, or a sequence of them"):
+        engine.predict(queries)
 
 
 def test_a_model_with_few_positions_refuses_what_it_cannot_hold(tmp_path: Path) -> None:

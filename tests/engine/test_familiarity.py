@@ -41,6 +41,9 @@ def test_what_is_unlike_is_said_in_words() -> None:
     (told,) = SEEN.notes(["C"] * 8 + ["[Si]", "[Si]"], 0.25)
     assert "[Si] (in 3 queries)" in told and "10 tokens" in told and "25% alike" in told
     assert SEEN.notes(["C"], None) == ()
+    salts = replace(SEEN, rare={".": 0, "[Na+]": 2})
+    (told,) = salts.notes(["[Na+]", ".", "[Na+]", ".", "C"], None)
+    assert told.endswith("it has [Na+] (in 2 queries), several molecules (in no query)")
 
 
 def test_the_index_that_ships_knows_its_own_products() -> None:

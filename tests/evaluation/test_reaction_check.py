@@ -72,6 +72,40 @@ def test_reactants_agree_with_solvents_beside_them_but_not_without_all_atoms() -
     assert not judge("retro", ACETANILIDE, flask, answers("CC(=O)OC(C)=O.Nc1ccccc1")).rank
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        f"{FLASK}>CCN(CC)CC.ClCCl.ClCCl>{ACETANILIDE}",
+        "aniline.acetyl chloride>triethylamine, DCM>acetanilide",
+        f"Nc1ccccc1 . acetyl chloride > NEt3 + DCM > {ACETANILIDE}",
+    ],
+)
+def test_agents_are_looked_for_as_a_set(written: str) -> None:
+    engine: Any = Fake("reagents", "c1ccncc1", "ClCCl.CCN(CC)CC")
+    found = check(engine, written)
+    assert (found.rank, found.problem, found.chance) == (2, "", 0.25)
+    assert "this set is answer 2 of 2" in found.sentence()
+    assert [query for query, _ in engine.asked] == [f"{FLASK}>>{ACETANILIDE}"]
+
+
+def test_a_set_that_differs_in_one_reagent_is_nearly_it() -> None:
+    for answer, how in (("ClCCl", "without CCN(CC)CC"), ("ClCCl.O.CCN(CC)CC", "with O besides"), ("O", "")):
+        found = judge("reagents", f"{FLASK}>>{ACETANILIDE}", "CCN(CC)CC.ClCCl", answers(answer))
+        assert (found.rank, found.nearly) == (0, f"the same {how}" if how else "")
+
+
+def test_a_reaction_without_agents_has_none_to_judge() -> None:
+    engine: Any = Fake("reagents", "C")
+    with pytest.raises(ValueError, match="no agents that could be judged; write reactants>agents>product"):
+        check(engine, f"{FLASK}>>{ACETANILIDE}")
+
+
+@pytest.mark.parametrize("task", ["forward", "retro"])
+def test_names_will_do_in_a_reaction(task: str) -> None:
+    engine: Any = Fake(task, ACETANILIDE if task == "forward" else FLASK)
+    assert check(engine, "aniline.acetyl chloride>>acetanilide").agrees
+
+
 def test_what_is_nearly_it_is_said() -> None:
     near = judge("forward", "C[C@H](Br)C(=O)O.[OH-]", "C[C@@H](O)C(=O)O", answers("CCO", "C[C@H](O)C(=O)O"))
     assert (near.rank, near.near) == (0, 2)

@@ -22,7 +22,7 @@ from chemspec.chem import formats
 from chemspec.io import readers, writers
 from chemspec.io.readers import FileError, decode_text, read_queries, split_lines
 from chemspec.io.writers import predict_file
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json
 
 HOW = DecodeSettings(n=2, batch_size=1, drafter="none")
@@ -134,6 +134,50 @@ def test_the_rows_of_a_table_are_as_long_as_its_header(text: str, rows: list[lis
 @pytest.mark.parametrize(("names", "place"), [(["id", "Smiles "], 1), (["product", "smiles"], 1), (["a", "b"], None)])
 def test_a_column_is_known_by_its_name(names: list[str], place: int | None) -> None:
     assert readers.usual_column(names) == place
+
+
+SIDES = {"id": "1", "reactants": "C.N", "Products": "CN"}
+FLASK = {"reactants_and_reagents": "C.N.O", "product": "CN", "main_product": "CN", "core_reactants": "C.N"}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+@pytest.mark.parametrize(
+    ("task", "row", "query", "told"),
+    [
+        ("forward", SIDES, "C.N", "from reactants, not from Products; --column"),
+        ("retro", SIDES, "CN", "from Products, not from reactants; --column"),
+        ("reagents", SIDES, "C.N>>CN", "from reactants>>Products; --column"),
+        ("forward", FLASK, "C.N.O", "from reactants_and_reagents, not from product, main_product, core_reactants;"),
+        ("retro", FLASK, "CN", "from product, not from reactants_and_reagents, main_product, core_reactants;"),
+        ("reagents", FLASK, "C.N>>CN", "from core_reactants>>main_product, not from reactants_and_reagents, product;"),
+        ("retro", {"product": "CN", "core_reactants": "C"}, "CN", "not from core_reactants"),
+        ("reagents", {"Rxn SMILES": "C.N>O>CN", "product": "CN"}, "C.N>O>CN", "from Rxn SMILES, not from product"),
+        ("retro", {"id": "1", "reaction": "C.N>O>CN"}, "C.N>O>CN", ""),  # the parser takes the task's side
+        ("forward", {"product_smiles": "CN", "smiles": "C.N"}, "C.N", "from smiles, not from product_smiles"),
+        ("forward", {"source": "US1", "reactant": "C"}, "C", ""),
+        ("reagents", {"reactants": "", "product": ""}, "", "from reactants>>product"),
+        ("forward", {"product": "CN"}, "CN", "from product, its only column"),
+    ],
+)
+def test_the_task_says_which_column_is_read(
+    tmp_path: Path, ending: str, task: Task, row: dict[str, str], query: str, told: str
+) -> None:
+    path, notes = tmp_path / f"a{ending}", list[str]()
+    if ending == ".csv":
+        path.write_text(",".join(row) + "\n" + (",".join(row.values())) + "\n")
+    else:
+        parquet.write_table(pyarrow.table({name: [cell] for name, cell in row.items()}), path)
+    assert read_queries(path, task=task, note=notes.append) == [query]
+    assert len(notes) == bool(told) and told in "".join(notes)
+
+
+def test_two_columns_may_be_named_as_the_sides_of_a_reaction(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("to,from\nCN,C.N\n")
+    assert read_queries(tmp_path / "a.csv", "from>>to") == ["C.N>>CN"]
+    with pytest.raises(FileError, match="no column 'from>>other'"):
+        read_queries(tmp_path / "a.csv", "from>>other")
+    with pytest.raises(FileError, match="no column with a usual name for reagents; it has to, from"):
+        read_queries(tmp_path / "a.csv", task="reagents")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -473,3 +517,10 @@ def test_workbooks_and_structure_files_are_read_like_tables(tmp_path: Path) -> N
     assert read_queries(tmp_path / "a.sdf", "cas") == ["64-17-5", ""]
     with pytest.raises(FileError, match="no column"):
         read_queries(tmp_path / "a.sdf", "price")
+    (tmp_path / "a.mol").write_text(formats.to_sdf([{"smiles": "CCO"}]).split("$$$$")[0])
+    assert read_queries(tmp_path / "a.mol") == ["CCO"]
+    rxn = formats.to_rxn("CCO", "CC=O").splitlines()
+    rxn[4:5] = ["  1  1  1"]
+    agent = formats.to_rxn("O", "C").split("$MOL")[1]
+    (tmp_path / "a.rxn").write_text("\n".join([*rxn, f"$MOL{agent}"]))
+    assert read_queries(tmp_path / "a.rxn") == ["CCO>O>CC=O"]

@@ -115,6 +115,10 @@ def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> N
     for kind, recipe in (("spec_drafter", "forward-spec-drafter"), ("medusa", "forward-medusa")):
         with pytest.raises(CheckpointError, match=f"no drafter '{kind}'.*chemspec train --recipe {recipe}"):
             engine.predict(["CCO"], DecodeSettings(drafter=kind))
+    other = Engine.load(tiny_folder(tmp_path / "other", task="reagents"), threads=1, device="cpu")
+    for kind in ("medusa", "ar"):
+        with pytest.raises(ValueError, match="no recipe trains one; choose another drafter"):
+            other.companion(kind)
     done = CliRunner().invoke(
         app, ["predict", "CCO", "--model", str(folder), "--drafter", "spec_drafter", "--device", "cpu"]
     )

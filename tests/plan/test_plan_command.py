@@ -42,6 +42,15 @@ def test_routes_are_shown_and_written(call: Any, tmp_path: Path) -> None:
     assert files[3].read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_target_may_be_a_name(call: Any, tmp_path: Path) -> None:
+    done = call("aspirin", "--json", "--expansions", "1")
+    assert "aspirin: CC(=O)Oc1ccccc1C(=O)O" in done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["plans"][0]["target"] == "CC(=O)Oc1ccccc1C(=O)O"
+    (tmp_path / "targets.csv").write_text("reactants,product\nC,aspirin\n")
+    done = call(tmp_path / "targets.csv", "--json", "--expansions", "1")
+    assert json.loads(done.stdout.splitlines()[-1])["plans"][0]["target"] == "CC(=O)Oc1ccccc1C(=O)O"
+
+
 def test_several_targets_from_a_file_as_json(call: Any, tmp_path: Path) -> None:
     (tmp_path / "targets.smi").write_text(f"{AMIDE}\nCCCCCC\n")
     done = call(tmp_path / "targets.smi", "--json")

@@ -121,6 +121,15 @@ def test_hostile_cells_reach_the_page_as_text_only() -> None:
     assert not any("<script>" in item.value for item in (*app.markdown, *app.caption, *app.subheader))
 
 
+def test_the_question_chooses_the_column() -> None:
+    app = uploaded("a.csv", b"reactants,product\nCO.CC(=O)O,COC(C)=O\n")
+    read = {}
+    for task in ("retro", "forward"):
+        app.segmented_control(key="batch_task_").set_value(task).run()
+        read[task] = shown(app)[0]["query"]
+    assert read == {"forward": "CO.CC(=O)O", "retro": "COC(C)=O"}
+
+
 def test_a_list_without_columns_needs_no_choice_of_one() -> None:
     app = uploaded("a.smi", b"CCO.CC(=O)O\n")
     assert "batch_header" not in [item.key for item in app.toggle]

@@ -17,7 +17,14 @@ from chemspec.chem.formats import cdxml, molfile, name_list, reagents
 from chemspec.chem.formats.molfile import NumberedLine
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.settings import Task
+from chemspec.tasks import TASKS
 
+WHOLE = ("reactant", "product", "agent")  # what a reaction consists of
+_ONE_ARROW = re.compile("(?<!-)>")  # "->" is a dative bond
+_REACTION = re.compile(
+    "(?P<reactant>.*?)(?:(?<!-)>(?P<agent>.*?)(?<!-)>|[\u2192\u21d2\u27f6\u27f9\u279c\u2794])(?P<product>.*)", re.DOTALL
+)
+OTHER_SIDE = "the other side cannot be read"
 LARGEST = 200_000  # characters or bytes; no single reaction is longer
 
 
@@ -31,7 +38,8 @@ class Input:
         notes: what was changed or left out.
         ordered: the same molecules in the order of the text, the ions of a salt side by side.
         other: of a reaction the side that is not the query, ordered likewise: its product, or its reactants and agents;
-            empty of anything else.
+            empty of anything else, and where the whole reaction is the query.
+        agents: of a reaction that is the query what stands between its arrows, which is no part of that.
     """
 
     smiles: str
@@ -39,10 +47,13 @@ class Input:
     notes: tuple[str, ...]
     ordered: str = ""
     other: str = ""
+    agents: str = ""
 
     @property
     def reaction(self) -> str:
         """The whole reaction as SMILES, the query on its side of the arrow; empty where none was read."""
+        if chem.ARROW in self.ordered:
+            return self.ordered.replace(chem.ARROW, f">{self.agents}>")
         sides = (self.other, self.ordered) if _side_note("retro") in self.notes else (self.ordered, self.other)
         return ">>".join(sides) if self.other else ""
 
@@ -50,8 +61,8 @@ class Input:
 def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input | Fault:
     """Read the query in a text or file of any known format, or say what is wrong with it; never raises.
 
-    Of a reaction the forward task takes reactants and agents, the retro task the product. A fault points into the text
-    (of bytes, into the decoded text).
+    Of a reaction the forward task takes reactants and agents, the retro task the product, a task about whole reactions
+    both sides without agents. A fault points into the text (of bytes, into the decoded text).
 
     Args:
         text: what a user pasted, or the content of a file.
@@ -65,24 +76,96 @@ def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input |
     decoded = text if isinstance(text, str) else _decode(text)
     if isinstance(decoded, Fault):
         return decoded
+    if TASKS.lookup(task).whole:
+        return _whole(decoded, task, max_chars)
     found = _query(decoded, task, max_chars)
     if isinstance(found, Input) and _side_note(task) in found.notes:
         other = _query(decoded, "forward" if task == "retro" else "retro", max_chars)
         if isinstance(other, Input):
             return replace(found, other=other.ordered)
         if other.kind != "reaction":  # else there is none
-            return replace(found, notes=(*found.notes, f"the other side cannot be read: {other.message}"))
+            return replace(found, notes=(*found.notes, f"{OTHER_SIDE}: {other.message}"))
     return found
 
 
-def _query(text: str, task: Task, max_chars: int) -> Input | Fault:
+def _query(text: str, side: str, max_chars: int) -> Input | Fault:
+    """Read one side of a reaction, or what is none: `side` is a task about molecules, or one of `WHOLE`."""
     kind, read = _recognise(text)
-    found = read(text, task)
+    found = read(text, side)
     if isinstance(found, Fault):
         return found
     if isinstance(found, _Molecules):
         return _finish(found, kind, text, max_chars)
-    return _smiles(text, task, max_chars)
+    smiles = _smiles(text, TASKS[side].name, max_chars)
+    if isinstance(smiles, Input) or smiles.kind == "length":
+        return smiles
+    parts = _written_sides(text, _roles(side), max_chars)
+    return _together(parts, side) if isinstance(parts, list) else parts or smiles
+
+
+def _together(parts: Sequence[Input], side: str) -> Input:
+    """Return what stands on one side of a reaction that was written with names."""
+    smiles, ordered = (".".join(texts) for texts in zip(*((part.smiles, part.ordered) for part in parts), strict=True))
+    notes = dict.fromkeys((_side_note(side), *(note for part in parts for note in part.notes)))
+    return Input(chem.canonical(smiles) or smiles, "reaction SMILES", tuple(notes), ordered)
+
+
+def _whole(text: str, task: Task, max_chars: int) -> Input | Fault:
+    """Read a whole reaction as one query, `reactants>>product`."""
+    kind, _ = _recognise(text)
+    if kind == "name":
+        read = chem.read_query(text, task, max_chars=max_chars)
+        if isinstance(read, chem.Query):
+            return Input(read.smiles, "reaction SMILES", read.notes, read.smiles, agents=read.agents)
+        sides = None if read.kind == "length" else _written_sides(text, WHOLE, max_chars)
+        if not isinstance(sides, list):
+            return sides or read
+    else:
+        sides = _drawn_sides(text, max_chars)
+        if isinstance(sides, Fault):
+            return sides
+    smiles, ordered = (
+        chem.ARROW.join(texts) for texts in zip(*((side.smiles, side.ordered) for side in sides[:2]), strict=True)
+    )
+    agents = ".".join(side.smiles for side in sides[2:])
+    notes = dict.fromkeys(note for side in sides[:2] for note in side.notes if note not in map(_side_note, WHOLE))
+    left_out = (chem.LEFT_OUT,) * bool(agents)
+    return Input(smiles, "reaction SMILES" if kind == "name" else kind, (*notes, *left_out), ordered, agents=agents)
+
+
+def _written_sides(text: str, roles: Sequence[str], max_chars: int) -> list[Input] | Fault | None:
+    """Read sides of a reaction, each as a query of its own, so that names will do; None where there is no reaction.
+
+    Where there are no agents, these are left out.
+    """
+    match = _REACTION.fullmatch(text)
+    if match is None or _ONE_ARROW.search(match["product"]):
+        return None
+    found: list[Input] = []
+    for role in roles:
+        part, start = match[role] or "", match.start(role)
+        read = _query(part, "retro" if role == "product" else "forward", max_chars)
+        if isinstance(read, Input):
+            found.append(read)
+        elif part.strip():
+            return Fault(read.message, start + read.start, start + read.end, read.kind)
+        elif role != "agent":
+            return Fault(f"the reaction has no {role}", match.end("reactant"), match.start("product"), "reaction")
+    return found
+
+
+def _drawn_sides(text: str, max_chars: int) -> list[Input] | Fault:
+    """Read reactants and product of a drawn reaction, and its agents if it has any."""
+    found: list[Input] = []
+    for role in WHOLE:
+        read = _query(text, role, max_chars) if _recognise(text)[0] in ("RXN", "RDF", "CDXML") else None
+        if isinstance(read, Input) and _side_note(role) in read.notes:
+            found.append(read)
+        elif role != "agent":
+            return read if isinstance(read, Fault) else Fault(chem.NO_REACTION, 0, len(text), "reaction")
+        elif isinstance(read, Fault) and read.kind not in ("reaction", "empty"):  # these say that there are none
+            return read
+    return found
 
 
 @dataclass(frozen=True)
@@ -93,7 +176,7 @@ class _Molecules:
     notes: tuple[str, ...] = ()
 
 
-Reader = Callable[[str, Task], _Molecules | Fault | None]  # None: this is no text for that reader
+Reader = Callable[[str, str], _Molecules | Fault | None]  # None: this is no text for that reader
 
 
 def _finish(found: _Molecules, kind: str, text: str, max_chars: int) -> Input | Fault:
@@ -192,7 +275,7 @@ def _recognise(text: str) -> tuple[str, Reader]:
 # --- molfiles and what holds them ----------------------------------------------------------------
 
 
-def _sdf(text: str, _: Task) -> _Molecules | Fault:
+def _sdf(text: str, _: str) -> _Molecules | Fault:
     """Read a molfile, or the first record of an SDF."""
     lines = molfile.split_lines(text)
     ends = [number for number, line in enumerate(lines) if line.text.startswith("$$$$")]
@@ -202,7 +285,7 @@ def _sdf(text: str, _: Task) -> _Molecules | Fault:
     return mol if isinstance(mol, Fault) else _Molecules([mol], (note,) * bool(others))
 
 
-def _rdf(text: str, task: Task) -> _Molecules | Fault:
+def _rdf(text: str, side: str) -> _Molecules | Fault:
     """Read the first reaction of an RDF, else its first molecule."""
     lines = molfile.split_lines(text)
     marks = [k for k, line in enumerate(lines) if line.text.startswith(("$RFMT", "$MFMT"))]
@@ -219,36 +302,39 @@ def _rdf(text: str, task: Task) -> _Molecules | Fault:
         if mol is None:
             return molfile.blame(lines[-1], "the file was cut off, copy it whole")
         return mol if isinstance(mol, Fault) else _Molecules([mol], notes)
-    return _reaction(record, task, notes)
+    return _reaction(record, side, notes)
 
 
-def _rxn(text: str, task: Task) -> _Molecules | Fault:
+def _rxn(text: str, side: str) -> _Molecules | Fault:
     lines = molfile.split_lines(text)
     first = next(k for k, line in enumerate(lines) if line.text.strip("\ufeff \t"))
-    return _reaction(lines[first:], task, ())
+    return _reaction(lines[first:], side, ())
 
 
-def _reaction(lines: Sequence[NumberedLine], task: Task, notes: tuple[str, ...]) -> _Molecules | Fault:
-    """Return the side of an RXN record (its first line is $RXN) that the task asks about."""
+def _reaction(lines: Sequence[NumberedLine], side: str, notes: tuple[str, ...]) -> _Molecules | Fault:
+    """Return the side of an RXN record (its first line is $RXN) that is asked for."""
     sides = _sides_v3000(lines) if "V3000" in lines[0].text else _sides_v2000(lines)
     if isinstance(sides, Fault):
         return sides
-    wanted = [blocks for name, blocks in sides.items() if (name == "PRODUCT") == (task == "retro")]
+    wanted = [blocks for name, blocks in sides.items() if name.lower() in _roles(side)]
     mols = [molfile.read_molfile(block) for blocks in wanted for block in blocks]
     for mol in mols:
         if isinstance(mol, Fault):
             return mol
     if not mols:
-        return molfile.blame(lines[0], f"the reaction has no {_wanted(task)}", "reaction")
-    return _Molecules(mols, (*notes, _side_note(task)))
+        return molfile.blame(lines[0], f"the reaction has no {_roles(side)[0]}", "reaction")
+    return _Molecules(mols, (*notes, _side_note(side)))
 
 
-def _wanted(task: Task) -> str:
-    return "product" if task == "retro" else "reactant"
+def _roles(side: str) -> tuple[str, ...]:
+    """Return what of a reaction is on a side: of the task `retro` the product, of others what goes into the flask."""
+    return (side,) if side in WHOLE else ("product",) if side == "retro" else ("reactant", "agent")
 
 
-def _side_note(task: Task) -> str:
-    if task == "retro":
+def _side_note(side: str) -> str:
+    if side in WHOLE:
+        return f"reaction: each {side} of it"
+    if side == "retro":
         return "reaction: its product is the query, the rest is left out"
     return "reaction: its reactants and agents are the query, the product is left out"
 
@@ -309,7 +395,7 @@ def _sides_v3000(lines: Sequence[NumberedLine]) -> Blocks | Fault:
 # --- XML -----------------------------------------------------------------------------------------
 
 
-def _xml(text: str, task: Task) -> _Molecules | Fault:
+def _xml(text: str, side: str) -> _Molecules | Fault:
     """Return the molecules of a ChemDraw file, or one side of the reaction in it."""
     facts = cdxml.check_cdxml(text)
     if isinstance(facts, Fault):
@@ -323,22 +409,23 @@ def _xml(text: str, task: Task) -> _Molecules | Fault:
             message = f"RDKit cannot read this ChemDraw file: {reason}; {_EXPORT}"
             return Fault(message, *whole, "other")
     if facts.steps:
-        mols = _one_side(mols, task)
+        mols = _one_side(mols, side)
     mols = [mol for mol in mols if mol.GetNumAtoms()]
     if not mols:
-        what = f"the reaction has no {_wanted(task)}" if facts.steps else "there is no molecule here"
+        what = f"the reaction has no {_roles(side)[0]}" if facts.steps else "there is no molecule here"
         return Fault(f"{what} (of what RDKit can read); {_EXPORT}", *whole, "empty")
     for mol in mols:
         if fault := cdxml.vague(mol):
             return Fault(fault.message, *whole, fault.kind)
-    notes = (_side_note(task),) * bool(facts.steps) + facts.notes
+    notes = (_side_note(side),) * bool(facts.steps) + facts.notes
     return _Molecules(mols, notes)
 
 
-def _one_side(mols: Sequence[Any], task: Task) -> list[Any]:
-    """Return of the molecules of a ChemDraw file those that the task asks about, in the first reaction step."""
+def _one_side(mols: Sequence[Any], side: str) -> list[Any]:
+    """Return of the molecules of a ChemDraw file those that are asked for, in the first reaction step."""
     steps = [mol.GetIntProp("CDX_STEP_ID") for mol in mols if mol.HasProp("CDX_STEP_ID")]
-    roles = ("CDX_PRODUCT_ID",) if task == "retro" else ("CDX_REAGENT_ID", "CDX_AGENT_ID")
+    names = {"reactant": "CDX_REAGENT_ID", "agent": "CDX_AGENT_ID", "product": "CDX_PRODUCT_ID"}
+    roles = [names[role] for role in _roles(side)]
     return [mol for mol in mols if any(map(mol.HasProp, roles)) and mol.GetIntProp("CDX_STEP_ID") == steps[0]]
 
 
@@ -347,7 +434,7 @@ def _one_side(mols: Sequence[Any], task: Task) -> list[Any]:
 _LONGEST_INCHI = 5000
 
 
-def _inchi(text: str, _: Task) -> _Molecules | Fault:
+def _inchi(text: str, _: str) -> _Molecules | Fault:
     start = next(k for k, char in enumerate(text) if not char.isspace() and char != "\ufeff")
     line = text[start:].split("\n")[0].strip().strip("\"'")
     match = _INCHI.match(line)
@@ -416,7 +503,7 @@ def _move_hydrogen(mol: Any, taker: int, carbon: int, giver: int) -> None:
     Chem.SanitizeMol(mol)
 
 
-def _inchikey(text: str, _: Task) -> Fault:
+def _inchikey(text: str, _: str) -> Fault:
     message = "an InChIKey is a fingerprint that cannot be turned back into a molecule"
     return Fault(f"{message}; look it up (PubChem) and enter its SMILES", 0, len(text), "other")
 
@@ -431,21 +518,21 @@ _FILLER = re.compile(
 _DOT = re.compile(r"\.(?![^\[]*\])")  # not within brackets
 
 
-def _name(text: str, task: Task) -> _Molecules | Fault | None:
+def _name(text: str, side: str) -> _Molecules | Fault | None:
     """Read names, alone or in a list with SMILES; None where the text should be read as one SMILES.
 
     Commas, semicolons, plus signs and lines part the molecules of a list, for the forward task blanks as well, and dots
     where a part is a name. What follows the target of a retro question is taken for its name, as in .smi files.
     """
-    if ">" in text or len(text) > LONGEST_LIST or chem.is_valid(text.strip()):
+    if ">" in text or _REACTION.fullmatch(text) or len(text) > LONGEST_LIST or chem.is_valid(text.strip()):
         return None
-    listed = _listed(text, task)
+    listed = _listed(text, side)
     if len(listed) == 1 and (found := reagents.find(listed[0])):
         return _Molecules([found[0]], _meaning(listed[0], found[1]))
     named = {part: reagents.find(part) for part in listed}
     smiles = {part: found[0] if found else part for part, found in named.items()}
     unread = [part for part, written in smiles.items() if not chem.is_valid(written)]
-    if len(listed) < 2 or (task == "retro" and not any(named.values())) or (unread and len(unread) == len(listed)):
+    if len(listed) < 2 or (side == "retro" and not any(named.values())) or (unread and len(unread) == len(listed)):
         return None
     if unread and not any(named.values()):
         return None
@@ -458,25 +545,25 @@ def _name(text: str, task: Task) -> _Molecules | Fault | None:
     return _Molecules(list(different.values()), (*notes, "a list, joined"))
 
 
-def _listed(text: str, task: Task) -> list[str]:
+def _listed(text: str, side: str) -> list[str]:
     """Return the parts of a list as they stand in the text."""
     found: list[str] = []
     parts = _SEPARATOR.split(text.strip())
-    if task != "retro":  # whose target may have its name behind it
+    if side != "retro":  # whose target may have its name behind it
         parts = [piece for part in parts for piece in ([part] if reagents.find(part) else _FILLER.split(part))]
     for part in filter(None, map(str.strip, parts)):
         pieces = [piece.strip() for piece in _DOT.split(part) if piece.strip()]
         whole = len(pieces) < 2 or reagents.find(part) or chem.is_valid(part)
         if not whole and any(map(reagents.find, pieces)):
-            found += [word for piece in pieces for word in _words(piece, task)]
+            found += [word for piece in pieces for word in _words(piece, side)]
         else:
-            found += _words(part, task)
+            found += _words(part, side)
     return found
 
 
-def _words(part: str, task: Task) -> list[str]:
+def _words(part: str, side: str) -> list[str]:
     """Return what blanks part, where they part molecules."""
-    if task == "retro" or " " not in part or reagents.find(part):
+    if side == "retro" or " " not in part or reagents.find(part):
         return [part]
     return part.split()
 

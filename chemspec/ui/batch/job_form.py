@@ -70,17 +70,35 @@ def _read(name: str, raw: bytes, header: bool) -> Sheet:
     return uploads.read(raw, name, header=header)
 
 
-def choose_column(name: str, sheet: Sheet) -> int:
-    """Return which column holds the queries."""
+def choose_task(sheet: Sheet) -> Task | None:
+    """Return what to predict, by default what a column is named for; None where there is no model."""
+    tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.models(task, here=True)]
+    if not tasks:
+        st.info("No model is installed yet; the page Models says how to add one.")
+        return None
+    heading = sheet.columns[uploads.guess_column(sheet.columns, sheet.rows[:50])]
+    word = st.query_params.get("task") or ("retro" if re.search("product|target", heading, re.I) else "")
+    return widgets.choice(
+        "What to predict",
+        tasks,
+        default=word if word in tasks else tasks[0],
+        format_func=QUESTION.__getitem__,
+        help="Products: a row holds reactants and reagents. Reactants: a row holds the product to make.",
+        key=f"batch_task_{word}",
+    )
+
+
+def choose_column(name: str, sheet: Sheet, task: Task | None) -> int:
+    """Return which column holds the queries, by default one that is named for the task."""
     if sheet.columns == ("",):
         return 0
-    guess = uploads.guess_column(sheet.columns, sheet.rows[:50])
+    guess = uploads.guess_column(sheet.columns, sheet.rows[:50], task)
     chosen = st.selectbox(
         "Column with the molecules",
         range(len(sheet.columns)),
         index=guess,
         format_func=lambda place: sheet.columns[place][:60] or f"(column {place + 1})",
-        key=f"batch_column_{hash(sheet.columns)}",
+        key=f"batch_column_{task}_{hash(sheet.columns)}",
     )
     if not name.lower().removesuffix(".gz").endswith((".parquet", *structures.ENDINGS)):
         named = st.toggle("The first line holds the names of the columns", True, key="batch_header")
@@ -89,22 +107,8 @@ def choose_column(name: str, sheet: Sheet) -> int:
     return chosen
 
 
-def choose_model(heading: str) -> tuple[str, Task, DecodeSettings] | None:
-    """Return which model answers, and how; the heading of the queries' column tells what is likely wanted."""
-    names = queued_engine.models(here=True)
-    if not names:
-        st.info("No model is installed yet; the page Models says how to add one.")
-        return None
-    tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.models(task, here=True)]
-    word = st.query_params.get("task") or ("retro" if re.search("product|target", heading, re.I) else "")
-    task = widgets.choice(
-        "What to predict",
-        tasks,
-        default=word if word in tasks else tasks[0],
-        format_func=QUESTION.__getitem__,
-        help="Products: a row holds reactants and reagents. Reactants: a row holds the product to make.",
-        key=f"batch_task_{word}",
-    )
+def choose_model(task: Task) -> tuple[str, DecodeSettings]:
+    """Return which model answers, and how."""
     able = queued_engine.models(task, here=True)
     with st.expander("Options"):
         model = st.selectbox("Model", able, key=f"batch_model_{task}")
@@ -118,7 +122,7 @@ def choose_model(heading: str) -> tuple[str, Task, DecodeSettings] | None:
             key="batch_exact",
         )
     decoder = "greedy" if n == 1 else "beam" if exact else "sbs"
-    return model, task, DecodeSettings(decoder=decoder, n=n)
+    return model, DecodeSettings(decoder=decoder, n=n)
 
 
 def preview(sheet: Sheet, place: int, task: Task) -> None:

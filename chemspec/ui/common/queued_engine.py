@@ -19,9 +19,10 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from chemspec import evaluation, tasks
+from chemspec.engine import registry
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed, model_folder, usable
-from chemspec.model.checkpoint import CheckpointError, task_of
+from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
@@ -144,7 +145,7 @@ def models(task: Task | None = None, *, here: bool = False) -> list[str]:
     if not here and served.address():
         found: dict[str, Task | None] = {name: asked.task for name, asked in served.engines().items()}
     else:
-        found = {folder.name: _task_of_folder(folder) for folder in installed()}
+        found = {folder.name: registry.task_of_model(folder) for folder in installed()}
     wanted = (task,) if task else (*tasks.about_molecules(), None)
     names = [name for name, one in found.items() if one in wanted]
     return sorted(names, key=lambda name: (name != task, name))
@@ -166,14 +167,7 @@ def task_of_model(name: str) -> Task | None:
     """Return what a model predicts; None where its folder cannot be read."""
     if asked := served.engines().get(name):
         return asked.task
-    return _task_of_folder(Path(name))
-
-
-def _task_of_folder(folder: Path) -> Task | None:
-    try:
-        return task_of(model_folder(folder))
-    except CheckpointError:
-        return None  # the page Models says what is wrong with it
+    return registry.task_of_model(name)
 
 
 def decode(

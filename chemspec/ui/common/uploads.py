@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from chemspec import chem
 from chemspec.chem.formats import reagents
+from chemspec.io import columns as known
 from chemspec.io import spreadsheets, structures
-from chemspec.io.readers import TABLES, TEXTS, FileError, decode_text, records, split_lines, unpacked, usual_column
+from chemspec.io.readers import TABLES, TEXTS, FileError, decode_text, records, split_lines, unpacked
+from chemspec.settings import Task
 from chemspec.ui.common import unfold
 
 MOST_MB = 10  # of a file
@@ -23,7 +25,7 @@ MOST_COLUMNS = 50
 FOLDED = (".parquet", spreadsheets.ENDING)  # read by a process of its own
 ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, *structures.ENDINGS, *FOLDED, ".gz"))
 LIMITS = (
-    f"CSV, TSV, XLSX, SDF, RDF, SMI, TXT or Parquet, also as .gz; up to {MOST_MB} MB "
+    f"CSV, TSV, XLSX, SDF, RDF, MOL, RXN, CDXML, SMI, TXT or Parquet, also as .gz; up to {MOST_MB} MB "
     f"({MOST_TEXT // 1_000_000} MB unpacked), {MOST_ROWS:,} rows, {MOST_COLUMNS} columns"
 )
 
@@ -78,11 +80,10 @@ def has_header(sheet: Sheet, column: int) -> bool:
     return len(name) < 3 or not chem.is_valid(name)
 
 
-def guess_column(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return the place of the column that holds the queries, by its name or else by the molecules in these rows."""
-    named = usual_column(columns)
-    if named is not None:
-        return named
+def guess_column(columns: Sequence[str], rows: Sequence[Sequence[str]], task: Task | None = None) -> int:
+    """Return the place of the column with the queries of a task, by its name or else by the molecules in these rows."""
+    if len(named := known.usual(columns, task)) == 1:
+        return named[0]
 
     def molecules(place: int) -> int:
         # A number such as 1 is no SMILES, but a name such as I or CO may be one: longer ones count more.
