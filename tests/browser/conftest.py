@@ -122,8 +122,8 @@ def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
     yield open_page
     for context in contexts:
         context.close()
-    # Streamlit probes where the app begins; on a deep link the first guesses do not exist. And it probes every file that
-    # a button offers, which is gone if the popover around it was closed meanwhile; tests of files download them.
+    # Streamlit probes where the app begins; on a deep link the first guesses do not exist. It probes every file that a
+    # button offers, too, which is gone if the popover around it was closed meanwhile; tests of files download them.
     noise = ("_stcore/health", "_stcore/host-config", "404 (Not Found)", "Download Button source error - 404")
     assert not [fault for fault in faults if not any(word in fault for word in noise)]
 
