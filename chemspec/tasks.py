@@ -77,6 +77,11 @@ def about_molecules() -> tuple[Task, ...]:
     return tuple(spec.name for spec in TASKS.values() if not spec.whole)
 
 
+def about_reactions() -> Task:
+    """Return the first task whose queries are whole reactions: as what a reaction is read of which nothing is asked."""
+    return next(spec.name for spec in TASKS.values() if spec.whole)
+
+
 def in_words(joint: str = "and") -> str:
     """Return the names of all tasks, for messages."""
     *some, last = TASKS

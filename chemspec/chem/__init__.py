@@ -1,6 +1,7 @@
 """Chemistry as plain values: queries and molecules, reactions, file formats."""
 
 from chemspec.chem.query import ARROW as ARROW
+from chemspec.chem.query import ARROW_HEAD as ARROW_HEAD
 from chemspec.chem.query import LEFT_OUT as LEFT_OUT
 from chemspec.chem.query import LONGEST as LONGEST
 from chemspec.chem.query import NO_REACTION as NO_REACTION

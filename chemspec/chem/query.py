@@ -285,7 +285,7 @@ _ALIKE = {
 }
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a\u2032\u2033"
 _CLEAN = re.compile(r"[!#-&(-_a-~]+")  # ASCII without blanks and quotation marks: nothing to tidy
-_ARROW = re.compile(r"(?<!-)>")  # "->" is a dative bond
+ARROW_HEAD = re.compile(r"(?<!-)>")  # "->" is a dative bond
 _ANY_ARROW = re.compile(r"(?<!-)>|[\u2192\u21d2\u27f6\u27f9\u279c\u2794]")
 # The first word, and further ones as long as only blanks around a reaction arrow part them.
 _FIRST_WORD = re.compile(r"\S+(?:\s+>\S*|(?<=>)\s+\S*)*")
@@ -326,7 +326,7 @@ def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) ->
     if not typed.chars:
         return Fault("type a SMILES, such as CCO", 0, len(text), "empty")
     end = typed.places[-1] + 1
-    if not _ARROW.search(typed.chars) and _ANY_ARROW.search(text, end):  # no name that may be dropped
+    if not ARROW_HEAD.search(typed.chars) and _ANY_ARROW.search(text, end):  # no name that may be dropped
         return Fault(
             "a SMILES holds no blanks; write a dot between the molecules of a reaction", end, len(text), "reaction"
         )
@@ -347,7 +347,7 @@ def _read_reaction(text: str, *, max_chars: int) -> Query | Fault:
     if len(text) > 20 * LONGEST:
         return _too_long(len(text), 20 * LONGEST)
     typed, notes = _tidy(text)
-    arrows = [match.start() for match in _ARROW.finditer(typed.chars)]
+    arrows = [match.start() for match in ARROW_HEAD.finditer(typed.chars)]
     if len(arrows) != 2:
         return Fault(NO_REACTION, 0, len(text), "reaction")
     first, last = arrows
@@ -426,7 +426,7 @@ def _plain(char: str) -> str:
 
 def _one_side(typed: _TracedText, task: Task | None, notes: list[str]) -> _TracedText | Fault:
     """Return the side of a reaction SMILES that the task asks about; other text unchanged."""
-    arrows = [match.start() for match in _ARROW.finditer(typed.chars)]
+    arrows = [match.start() for match in ARROW_HEAD.finditer(typed.chars)]
     if not arrows:
         return typed
     first, last = arrows[0], arrows[-1]
@@ -441,7 +441,7 @@ def _one_side(typed: _TracedText, task: Task | None, notes: list[str]) -> _Trace
         side = typed[last + 1 :]
     else:
         notes.append("reaction: its reactants and agents are the query, the product is left out")
-        side = _TracedText(_ARROW.sub(".", typed.chars[:last]), typed.places[:last])
+        side = _TracedText(ARROW_HEAD.sub(".", typed.chars[:last]), typed.places[:last])
         side = side[1:] if first == 0 else side[:-1] if last == first + 1 else side
     if not side.chars:
         what = "product" if task == "retro" else "reactant"

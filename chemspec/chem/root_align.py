@@ -38,13 +38,14 @@ def spellings(smiles: str, count: int, rng: Random) -> list[str]:
         for _ in range(TRIES * count):
             if len(found) >= count:
                 break
-            text = ARROW.join(_spelling(mols, rng) for mols in sides)
+            text = ARROW.join(write_at_random(mols, rng) for mols in sides)
             if text not in found and ARROW.join(canonical(side) or "" for side in text.split(ARROW)) == smiles:
                 found[text] = None
     return list(found)
 
 
-def _spelling(mols: Sequence[Mol], rng: Random) -> str:
+def write_at_random(mols: Sequence[Mol], rng: Random) -> str:
+    """Return SMILES of molecules in random order, each started at a random atom."""
     texts = [write_from(mol, rng.randrange(mol.GetNumAtoms()))[0] for mol in mols]
     rng.shuffle(texts)
     return ".".join(texts)

@@ -73,8 +73,7 @@ def _texts(given: str) -> list[str]:
     if given == "-":
         lines = readers.lines_of(sys.stdin)
     elif readers.looks_like_file(given):
-        whole = next(spec.name for spec in questions.TASKS.values() if spec.whole)
-        lines = readers.read_queries(Path(given), "", whole, show.note)
+        lines = readers.read_queries(Path(given), "", questions.about_reactions(), show.note)
     else:
         return [given]
     alone = [line for line in lines if line.strip()]

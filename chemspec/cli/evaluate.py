@@ -49,14 +49,13 @@ def evaluate(
     )
     from chemspec.data import holdout
     from chemspec.evaluation import accuracy as measure
-    from chemspec.tasks import TASKS
 
     tests = file or opt.test_file(source, task, "give a file of held-out reactions with --file")
     asked = measure.questions(tests, opt.as_task(task), limit=limit, seed=seed)
     engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime, template=template)
     special = {"distinct": distinct, "augmented": augment > 1, "int8": engine.dtype == "int8"}
     names = [name for name, applies in special.items() if applies][:1] or ["accuracy", "failures"]
-    if tests.name == holdout.FILE and TASKS.lookup(task).test:  # without a standard test set these are it
+    if tests.name == holdout.FILE and tasks.TASKS.lookup(task).test:  # without a standard test set these are it
         if kept and any(special.values()):
             raise ValueError("held-out reactions stand in a card with plain answers in fp32 only; leave out --keep")
         names = ["heldout"]

@@ -11,7 +11,7 @@ from chemspec import chem
 from chemspec.chem import ARROW
 from chemspec.chem.atom_maps import guess_maps
 from chemspec.chem.reagent_sets import beside
-from chemspec.chem.root_align import write_from
+from chemspec.chem.root_align import write_at_random
 from chemspec.tasks import Pair, Row, WritePair
 
 
@@ -63,6 +63,4 @@ def _rooted(side: str, rng: Random) -> str | None:
         mols = [Chem.MolFromSmiles(part) for part in side.split(".")]
         if any(mol is None for mol in mols):
             return None
-        texts = [write_from(mol, rng.randrange(mol.GetNumAtoms()))[0] for mol in mols]
-    rng.shuffle(texts)
-    return ".".join(texts)
+        return write_at_random(mols, rng)

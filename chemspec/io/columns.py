@@ -1,14 +1,17 @@
-"""Which column of a table holds the queries, by the names that are usual for a task (`TaskSpec.named`)."""
+"""Which column of a table holds the queries, by the names that are usual for a task (`TaskSpec.named`).
+
+An arrow stands between the columns of a reaction's two sides, "|" between names of one column.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
+from chemspec.chem import ARROW
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
-ARROW = ">>"  # between two names: the columns of a reaction's sides; "|" stands between names of one column
 FIRST = ("smiles", "query")  # whatever else there is: what a table of structures is about
 LAST = ("source", "input")  # where there is nothing better: a source may as well be a patent
 

@@ -245,7 +245,7 @@ def _choose(names: Sequence[str], column: str, path: Path, task: Task | None, no
     """The place of the column that is meant, or of two that are the sides of a reaction."""
     shown = ", ".join(names)
     if column:
-        sides = [column] if column in names else column.split(columns.ARROW)
+        sides = [column] if column in names else column.split(chem.ARROW)
         if set(sides) <= set(names):
             return [names.index(side) for side in sides]
         raise FileError(f"{path} has no column {column!r}; it has {shown}. Choose with --column")

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.io.readers import STRUCTURES, FileError, split_lines
-from chemspec.tasks import TASKS
+from chemspec.tasks import about_reactions
 
 ENDINGS = STRUCTURES
-WHOLE = next(spec.name for spec in TASKS.values() if spec.whole)
 _FIELD = re.compile(r">.*?<([^>]*)>")
 _RECORD = re.compile(r"\$(?:RFMT|MFMT)\b")
 
@@ -89,7 +88,7 @@ def _record(lines: list[str]) -> tuple[str, str, dict[str, str]]:
 def _smiles(block: str) -> str:
     """Return a molecule, or a reaction with its agents between the arrows; what cannot be read stays as it is."""
     drawn = block.lstrip().startswith(("$RXN", "<"))
-    read = formats.read_any(block, task=WHOLE if drawn else "forward")
+    read = formats.read_any(block, task=about_reactions() if drawn else "forward")
     if drawn and isinstance(read, chem.Fault):  # perhaps a molecule, or half a reaction
         read = formats.read_any(block, task="forward")
     return block if isinstance(read, chem.Fault) else read.reaction or read.ordered

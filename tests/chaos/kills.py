@@ -103,10 +103,7 @@ def whole(
     kills: int, random: Random, write: Callable[[int], None], read: Callable[[], object], wanted: set[object]
 ) -> int:
     """Kill what writes one version after the other; whatever is there is one of them, whole."""
-    for _ in range(2):  # the first one also imports
-        began = time.monotonic()
-        write(0)
-        took = time.monotonic() - began
+    took = more_kills.seconds(lambda: write(0))
     for number in range(kills):
         again, over = more_kills.turns(lambda turn: write(turn + 1))  # version 0 is there
         # Some writes are over, so that the next one is under way, whatever a fork and a write take here.

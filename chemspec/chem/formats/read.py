@@ -20,7 +20,6 @@ from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
 WHOLE = ("reactant", "product", "agent")  # what a reaction consists of
-_ONE_ARROW = re.compile("(?<!-)>")  # "->" is a dative bond
 _REACTION = re.compile(
     "(?P<reactant>.*?)(?:(?<!-)>(?P<agent>.*?)(?<!-)>|[\u2192\u21d2\u27f6\u27f9\u279c\u2794])(?P<product>.*)", re.DOTALL
 )
@@ -139,7 +138,7 @@ def _written_sides(text: str, roles: Sequence[str], max_chars: int) -> list[Inpu
     Where there are no agents, these are left out.
     """
     match = _REACTION.fullmatch(text)
-    if match is None or _ONE_ARROW.search(match["product"]):
+    if match is None or chem.ARROW_HEAD.search(match["product"]):
         return None
     found: list[Input] = []
     for role in roles:

@@ -12,7 +12,6 @@ Text and canvas cannot chase each other, because neither side speaks unless a pe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,7 +27,6 @@ from chemspec import chem
 from chemspec.ui.common import vendor
 
 LONGEST = 4 * chem.LONGEST  # characters; three sides of a reaction and more
-_ARROW = re.compile(r"(?<!-)>")  # "->" is a dative bond
 
 
 @dataclass
@@ -115,7 +113,7 @@ def same(a: str, b: str) -> bool:
 @lru_cache(maxsize=1000)
 def tidy(text: str) -> str:
     """Return the (reaction) SMILES with every readable side canonical."""
-    sides = _ARROW.split(text.strip())
+    sides = chem.ARROW_HEAD.split(text.strip())
     return ">".join(chem.canonical(side) or side for side in sides)
 
 
@@ -131,11 +129,11 @@ def kekule(text: str) -> str:
             Chem.Kekulize(mol, clearAromaticFlags=True)
             return str(Chem.MolToSmiles(mol, canonical=False))
 
-    return ">".join(map(side, _ARROW.split(text.strip())))
+    return ">".join(map(side, chem.ARROW_HEAD.split(text.strip())))
 
 
 @lru_cache(maxsize=1000)
 def _readable(text: str) -> bool:
     """Return whether there is anything the canvas could show; nothing at all is an empty canvas."""
-    sides = _ARROW.split(text.strip())
+    sides = chem.ARROW_HEAD.split(text.strip())
     return len(sides) in (1, 3) and all(not side or chem.is_valid(side) for side in sides)
