@@ -237,6 +237,9 @@ class DecodeSettings:
             ar and hierarchy then adapts to how their drafts fare).
         dilation: tokens that the drafter `windows` leaves out between two of a window.
         node_budget: most drafted nodes a query may add to a pass.
+        drafting: "planned" adds as many of the drafted nodes as pay on this machine, by the cost of a pass and the
+            acceptance so far (`chemspec.decode.planner`); "fixed" adds all that the budget allows, for tables that
+            compare drafters. The drafter "auto" is always planned.
         length_penalty: beam answers are ranked by log-prob / length ** length_penalty; 0 is plain log-prob.
         rules: by whose bookkeeping a beam is searched, of `RULES`: ours, or that of another program, whose lists then
             come out the same (`chemspec.decode.peer_rules`).
@@ -262,6 +265,7 @@ class DecodeSettings:
     max_len: int = 200
     batch_size: int = 16
     node_budget: int = 256
+    drafting: Literal["planned", "fixed"] = "planned"
     length_penalty: float = 0.0
     rules: str = "chemspec"
     beta: int = 1
@@ -294,6 +298,8 @@ class DecodeSettings:
             raise ValueError("a guide chooses among different answers; set distinct too")
         for name in ("draft_length", "draft_count", "dilation"):
             _check_whole(name, getattr(self, name), 0, 1000)
+        if self.drafting not in ("planned", "fixed"):
+            raise ValueError(f"drafting {self.drafting!r} is not planned or fixed")
         if not 1 <= self.beta <= 1000:
             raise ValueError(f"beta is {self.beta}; it must be between 1 (exact) and 1000")
         if self.beta > 1 and decoder.relaxed is None:

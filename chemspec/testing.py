@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from chemspec.decode.decoding import Decoding
+from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.model.session import DENSE, Backend, Floats, Ints, NodeBatch, Session
@@ -300,6 +301,7 @@ def run(
     budget: int = 64,
     top_k: int = 1_000_000,
     compiled: bool = False,
+    planner: Planner | None = None,
 ) -> tuple[list[list[FinishedSequence]], list[list[Pass]]]:
     """Decode queries together, with a clock that ticks once a look.
 
@@ -312,6 +314,7 @@ def run(
         budget: most drafted nodes of a query in a pass.
         top_k: tokens that the scores of a prefix hold; all of them by default.
         compiled: run the compiled loop, instead of the one in Python.
+        planner: of the run; without one drafts add what the budget allows.
 
     Returns:
         Of each query its answers, and its passes.
@@ -332,5 +335,6 @@ def run(
         clock=lambda: float(next(ticks)),
         vocab_size=backend.vocab_size if isinstance(backend, Table) else sys.maxsize,
         compiled=compiled,
+        planner=planner,
     )
     return run.run_to_end(), run.passes

@@ -89,7 +89,7 @@ def oracle(engine: Engine) -> list[Program]:
             known[source] = best.tokens
 
     # "copy" stands for any drafter: `build_drafter` makes another.
-    program = _ours(timed, watch, "copy")
+    program = _ours(timed, watch, "copy", drafting="fixed")
     return [replace(program, label="oracle", prepare=prepare, beams=False, note=ORACLE)]
 
 
@@ -105,12 +105,12 @@ class OracleDrafter:
         return [Draft(rest[:max_new_tokens], "oracle")] if rest else []
 
 
-def _ours(timed: Engine, watch: TimedBackend, drafter: str) -> Program:
+def _ours(timed: Engine, watch: TimedBackend, drafter: str, **options: Any) -> Program:
     ids = {token: index for index, token in enumerate(timed.tokenizer.tokens)}
     traces: list[Trace] = []
 
     def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
-        results = timed.predict(queries, settings)
+        results = timed.predict(queries, settings, **options)
         traces.extend(result.trace for result in results)
         return [[tuple(ids[token] for token in item.tokens) for item in result.hypotheses] for result in results]
 

@@ -39,7 +39,9 @@ def drafters(
     """
     settings = []
     for width in widths:
-        plain = DecodeSettings(decoder="greedy" if width == 1 else "beam", n=width, batch_size=batch_size)
+        plain = DecodeSettings(
+            decoder="greedy" if width == 1 else "beam", n=width, batch_size=batch_size, drafting="fixed"
+        )
         settings += [
             Setting(f"{name}, {width}", replace(plain, drafter=name), f"{names[0]}, {width}") for name in names
         ]
@@ -75,7 +77,13 @@ def draft_lengths(
     work = [Setting("standard", replace(settings, drafter="none"))]
     for name in names:
         for length in lengths if DRAFTERS.lookup(name).companions else (0,):
-            work.append(Setting(f"{name} {length}", replace(settings, drafter=name, draft_length=length), "standard"))
+            work.append(
+                Setting(
+                    f"{name} {length}",
+                    replace(settings, drafter=name, draft_length=length, drafting="fixed"),
+                    "standard",
+                )
+            )
     rows = []
     for row in sweep(engine, queries, work, progress=progress)[1:]:
         how, counted = row.setting.settings, row.counted
@@ -119,7 +127,7 @@ def spec_verification(
         the target's own answers (the same tokens), and `accuracy` (exact match after canonicalisation), both with 95 %
         intervals.
     """
-    plain = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size)
+    plain = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, drafting="fixed")
     rules = [(1, 0.0)] + [(beta, tau) for beta in betas if beta > 1 for tau in taus]
     settings = [
         Setting(f"{name}, {beta}, {tau}", replace(plain, drafter=name, beta=beta, tau=tau), f"{name}, 1, 0.0")
@@ -154,7 +162,9 @@ def alpha(engine: Engine, queries: Sequence[str], drafter: str, *, length: int =
         drafter: of the small model.
         length: tokens drafted at once.
     """
-    settings = DecodeSettings(decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length)
+    settings = DecodeSettings(
+        decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length, drafting="fixed"
+    )
     rate = numbers([result.trace for result in engine.predict(queries, settings)]).alpha
     return min(max(round(rate, 3), 0.001), 0.999)  # a rate of one would draft without end
 

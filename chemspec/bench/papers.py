@@ -70,7 +70,7 @@ class PapersSettings:
             raise ValueError("limit, widths and batches must be at least 1, and the seconds of a row above 0")
 
 
-PLAIN = {"decoder": "greedy", "n": 1, "batch_size": 1}
+PLAIN = {"decoder": "greedy", "n": 1, "batch_size": 1, "drafting": "fixed"}
 ABOUT = ("name", "against", "paper", "needs")  # what a row of `papers.toml` says besides its settings
 
 

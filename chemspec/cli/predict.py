@@ -57,6 +57,9 @@ def predict(
     top_p: opt.SampleFloat = opt.DEFAULT.top_p,
     seed: opt.SampleInt = opt.DEFAULT.seed,
     node_budget: Annotated[int, opt.option("Most drafted nodes a query may add to a pass.")] = opt.DEFAULT.node_budget,
+    drafting: Annotated[
+        str, opt.option("planned: as many drafted nodes as pay here; fixed: as many as the budget allows.")
+    ] = opt.DEFAULT.drafting,
     beta: Annotated[
         int, opt.option("Greedy may take a drafted token among the best so many; above 1 it is relaxed.")
     ] = opt.DEFAULT.beta,
@@ -88,6 +91,7 @@ def predict(
         max_len=max_len,
         batch_size=opt.DEFAULT.batch_size if batch_size == opt.AUTO else batch_size,
         node_budget=node_budget,
+        drafting=drafting,
         length_penalty=length_penalty,
         rules=rules,
         temperature=temperature,

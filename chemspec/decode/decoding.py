@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from chemspec.decode.compiled.loop import compiled_loop
+from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder, Limits
 from chemspec.decode.python_loop import PythonLoop
 from chemspec.draft.base import Drafter
@@ -84,6 +85,7 @@ class Decoding:
         clock: Clock,
         record: bool = False,
         vocab_size: int = sys.maxsize,
+        planner: Planner | None = None,
         threads: int = 1,
         compiled: bool | None = None,
     ) -> None:
@@ -99,6 +101,7 @@ class Decoding:
             clock: seconds, from any origin.
             record: keep every prefix computed in the passes, which takes time and memory.
             vocab_size: of the model; running raises ValueError if a draft holds an id beyond it.
+            planner: of this run, says how many nodes are worth it; without one, drafts add what the budget allows.
             threads: of the compiled loop, which divides large batches among them.
             compiled: whether the compiled loop runs; by default wherever it can.
 
@@ -112,11 +115,17 @@ class Decoding:
         loop: Loop | None = None
         if compiled is not False:
             loop = compiled_loop(
-                sources, decoders, session, drafter, limits, clock=clock, record=record, threads=threads
+                *(sources, decoders, session, drafter, limits),
+                planner=planner,
+                clock=clock,
+                record=record,
+                threads=threads,
             )
         if compiled and loop is None:
             raise ValueError("the compiled loop cannot run: no compiled code, or none that knows what is asked")
-        self._loop: Loop = loop or PythonLoop(sources, decoders, session, drafter, limits, clock=clock, record=record)
+        self._loop: Loop = loop or PythonLoop(
+            sources, decoders, session, drafter, limits, planner=planner, clock=clock, record=record
+        )
 
     @property
     def passes(self) -> list[list[Pass]]:

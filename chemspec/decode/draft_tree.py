@@ -6,7 +6,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
+from chemspec.decode.planner import NODES, LookAheadPlan, Planner
+from chemspec.decode.protocol import LookAhead
 from chemspec.draft.base import Drafter
+from chemspec.draft.mixed import Mixed
+from chemspec.draft.tree.builder import ThroughputStop, TreeLimits
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix, Scores
 
@@ -18,7 +22,11 @@ class DraftTree:
         added: the prefixes to compute besides those requested, parents first.
         draft_of: drafted prefix -> the draft it comes from, and the index of its last token in it.
         drafts: prefix -> what was proposed after it.
+        plan: of the look-ahead, if there is one.
+        named: the prefixes that the plan weighed.
     """
+
+    plan: LookAheadPlan | None
 
     def __init__(
         self,
@@ -28,6 +36,7 @@ class DraftTree:
         max_len: int,
         budget: int,
         vocab_size: int = sys.maxsize,
+        planner: Planner | None = None,
     ) -> None:
         """Start an empty tree.
 
@@ -38,12 +47,15 @@ class DraftTree:
             max_len: most tokens of an answer.
             budget: most prefixes to add.
             vocab_size: a drafted token id must be below it.
+            planner: says how many prefixes are worth it; without one, as many are added as the budget allows.
         """
         self.source, self.scores, self.drafter = source, scores, drafter
         self.max_len, self.budget, self.vocab_size = max_len, budget, vocab_size
         self.added: dict[Prefix, None] = {}
         self.draft_of: dict[Prefix, tuple[Draft, int]] = {}
         self.drafts: dict[Prefix, Sequence[Draft]] = {}
+        self.planner, self.plan, self.named = planner, None, frozenset[Prefix]()
+        self._limits: TreeLimits | None = None  # of the trees of `Mixed`, where they are planned
 
     def extend(self, prefixes: Iterable[Prefix]) -> None:
         """Add every draft after each of the prefixes, as far as the budget goes."""
@@ -75,14 +87,68 @@ class DraftTree:
                 return
             self.added[prefix] = None
 
+    def extend_as_planned(self, prefixes: Iterable[Prefix], planner: Planner) -> None:
+        """Add as many nodes of the drafts after each of the prefixes as the planner finds worth it."""
+        if isinstance(self.drafter, Mixed):  # its trees have been planned as they grew
+            self._limits = planner.tree_limits(self.drafter.limits)
+            self.extend(prefixes)
+            return
+        for prefix in prefixes:
+            chances: dict[Prefix, float] = {}
+            for rank, draft in enumerate(self._propose(prefix)):
+                path, chance = prefix, 1.0
+                for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
+                    path = (*path, token)
+                    chance = chances.setdefault(path, chance * planner.chance(draft, rank, index))
+                    self.draft_of.setdefault(path, (draft, index))
+                    if token == EOS:
+                        break
+            new = [path for path in chances if path[-1] != EOS and path not in self.scores and path not in self.added]
+            new.sort(key=lambda path: -chances[path])  # parents stay before their children
+            stop, most = ThroughputStop(planner.pass_seconds), min(NODES, self.budget - len(self.added))
+            for count, path in enumerate(new[:most]):
+                if not stop.more(count, chances[path]):
+                    break
+            self.added.update(dict.fromkeys(new[: stop.best]))
+
+    def follow_as_planned(self, lookahead: LookAhead, requested: Sequence[Prefix], planner: Planner) -> None:
+        """Add as many of the prefixes that a decoder says it would request next as the planner finds worth it.
+
+        Args:
+            lookahead: of the decoder.
+            requested: what it requests now; what of that has no scores is computed anyway.
+            planner: of the run.
+        """
+        skip = {prefix for prefix in requested if prefix not in self.scores}
+        if not planner.look_ahead_pays(len(skip)):
+            return
+        if isinstance(self.drafter, Mixed):
+            self._limits = planner.guess_limits(self.drafter.limits)
+        self.plan = plan = LookAheadPlan(planner, max(map(len, requested)), self.budget)
+        named: list[Prefix] = []
+        for prefix in lookahead(self.scores, self.guess):
+            if prefix in skip:
+                continue
+            if not plan.add(len(prefix)):
+                break
+            named.append(prefix)
+        else:
+            plan.end()
+        self.named = frozenset(named)
+        self.added.update(dict.fromkeys(named[: plan.best]))
+
     def guess(self, prefix: Prefix) -> int | None:
         """Return the token after `prefix` in the draft that led to it, or else in the best new draft."""
         draft, index = self.draft_of.get(prefix, (None, 0))
         if draft is None or index + 1 >= len(draft.tokens):
             drafts = self._propose(prefix)
             if not drafts:
+                if self.plan is not None:
+                    self.plan.guess(0.0)
                 return None
             draft, index = drafts[0], -1
+        if self.plan is not None and self.planner is not None:
+            self.plan.guess(self.planner.chance(draft, 0, index + 1))
         token = draft.tokens[index + 1]
         self.draft_of.setdefault((*prefix, token), (draft, index + 1))
         return token
@@ -91,7 +157,11 @@ class DraftTree:
         if prefix not in self.drafts:
             # The prefix of max_len tokens is an answer, not a question, hence no draft needs to reach it.
             room = self.max_len - len(prefix)
-            drafts = self.drafter.propose(self.source, prefix, room) if room > 0 else ()
+            drafts: Sequence[Draft] = ()
+            if room > 0 and self._limits is not None and isinstance(self.drafter, Mixed):
+                drafts = self.drafter.drafts(self.source, prefix, room, self._limits)
+            elif room > 0:
+                drafts = self.drafter.propose(self.source, prefix, room)
             self.drafts[prefix] = [draft for draft in drafts if draft.tokens]
             for draft in self.drafts[prefix]:
                 check_tokens(draft, self.vocab_size)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from chemspec.decode.draft_tree import DraftTree
-from chemspec.decode.protocol import Decoder, Limits, ScoreRequest
+from chemspec.decode.planner import Planner
+from chemspec.decode.protocol import START, Decoder, Limits, ScoreRequest
 from chemspec.decode.query_state import QueryState
 from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, Speculation
 from chemspec.model.session import Session
-from chemspec.types import FinishedSequence, Pass, Prefix
+from chemspec.types import Draft, FinishedSequence, Pass, Prefix, Scores
 
 
 class PythonLoop:
@@ -24,6 +25,7 @@ class PythonLoop:
         drafter: Drafter,
         limits: Limits,
         *,
+        planner: Planner | None = None,
         clock: Callable[[], float],
         record: bool,
     ) -> None:
@@ -33,6 +35,7 @@ class PythonLoop:
         self._passes: dict[int, list[Pass]] = {}
         self._seconds: dict[int, float] = {}
         self._session, self._drafter = session, drafter
+        self._planner = planner if limits.budget else None
         self._max_len, budget, self._vocab_size = limits
         self._budget, self._clock, self._record = budget, clock, record
         self._adaptive = drafter if isinstance(drafter, AdaptiveDrafter) and budget else None
@@ -83,10 +86,13 @@ class PythonLoop:
             before = query.leading()
             query.scores.update(scores)
             grown = query.record(scores, set(asked)) if self._record else None
-            emitted, margin = query.resume()
+            emitted, margin = query.resume(_judge(self._planner, tree, query.scores))
             spans = query.accepted(before, emitted)
-            if self._adaptive is not None:
-                _observe(self._adaptive, tree, before, query.leading())
+            for draft, rank, matched in _fates(tree, before, query.leading()):
+                if self._adaptive is not None:
+                    self._adaptive.observe(draft, matched)
+                if self._planner is not None:
+                    self._planner.observe(draft, rank, matched)
             event = Pass(
                 asked=len(asked),
                 computed=len(scores),
@@ -103,6 +109,10 @@ class PythonLoop:
                 draft_calls=self._draft_calls() - calls,
             )
             events.append((number, event))
+        if self._planner is not None:
+            counts = [(event.computed, event.emitted) for _, event in events]
+            computed, tokens = map(sum, zip(*counts, strict=True))
+            self._planner.end_pass(computed, tokens, sum(len(tree.drafts) for tree in trees))
         self._release_and_compact()
         now = self._clock()
         for number, event in events:
@@ -117,9 +127,13 @@ class PythonLoop:
         """Return for every query the prefixes to score ahead in this pass, as far as they pay."""
         # All that there is; greedy decoding has no look-ahead, and drafts only.
         pays = Speculation.LOOKAHEAD if self._budget else Speculation.OFF
+        asked, waiting = sum(map(len, missing)), sum(len(query.requested) for query in active)
+        if self._planner is not None:
+            width = sum(query.width for query in active)
+            if not self._planner.begin_pass(asked, len(active), waiting=waiting, width=width):
+                return [self._tree(query) for query in active]
         if self._adaptive is not None:
-            waiting = sum(len(query.requested) for query in active)
-            pays = self._adaptive.plan_pass(sum(map(len, missing)), len(active), waiting=waiting)
+            pays = min(pays, self._adaptive.plan_pass(asked, len(active), waiting=waiting))
         if self._batched is not None:
             self._batched.prepare(
                 [
@@ -129,17 +143,30 @@ class PythonLoop:
                     if len(prefix) < self._max_len
                 ]
             )
-        trees = []
+        trees, planner = [], self._planner
         for query, prefixes in zip(active, missing, strict=True):
-            tree = DraftTree(query.source, query.scores, self._drafter, self._max_len, self._budget, self._vocab_size)
+            tree = self._tree(query)
             lookahead = query.requested.lookahead if isinstance(query.requested, ScoreRequest) else None
-            if pays is Speculation.LOOKAHEAD and lookahead is not None:
+            if pays is Speculation.OFF:
+                pass
+            elif planner is not None and lookahead is not None:
+                # At the start one prefix is requested, of whose continuations a guess knows one.
+                if query.width == 1 or query.requested != (START,):
+                    tree.follow_as_planned(lookahead, query.requested, planner)
+            elif planner is not None:
+                if planner.certain_pays:
+                    tree.extend_as_planned(prefixes, planner)
+            elif pays is Speculation.LOOKAHEAD and lookahead is not None:
                 tree.follow(lookahead(query.scores, tree.guess), prefixes)
-            elif pays is not Speculation.OFF:
+            else:
                 tree.extend(prefixes)
             query.draft_of.update(tree.draft_of)
             trees.append(tree)
         return trees
+
+    def _tree(self, query: QueryState) -> DraftTree:
+        limits = self._max_len, self._budget, self._vocab_size
+        return DraftTree(query.source, query.scores, self._drafter, *limits, self._planner)
 
     def _release_and_compact(self) -> None:
         """Let finished queries leave, and clear away nodes that nobody asks about any more."""
@@ -151,12 +178,29 @@ class PythonLoop:
         return self._counting.calls if self._counting else 0
 
 
-def _observe(drafter: AdaptiveDrafter, tree: DraftTree, before: Prefix, text: Prefix) -> None:
-    """Tell the drafter how its drafts after the leading prefix fared."""
+def _judge(
+    planner: Planner | None, tree: DraftTree, known: Mapping[Prefix, Scores]
+) -> Callable[[Sequence[Prefix]], None]:
+    """Return what tells the planner which levels of the look-ahead were complete, as far as that can be told."""
+    kinds = dict(tree.plan.kinds) if tree.plan is not None else {}
+
+    def judge(requested: Sequence[Prefix]) -> None:
+        kind = kinds.get(max(map(len, requested)))
+        if kind is not None and planner is not None:
+            complete = all(prefix in known or prefix in tree.named for prefix in requested)
+            planner.by_level.add(kind, complete)
+            if not complete:
+                kinds.clear()  # what would have come after it is not known
+
+    return judge
+
+
+def _fates(tree: DraftTree, before: Prefix, text: Prefix) -> Iterator[tuple[Draft, int, int]]:
+    """Yield the drafts after the leading prefix, the number of each, and how many of its tokens were right."""
     if text[: len(before)] != before:
         return  # another hypothesis has taken the lead
     emitted = text[len(before) :]
-    for draft in tree.drafts.get(before, ()):
+    for rank, draft in enumerate(tree.drafts.get(before, ())):
         seen = draft.tokens[: len(emitted)]
         matched = 0
         while matched < len(seen) and emitted[matched] == seen[matched]:
@@ -164,4 +208,4 @@ def _observe(drafter: AdaptiveDrafter, tree: DraftTree, before: Prefix, text: Pr
         if matched == len(seen) < len(draft.tokens):  # of the next, nothing is known
             draft = replace(draft, tokens=seen)
         if seen:
-            drafter.observe(draft, matched)
+            yield draft, rank, matched

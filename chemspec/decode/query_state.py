@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from chemspec.decode.protocol import Decoder
+from chemspec.decode.protocol import Decoder, RuledDecoder
 from chemspec.tokenizer import BOS
 from chemspec.types import AHEAD, ASKED, AcceptedSpan, Draft, FinishedSequence, Prefix, Scores, TreeDelta
 
@@ -31,6 +31,7 @@ class QueryState:
     numbers: dict[Prefix, int] = field(default_factory=dict)
     recorded: int = 0
     results: list[FinishedSequence] | None = None
+    widest: int = 1
 
     def start(self) -> None:
         """Run the decoder to its first request."""
@@ -43,8 +44,15 @@ class QueryState:
         """Return the requested prefixes without scores."""
         return [prefix for prefix in self.requested if prefix not in self.scores]
 
-    def resume(self) -> tuple[int, float]:
-        """Answer the decoder as long as all it requests is known.
+    @property
+    def width(self) -> int:
+        """How many hypotheses the decoder keeps: by its rules, or as many as it has requested at once."""
+        rules = self.decoder.rules if isinstance(self.decoder, RuledDecoder) else None
+        self.widest = max(self.widest, len(self.requested))
+        return max(self.widest, getattr(rules, "width", 1))
+
+    def resume(self, on_request: Callable[[Sequence[Prefix]], None] = lambda _: None) -> tuple[int, float]:
+        """Answer the decoder as long as all it requests is known; what it requests next `on_request` is told.
 
         Returns:
             The steps that it took, and the smallest margin among the scores that it was sent (`Pass.margin`).
@@ -62,6 +70,8 @@ class QueryState:
                 self.requested = self.decoder.send(scores)
             except StopIteration as stop:
                 self.results = stop.value
+            else:
+                on_request(self.requested)
         return steps, margin
 
     def leading(self) -> Prefix:

@@ -121,25 +121,6 @@ class CountingDrafter(Drafter, Protocol):
         """Runs so far."""
 
 
-class HostCost(NamedTuple):
-    """Seconds of the loop's own work beside the model's passes; the defaults are those of the loop in Python.
-
-    Attributes:
-        start: for every pass.
-        tree: for drafting after one prefix.
-        node: for one more node of a draft.
-        ahead: for one more node of a beam's look-ahead, which plays the search on.
-    """
-
-    start: float = 0.0
-    tree: float = 3e-5
-    node: float = 1e-5
-    ahead: float = 3e-5
-
-
-IN_PYTHON = HostCost()
-
-
 def check_size(length: int, count: int) -> None:
     """Refuse drafts of no length, and no drafts.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chemspec.draft.base import check_size
+from chemspec.draft.calibration import BY_CHANCE
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.tree import native
 from chemspec.draft.tree.builder import Tree, TreeBuilder, TreeLimits, tree_builder
@@ -30,6 +31,7 @@ class Mixed:
         length: int = 32,
         count: int = PATHS,
         token_classes: TokenClasses = TokenClasses(),
+        accept_rates: Sequence[float] = BY_CHANCE,
     ) -> None:
         """Draft from a table.
 
@@ -39,6 +41,8 @@ class Mixed:
             length: most tokens of a draft.
             count: most drafts, the leaves of a tree.
             token_classes: what is known of the vocabulary.
+            accept_rates: the share accepted of steps by the class of the probability that the table gave them, from
+                which a `Planner` starts.
 
         Raises:
             ValueError: for a size below 1.
@@ -46,7 +50,7 @@ class Mixed:
         check_size(length, count)
         if nodes < 1:
             raise ValueError(f"{nodes} nodes; there must be at least 1")
-        self.edit_table, self.token_classes = edit_table, token_classes
+        self.edit_table, self.token_classes, self.accept_rates = edit_table, token_classes, tuple(accept_rates)
         self.limits = TreeLimits(nodes, count, length)
         self._library = native.library()
         self._builders: dict[tuple[int, ...], TreeBuilder] = {}

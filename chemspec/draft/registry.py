@@ -9,7 +9,6 @@ from typing import Any
 
 from chemspec import plugins
 from chemspec.draft.attention import Attention
-from chemspec.draft.auto import Auto
 from chemspec.draft.base import AdaptiveDrafter, Drafter
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import Copy, TokenClasses
@@ -101,12 +100,18 @@ def sizes(settings: DecodeSettings) -> dict[str, Any]:
 
 
 def _auto(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    options = _chosen(length=settings.draft_length, places=settings.draft_count)
-    return Auto(inputs.cost(), token_classes=inputs.token_classes, calibration=inputs.calibration(), **options)
+    return _from_table(inputs, **{"length": 24, **sizes(settings)})
 
 
 def _mixed(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return Mixed(inputs.calibration().edit_table or COPY_ONLY, token_classes=inputs.token_classes, **sizes(settings))
+    return _from_table(inputs, **sizes(settings))
+
+
+def _from_table(inputs: DrafterInputs, **options: int) -> Drafter:
+    known = inputs.calibration()
+    return Mixed(
+        known.edit_table or COPY_ONLY, token_classes=inputs.token_classes, accept_rates=known.by_chance, **options
+    )
 
 
 def _copy(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
@@ -180,7 +185,6 @@ __all__ = [
     "DRAFTERS",
     "AdaptiveDrafter",
     "Attention",
-    "Auto",
     "Copy",
     "Drafter",
     "DrafterCalibration",

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, get_args
 
-from chemspec.decode import host_cost
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.learned.small import DraftModel, read_alpha
 from chemspec.importers import own
@@ -47,16 +45,12 @@ class DrafterResources:
         """Return what a pass costs here, by its number of nodes; measured at first use, then kept on disk."""
         with self._making:
             if self._curve is None:
-                loop = host_cost.loop_that_runs()
-                self._curve = self.runtime_config.curve(
-                    self.digest, self.backend, self.config, loop=loop, host=partial(host_cost.measure, loop)
-                )
+                self._curve = self.runtime_config.curve(self.digest, self.backend, self.config)
             return self._curve
 
     def fastest_batch(self, rows: int) -> int:
         """Return with how many queries at a time the model is fastest here, if a query has so many nodes in a pass."""
-        host = self.cost().host
-        return self.runtime_config.fastest_batch(self.digest, self.backend, self.config, rows=rows, host=host)
+        return self.runtime_config.fastest_batch(self.digest, self.backend, self.config, rows=rows)
 
     def knowledge(self) -> DrafterCalibration:
         """Return what the model's drafters have learned; read at first use.

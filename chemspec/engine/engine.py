@@ -17,6 +17,7 @@ from chemspec.chem import formats, root_align
 from chemspec.decode import registry as decoders
 from chemspec.decode.continuous import DIVIDED, divides, keep_full
 from chemspec.decode.decoding import Decoded, Decoding
+from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterCalibration, DrafterInputs, NoDrafts, build
@@ -601,6 +602,7 @@ class Engine:
             clock=lambda: time.perf_counter() - began,
             record=settings.record,
             vocab_size=self.config.vocab_size,
+            planner=self._planner(settings, in_loop),
             threads=self.threads,
         )
 
@@ -609,6 +611,13 @@ class Engine:
             return decoding.join(sources, started(sources))
 
         return decoding, join
+
+    def _planner(self, settings: DecodeSettings, drafter: Drafter) -> Planner | None:
+        """Make the planner of a run, if drafts are planned; may measure the machine first."""
+        fixed = settings.drafting == "fixed" and settings.drafts_by != "auto"
+        if fixed or isinstance(drafter, NoDrafts) or not settings.node_budget:
+            return None
+        return Planner.of(drafter, self.resources.cost())
 
     def _expect(self, decoded: Decoded) -> None:
         """Let answers be made canonical that will be written up next, if there are other processes for that."""

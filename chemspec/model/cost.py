@@ -12,7 +12,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from chemspec.draft.base import IN_PYTHON, HostCost
 from chemspec.model.session import Backend, NodeBatch, Runner, Session
 from chemspec.system import cache, host
 from chemspec.tokenizer import BOS, SPECIALS
@@ -28,6 +27,7 @@ SOURCE, WRITTEN = 40, 24  # a typical query, half an answer
 SMALL, REPEATS = 16, (12, 4)
 # Passes of a trial, of which the fastest counts: the first ones make room in the cache, which one pass in many does.
 BRANCHES = 3
+LOOP_SECONDS = 5e-6  # of the compiled loop's own work in a pass
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,10 @@ class CostCurve:
     Attributes:
         nodes: sizes measured, rising.
         seconds: of the model, for each.
-        host: of the loop that runs beside it, which `auto` adds.
     """
 
     nodes: tuple[int, ...]
     seconds: tuple[float, ...]
-    host: HostCost = IN_PYTHON
 
     def __post_init__(self) -> None:
         rising = all(one < other for one, other in pairwise(self.nodes))
@@ -121,7 +119,7 @@ def measure(
 
 
 def fastest_batch(
-    backend: Backend, vocab_size: int, max_positions: int, clock: Callable[[], float], *, rows: int, host: HostCost
+    backend: Backend, vocab_size: int, max_positions: int, clock: Callable[[], float], *, rows: int
 ) -> int:
     """Return with how many queries at a time a query takes least, or up to a thirtieth more; takes some seconds.
 
@@ -131,7 +129,6 @@ def fastest_batch(
         max_positions: most tokens of a source or an answer.
         clock: seconds.
         rows: new nodes of a query in a pass: the width of a beam.
-        host: what the loop costs beside it.
     """
     tokens = range(len(SPECIALS), vocab_size)
     rows = min(rows, len(tokens))
@@ -149,7 +146,7 @@ def fastest_batch(
             nodes, _ = session.new_nodes([beams] * queries)
             _ready(session.runner, nodes)()
             beams = [(*beam, tokens[step % len(tokens)]) for beam in beams]
-        return (clock() - began + passes * host.start) / queries
+        return (clock() - began + passes * LOOP_SECONDS) / queries
 
     seconds = dict.fromkeys(QUERIES, float("inf"))
     for _ in range(2):  # the faster one counts; the first makes room in the cache
@@ -183,13 +180,13 @@ def cached(key: str, make: Callable[[], CostCurve], *, load: Callable[[], float]
     if content is not None:
         try:
             stored = json.loads(content)
-            curve = CostCurve(tuple(stored["nodes"]), tuple(stored["seconds"]), HostCost(*stored["host"]))
+            curve = CostCurve(tuple(stored["nodes"]), tuple(stored["seconds"]))
             if stored["load"] <= max(QUIET, now):
                 return curve
         except (ValueError, KeyError, TypeError):
             pass  # damaged: measure again
     curve = make()
-    found = {"nodes": curve.nodes, "seconds": curve.seconds, "host": curve.host, "load": now}
+    found = {"nodes": curve.nodes, "seconds": curve.seconds, "load": now}
     cache.write(f"{key}.cost.json", json.dumps(found).encode())
     return curve
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chemspec.draft.base import HostCost
 from chemspec.model.checkpoint import Checkpoint, check_computes
 from chemspec.model.cost import BATCHES, CostCurve, cached, cached_number, fastest_batch, measure
 from chemspec.model.session import Backend
@@ -146,33 +144,21 @@ class RuntimeConfig:
             return GraphBackend(model), "graphs"
         return TorchBackend(model), "torch"
 
-    def curve(
-        self,
-        digest: str,
-        backend: Backend,
-        config: ModelConfig | ModelDims,
-        *,
-        loop: str = "python",
-        host: Callable[[], HostCost] = HostCost,
-    ) -> CostCurve:
+    def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return what a pass of a model costs on this machine, from disk if it was measured before.
 
         Args:
             digest: of the weights.
             backend: what computes them.
             config: the model's dimensions.
-            loop: the name of the loop that runs.
-            host: measures what that loop costs.
         """
         sizes = config.vocab_size, config.max_positions
         batches = BATCHES if gpu.name_of(self.device) else ()
         with self.torch_scope():
             measured = partial(measure, backend, *sizes, time.perf_counter, batches=batches)
-            return cached(f"{self._key(digest)}-{self.threads}-{loop}", lambda: replace(measured(), host=host()))
+            return cached(f"{self._key(digest)}-{self.threads}", measured)
 
-    def fastest_batch(
-        self, digest: str, backend: Backend, config: ModelConfig | ModelDims, *, rows: int, host: HostCost
-    ) -> int:
+    def fastest_batch(self, digest: str, backend: Backend, config: ModelConfig | ModelDims, *, rows: int) -> int:
         """Return with how many queries at a time a model is fastest on this machine, from disk if it is known.
 
         Args:
@@ -180,11 +166,10 @@ class RuntimeConfig:
             backend: what computes them.
             config: the model's dimensions.
             rows: new nodes of a query in a pass: the width of a beam.
-            host: what the loop costs.
         """
         sizes = config.vocab_size, config.max_positions
         with self.torch_scope():
-            measured = partial(fastest_batch, backend, *sizes, time.perf_counter, rows=rows, host=host)
+            measured = partial(fastest_batch, backend, *sizes, time.perf_counter, rows=rows)
             return cached_number(f"{self._key(digest)}-{self.threads}-{rows}.batch", measured)
 
     def _key(self, digest: str) -> str:

@@ -33,6 +33,7 @@ class How(_Strict):
     draft_count: int = Field(DEFAULT.draft_count, ge=0, le=1000)
     dilation: int = Field(DEFAULT.dilation, ge=0, le=1000)
     node_budget: int = Field(DEFAULT.node_budget, ge=0, le=4096)
+    drafting: Literal["planned", "fixed"] = Field(DEFAULT.drafting, description="as many drafts as pay, or as budgeted")
     length_penalty: float = Field(DEFAULT.length_penalty, ge=0, le=100, allow_inf_nan=False)
     rules: str = Field(DEFAULT.rules, json_schema_extra={"enum": [*RULES]}, description="whose beam search")
     beta: int = Field(DEFAULT.beta, ge=1, le=1000)

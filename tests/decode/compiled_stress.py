@@ -51,7 +51,12 @@ def main() -> None:
                     expected = None
                     for drafter in DRAFTERS:
                         how = DecodeSettings(
-                            decoder=decoder, n=n, drafter=drafter, max_len=24, record=drafter == "copy"
+                            decoder=decoder,
+                            n=n,
+                            drafter=drafter,
+                            max_len=24,
+                            record=drafter == "copy",
+                            drafting="fixed",
                         )
                         found = answers(engine, how)
                         assert expected in (None, found), f"{dtype} {decoder} {drafter}: answers differ"

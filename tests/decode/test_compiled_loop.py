@@ -25,11 +25,10 @@ from chemspec.decode.compiled import build
 from chemspec.decode.compiled import loop as compiled_loop
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
+from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample
-from chemspec.draft.auto import Auto
 from chemspec.draft.base import Drafter
-from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
@@ -57,6 +56,7 @@ def decode(
     backend: Backend,
     drafter: Drafter,
     *,
+    planner: Planner | None = None,
     max_len: int,
     budget: int = 64,
     top_k: int = 1_000_000,
@@ -75,6 +75,7 @@ def decode(
         clock=lambda: float(next(ticks)),
         record=record,
         vocab_size=VOCAB,
+        planner=planner,
         threads=threads,
         compiled=compiled,
     )
@@ -110,6 +111,16 @@ class Case:
     classes: TokenClasses
     learned: bool
     slope: float  # seconds of one more node, of a pass that takes one
+    step: int = 0  # where not 0, so many nodes take as long as one
+    planned: bool = False
+
+    def planner(self, drafter: Drafter) -> Planner | None:
+        """Make the planner anew, as a run does; its costs are those of a machine that nobody has."""
+        if not self.planned:
+            return None
+        size = self.step or 1
+        nodes = tuple(range(1, 66))
+        return Planner.of(drafter, CostCurve(nodes, tuple(1 + self.slope * size * -(-n // size) for n in nodes)))
 
     def build(self, table: Table) -> Drafter:
         """Make the drafter anew, as a run does."""
@@ -124,17 +135,13 @@ class Case:
         if self.drafter == "mixed":
             table_ = edit_table or COPY_ONLY
             return Mixed(table_, nodes=self.nodes, **size, count=self.places, token_classes=classes)
-        if self.drafter == "auto":
-            cost = CostCurve((1, 128), (1.0, 1.0 + 127 * self.slope))
-            known = DrafterCalibration(edit_table=edit_table)
-            return Auto(cost, **size, places=self.places, token_classes=classes, calibration=known)
         return ADVERSARIAL[self.drafter](table)
 
 
-OWN = ("none", "copy", "windows", "mixed", "auto")
+OWN = ("none", "copy", "windows", "mixed")
 cases = st.builds(
     Case,
-    drafter=st.sampled_from((*OWN, "auto", "mixed", *sorted(ADVERSARIAL))),
+    drafter=st.sampled_from((*OWN, "mixed", *sorted(ADVERSARIAL))),
     length=st.integers(1, 9),
     places=st.integers(1, 4),
     dilation=st.sampled_from((0, 0, 1)),
@@ -144,6 +151,8 @@ cases = st.builds(
     ),
     learned=st.booleans(),
     slope=st.sampled_from((1e-9, 1e-3, 1e-2, 0.1, 1.0)),
+    step=st.sampled_from((0, 0, 4, 16)),
+    planned=st.booleans(),
 )
 tables = st.builds(
     Table,
@@ -183,31 +192,35 @@ def test_the_compiled_loop_does_what_the_one_in_python_does(
         for compiled in (False, True):
             table.calls.clear()
             decoders = [search(*searched[0 if alike else query]) for query in range(len(batch))]
-            outcome = decode(compiled, batch, decoders, table, case.build(table), **given_)
+            drafter = case.build(table)
+            outcome = decode(compiled, batch, decoders, table, drafter, planner=case.planner(drafter), **given_)
             found.append((*outcome, list(table.calls)))
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("planned", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("drafter", [*OWN, "bushy"])
-def test_on_a_transformer_and_with_threads_too(drafter: str, threads: int) -> None:
+def test_on_a_transformer_and_with_threads_too(drafter: str, threads: int, planned: bool) -> None:
     """Enough prefixes a pass that threads share them."""
     random, model = Random(3), model_of(1)
     batch = [[random.randrange(4, VOCAB) for _ in range(random.randint(4, 12))] for _ in range(9)]
-    case = Case(drafter, 6, 3, 0, 12, TokenClasses(4, (5, 6)), True, 1e-3)
-    found = [
-        decode(
+    case = Case(drafter, 6, 3, 0, 12, TokenClasses(4, (5, 6)), True, 1e-3, planned=planned)
+    found = []
+    for compiled in (False, True):
+        made = case.build(model)
+        outcome = decode(
             compiled,
             batch,
             [beam_search(width=5, max_len=14) for _ in batch],
             TorchBackend(model),
-            case.build(model),
+            made,
+            planner=case.planner(made),
             max_len=14,
             top_k=6,
             threads=threads,
         )
-        for compiled in (False, True)
-    ]
+        found.append(outcome)
     assert found[0] == found[1]
 
 

@@ -14,20 +14,21 @@ from small import TOKENIZER
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
-from chemspec.draft.base import HostCost
+from chemspec.decode.planner import Planner
 from chemspec.draft.calibration import BY_CHANCE, FILE, AttentionWeights, Head
 from chemspec.draft.copy import TokenClasses, align_pointer
-from chemspec.draft.registry import Auto, Copy, Drafter, DrafterCalibration, Mixed, NoDrafts
+from chemspec.draft.registry import Copy, DrafterCalibration, Mixed, NoDrafts
 from chemspec.draft.tree import builder, native
 from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
 from chemspec.draft.tree.copy_state import MAX_MATCH, CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, COPY_ONLY, EDGES, EditNgramTable, chance_class, context, count_edits
 from chemspec.engine.engine import Engine, installed
 from chemspec.evaluation import reference
+from chemspec.model.cost import CostCurve
 from chemspec.settings import Task
 from chemspec.testing import Table, run
 from chemspec.tokenizer import BOS, EOS, PAD
-from chemspec.types import Draft, Prefix
+from chemspec.types import Prefix
 
 VOCAB = 10
 MARKS = TokenClasses.from_tokens(TOKENIZER.tokens)
@@ -287,95 +288,13 @@ def test_where_nothing_was_compiled_and_of_long_queries_python_grows_the_trees(m
         assert Mixed(TABLE).propose([3, 4, 6, 5] * length, (BOS, 3, 4), 99) == drafts
 
 
-# Auto --------------------------------------------------------------------------------------------
-
-KNOWN = DrafterCalibration(edit_table=TABLE)
-SOURCE = [3, 4, 6, 5, 7, 4, 6, 3, 7, 5, 4]
-
-
-def drafted(auto: Auto, text: list[int]) -> int:
-    drafts = auto.propose(SOURCE, (BOS, *text), 99)
-    return len({draft.tokens[:end] for draft in drafts for end in range(1, len(draft.tokens) + 1)})
-
-
-def test_auto_grows_the_tree_as_far_as_it_pays() -> None:
-    sizes = []
-    for base, node in ((1, 0.0), (1, 0.02), (1, 0.1), (1, 0.3), (1, 1.0), (0, 1.0)):
-        auto = Auto(lambda nodes, base=base, node=node: base + node * nodes, calibration=KNOWN)
-        auto.plan_pass(1, 1, waiting=1)
-        sizes.append(drafted(auto, [3]))
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] > 9
-    assert sizes[-1] == 0
-    auto = Auto(lambda nodes: 1 + 0.1 * nodes, calibration=KNOWN)
-    auto.plan_pass(1, 1, waiting=1)
-    alone = drafted(auto, [3])
-    auto.plan_pass(16, 16, waiting=16)
-    assert drafted(auto, [3]) < alone
-
-
-def test_auto_grows_no_further_than_the_best_rate() -> None:
-    """As many of the likeliest nodes as make (1 + sum of chances) / seconds largest."""
-    auto = Auto(lambda nodes: 1 + 0.15 * nodes, calibration=KNOWN)
-    auto.plan_pass(1, 1, waiting=1)
-    assert auto.mixed is not None
-    grown = auto.mixed._builder(SOURCE)((BOS, 3), TreeLimits(40, 16, 24))
-    rates, tokens = [1 / 1.15], 1.0
-    for count, chance in enumerate(grown.path_chances, 1):
-        tokens += chance
-        rates.append(tokens / (1.15 + (0.15 + HostCost().node) * count))
-    assert drafted(auto, [3]) == rates.index(max(rates)) > 0
-
-
-@pytest.mark.parametrize("queries", [1, 4])
-@pytest.mark.parametrize("node", [0.0, 0.02, 0.1, 0.2, 0.3])
-def test_what_auto_does_not_think_of_would_not_pay(queries: int, node: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    def proposed() -> list[Draft]:
-        # Cheap up to eight nodes, then dearer: the floor must come from the cheap part.
-        auto = Auto(lambda nodes: 1 + node * nodes + max(0, nodes - 8) / 10, calibration=KNOWN)
-        auto.plan_pass(queries, queries, waiting=queries)
-        return list(auto.propose(SOURCE, (BOS, 3), 99))
-
-    some = proposed()
-    monkeypatch.setattr(Auto, "_min_chance", lambda _: MIN_CHANCE)
-    assert proposed() == some
-
-
-def test_auto_learns_how_far_the_table_can_be_trusted() -> None:
-    auto = Auto(lambda nodes: 1 + 0.15 * nodes, calibration=KNOWN)
-    auto.plan_pass(1, 1, waiting=1)
-    first = drafted(auto, [3])
-    for _ in range(400):
-        for draft in auto.propose(SOURCE, (BOS, 3), 99):
-            auto.observe(draft, 0)
-        auto.plan_pass(1, 1, waiting=1)
-    assert drafted(auto, [3]) < first
-
-
-def test_auto_counts_what_paths_have_in_common_once_a_pass() -> None:
-    auto = Auto(lambda _: 1.0, calibration=KNOWN)
-    kind = chance_class(0.97)
-    before = auto.by_chance.tries[kind]
-    for tokens in ((4, 5), (4, 6)):
-        auto.observe(Draft(tokens, "mixed", chances=(0.97, 0.3)), 1)
-    assert auto.by_chance.tries[kind] == before + 1
-    assert auto.by_chance.tries[chance_class(0.3)] == 100 + 2
-    auto.plan_pass(1, 1, waiting=1)
-    auto.observe(Draft((4,), "mixed", chances=(0.97,)), 1)
-    assert auto.by_chance.tries[kind] == before + 2
+# Classes -----------------------------------------------------------------------------------------
 
 
 def test_classes_of_chances_rise() -> None:
     assert [chance_class(edge) for edge in EDGES] == list(range(1, len(EDGES) + 1))
     assert chance_class(0.0) == 0
     assert list(BY_CHANCE) == sorted(BY_CHANCE)
-
-
-def test_a_beam_looks_ahead_along_the_likeliest_path() -> None:
-    auto = Auto(lambda _: 1.0, calibration=KNOWN)
-    auto.plan_pass(5, 1, waiting=5)
-    (draft,) = auto.propose([3, 4, 6, 5, 7, 4, 6], (BOS, 3, 4), 99)
-    assert draft.tokens == (6, 8, 9, 7)
 
 
 # Lossless ----------------------------------------------------------------------------------------
@@ -395,7 +314,7 @@ def tables(random: Random) -> EditNgramTable:
     return EditNgramTable(children, steps)
 
 
-@pytest.mark.parametrize("name", ["mixed", "auto", "auto, free"])
+@pytest.mark.parametrize("name", ["fixed", "planned", "planned, free"])
 @pytest.mark.parametrize("decoder", ["greedy", "beam"])
 def test_no_table_changes_an_answer(name: str, decoder: str) -> None:
     """Whatever it says, in batches, with limits and budgets that bind and that do not."""
@@ -407,12 +326,8 @@ def test_no_table_changes_an_answer(name: str, decoder: str) -> None:
         ]
         max_len, budget = random.randint(1, 15), random.choice((0, 1, 5, 64, 300))
         edit_table = tables(random)
-        drafter: Drafter = Mixed(edit_table)
-        if name != "mixed":
-            slope = 0.0 if "free" in name else 0.05
-            drafter = Auto(
-                lambda nodes, slope=slope: 1 + slope * nodes, calibration=DrafterCalibration(edit_table=edit_table)
-            )
+        drafter, slope = Mixed(edit_table), 1e-9 if "free" in name else 0.05
+        planner = None if name == "fixed" else Planner.of(drafter, CostCurve((1, 128), (1.0, 1.0 + 127 * slope)))
 
         def make(_: int, max_len: int = max_len):  # type: ignore[no-untyped-def]
             if decoder == "greedy":
@@ -420,7 +335,7 @@ def test_no_table_changes_an_answer(name: str, decoder: str) -> None:
             return beam_search(width=4, max_len=max_len)
 
         plain, slow = run(make, batch, table, NoDrafts(), max_len=max_len)
-        found, fast = run(make, batch, table, drafter, max_len=max_len, budget=budget)
+        found, fast = run(make, batch, table, drafter, max_len=max_len, budget=budget, planner=planner)
         assert found == plain
         for own, others in zip(fast, slow, strict=True):
             assert len(own) <= len(others)

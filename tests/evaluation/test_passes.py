@@ -22,8 +22,8 @@ from chemspec.types import DecodeResult
 MODELS = {"forward": "forward", "retro": "retro-50k"}  # those that the marks were set for
 ALL, PART = 200, 24
 FREE = 4096  # the largest node budget: passes as if nodes cost nothing
-GREEDY = {"decoder": "greedy", "n": 1, "batch_size": 32}
-BEAM = {"decoder": "beam", "n": 10, "batch_size": 8}
+GREEDY = {"decoder": "greedy", "n": 1, "batch_size": 32, "drafting": "fixed"}
+BEAM = {"decoder": "beam", "n": 10, "batch_size": 8, "drafting": "fixed"}
 SBS = {"decoder": "sbs", "n": 10, "batch_size": 8}
 TIE = 1e-4
 

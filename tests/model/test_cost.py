@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.draft.base import HostCost
 from chemspec.model import cost
 from chemspec.model.cost import SIZES, CostCurve, cached, measure
 from chemspec.model.runners.torch_runner import TorchBackend
@@ -90,12 +88,6 @@ def test_a_curve_is_measured_once(folder: Path) -> None:
     assert found == CURVE
     assert [found(count) for count in (1, 3, 100)] == [CURVE(count) for count in (1, 3, 100)]
     assert [path.name for path in folder.iterdir()] == ["a model.cost.json"]
-
-
-def test_what_the_loop_costs_is_kept_with_the_curve(folder: Path) -> None:
-    curve = replace(CURVE, host=HostCost(1.0, 2.0, 3.0, 4.0))
-    assert cached("a loop", lambda: curve) == cached("a loop", never) == curve
-    assert curve != CURVE
 
 
 def test_every_key_has_its_own_curve(folder: Path) -> None:
@@ -216,10 +208,10 @@ class Cache:
 @pytest.mark.parametrize("holds", [1, 4, 8, 256])
 def test_the_fastest_batch_is_what_the_cache_holds(holds: int, rows: int) -> None:
     model = Cache(holds)
-    assert cost.fastest_batch(model, 12, 12, lambda: model.now, rows=rows, host=HostCost()) == holds
+    assert cost.fastest_batch(model, 12, 12, lambda: model.now, rows=rows) == holds
 
 
-def test_of_batches_that_are_alike_the_smallest_is_taken() -> None:
+def test_of_batches_that_are_alike_the_smallest_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a pass takes as long as its queries, none gains by waiting for others; what the loop costs is shared."""
 
     class Even(Cache):
@@ -228,8 +220,9 @@ def test_of_batches_that_are_alike_the_smallest_is_taken() -> None:
             return self.table.open(sources, top_k=top_k)
 
     model = Even(1)
-    assert cost.fastest_batch(model, 12, 12, lambda: model.now, rows=1, host=HostCost()) == 1
-    assert cost.fastest_batch(model, 12, 12, lambda: model.now, rows=1, host=HostCost(start=0.1)) == 32
+    assert cost.fastest_batch(model, 12, 12, lambda: model.now, rows=1) == 1
+    monkeypatch.setattr(cost, "LOOP_SECONDS", 0.1)
+    assert cost.fastest_batch(model, 12, 12, lambda: model.now, rows=1) == 32
 
 
 def test_a_number_is_found_once(folder: Path) -> None:

@@ -23,6 +23,7 @@ import torch
 from chemspec.decode import registry as decoders
 from chemspec.decode.continuous import divides, keep_full
 from chemspec.decode.decoding import Decoded, Decoding
+from chemspec.decode.planner import Planner
 from chemspec.draft.base import Drafter, SessionReader, needs_of
 from chemspec.draft.registry import DrafterInputs, NoDrafts, build
 from chemspec.engine.drafter_resources import DrafterResources
@@ -135,6 +136,7 @@ class TokenModel:
             budget=0 if isinstance(in_loop, NoDrafts) else settings.node_budget,
             clock=time.perf_counter,
             vocab_size=config.vocab_size,
+            planner=None if isinstance(in_loop, NoDrafts) else Planner.of(in_loop, resources.cost()),
         )
 
 

@@ -7,8 +7,8 @@ from ctypes import c_double, c_int, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
+from chemspec.decode import planner
 from chemspec.decode.beam import GUESS_COST
-from chemspec.draft.auto import Auto
 from chemspec.draft.tree import native
 from chemspec.draft.tree.builder import MIN_CHANCE
 from chemspec.draft.tree.edit_ngrams import EDGES
@@ -17,15 +17,19 @@ from chemspec.tokenizer import BOS
 from chemspec.types import AHEAD, ASKED
 
 SOURCE = Path(__file__).with_name("loop.cpp")
+PLANNER = (
+    *("NODES", "PASS_SECONDS", "NODE_SECONDS", "MIN_GAIN", "STILL_RIGHT", "DEEPER", "PATIENCE", "MIN_LEVEL_CHANCE"),
+    *("PRIOR_PASSES", "PRIOR_SHARE", "MEMORY", "LOSS", "LONGEST_PAUSE"),
+)
 CONSTANTS = {
     "BOS": BOS,
     "ASKED": ASKED,
     "DRAFTED_AHEAD": AHEAD,
     "GUESS_COST": GUESS_COST,
     "MIN_CHANCE": MIN_CHANCE,
-    "SECOND": Auto.SECOND,
-    "STRIDE": Auto.STRIDE,
     "EDGES": ",".join(map(repr, EDGES)),
+    "CERTAIN": ",".join(map(str, planner.CERTAIN)),
+    **{name: getattr(planner, name) for name in PLANNER},
 }
 FLAGS = (*native.FLAGS, "-pthread", *(f"-D{name}={value}" for name, value in CONSTANTS.items()))
 
@@ -38,7 +42,7 @@ def library() -> ctypes.CDLL | None:
     except compiled.NoKernelError:
         return None
     loaded.chemspec_loop.restype = loaded.chemspec_loop_state.restype = loaded.chemspec_loop_kept.restype = c_void_p
-    loaded.chemspec_loop_draft.argtypes = (c_void_p, c_void_p)
+    loaded.chemspec_loop_draft.argtypes = (c_void_p,)
     loaded.chemspec_loop_take.argtypes = (c_void_p, c_void_p, c_int, c_void_p, c_int, c_int)
-    loaded.chemspec_loop_run.argtypes = (c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_double)
+    loaded.chemspec_loop_run.argtypes = (c_void_p, c_void_p, c_void_p, c_int, c_double)
     return loaded

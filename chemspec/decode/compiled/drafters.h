@@ -1,16 +1,14 @@
-// The drafters `copy`, `windows`, `mixed` and `auto` on numbered nodes, whose names and orders of operations these have; any other
+// The drafters `copy`, `windows` and `mixed` on numbered nodes, whose names and orders of operations these have; any other
 // one is called back.
 #pragma once
 
 #include <cstdlib>
 #include <memory>
-#include <set>
 
-#include "../../draft/tree/tree.cpp"
 #include "node_tree.h"
+#include "planner.h"
 
-enum DrafterKind { NONE, COPYING, WINDOWS, MIXED, AUTO, OTHER };
-enum Speculation { OFF, DRAFT, LOOK_AHEAD };
+enum DrafterKind { NONE, COPYING, WINDOWS, MIXED, OTHER };
 
 extern "C" {
 
@@ -58,75 +56,21 @@ struct DrafterArgs {
   int32_t dot, prompt_length, labels;
   const int32_t* rings;  // as `TokenClasses.rings`
   const Table* table;  // of `mixed`, or null
-  const Limits* limits;  // of `Mixed` alone
-  int32_t matches, classes;  // entries of the two acceptance records
-  const double *match_hits, *match_tries, *chance_hits, *chance_tries;
+  const Limits* limits;  // of `Mixed`
   ProposeBack propose;
 };
 
-// What holds for one pass.
-struct PassPlan {
-  int32_t pays, beams;  // `Speculation`; whether some decoder waits for several prefixes
-  const Limits* limits;  // of `auto`
-};
 }
 
 namespace {
-
-struct AcceptanceRecord {
-  std::vector<double> hits, tries;
-
-  double chance(int kind) const {
-    const size_t at = std::min(size_t(kind), hits.size() - 1);
-    return hits[at] / tries[at];
-  }
-  void add(int kind, bool hit) {
-    const size_t at = std::min(size_t(kind), hits.size() - 1);
-    hits[at] += hit, tries[at] += 1;
-  }
-  void chances(std::vector<double>& into) const {
-    into.resize(hits.size());
-    for (size_t at = 0; at < hits.size(); at++) into[at] = hits[at] / tries[at];
-  }
-};
 
 // What all queries share.
 struct Drafter {
   DrafterArgs spec;
   std::vector<int32_t> rings;
-  AcceptanceRecord by_match, by_chance;
-  std::vector<double> accept_rates;  // of this pass
-  PassPlan plan = {OFF, 0, nullptr};
-  std::set<std::vector<int32_t>> observed;
 
-  explicit Drafter(const DrafterArgs& given) : spec(given), rings(given.rings, given.rings + given.labels) {
-    by_match = {{given.match_hits, given.match_hits + given.matches}, {given.match_tries, given.match_tries + given.matches}};
-    by_chance = {{given.chance_hits, given.chance_hits + given.classes}, {given.chance_tries, given.chance_tries + given.classes}};
-  }
+  explicit Drafter(const DrafterArgs& given) : spec(given), rings(given.rings, given.rings + given.labels) {}
   bool is_ring(int32_t token) const { return std::find(rings.begin(), rings.end(), token) != rings.end(); }
-  void begin(const PassPlan& given) {
-    plan = given;
-    observed.clear();
-    if (spec.kind == AUTO) by_chance.chances(accept_rates);
-  }
-
-  // `Auto.observe`: the first `accepted` of `seen` tokens of a draft were right.
-  void observe(const DraftList& list, const Draft& draft, int seen, int accepted) {
-    const int32_t* tokens = &list.tokens[draft.start];
-    for (int place = 0; place < std::min(accepted + 1, seen); place++) {
-      if (!draft.chances_count) {
-        by_match.add(draft.match + place, place < accepted);
-      } else if (observed.emplace(tokens, tokens + place + 1).second) {
-        by_chance.add(chance_class(list.chances[draft.chances + place]), place < accepted);
-      }
-    }
-  }
-
- private:
-  static int chance_class(double chance) {
-    static constexpr double edges[] = {EDGES};
-    return int(std::upper_bound(std::begin(edges), std::end(edges), chance) - std::begin(edges));
-  }
 };
 
 // The drafter of one query.
@@ -134,6 +78,7 @@ class QueryDrafter {
  public:
   QueryDrafter(Drafter& shared, NodeTree& tree, DraftList& list, std::vector<int32_t> text)
       : shared_(shared), spec_(shared.spec), tree_(tree), list_(list), text_(std::move(text)), length_(int(text_.size()) - 1) {
+    if (spec_.limits) limits = *spec_.limits;
     start_ = std::min(spec_.prompt_length, length_);
     for (int position = start_, from = start_; position <= length_; position++)
       if (position == length_ || text_[position] == spec_.dot) starts_.push_back(from), from = position + 1;
@@ -144,7 +89,7 @@ class QueryDrafter {
     };
     std::stable_sort(starts_.begin(), starts_.end(), [&](int one, int other) { return size(one) > size(other); });
     tree_[0].pointer = start_;
-    if (spec_.table && (spec_.kind == MIXED || spec_.kind == AUTO)) {
+    if (spec_.table && spec_.kind == MIXED) {
       query_ = {text_.data(), shared.rings.data(), int32_t(text_.size()), spec_.labels, starts_[0], start_};
       tracker_ = std::make_unique<CopyTracker>(query_);
     }
@@ -156,8 +101,7 @@ class QueryDrafter {
     switch (spec_.kind) {
       case COPYING: copies(node, std::min(spec_.length, room), spec_.count); break;
       case WINDOWS: if (!windows(room)) return {0, windows_}; break;
-      case MIXED: grown(node, room, *spec_.limits, nullptr); break;
-      case AUTO: propose_what_pays(node, room); break;
+      case MIXED: grown(node, room, limits); break;
       default: break;
     }
     return {first, int(list_.drafts.size()) - first};
@@ -166,18 +110,9 @@ class QueryDrafter {
   // What `Windows` proposes: what is in the list now.
   void keep_windows() { windows_ = int(list_.drafts.size()); }
 
- private:
-  void propose_what_pays(int node, int room) {
-    const PassPlan& plan = shared_.plan;
-    if (plan.pays == OFF) return;
-    const size_t before = list_.drafts.size();
-    if (plan.beams) room = std::min(room, STRIDE);
-    if (spec_.table) grown(node, room, *plan.limits, shared_.accept_rates.data());
-    else if (plan.beams) copies(node, std::min(spec_.length, room), spec_.count);
-    else copy_what_pays(node, room);
-    if (plan.beams && list_.drafts.size() > before + 1) list_.drafts.resize(before + 1);
-  }
+  Limits limits{};  // of the trees of `Mixed`
 
+ private:
   // Copy ------------------------------------------------------------------------------------------
 
   struct Place {
@@ -296,38 +231,6 @@ class QueryDrafter {
     for (const Place& place : ranked_) copy(place, length);
   }
 
-  // `Auto._copies`.
-  void copy_what_pays(int node, int room) {
-    struct Guess {
-      double chance;
-      int which, depth;
-    };
-    rank(node, size_t(spec_.count));
-    std::vector<Guess> guesses;
-    double left = 1.0;
-    for (int which = 0; which < int(ranked_.size()); which++) {
-      const auto [position, match] = ranked_[which];
-      double chance = left;
-      for (int depth = 0; depth < std::min({spec_.length, room, length_ + 1 - position}); depth++) {
-        chance *= shared_.by_match.chance(match + depth);
-        if (chance < MIN_CHANCE) break;
-        guesses.push_back({chance, which, depth});
-      }
-      left *= SECOND * (1 - shared_.by_match.chance(match));
-    }
-    std::sort(guesses.begin(), guesses.end(), [](const Guess& one, const Guess& other) {
-      if (one.chance != other.chance) return one.chance > other.chance;
-      return one.which != other.which ? one.which > other.which : one.depth > other.depth;
-    });
-    ThroughputStop stop(shared_.plan.limits->pass_seconds);
-    const int most = std::min(int(guesses.size()), shared_.plan.limits->max_nodes);
-    for (int count = 0; count < most && stop.more(count, guesses[count].chance); count++) {}
-    std::vector<int> lengths(ranked_.size(), 0);
-    for (int at = 0; at < stop.best; at++) lengths[guesses[at].which] = std::max(lengths[guesses[at].which], guesses[at].depth + 1);
-    for (size_t which = 0; which < ranked_.size(); which++)
-      if (lengths[which]) copy(ranked_[which], lengths[which]);
-  }
-
   // Windows ---------------------------------------------------------------------------------------
 
   // Appends the windows cut to a length; none if they fit as they are.
@@ -359,9 +262,8 @@ class QueryDrafter {
   }
 
   // `Mixed.drafts`.
-  void grown(int node, int room, Limits limits, const double* accept_rates) {
+  void grown(int node, int room, Limits limits) {
     limits.max_length = std::min(limits.max_length, room);
-    limits.accept_rates = accept_rates;
     const size_t most = size_t(limits.max_nodes);
     for (auto* column : {&parents_, &tokens_, &positions_}) column->resize(most);
     for (auto* column : {&steps_, &chances_}) column->resize(most);

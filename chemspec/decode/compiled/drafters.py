@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ctypes import c_void_p
-from functools import lru_cache
 from typing import Any
 
-from chemspec.decode.compiled.structures import DrafterArgs, PassPlan, ProposeBack, address
+from chemspec.decode.compiled.structures import DrafterArgs, PlannerArgs, ProposeBack, address
 from chemspec.decode.draft_tree import check_tokens
+from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Limits
-from chemspec.draft.auto import Auto
-from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, SessionReader, Speculation
+from chemspec.draft.base import AdaptiveDrafter, BatchedDrafter, CountingDrafter, Drafter, SessionReader
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
@@ -21,9 +20,9 @@ from chemspec.draft.tree import native
 from chemspec.draft.windows import Windows
 from chemspec.types import Draft, Prefix
 
-NONE, COPY, WINDOWS, MIXED, AUTO, OTHER = range(6)
-KINDS: dict[type, int] = {NoDrafts: NONE, Copy: COPY, Windows: WINDOWS, Mixed: MIXED, Auto: AUTO}
-NAMES = ("", "copy", "windows", "mixed", "mixed")  # of their drafts; without an edit table, `Auto` copies
+NONE, COPY, WINDOWS, MIXED, OTHER = range(5)
+KINDS: dict[type, int] = {NoDrafts: NONE, Copy: COPY, Windows: WINDOWS, Mixed: MIXED}
+NAMES = ("", "copy", "windows", "mixed")  # of their drafts
 TOLD_MORE = (AdaptiveDrafter, BatchedDrafter, CountingDrafter, SessionReader)
 
 
@@ -32,37 +31,30 @@ def knows(drafter: Drafter) -> bool:
     return type(drafter) in KINDS or not isinstance(drafter, TOLD_MORE)
 
 
-@lru_cache(maxsize=16)
-def _plans(cost: Callable[[float], float], length: int) -> dict[tuple[int, int, int], PassPlan]:  # noqa: ARG001 - the key
-    """Return what `auto` has planned for a load so far, in any run: it depends on nothing that a run learns."""
-    return {}
-
-
 class Proposals:
     """The drafter's side of a compiled run.
 
     Attributes:
         spec: the drafter, described.
+        planner: where the planner's description lies; None without one.
         names: of drafts, by the numbers that the compiled code knows them by.
         error: what a drafter raised when it was called back.
     """
 
-    def __init__(self, code: ctypes.CDLL, drafter: Drafter, limits: Limits) -> None:
+    def __init__(self, code: ctypes.CDLL, drafter: Drafter, limits: Limits, planner: Planner | None) -> None:
         """Describe a drafter.
 
         Args:
             code: the compiled loop.
             drafter: one that it `knows`.
             limits: of drafts.
+            planner: of the run.
         """
         self._code, self._drafter, self._vocab_size = code, drafter, limits.vocab_size
         self._sources: list[Prefix] = []
         self.kind = KINDS.get(type(drafter), OTHER)
         self.names = list(NAMES)
         self.error: BaseException | None = None
-        self._plans: dict[tuple[int, int, int], PassPlan] = {}
-        self._fixed = PassPlan(Speculation.LOOKAHEAD if limits.budget else Speculation.OFF)
-        self._adapts = bool(self.kind == AUTO and limits.budget)
         self._kept: list[Any] = []  # the structures hold no more than addresses
         self.spec = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
         if isinstance(drafter, Copy):
@@ -73,17 +65,7 @@ class Proposals:
             self._describe_classes(drafter.token_classes)
             self._describe_table(drafter.edit_table)
             self.spec.limits = self._keep(native.Limits.of(drafter.limits))
-        elif isinstance(drafter, Auto):
-            self._describe_copy(drafter.copy)
-            if drafter.mixed is not None:
-                self._describe_table(drafter.mixed.edit_table)
-            records = drafter.by_match, drafter.by_chance
-            columns = [array("d", column) for record in records for column in (record.hits, record.tries)]
-            self.spec.matches, self.spec.classes = len(columns[0]), len(columns[2])
-            self._kept += columns
-            spec = self.spec
-            self._plans = _plans(drafter.cost, drafter.copy.length)
-            spec.match_hits, spec.match_tries, spec.chance_hits, spec.chance_tries = map(address, columns)
+        self.planner = None if planner is None else self._describe_planner(planner)
 
     def join(self, loop: c_void_p, sources: Sequence[Prefix]) -> None:
         """Take on queries; what does not change from pass to pass is handed over before their first."""
@@ -94,22 +76,6 @@ class Proposals:
                 for draft in self._drafter.propose(source, (), self._drafter.length):
                     if draft.tokens:
                         self._add(loop, query, draft, WINDOWS)
-
-    def plan(self, asked: int, queries: int, waiting: int) -> PassPlan:
-        """Return what pays in the next pass; see `AdaptiveDrafter.plan_pass`."""
-        if not self._adapts:
-            return self._fixed
-        load = asked, queries, waiting
-        return self._plans.get(load) or self._new_plan(load)
-
-    def _new_plan(self, load: tuple[int, int, int]) -> PassPlan:
-        auto = self._drafter
-        assert isinstance(auto, Auto)
-        asked, queries, waiting = load
-        pays, limits = auto.plan_pass(asked, queries, waiting=waiting), native.Limits.of(auto.limits)
-        plan = PassPlan(pays, auto.beams, ctypes.addressof(limits))
-        plan.kept = limits
-        return self._plans.setdefault(load, plan)
 
     def callback(self) -> Any:
         """Return what the compiled code calls for the drafts of a drafter that it does not know."""
@@ -157,6 +123,16 @@ class Proposals:
     def _describe_table(self, table: Any) -> None:
         self.spec.table = self._keep(native.Table.of(table))
         self._kept.append(table)
+
+    def _describe_planner(self, planner: Planner) -> int:
+        curve, records = planner.cost, (planner.by_chance, planner.by_place, planner.by_level)
+        columns = [array("d", values) for record in records for values in (record.hits, record.tries)]
+        columns = [array("d", curve.nodes), array("d", curve.seconds), *columns]
+        self._kept += columns
+        sizes = [len(record.hits) for record in records]
+        return self._keep(
+            PlannerArgs(len(curve.nodes), *sizes, planner.foresees, planner.call_seconds, *map(address, columns))
+        )
 
     def _keep(self, structure: ctypes.Structure) -> int:
         self._kept.append(structure)

@@ -1,7 +1,7 @@
 // The loop, compiled: `decode/python_loop.py` with greedy decoding or beam search, on numbered nodes.
 //
 // What it does stands in `python_loop.py`, `query_state.py` and `draft_tree.py`, whose names it has; why drafts change no answer, in
-// `decoding.py`. It computes the same nodes in the same passes, with the same numbers to the last bit (`auto` given
+// `decoding.py`. It computes the same nodes in the same passes, with the same numbers to the last bit (a planner given
 // the same costs). A pass is `chemspec_loop_draft`, which lists the
 // nodes to compute, the model's own work, and `chemspec_loop_take`, which takes their scores; or `chemspec_loop_run`, which does all
 // three, several times in a row, with a kernel on this host. The constants in capitals come from `build.py`.
@@ -9,10 +9,8 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <numeric>
 #include <system_error>
 #include <thread>
-#include <tuple>
 
 #include "drafters.h"
 #include "search.h"
@@ -45,8 +43,8 @@ struct Settings {
 
 class QueryState {
  public:
-  QueryState(Drafter& drafter, const Settings& settings, const Rules& rules, std::vector<int32_t> text, int number)
-      : proposer(drafter, tree, list, std::move(text)), drafter_(drafter), settings_(settings), rules_(rules), search_(tree, rules), number_(number) {
+  QueryState(Drafter& drafter, Planner* planner, const Settings& settings, const Rules& rules, std::vector<int32_t> text, int number)
+      : proposer(drafter, tree, list, std::move(text)), drafter_(drafter), planner_(planner), settings_(settings), rules_(rules), search_(tree, rules), number_(number) {
     beam_.live.push_back({0, 0.0});
     request();
   }
@@ -54,13 +52,14 @@ class QueryState {
   // Propose ---------------------------------------------------------------------------------------
 
   // Lists the nodes to compute in this pass: those the decoder waits for, and those that drafts add.
-  void draft(int pays, int pass, void* loop) {
+  void draft(bool asks, int pass, void* loop) {
     pass_ = pass, loop_ = loop;
-    added_.clear();
+    added_.clear(), kinds_.clear(), judged.clear();
+    calls = 0;
     for (const int node : missing) tree[node].missing_pass = pass;
     before_ = leading();
-    if (pays == LOOK_AHEAD && rules_.width) follow();
-    else if (pays != OFF) extend();
+    if (asks && planner_) rules_.width ? follow_as_planned() : extend_as_planned();
+    else if (asks) rules_.width ? follow(nullptr) : extend();
     computed.clear();
     for (const int node : missing) need(node);
     for (const int node : added_) need(node);
@@ -94,8 +93,9 @@ class QueryState {
     record.margins.push_back(margin);
   }
 
-  // `python_loop._observe`: tells how the drafts after the leading prefix fared.
+  // Tells the planner which levels were complete, and how the drafts after the leading prefix fared (`python_loop._fates`).
   void observe() {
+    for (const auto& [kind, complete] : judged) planner_->by_level.add(kind, complete);
     const int text = leading(), depth = tree[before_].depth;
     if (tree[before_].drafts_pass != pass_ || tree[text].depth < depth || tree.ancestor(text, depth) != before_) return;
     tree.path(text, path_);
@@ -105,7 +105,7 @@ class QueryState {
       const int seen = std::min(draft.length, emitted);
       int matched = 0;
       while (matched < seen && tree[path_[depth + 1 + matched]].token == list.token(which, matched)) matched++;
-      if (seen) drafter_.observe(list, draft, matched == seen ? seen : draft.length, matched);
+      if (seen) planner_->observe(&list.tokens[draft.start], chances(which), matched == seen ? seen : draft.length, which - tree[before_].drafts, matched);
     }
   }
 
@@ -146,8 +146,11 @@ class QueryState {
   int32_t bad_token = 0, bad_draft = -1;  // a draft with a token that no model can read
   bool failed = false;  // a drafter that was called back
   bool bad_scores = false;
+  int calls = 0;  // of the drafter, in this pass
+  std::vector<std::pair<int, bool>> judged;  // levels: the class of each, and whether it was complete
 
   int waiting() const { return int(requested_.size()); }
+  int width() const { return std::max(1, rules_.width); }
 
  private:
   // What the decoder asks next, or its answers.
@@ -205,8 +208,18 @@ class QueryState {
         beam_.live[0].node = node;
       }
       request();
+      if (!done) judge();
     }
     return steps;
+  }
+
+  // `python_loop._judge`.
+  void judge() {
+    const auto level = std::find_if(kinds_.begin(), kinds_.end(), [&](const auto& one) { return one.first == tree[requested_[0]].depth; });
+    if (level == kinds_.end()) return;
+    const bool complete = std::all_of(requested_.begin(), requested_.end(), [&](int node) { return tree[node].scores >= 0 || tree[node].added_pass == pass_; });
+    judged.emplace_back(level->second, complete);
+    if (!complete) kinds_.clear();
   }
 
   // Draft tree -------------------------------------------------------------------------------------
@@ -231,8 +244,51 @@ class QueryState {
     }
   }
 
-  // `beam.look_ahead`, for `DraftTree.follow`.
-  void follow() {
+  void extend_as_planned() {
+    if (!planner_->certain_pays) return;
+    if (drafter_.spec.kind == MIXED) {
+      proposer.limits = planner_->tree_limits(*drafter_.spec.limits);
+      return extend();
+    }
+    for (const int asked : missing) {
+      const auto [first, count] = propose(asked);
+      const int room = settings_.max_len - (tree[asked].depth + 1);
+      weighed_.clear();
+      for (int which = first; which < first + count; which++) {
+        int node = asked;
+        double chance = 1.0;
+        for (int at = 0; at < std::min(list.drafts[which].length, room); at++) {
+          node = tree.child(node, list.token(which, at));
+          chance *= planner_->chance(chances(which), which - first, at);
+          if (tree[node].chance_pass == pass_) {
+            chance = tree[node].chance;
+          } else {
+            tree[node].chance = chance, tree[node].chance_pass = pass_;
+            if (tree[node].token != EOS && tree[node].scores < 0) weighed_.push_back(node);
+          }
+          lead(node, which, at);
+          if (tree[node].token == EOS) break;
+        }
+      }
+      std::stable_sort(weighed_.begin(), weighed_.end(), [&](int one, int other) { return tree[one].chance > tree[other].chance; });
+      ThroughputStop stop(planner_->pass_seconds);
+      const int most = std::min({NODES, settings_.budget - int(added_.size()), int(weighed_.size())});
+      for (int at = 0; at < most && stop.more(at, tree[weighed_[at]].chance); at++) {}
+      for (int at = 0; at < stop.best; at++) add(weighed_[at]);
+    }
+  }
+
+  void follow_as_planned() {
+    const int depth = tree[requested_[0]].depth;
+    if ((rules_.width > 1 && depth == 0) || !planner_->look_ahead_pays(int(missing.size()))) return;
+    if (drafter_.spec.kind == MIXED) proposer.limits = planner_->guess_limits(*drafter_.spec.limits);
+    LookAheadPlan plan(*planner_, depth, settings_.budget, kinds_);
+    follow(&plan);
+    added_.resize(plan.best);
+  }
+
+  // `beam.look_ahead`, for `DraftTree.follow` and `follow_as_planned`.
+  void follow(LookAheadPlan* plan) {
     ahead_ = beam_;
     while (!ahead_.live.empty() && tree[ahead_.live[0].node].depth < rules_.max_len) {
       given_.clear(), guesses_.clear();
@@ -243,27 +299,32 @@ class QueryState {
           given_.push_back(scores(hyp.node));
         } else {
           if (tree[hyp.node].missing_pass != pass_ && tree[hyp.node].added_pass != pass_) {
-            if (int(added_.size()) >= settings_.budget) return;
+            if (plan ? !plan->add(tree[hyp.node].depth) : int(added_.size()) >= settings_.budget) return;
             add(hyp.node);
           }
           static const double cost = -(GUESS_COST);
-          guesses_.push_back(guess(hyp.node));
+          guesses_.push_back(guess(hyp.node, plan));
           given_.push_back({&guesses_.back(), &cost, guesses_.back() >= 0});
         }
         any = any || given_.back().count;
       }
-      if (!any) return;
+      if (!any) break;
       search_.advance(ahead_, given_, false);
     }
+    if (plan) plan->end();
   }
 
-  int32_t guess(int node) {
+  int32_t guess(int node, LookAheadPlan* plan) {
     int which = tree[node].draft_pass == pass_ ? tree[node].draft : -1, at = tree[node].position + 1;
     if (which < 0 || at >= list.drafts[which].length) {
       const auto [first, count] = propose(node);
-      if (!count) return -1;
+      if (!count) {
+        if (plan) plan->guess(0.0);
+        return -1;
+      }
       which = first, at = 0;
     }
+    if (plan) plan->guess(planner_->chance(chances(which), 0, at));
     const int32_t token = list.token(which, at);
     lead(tree.child(node, token), which, at);
     return token;
@@ -284,6 +345,7 @@ class QueryState {
   std::pair<int, int> propose(int node) {
     if (tree[node].drafts_pass != pass_) {
       std::pair<int, int> found(0, 0);
+      calls++;
       const int room = settings_.max_len - (tree[node].depth + 1);
       if (room > 0) found = drafter_.spec.kind == OTHER ? propose_back(node, room) : proposer.propose(node, room);
       for (int which = found.first; which < found.first + found.second; which++) check(which);
@@ -291,6 +353,7 @@ class QueryState {
     }
     return {tree[node].drafts, tree[node].drafts_count};
   }
+  const double* chances(int which) const { return list.drafts[which].chances_count ? &list.chances[list.drafts[which].chances] : nullptr; }
   std::pair<int, int> propose_back(int node, int room) {
     const int first = int(list.drafts.size());
     if (failed || bad_draft >= 0) return {first, 0};
@@ -339,12 +402,14 @@ class QueryState {
   }
 
   Drafter& drafter_;
+  Planner* planner_;  // or null
   const Settings& settings_;
   const Rules rules_;
   Search search_;
   const int number_;
   Beam beam_, ahead_;
-  std::vector<int> requested_, added_, chain_, path_;
+  std::vector<int> requested_, added_, chain_, path_, weighed_;
+  std::vector<std::pair<int, int>> kinds_;  // of the levels of the look-ahead, by depth
   std::vector<Scores> given_;
   std::vector<int32_t> guesses_, text_;
   std::vector<int> slots_;  // of each slot its node
@@ -391,6 +456,7 @@ enum Outcome { FINE = 1, NO_MEMORY = 0, BAD_DRAFT = -1, CALL_FAILED = -2, BAD_SC
 struct Loop {
   Settings settings;
   Drafter drafter;
+  std::unique_ptr<Planner> planner;  // or null
   int threads, fixed, per_root, pass = 0;
   double factor;
   std::vector<std::unique_ptr<QueryState>> queries;  // null: forgotten
@@ -401,9 +467,10 @@ struct Loop {
   std::vector<double> times;
   PassState state{};
 
-  Loop(const LoopSpec& spec, const DrafterArgs& drafts)
+  Loop(const LoopSpec& spec, const DrafterArgs& drafts, const PlannerArgs* plans)
       : settings{spec.max_len, spec.budget, spec.vocab_size, spec.record != 0},
         drafter(drafts),
+        planner(plans && spec.budget ? std::make_unique<Planner>(*plans) : nullptr),
         threads(drafts.kind == OTHER ? 1 : spec.threads),
         fixed(spec.fixed),
         per_root(spec.per_root),
@@ -414,7 +481,7 @@ struct Loop {
       std::vector<int32_t> text(source, source + lengths[which]);
       text.push_back(EOS);
       const int number = int(queries.size());
-      queries.push_back(std::make_unique<QueryState>(drafter, settings, rules[which], std::move(text), number));
+      queries.push_back(std::make_unique<QueryState>(drafter, planner.get(), settings, rules[which], std::move(text), number));
       active.push_back(number);
     }
   }
@@ -445,10 +512,15 @@ struct Loop {
     if (failed) throw std::bad_alloc();
   }
 
-  Outcome draft(const PassPlan& plan) {
-    drafter.begin(plan);
+  Outcome draft() {
+    bool asks = settings.budget > 0;
+    if (planner) {
+      int width = 0;
+      for (const int number : active) width += queries[number]->width();
+      asks = planner->begin_pass(state.asked, state.active, state.waiting, width);
+    }
     pass++;
-    each([&](int at) { queries[active[at]]->draft(plan.pays, pass, this); });
+    each([&](int at) { queries[active[at]]->draft(asks, pass, this); });
     starts.assign(1, 0);
     for (const int number : active) {
       const QueryState& query = *queries[number];
@@ -484,23 +556,28 @@ struct Loop {
     });
     for (const int number : active)
       if (queries[number]->bad_scores) return BAD_SCORES;
-    if (drafter.spec.kind == AUTO && settings.budget)
-      for (const int number : active) queries[number]->observe();
+    if (planner) {
+      int tokens = 0, calls = 0;
+      for (const int number : active) {
+        QueryState& query = *queries[number];
+        query.observe();
+        tokens += query.record.passes.back().emitted, calls += query.calls;
+      }
+      planner->end_pass(state.rows, tokens, calls);
+    }
     look();
     return FINE;
   }
 
-  // Passes in a row, until there is something to do that Python does, the load is no longer what `plan` is for, or so many seconds
-  // have gone by.
-  Outcome run(const PassPlan& plan, KernelPass kernel, void* session, int count, double seconds) {
+  // Passes in a row, until there is something to do that Python does, or so many seconds have gone by.
+  Outcome run(KernelPass kernel, void* session, int count, double seconds) {
     const auto began = std::chrono::steady_clock::now();
     const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
-    const auto load = std::make_tuple(state.asked, state.active, state.waiting);
     times.clear();
     double end = 0.0;
     do {
       const double start = end;
-      Outcome done = draft(plan);
+      Outcome done = draft();
       if (done != FINE) return done;
       const double drafted = elapsed();
       const int rows = state.rows;
@@ -514,7 +591,7 @@ struct Loop {
       if (done != FINE) return done;
       end = elapsed();
       times.insert(times.end(), {drafted - start, scored - drafted, end});
-    } while (!state.released && !state.compacted && load == std::make_tuple(state.asked, state.active, state.waiting) && end < seconds);
+    } while (!state.released && !state.compacted && end < seconds);
     state.passes = int(times.size() / 3), state.times = times.data();
     return FINE;
   }
@@ -549,9 +626,10 @@ int guarded(const Work& work) {
 
 extern "C" {
 
-void* chemspec_loop(const LoopSpec* spec, const DrafterArgs* drafter) {
+// planner: null where drafts add what the budget allows.
+void* chemspec_loop(const LoopSpec* spec, const DrafterArgs* drafter, const PlannerArgs* planner) {
   Loop* loop = nullptr;
-  return guarded([&] { loop = new Loop(*spec, *drafter); return FINE; }) == FINE ? loop : nullptr;
+  return guarded([&] { loop = new Loop(*spec, *drafter, planner); return FINE; }) == FINE ? loop : nullptr;
 }
 void chemspec_loop_free(void* loop) { delete static_cast<Loop*>(loop); }
 PassState* chemspec_loop_state(void* loop) { return &static_cast<Loop*>(loop)->state; }
@@ -589,8 +667,8 @@ int chemspec_loop_begin(void* handle) {
 }
 
 // Lists the nodes of the next pass in `PassState.columns`.
-int chemspec_loop_draft(void* loop, const PassPlan* plan) {
-  return guarded([&] { return static_cast<Loop*>(loop)->draft(*plan); });
+int chemspec_loop_draft(void* loop) {
+  return guarded([&] { return static_cast<Loop*>(loop)->draft(); });
 }
 
 // Takes their scores: the `count` best next tokens of each, as 32 or 64 bits.
@@ -609,8 +687,8 @@ int chemspec_loop_take(void* handle, const void* ids, int wide_ids, const void* 
 }
 
 // Passes in a row; see `Loop::run`.
-int chemspec_loop_run(void* loop, const PassPlan* plan, KernelPass kernel, void* session, int count, double seconds) {
-  return guarded([&] { return static_cast<Loop*>(loop)->run(*plan, kernel, session, count, seconds); });
+int chemspec_loop_run(void* loop, KernelPass kernel, void* session, int count, double seconds) {
+  return guarded([&] { return static_cast<Loop*>(loop)->run(kernel, session, count, seconds); });
 }
 
 // The slots that a query keeps, if it was to be compacted.
@@ -650,25 +728,5 @@ int chemspec_loop_answer(void* loop, int query, int which, int32_t* tokens, doub
   for (int at = length - 1; at >= 0 && tokens; at--, node = state.tree[node].parent)
     tokens[at] = state.tree[node].token, log_probs[at] = state.tree[node].log_prob;
   return length;
-}
-
-// A `KernelPass` for `host_cost.py` that computes nothing: it reads as much memory as a model would, and says the same of every node.
-struct Still {
-  const int32_t* ids;
-  const float* log_probs;
-  const int32_t* weights;
-  int64_t size, read;  // of the weights; what came of reading them
-  double seconds;  // spent in passes
-};
-
-int chemspec_still(void* session, int rows, const int32_t*, const int32_t*, const int32_t*, const int32_t*, const int32_t*, int count, int32_t* ids,
-                   float* log_probs, float*, const int32_t*, int, float*, int) {
-  const auto began = std::chrono::steady_clock::now();
-  Still& still = *static_cast<Still*>(session);
-  for (int row = 0; row < rows; row++, ids += count, log_probs += count)
-    std::copy_n(still.ids, count, ids), std::copy_n(still.log_probs, count, log_probs);
-  still.read += std::accumulate(still.weights, still.weights + still.size, int32_t(0), std::bit_xor<int32_t>());
-  still.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  return FINE;
 }
 }

@@ -32,6 +32,7 @@ from chemspec.decode.compiled.structures import (
 )
 from chemspec.decode.draft_tree import refuse
 from chemspec.decode.greedy import GreedyRules
+from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder, Limits, RuledDecoder
 from chemspec.draft.base import Drafter
 from chemspec.model.session import KernelPass, NodeBatch, ScoresError, Session
@@ -69,6 +70,7 @@ def compiled_loop(
     drafter: Drafter,
     limits: Limits,
     *,
+    planner: Planner | None,
     clock: Callable[[], float],
     record: bool,
     threads: int,
@@ -81,6 +83,7 @@ def compiled_loop(
         session: opened on them, and not used yet.
         drafter: of the run.
         limits: of drafts.
+        planner: of the run, or None where drafts add what the budget allows.
         clock: seconds, from any origin.
         record: whether to keep every prefix computed.
         threads: among which the queries of a large pass are divided.
@@ -90,7 +93,7 @@ def compiled_loop(
     code = library()
     if code is None:
         return None
-    proposals = drafters.Proposals(code, drafter, limits)
+    proposals = drafters.Proposals(code, drafter, limits, planner)
     threshold = session.compaction_threshold
     spec = LoopSpec(
         *(limits.max_len, limits.budget, record, threads),
@@ -137,7 +140,7 @@ class CompiledLoop:
         self._callback = proposals.callback() if proposals.kind == drafters.OTHER else None
         if self._callback is not None:
             proposals.spec.propose = self._callback
-        self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.spec)))
+        self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.spec), c_void_p(proposals.planner)))
         _check(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._begun: tuple[float, float, Callable[[], tuple[Any, ...]]]
@@ -173,8 +176,7 @@ class CompiledLoop:
         """Draft, and let the model begin to score, if it computes beside the host."""
         code, state, clock = self._code, self._state, self._clock
         began = clock()
-        plan = self._proposals.plan(state.asked, state.active, state.waiting)
-        done = code.chemspec_loop_draft(self._loop, byref(plan))
+        done = code.chemspec_loop_draft(self._loop)
         if done != FINE:
             self._raise(done)
         self._begun = began, clock(), self._begin(state.rows)
@@ -199,8 +201,7 @@ class CompiledLoop:
             self.finish_pass()
             return
         code, state, began = self._code, self._state, self._clock()
-        plan = self._proposals.plan(state.asked, state.active, state.waiting)
-        done = code.chemspec_loop_run(self._loop, byref(plan), *self._kernel, IN_A_ROW)
+        done = code.chemspec_loop_run(self._loop, *self._kernel, IN_A_ROW)
         if done != FINE:
             self._raise(done)
         times = reals(state.times, 3 * state.passes)

@@ -15,6 +15,8 @@ struct Node {
   int32_t pointer = -1;                              // into the source, see `copy.align_pointer`
   int32_t missing_pass = -1, added_pass = -1;        // when it was waited for, and drafted
   int32_t stamp = 0;
+  int32_t chance_pass = -1;                          // when it was weighed
+  double chance = 0;                                 // and how likely it was
   double log_prob = 0;                               // of its token, once a decoder has taken it
 };
 

@@ -28,8 +28,6 @@ class DrafterArgs(ctypes.Structure):
     _fields_ = (
         *_of(c_int32, "kind name copy_name length count context dot prompt_length labels"),
         *_of(c_void_p, "rings table limits"),
-        *_of(c_int32, "matches classes"),
-        *_of(c_void_p, "match_hits match_tries chance_hits chance_tries"),
         ("propose", ProposeBack),
     )
 
@@ -44,10 +42,14 @@ class LoopSpec(ctypes.Structure):
     )
 
 
-class PassPlan(ctypes.Structure):
-    """What pays in a pass."""
+class PlannerArgs(ctypes.Structure):
+    """The planner of a run."""
 
-    _fields_ = (*_of(c_int32, "pays beams"), ("limits", c_void_p))
+    _fields_ = (
+        *_of(c_int32, "points chances places levels foresees"),
+        ("call_seconds", c_double),
+        *_of(c_void_p, "nodes seconds chance_hits chance_tries place_hits place_tries level_hits level_tries"),
+    )
 
 
 class PassState(ctypes.Structure):
@@ -61,12 +63,6 @@ class PassState(ctypes.Structure):
         *_of(c_int32, "bad_token bad_name passes"),
         ("times", c_void_p),
     )
-
-
-class Still(ctypes.Structure):
-    """What stands for a model where only the loop is to be measured."""
-
-    _fields_ = (*_of(c_void_p, "ids log_probs weights"), *_of(c_int64, "size read"), ("seconds", c_double))
 
 
 class RecordView(ctypes.Structure):
