@@ -82,11 +82,20 @@ DECODERS = plugins.DECODERS
 
 def build(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     """Return what decodes one source; only a `DraftAwareDecoder` gets to see the drafter."""
-    spec = DECODERS.lookup(settings.decoder)
-    make = spec.relaxed if settings.beta > 1 and spec.relaxed is not None else spec.build
+    make = _maker(settings)
     if isinstance(make, DraftAwareDecoder):
         return make.build(source, settings, drafter)
     return make(source, settings)
+
+
+def is_draft_aware(settings: DecodeSettings) -> bool:
+    """Whether the decoder is given the drafter: then it decides about drafts itself, and nothing is planned."""
+    return isinstance(_maker(settings), DraftAwareDecoder)
+
+
+def _maker(settings: DecodeSettings) -> BuildDecoder | DraftAwareDecoder:
+    spec = DECODERS.lookup(settings.decoder)
+    return spec.relaxed if settings.beta > 1 and spec.relaxed is not None else spec.build
 
 
 def top_k(settings: DecodeSettings, vocab_size: int) -> int:

@@ -615,7 +615,7 @@ class Engine:
     def _planner(self, settings: DecodeSettings, drafter: Drafter) -> Planner | None:
         """Make the planner of a run, if drafts are planned; may measure the machine first."""
         fixed = settings.drafting == "fixed" and settings.drafts_by != "auto"
-        if fixed or isinstance(drafter, NoDrafts) or not settings.node_budget:
+        if fixed or isinstance(drafter, NoDrafts) or not settings.node_budget or decoders.is_draft_aware(settings):
             return None
         return Planner.of(drafter, self.resources.cost())
 

@@ -17,7 +17,8 @@ from chemspec.system import cache, host
 from chemspec.tokenizer import BOS, SPECIALS
 from chemspec.types import Prefix
 
-SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+# Beside powers of two, what tells a staircase: tile instructions compute 16 rows for the price of one.
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 17, 24, 32, 33, 48, 64, 128)
 # On a GPU a batch of many queries is a size of its own: (queries, new nodes of each).
 BATCHES = ((32, 16), (128, 16), (256, 32))
 QUERIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # batches among which `fastest_batch` chooses

@@ -114,6 +114,11 @@ class TokenModel:
         )
         return build(settings, inputs)
 
+    def _planner(self, settings: DecodeSettings, drafter: Drafter) -> Planner | None:
+        if isinstance(drafter, NoDrafts) or decoders.is_draft_aware(settings):
+            return None
+        return Planner.of(drafter, self.resources.cost())
+
     def _open(self, sources: Sequence[Ids], settings: DecodeSettings, drafter: Drafter) -> Decoding:
         config, resources = self.loaded.config, self.resources
         needs = needs_of(drafter)
@@ -136,7 +141,7 @@ class TokenModel:
             budget=0 if isinstance(in_loop, NoDrafts) else settings.node_budget,
             clock=time.perf_counter,
             vocab_size=config.vocab_size,
-            planner=None if isinstance(in_loop, NoDrafts) else Planner.of(in_loop, resources.cost()),
+            planner=self._planner(settings, in_loop),
         )
 
 

@@ -1,0 +1,254 @@
+"""The planner changes passes and nodes, never an answer; where nodes are dear it adds few, and asks rarely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_loop import DRAFTERS as ADVERSARIAL
+from test_loop import VOCAB
+
+from chemspec.decode.beam import beam_search
+from chemspec.decode.compiled import build
+from chemspec.decode.greedy import greedy
+from chemspec.decode.planner import BY_LEVEL, BY_PLACE, LONGEST_PAUSE, NODES, AcceptanceRecord, LookAheadPlan, Planner
+from chemspec.draft.base import Drafter
+from chemspec.draft.copy import Copy
+from chemspec.draft.mixed import Mixed
+from chemspec.draft.none import NoDrafts
+from chemspec.draft.tree.edit_ngrams import COPY_ONLY, chance_class
+from chemspec.engine.engine import Engine
+from chemspec.evaluation.reference import bench_queries
+from chemspec.model.cost import CostCurve
+from chemspec.settings import DecodeSettings
+from chemspec.testing import Table, naive_beam, naive_greedy, run
+from chemspec.types import Draft, Pass, Prefix
+
+FREE = CostCurve((1, 128), (1.0, 1.0001))
+DEAR = CostCurve((1, 128), (1.0, 128.0))  # a pass costs nothing beside its nodes
+# Seconds of passes of `retro` in fp32 with one thread, on a processor with tiles and on one with AVX2.
+TILES = CostCurve(
+    (1, 2, 3, 5, 10, 16, 32, 64, 128), tuple(1e-6 * t for t in (160, 180, 190, 210, 260, 350, 600, 1250, 2550))
+)
+AVX2 = CostCurve(
+    (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128),
+    tuple(1e-6 * t for t in (361, 534, 760, 860, 1217, 1705, 2418, 3329, 6487, 12982, 27633)),
+)
+SOURCE = [4, 5, 6, 7, 8, 9, 5, 4, 7, 6, 9, 8]
+
+curves = st.builds(
+    lambda slope, step: CostCurve(tuple(range(1, 66)), tuple(1 + slope * step * -(-n // step) for n in range(1, 66))),
+    st.sampled_from((1e-6, 1e-3, 0.03, 0.3, 3.0)),
+    st.sampled_from((1, 4, 16)),
+)
+drafters = st.sampled_from(("copy", "mixed", *sorted(ADVERSARIAL)))
+
+
+def made(name: str, table: Table) -> Drafter:
+    if name == "copy":
+        return Copy(count=2)
+    return Mixed(COPY_ONLY) if name == "mixed" else ADVERSARIAL[name](table)
+
+
+@pytest.mark.parametrize(
+    "compiled", [False, pytest.param(True, marks=pytest.mark.skipif(not build.library(), reason="no compiler"))]
+)
+@given(
+    st.lists(st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=12), min_size=1, max_size=3),
+    st.builds(Table, st.integers(0, 50), vocab_size=st.just(VOCAB), copying=st.sampled_from((0.0, 4.0, 9.0))),
+    drafters,
+    curves,
+    st.sampled_from((0, 1, 2, 4)),
+    st.integers(1, 14),
+    st.sampled_from((1, 2, 7, 64)),
+)
+def test_no_plan_changes_an_answer_or_exceeds_the_budget(
+    compiled: bool,
+    batch: list[list[int]],
+    table: Table,
+    name: str,
+    cost: CostCurve,
+    width: int,
+    max_len: int,
+    budget: int,
+) -> None:
+    drafter = made(name, table)
+    found, passes = run(
+        lambda _: beam_search(width=width, max_len=max_len) if width else greedy(max_len=max_len),
+        batch,
+        table,
+        drafter,
+        max_len=max_len,
+        budget=budget,
+        compiled=compiled,
+        planner=Planner.of(drafter, cost),
+    )
+    for source, answers in zip(batch, found, strict=True):
+        expected = naive_beam(table, source, width, max_len) if width else [naive_greedy(table, source, max_len)]
+        assert [one.tokens for one in answers] == [one.tokens for one in expected]
+    assert all(0 <= step.drafted <= budget for steps in passes for step in steps)
+
+
+def beam_passes(drafter: Drafter, cost: CostCurve | None, *, width: int = 4, copying: float = 12.0) -> list[Pass]:
+    planner = Planner.of(drafter, cost) if cost else None
+    table = Table(3, vocab_size=VOCAB, copying=copying)
+    _, (passes,) = run(
+        lambda _: beam_search(width=width, max_len=20),
+        [SOURCE],
+        table,
+        drafter,
+        max_len=20,
+        budget=256,
+        planner=planner,
+    )
+    return passes
+
+
+@pytest.mark.parametrize("drafter", [Copy(), Mixed(COPY_ONLY)], ids=["copy", "mixed"])
+def test_a_beam_saves_passes_where_nodes_are_free_and_nodes_where_they_are_dear(drafter: Drafter) -> None:
+    plain, free, dear = beam_passes(NoDrafts(), None), beam_passes(drafter, FREE), beam_passes(drafter, DEAR)
+    assert 2 * len(free) <= len(plain)
+    assert sum(step.computed for step in dear) <= 1.1 * sum(step.computed for step in plain)
+
+
+def test_the_first_pass_of_a_beam_drafts_nothing() -> None:
+    """One prefix is requested, of whose `width` continuations a guess knows one."""
+    assert [step.drafted > 0 for step in beam_passes(Mixed(COPY_ONLY), FREE)][:2] == [False, True]
+
+
+class Wrong:
+    """Proposes what is never written, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        self.asked += 1
+        return [Draft((VOCAB - 1, 3)[:max_new_tokens], "wrong")]
+
+
+@pytest.mark.parametrize("width", [0, 2, 5])
+def test_a_drafter_that_is_always_wrong_is_asked_ever_more_rarely(width: int) -> None:
+    drafter, length = Wrong(), 200
+    table = Table(1, vocab_size=VOCAB, copying=0.0)
+
+    def decoder(_: int):  # type: ignore[no-untyped-def]
+        return beam_search(width=width, max_len=length) if width else greedy(max_len=length)
+
+    source = [Random(0).randrange(3, VOCAB - 1) for _ in range(12)]
+    options = {"max_len": length, "budget": 256}
+    _, (plain,) = run(decoder, [source], table, NoDrafts(), **options)  # type: ignore[arg-type]
+    _, (passes,) = run(decoder, [source], table, drafter, planner=Planner.of(drafter, TILES), **options)  # type: ignore[arg-type]
+    seconds, standard = (sum(TILES(step.computed) for step in steps) for steps in (passes, plain))
+    assert seconds <= 1.1 * standard + 10 * TILES(max(1, width))
+    assert drafter.asked <= len(plain) * max(1, width)
+
+
+# Parts -------------------------------------------------------------------------------------------
+
+
+def test_a_record_counts_hits_and_tries() -> None:
+    record = AcceptanceRecord([0.5, 0.25], weight=10)
+    assert record.chances == (0.5, 0.25)
+    record.add(0, True)
+    record.add(1, False)
+    assert record.chances == (6 / 11, 2.5 / 11)
+
+
+def begun(cost: CostCurve, *, asked: int = 1, queries: int = 1) -> Planner:
+    planner = Planner(cost)
+    assert planner.begin_pass(asked, queries, waiting=asked, width=asked)
+    return planner
+
+
+def test_a_tree_grows_no_further_than_the_best_rate() -> None:
+    """As many of the likeliest nodes as make (1 + sum of chances) / seconds largest."""
+    planner = begun(CostCurve((1, 128), (1.15, 1.15 + 127 * 0.15)))
+    table, limits = Mixed(COPY_ONLY), Mixed(COPY_ONLY, nodes=NODES, length=24).limits
+    whole = table._builder(SOURCE)((3, 4), limits._replace(accept_rates=planner.by_chance.chances))
+    rates, tokens = [1 / planner.pass_seconds[0]], 1.0
+    for count, chance in enumerate(whole.path_chances, 1):
+        tokens += chance
+        rates.append(tokens / planner.pass_seconds[count])
+    grown = table._builder(SOURCE)((3, 4), planner.tree_limits(limits))
+    assert len(grown.tokens) == rates.index(max(rates)) > 0
+
+
+def test_dearer_nodes_and_busier_passes_never_get_more() -> None:
+    sizes = []
+    for slope in (1e-6, 0.02, 0.1, 0.3, 1.0):
+        planner = begun(CostCurve((1, 128), (1.0, 1.0 + 127 * slope)))
+        limits = planner.tree_limits(Mixed(COPY_ONLY, length=24).limits)
+        sizes.append(len(Mixed(COPY_ONLY)._builder(SOURCE)((3, 4), limits).tokens))
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 5
+    loads = [begun(CostCurve((1, 32, 33, 512), (1.0, 1.0001, 2.0, 17.0)), asked=n, queries=n) for n in (1, 8, 32)]
+    assert [planner.certain_pays for planner in loads] == [True, True, False]
+
+
+def test_what_is_observed_is_counted_once_a_pass_up_to_the_first_mistake() -> None:
+    planner = begun(FREE)
+    kinds = [chance_class(chance) for chance in (0.97, 0.3, 0.6)]
+    for tokens in ((4, 5, 6), (4, 6, 6)):
+        planner.observe(Draft(tokens, "any", chances=(0.97, 0.3, 0.6)), 0, 1)
+    assert [planner.by_chance.tries[kind] - 100 for kind in kinds] == [1, 2, 0]
+    assert planner.by_chance.hits[kinds[1]] < planner.by_chance.tries[kinds[1]]
+
+
+def levels(planner: Planner, count: int, width: int, chance: float, *, budget: int = 10**6) -> LookAheadPlan:
+    plan = LookAheadPlan(planner, 1, budget)
+    for depth in range(2, count + 2):
+        for _ in range(width):
+            plan.guess(chance)
+        if not all(plan.add(depth) for _ in range(width)):
+            return plan
+    plan.end()
+    return plan
+
+
+def test_a_look_ahead_goes_as_deep_as_it_pays() -> None:
+    assert levels(begun(FREE, asked=4), 6, 4, 1.0).best == 24
+    assert levels(begun(DEAR, asked=4), 6, 4, 0.1).best == 0
+    sizes = [levels(begun(TILES, asked=4), 40, 4, chance).best for chance in (0.5, 0.8, 0.97, 1.0)]
+    assert sizes == sorted(sizes)
+    assert levels(begun(FREE, asked=4), 6, 4, 1.0, budget=7).best == 7
+
+
+def test_a_drafter_without_probabilities_is_not_asked_where_its_rate_says_no() -> None:
+    planner = Planner(AVX2, foresees=False)
+    planner.begin_pass(20, 1, waiting=20, width=20)
+    assert not planner.look_ahead_pays(20)
+    assert Planner(AVX2).look_ahead_pays(20)
+
+
+def test_losses_make_pauses_that_grow_and_gains_end_them() -> None:
+    planner, asked = Planner(TILES), []
+    for _ in range(300):
+        asked.append(planner.begin_pass(5, 1, waiting=5, width=5))
+        planner.end_pass(25 if asked[-1] else 5, 1, 0)
+    assert asked[0] and sum(asked) < 20
+    assert not any(asked[-LONGEST_PAUSE // 2 :]) or sum(asked[-LONGEST_PAUSE:]) <= 1
+    assert len(BY_PLACE) == 5 and list(BY_LEVEL) == sorted(BY_LEVEL)
+
+
+# On the shipped weights --------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not build.library(), reason="there is no C++ compiler")
+@pytest.mark.parametrize(
+    ("cost", "n", "most"), [(TILES, 2, 15), (TILES, 3, 22), (TILES, 5, 31), (AVX2, 2, 30), (AVX2, 5, 60)]
+)
+def test_beams_of_the_default_drafter_take_few_passes(
+    cost: CostCurve, n: int, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And they pay: by the curve that it was given, none is slower than without drafts."""
+    engine = Engine.load("retro", threads=1)
+    monkeypatch.setattr(engine.resources, "_curve", cost)
+    queries, settings = bench_queries("retro")[:8], DecodeSettings(n=n)
+    found = [[one.trace.passes for one in engine.predict(queries, settings, drafter=name)] for name in ("none", "auto")]
+    seconds = [sum(cost(step.computed) for steps in one for step in steps) for one in found]
+    assert sum(map(len, found[1])) / len(queries) <= most
+    assert seconds[1] <= seconds[0]
