@@ -29,19 +29,21 @@ from chemspec.types import Draft
 
 NODES = 64  # that drafts without a look-ahead may add after one prefix
 PASS_SECONDS, NODE_SECONDS = 5e-6, 2e-7  # of the compiled loop's own work, beside the model's
-COMPILED_CALL, PYTHON_CALL = 1e-6, 2e-5  # seconds of asking a drafter about one prefix
+COMPILED_CALL, PYTHON_CALL = 1e-6, 5e-5  # seconds of asking a drafter about one prefix
 MIN_GAIN = 1.1  # the speed-up that drafts must promise if all were accepted
+EXPECTED = 8  # tokens of a draft that is judged before it is made
 CERTAIN = (1, 3)  # sizes of a draft of which this is asked: two, for a curve may be steep at first
 # Shares of first tokens accepted, of the first, second, third and of further drafts; and of later tokens.
 BY_PLACE = (0.6, 0.25, 0.15, 0.05, 0.8)
 # How often a level is complete, by the class of the product of its guesses' probabilities (500 beams of `retro`).
 BY_LEVEL = (0.08, 0.14, 0.18, 0.26, 0.42, 0.5, 0.6, 0.72, 0.83, 0.88, 0.88)
 STILL_RIGHT, DEEPER = 0.85, 0.95  # the share of a level's nodes that are requested though it is not complete
+MIN_WORTH = 0.03  # of a token: what a look-ahead must promise, since no curve is exact
 PATIENCE = 2  # levels that bring nothing, after which a look-ahead ends
 MIN_LEVEL_CHANCE = 0.01
 PRIOR_PASSES, PRIOR_SHARE = 10.0, 0.8  # at first a token is taken to cost this share of a pass without drafts
-MEMORY = 0.95  # weight of what was before the last pass
-LOSS = 0.5  # passes' time that drafts may lose before they pause
+MEMORY = 0.98  # weight of what was before the last pass
+LOSS = 2.0  # passes' time that drafts may lose before they pause
 LONGEST_PAUSE = 32  # passes
 
 
@@ -173,10 +175,18 @@ class Planner:
         return gain > extra + guesses * self.call_seconds
 
     @property
-    def certain_pays(self) -> bool:
-        """Whether drafts without a look-ahead would pay if all of them were accepted."""
+    def drafts_may_pay(self) -> bool:
+        """Whether drafts without a look-ahead may pay: if all are accepted, or by the rate where there is but that."""
         sums = self.pass_seconds
-        return any((1 + nodes) * sums[0] > MIN_GAIN * sums[nodes] for nodes in CERTAIN)
+        if self.foresees:
+            return any((1 + nodes) * sums[0] > MIN_GAIN * sums[nodes] for nodes in CERTAIN)
+        tokens, chance = 1.0, self.by_place.chance(0)
+        for nodes in range(1, EXPECTED + 1):
+            tokens += chance
+            if tokens * sums[0] > sums[nodes] + self._asked * self.call_seconds:
+                return True
+            chance *= self.by_place.chance(4)
+        return False
 
     def tree_limits(self, limits: TreeLimits) -> TreeLimits:
         """Return how far a tree may grow after each prefix that is asked about."""
@@ -226,11 +236,11 @@ class Planner:
             tokens: steps of all decoders.
             calls: prefixes about which the drafter was asked.
         """
-        spent = self.seconds(computed) + calls * self.call_seconds
+        spent = self.seconds(computed)
         self._seconds_spent = MEMORY * self._seconds_spent + spent
         self._tokens = MEMORY * self._tokens + tokens
         standard = self.seconds(self._waiting)
-        self._balance = MEMORY * self._balance + tokens * standard / self._queries - spent
+        self._balance = MEMORY * self._balance + tokens * standard / self._queries - spent - calls * self.call_seconds
         if self._balance < -LOSS * standard:
             self._balance, self._paused = 0.0, self._pause
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -262,7 +272,8 @@ class LookAheadPlan:
         self._product = 1.0  # of the probabilities guessed since the level before
         self._chance = self._reached = 1.0  # that this level, and the one before, is complete
         self._nodes = self._in_level = self._steps = 0
-        self._value = self._best_value = self._useful = 0.0
+        self._value = self._useful = 0.0
+        self._best_value = MIN_WORTH * planner.token_seconds
         self._right, self._fruitless, self._gained = STILL_RIGHT, 0, False
 
     def guess(self, chance: float) -> None:

@@ -154,7 +154,7 @@ class PythonLoop:
                 if query.width == 1 or query.requested != (START,):
                     tree.follow_as_planned(lookahead, query.requested, planner)
             elif planner is not None:
-                if planner.certain_pays:
+                if planner.drafts_may_pay:
                     tree.extend_as_planned(prefixes, planner)
             elif pays is Speculation.LOOKAHEAD and lookahead is not None:
                 tree.follow(lookahead(query.scores, tree.guess), prefixes)

@@ -18,8 +18,18 @@ from chemspec.types import AHEAD, ASKED
 
 SOURCE = Path(__file__).with_name("loop.cpp")
 PLANNER = (
-    *("NODES", "PASS_SECONDS", "NODE_SECONDS", "MIN_GAIN", "STILL_RIGHT", "DEEPER", "PATIENCE", "MIN_LEVEL_CHANCE"),
-    *("PRIOR_PASSES", "PRIOR_SHARE", "MEMORY", "LOSS", "LONGEST_PAUSE"),
+    *(
+        "NODES",
+        "PASS_SECONDS",
+        "NODE_SECONDS",
+        "MIN_GAIN",
+        "STILL_RIGHT",
+        "DEEPER",
+        "MIN_WORTH",
+        "PATIENCE",
+        "MIN_LEVEL_CHANCE",
+    ),
+    *("EXPECTED", "PRIOR_PASSES", "PRIOR_SHARE", "MEMORY", "LOSS", "LONGEST_PAUSE"),
 )
 CONSTANTS = {
     "BOS": BOS,

@@ -245,7 +245,7 @@ class QueryState {
   }
 
   void extend_as_planned() {
-    if (!planner_->certain_pays) return;
+    if (!planner_->drafts_may_pay) return;
     if (drafter_.spec.kind == MIXED) {
       proposer.limits = planner_->tree_limits(*drafter_.spec.limits);
       return extend();

@@ -68,8 +68,7 @@ class Planner {
     std::vector<double>& sums = sums_[asked];
     for (int n = int(sums.size()); n <= NODES + AHEAD[std::size(AHEAD) - 1]; n++) sums.push_back(seconds(asked + asked * n));
     pass_seconds = sums.data();
-    certain_pays = false;
-    for (const int nodes : {CERTAIN}) certain_pays = certain_pays || (1 + nodes) * sums[0] > MIN_GAIN * sums[nodes];
+    drafts_may_pay = may_pay(sums);
     return true;
   }
 
@@ -115,11 +114,11 @@ class Planner {
   }
 
   void end_pass(int computed, int tokens, int calls) {
-    const double spent = seconds(computed) + calls * call_seconds_;
+    const double spent = seconds(computed);
     seconds_spent_ = MEMORY * seconds_spent_ + spent;
     tokens_ = MEMORY * tokens_ + tokens;
     const double standard = seconds(waiting_);
-    balance_ = MEMORY * balance_ + tokens * standard / queries_ - spent;
+    balance_ = MEMORY * balance_ + tokens * standard / queries_ - spent - calls * call_seconds_;
     if (balance_ < -LOSS * standard) {
       balance_ = 0, paused_ = pause_;
       pause_ = std::min(2 * pause_, LONGEST_PAUSE);
@@ -131,9 +130,24 @@ class Planner {
   AcceptanceRecord by_chance, by_place, by_level;
   double token_seconds = 0;
   const double* pass_seconds = nullptr;
-  bool certain_pays = false;
+  bool drafts_may_pay = false;
 
  private:
+  bool may_pay(const std::vector<double>& sums) const {
+    if (foresees_) {
+      for (const int nodes : {CERTAIN})
+        if ((1 + nodes) * sums[0] > MIN_GAIN * sums[nodes]) return true;
+      return false;
+    }
+    double tokens = 1.0, chance = by_place.chance(0);
+    for (int nodes = 1; nodes <= EXPECTED; nodes++) {
+      tokens += chance;
+      if (tokens * sums[0] > sums[nodes] + asked_ * call_seconds_) return true;
+      chance *= by_place.chance(4);
+    }
+    return false;
+  }
+
   double cost(double count) const {
     const int found = int(std::lower_bound(nodes_.begin(), nodes_.end(), count) - nodes_.begin());
     const int upper = std::min(std::max(found, 1), int(nodes_.size()) - 1);
@@ -155,7 +169,7 @@ class Planner {
 class LookAheadPlan {
  public:
   LookAheadPlan(const Planner& planner, int depth, int budget, std::vector<std::pair<int, int>>& kinds)
-      : planner_(planner), kinds_(kinds), depth_(depth), start_(depth), budget_(budget) {}
+      : planner_(planner), kinds_(kinds), depth_(depth), start_(depth), budget_(budget), best_value_(MIN_WORTH * planner.token_seconds) {}
 
   int best = 0;
 
@@ -204,7 +218,7 @@ class LookAheadPlan {
   int depth_, start_, budget_;
   double product_ = 1.0, chance_ = 1.0, reached_ = 1.0;
   int nodes_ = 0, in_level_ = 0, steps_ = 0;
-  double value_ = 0, best_value_ = 0, useful_ = 0, right_ = STILL_RIGHT;
+  double best_value_, value_ = 0, useful_ = 0, right_ = STILL_RIGHT;
   int fruitless_ = 0;
   bool gained_ = false;
 };
