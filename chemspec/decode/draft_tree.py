@@ -111,20 +111,23 @@ class DraftTree:
                     break
             self.added.update(dict.fromkeys(new[: stop.best]))
 
-    def follow_as_planned(self, lookahead: LookAhead, requested: Sequence[Prefix], planner: Planner) -> None:
+    def follow_as_planned(
+        self, lookahead: LookAhead, requested: Sequence[Prefix], planner: Planner, *, starts: bool
+    ) -> None:
         """Add as many of the prefixes that a decoder says it would request next as the planner finds worth it.
 
         Args:
             lookahead: of the decoder.
             requested: what it requests now; what of that has no scores is computed anyway.
             planner: of the run.
+            starts: whether a decoder of several hypotheses has but the first prefix.
         """
         skip = {prefix for prefix in requested if prefix not in self.scores}
         if not planner.look_ahead_pays(len(skip)):
             return
         if isinstance(self.drafter, Mixed):
             self._limits = planner.guess_limits(self.drafter.limits)
-        self.plan = plan = LookAheadPlan(planner, max(map(len, requested)), self.budget)
+        self.plan = plan = LookAheadPlan(planner, max(map(len, requested)), self.budget, starts=starts)
         named: list[Prefix] = []
         for prefix in lookahead(self.scores, self.guess):
             if prefix in skip:

@@ -38,6 +38,7 @@ BY_PLACE = (0.6, 0.25, 0.15, 0.05, 0.8)
 # How often a level is complete, by the class of the product of its guesses' probabilities (500 beams of `retro`).
 BY_LEVEL = (0.08, 0.14, 0.18, 0.26, 0.42, 0.5, 0.6, 0.72, 0.83, 0.88, 0.88)
 STILL_RIGHT, DEEPER = 0.85, 0.95  # the share of a level's nodes that are requested though it is not complete
+START_SHARE = 0.4  # of the first pass of a beam: the worth of a token of its likeliest path, which no level completes
 MIN_WORTH = 0.03  # of a token: what a look-ahead must promise, since no curve is exact
 PATIENCE = 2  # levels that bring nothing, after which a look-ahead ends
 MIN_LEVEL_CHANCE = 0.01
@@ -158,6 +159,11 @@ class Planner:
         return (self.seconds(self._asked + self._queries * nodes) - self.seconds(self._asked)) / self._queries
 
     @property
+    def start_seconds(self) -> float:
+        """What a token of a query is worth in the first pass of a beam."""
+        return START_SHARE * self.seconds(self._asked) / self._queries
+
+    @property
     def pass_seconds(self) -> Sequence[float]:
         """The seconds of this pass if 0, 1, 2, ... nodes are added after every prefix that is asked about."""
         asked = self._asked
@@ -264,8 +270,15 @@ class LookAheadPlan:
         kinds: of every level, by the tokens of its prefixes: the class of its probability.
     """
 
-    def __init__(self, planner: Planner, depth: int, budget: int) -> None:
-        """Begin after the prefixes of so many tokens that the decoder waits for."""
+    def __init__(self, planner: Planner, depth: int, budget: int, *, starts: bool = False) -> None:
+        """Begin after the prefixes of so many tokens that the decoder waits for.
+
+        Args:
+            planner: of the run.
+            depth: tokens of these prefixes.
+            budget: most nodes.
+            starts: whether a decoder of several hypotheses has but the first prefix.
+        """
         self.best, self.kinds = 0, dict[int, int]()
         self._planner, self._depth, self._budget = planner, depth, budget
         self._start = depth
@@ -273,7 +286,8 @@ class LookAheadPlan:
         self._chance = self._reached = 1.0  # that this level, and the one before, is complete
         self._nodes = self._in_level = self._steps = 0
         self._value = self._useful = 0.0
-        self._best_value = MIN_WORTH * planner.token_seconds
+        self._worth = planner.start_seconds if starts else planner.token_seconds
+        self._best_value = MIN_WORTH * self._worth
         self._right, self._fruitless, self._gained = STILL_RIGHT, 0, False
 
     def guess(self, chance: float) -> None:
@@ -310,7 +324,7 @@ class LookAheadPlan:
         return self._chance >= MIN_LEVEL_CHANCE
 
     def _close(self) -> None:
-        self._value += self._planner.token_seconds * self._chance * self._steps
+        self._value += self._worth * self._chance * self._steps
         self._weigh(self._value, 0.0, self._planner.extra_seconds(self._nodes))
         self._reached = self._chance
         self._right *= DEEPER

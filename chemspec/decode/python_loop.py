@@ -150,9 +150,8 @@ class PythonLoop:
             if pays is Speculation.OFF:
                 pass
             elif planner is not None and lookahead is not None:
-                # At the start one prefix is requested, of whose continuations a guess knows one.
-                if query.width == 1 or query.requested != (START,):
-                    tree.follow_as_planned(lookahead, query.requested, planner)
+                starts = query.width > 1 and query.requested == (START,)
+                tree.follow_as_planned(lookahead, query.requested, planner, starts=starts)
             elif planner is not None:
                 if planner.drafts_may_pay:
                     tree.extend_as_planned(prefixes, planner)

@@ -114,9 +114,11 @@ def test_a_beam_saves_passes_where_nodes_are_free_and_nodes_where_they_are_dear(
     assert sum(step.computed for step in dear) <= 1.1 * sum(step.computed for step in plain)
 
 
-def test_the_first_pass_of_a_beam_drafts_nothing() -> None:
-    """One prefix is requested, of whose `width` continuations a guess knows one."""
-    assert [step.drafted > 0 for step in beam_passes(Mixed(COPY_ONLY), FREE)][:2] == [False, True]
+def test_the_first_pass_of_a_beam_drafts_by_its_cost_too() -> None:
+    """One prefix is requested there, and the likeliest path of all is scored as far as that pays."""
+    free, tiles, dear = (beam_passes(Mixed(COPY_ONLY), cost)[0].drafted for cost in (FREE, TILES, DEAR))
+    assert free >= tiles > dear
+    assert dear <= 4
 
 
 class Wrong:
@@ -229,8 +231,8 @@ def test_losses_make_pauses_that_grow_and_gains_end_them() -> None:
     for _ in range(300):
         asked.append(planner.begin_pass(5, 1, waiting=5, width=5))
         planner.end_pass(25 if asked[-1] else 5, 1, 0)
-    assert asked[0] and sum(asked) < 20
-    assert not any(asked[-LONGEST_PAUSE // 2 :]) or sum(asked[-LONGEST_PAUSE:]) <= 1
+    assert asked[0] and sum(asked) < 40
+    assert not any(asked[-LONGEST_PAUSE // 2 :]) or sum(asked[-LONGEST_PAUSE:]) <= 2
     assert len(BY_PLACE) == 5 and list(BY_LEVEL) == sorted(BY_LEVEL)
 
 
@@ -239,16 +241,16 @@ def test_losses_make_pauses_that_grow_and_gains_end_them() -> None:
 
 @pytest.mark.skipif(not build.library(), reason="there is no C++ compiler")
 @pytest.mark.parametrize(
-    ("cost", "n", "most"), [(TILES, 2, 15), (TILES, 3, 22), (TILES, 5, 31), (AVX2, 2, 30), (AVX2, 5, 60)]
+    ("cost", "n", "most"), [(TILES, 2, 13), (TILES, 3, 18), (TILES, 5, 28), (AVX2, 2, 28), (AVX2, 5, 60)]
 )
 def test_beams_of_the_default_drafter_take_few_passes(
     cost: CostCurve, n: int, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And they pay: by the curve that it was given, none is slower than without drafts."""
+    """And by the curve that it was given, none takes over 2 % longer than without drafts."""
     engine = Engine.load("retro", threads=1)
     monkeypatch.setattr(engine.resources, "_curve", cost)
     queries, settings = bench_queries("retro")[:8], DecodeSettings(n=n, batch_size=1)
     found = [[one.trace.passes for one in engine.predict(queries, settings, drafter=name)] for name in ("none", "auto")]
     seconds = [sum(cost(step.computed) for steps in one for step in steps) for one in found]
     assert sum(map(len, found[1])) / len(queries) <= most
-    assert seconds[1] <= seconds[0]
+    assert seconds[1] <= 1.02 * seconds[0]

@@ -26,6 +26,7 @@ PLANNER = (
         "STILL_RIGHT",
         "DEEPER",
         "MIN_WORTH",
+        "START_SHARE",
         "PATIENCE",
         "MIN_LEVEL_CHANCE",
     ),

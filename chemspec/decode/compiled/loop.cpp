@@ -280,9 +280,9 @@ class QueryState {
 
   void follow_as_planned() {
     const int depth = tree[requested_[0]].depth;
-    if ((rules_.width > 1 && depth == 0) || !planner_->look_ahead_pays(int(missing.size()))) return;
+    if (!planner_->look_ahead_pays(int(missing.size()))) return;
     if (drafter_.spec.kind == MIXED) proposer.limits = planner_->guess_limits(*drafter_.spec.limits);
-    LookAheadPlan plan(*planner_, depth, settings_.budget, kinds_);
+    LookAheadPlan plan(*planner_, depth, settings_.budget, rules_.width > 1 && depth == 0, kinds_);
     follow(&plan);
     added_.resize(plan.best);
   }

@@ -76,6 +76,8 @@ class Planner {
 
   double extra_seconds(int nodes) const { return (seconds(asked_ + queries_ * nodes) - seconds(asked_)) / queries_; }
 
+  double start_seconds() const { return START_SHARE * seconds(asked_) / queries_; }
+
   bool look_ahead_pays(int guesses) const {
     if (foresees_) return true;
     double power = 1.0;
@@ -168,8 +170,8 @@ class Planner {
 
 class LookAheadPlan {
  public:
-  LookAheadPlan(const Planner& planner, int depth, int budget, std::vector<std::pair<int, int>>& kinds)
-      : planner_(planner), kinds_(kinds), depth_(depth), start_(depth), budget_(budget), best_value_(MIN_WORTH * planner.token_seconds) {}
+  LookAheadPlan(const Planner& planner, int depth, int budget, bool starts, std::vector<std::pair<int, int>>& kinds)
+      : planner_(planner), kinds_(kinds), depth_(depth), start_(depth), budget_(budget), worth_(starts ? planner.start_seconds() : planner.token_seconds), best_value_(MIN_WORTH * worth_) {}
 
   int best = 0;
 
@@ -201,7 +203,7 @@ class LookAheadPlan {
   }
 
   void close() {
-    value_ += planner_.token_seconds * chance_ * steps_;
+    value_ += worth_ * chance_ * steps_;
     weigh(value_, 0.0, planner_.extra_seconds(nodes_));
     reached_ = chance_;
     right_ *= DEEPER;
@@ -218,6 +220,7 @@ class LookAheadPlan {
   int depth_, start_, budget_;
   double product_ = 1.0, chance_ = 1.0, reached_ = 1.0;
   int nodes_ = 0, in_level_ = 0, steps_ = 0;
+  const double worth_;  // of a token
   double best_value_, value_ = 0, useful_ = 0, right_ = STILL_RIGHT;
   int fruitless_ = 0;
   bool gained_ = false;
