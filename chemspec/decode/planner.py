@@ -172,13 +172,13 @@ class Planner:
         return self._sums[asked]
 
     def look_ahead_pays(self, guesses: int) -> bool:
-        """Return whether a look-ahead may pay that begins with so many guesses."""
-        if self.foresees:
-            return True
-        chance = self.by_level.chance(chance_class(_power(self.by_place.chance(0), guesses)))
+        """Return whether a look-ahead may pay with so many guesses at first, these being as good as can be hoped."""
+        rate = 1.0 if self.foresees else self.by_place.chance(0)
+        chance = self.by_level.chance(chance_class(_power(rate, guesses)))
         extra = self.extra_seconds(guesses)
         gain = self.token_seconds * chance + extra * STILL_RIGHT * (1.0 - chance)
-        return gain > extra + guesses * self.call_seconds
+        least = (MIN_GAIN - 1.0) * self.token_seconds if self.foresees else guesses * self.call_seconds
+        return gain > extra + least
 
     @property
     def drafts_may_pay(self) -> bool:

@@ -223,7 +223,9 @@ def test_a_drafter_without_probabilities_is_not_asked_where_its_rate_says_no() -
     planner = Planner(AVX2, foresees=False)
     planner.begin_pass(20, 1, waiting=20, width=20)
     assert not planner.look_ahead_pays(20)
-    assert Planner(AVX2).look_ahead_pays(20)
+    certain = Planner(TILES)
+    certain.begin_pass(3, 1, waiting=3, width=3)
+    assert certain.look_ahead_pays(3)
 
 
 def test_losses_make_pauses_that_grow_and_gains_end_them() -> None:

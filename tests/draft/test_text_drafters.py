@@ -154,21 +154,21 @@ def test_there_is_always_something_to_draft(name: str, source: list[int], text: 
 
 @pytest.mark.parametrize("name", sorted(DEFAULTS))
 def test_a_query_of_one_token_is_drafted_whole(name: str) -> None:
-    drafter = made(name, cost="free")
+    drafter = made(name)
     assert tokens_of(drafter, [5], []) == [(5, EOS)]
     assert tokens_of(drafter, [5], [], max_new_tokens=1) == [(5,)]
 
 
 @pytest.mark.parametrize("name", sorted(DEFAULTS))
 def test_a_query_shorter_than_the_draft_is_drafted_whole(name: str) -> None:
-    (draft,) = made(name, cost="free", length=30, count=1).propose([4, 5, 6], (BOS,), 99)
+    (draft,) = made(name, length=30, count=1).propose([4, 5, 6], (BOS,), 99)
     assert draft.tokens == (4, 5, 6, EOS)
     assert draft.span == (0, 3)
 
 
 @pytest.mark.parametrize("name", sorted(DEFAULTS))
 def test_with_room_for_one_every_draft_has_one_token(name: str) -> None:
-    drafts = made(name, cost="free").propose([4, 5, 6, 7, 4, 5], (BOS, 4), 1)
+    drafts = made(name).propose([4, 5, 6, 7, 4, 5], (BOS, 4), 1)
     assert drafts
     assert all(len(draft.tokens) == 1 for draft in drafts)
 

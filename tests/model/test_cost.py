@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.model import cost
-from chemspec.model.cost import SIZES, CostCurve, cached, measure
+from chemspec.model.cost import CostCurve, cached, measure
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import NodeBatch
 from chemspec.system import cache
@@ -144,16 +144,17 @@ def ticking(seconds: Callable[[int], float]) -> Callable[[], float]:
     return clock
 
 
-@pytest.mark.parametrize(("positions", "largest"), [(27, 2), (30, 4), (41, 16), (200, 128)])
+@pytest.mark.parametrize(("positions", "largest"), [(27, 3), (30, 4), (41, 16), (200, 128)])
 def test_a_model_is_measured_as_far_as_its_positions_reach(positions: int, largest: int) -> None:
     backend = TorchBackend(tiny_model(0, 8, max_positions=positions))
     curve = measure(backend, 8, positions, ticking(lambda look: 1.0 + look % 3))
-    assert curve.nodes == tuple(size for size in SIZES if size <= largest)
+    assert curve.nodes == tuple(size for size in cost.SIZES if size <= largest)
     assert all(low < high for low, high in pairwise(curve.seconds))
 
 
 def test_of_several_trials_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second look at the clock ends a trial: a warm-up, then trials of 1 and of 2 nodes in turn."""
+    monkeypatch.setattr(cost, "SIZES", (1, 2))
     monkeypatch.setattr(cost, "REPEATS", (3, 3))
     monkeypatch.setattr(cost, "BRANCHES", 1)
     trials = [99.0, 5.0, 9.0, 3.0, 8.0, 4.0, 7.0]
@@ -164,6 +165,7 @@ def test_of_several_trials_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -
 
 def test_of_the_passes_of_a_trial_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first makes room in the cache."""
+    monkeypatch.setattr(cost, "SIZES", (1, 2))
     monkeypatch.setattr(cost, "REPEATS", (1, 1))
     trials = [99.0, 99.0, 99.0, 9.0, 3.0, 4.0, 8.0, 7.0, 6.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
@@ -172,6 +174,7 @@ def test_of_the_passes_of_a_trial_the_fastest_counts(monkeypatch: pytest.MonkeyP
 
 
 def test_noise_makes_no_larger_pass_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "SIZES", (1, 2, 4))
     monkeypatch.setattr(cost, "REPEATS", (1, 1))
     monkeypatch.setattr(cost, "BRANCHES", 1)
     trials = [99.0, 5.0, 3.0, 8.0]

@@ -79,12 +79,13 @@ class Planner {
   double start_seconds() const { return START_SHARE * seconds(asked_) / queries_; }
 
   bool look_ahead_pays(int guesses) const {
-    if (foresees_) return true;
+    const double rate = foresees_ ? 1.0 : by_place.chance(0);
     double power = 1.0;
-    for (int guess = 0; guess < guesses; guess++) power *= by_place.chance(0);
+    for (int guess = 0; guess < guesses; guess++) power *= rate;
     const double chance = by_level.chance(chance_class(power)), extra = extra_seconds(guesses);
     const double gain = token_seconds * chance + extra * STILL_RIGHT * (1.0 - chance);
-    return gain > extra + guesses * call_seconds_;
+    const double least = foresees_ ? (MIN_GAIN - 1.0) * token_seconds : guesses * call_seconds_;
+    return gain > extra + least;
   }
 
   Limits tree_limits(Limits limits) const {
