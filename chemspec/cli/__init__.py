@@ -8,14 +8,12 @@ from chemspec.cli.base import app, main
 
 # Each adds its commands; the order is that of --help.
 from chemspec.cli import predict, check, importing, plan, precedents, serve, evaluate  # isort: skip
-from chemspec.cli import train, dev_answers, dev_speed, dev_models, dev_gpu, dev_cluster  # isort: skip
+from chemspec.cli import train, dev_answers, dev_speed, dev_models  # isort: skip
 
 __all__ = [
     "app",
     "check",
     "dev_answers",
-    "dev_cluster",
-    "dev_gpu",
     "dev_models",
     "dev_speed",
     "evaluate",

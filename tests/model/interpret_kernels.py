@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
+import triton_int8_reference as int8_reference
+import triton_reference as reference
 from test_session import VARIANTS
 
 from chemspec.model.int8 import quantise, quantised
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.runners.triton import int8_kernels, int8_reference, kernels, reference
+from chemspec.model.runners.triton import int8_kernels, kernels
 from chemspec.model.runners.triton.runner import TritonBackend
 from chemspec.model.runners.triton.weights import Matrix, Norm, split
 from chemspec.model.session import Session

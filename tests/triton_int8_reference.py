@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from triton_reference import embed, paths, put, put_best, watch
 
 from chemspec.model import int8
-from chemspec.model.runners.triton.reference import embed, paths, put, put_best, watch
 from chemspec.model.runners.triton.weights import Matrix, Norm
 
 
@@ -31,7 +31,7 @@ def linear(
     put(product, y, add=add, cache=cache, slots=slots)
 
 
-def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:  # noqa: ARG001
+def settle(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: Norm | None) -> None:
     """See `int8_kernels.settle`."""
     y.copy_(x if norm is None else _normed(x, norm))
 
