@@ -16,8 +16,9 @@ class DraftTree:
 
     Attributes:
         added: the prefixes to compute besides those requested, parents first.
-        draft_of: drafted prefix -> the draft it comes from, and the index of its last token in it.
+        draft_of: drafted prefix -> the first draft that leads to it, and the index of its last token in it.
         drafts: prefix -> what was proposed after it.
+        branches: those of `drafts` that were added whole, side by side; a look-ahead follows only the first.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class DraftTree:
         self.added: dict[Prefix, None] = {}
         self.draft_of: dict[Prefix, tuple[Draft, int]] = {}
         self.drafts: dict[Prefix, Sequence[Draft]] = {}
+        self.branches: dict[Prefix, Sequence[Draft]] = {}
 
     def extend(self, prefixes: Iterable[Prefix]) -> None:
         """Add every draft after each of the prefixes, as far as the budget goes."""
         for prefix in prefixes:
-            for draft in self._propose(prefix):
+            self.branches[prefix] = self._propose(prefix)
+            for draft in self.branches[prefix]:
                 path = prefix
                 for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
                     path = (*path, token)

@@ -80,11 +80,11 @@ class PythonLoop:
         done = self._clock()
         events = []
         for number, query, asked, scores, tree in zip(numbers, active, missing, scored, trees, strict=True):
-            before = query.leading()
+            before, requested = query.leading(), query.requested
             query.scores.update(scores)
-            grown = query.record(scores, set(asked)) if self._record else None
             emitted, margin = query.resume()
-            spans = query.accepted(before, emitted)
+            spans = query.accepted(before, emitted, tree.branches)
+            grown = query.record(scores, set(asked), requested) if self._record else None
             if self._adaptive is not None:
                 _observe(self._adaptive, tree, before, query.leading())
             event = Pass(

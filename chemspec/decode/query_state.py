@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chemspec.decode.protocol import Decoder
@@ -68,8 +68,14 @@ class QueryState:
         """Return the text of the first hypothesis so far."""
         return (BOS, *self.results[0].tokens) if self.results else self.requested[0]
 
-    def record(self, computed: Iterable[Prefix], asked: Container[Prefix]) -> TreeDelta:
-        """Number the nodes just computed, parents first; to be called before the decoder goes on."""
+    def record(self, computed: Iterable[Prefix], asked: Container[Prefix], requested: Iterable[Prefix]) -> TreeDelta:
+        """Number the nodes just computed, parents first.
+
+        Args:
+            computed: their prefixes.
+            asked: those of them that the decoder waited for.
+            requested: all that it waited for, scored before or not.
+        """
         parents, tokens, sources = [], [], []
         for prefix in computed:
             draft, index = self.draft_of.get(prefix, (None, 0))
@@ -79,18 +85,28 @@ class QueryState:
             sources.append(ASKED if prefix in asked else AHEAD if copied is None else copied)
             self.numbers[prefix] = self.recorded
             self.recorded += 1
-        beam = tuple(self.numbers[prefix] for prefix in self.requested)
+        beam = tuple(self.numbers[prefix] for prefix in requested)
         return TreeDelta(beam, tuple(parents), tuple(tokens), tuple(sources))
 
-    def accepted(self, before: Prefix, emitted: int) -> tuple[AcceptedSpan, ...]:
+    def accepted(
+        self, before: Prefix, emitted: int, branches: Mapping[Prefix, Sequence[Draft]]
+    ) -> tuple[AcceptedSpan, ...]:
         """Return which of the tokens just emitted after `before` had been drafted, as runs copied from one span.
 
         Of several hypotheses this follows the first. The last token of a pass does not count, eos included: in greedy
-        decoding it was not itself computed, so it is the model's own; of a beam it may have been.
+        decoding it was not itself computed, so it is the model's own; of a beam it may have been. Where drafts begin
+        alike, the one with the longest accepted run is credited (of equal ones the first), in `draft_of` too.
+
+        Args:
+            before: the first hypothesis before the pass.
+            emitted: tokens by which the hypotheses grew.
+            branches: drafts of this pass that were added side by side, by the prefix that they follow.
         """
         text = self.leading()
+        end = min(len(before) + emitted, len(text) + 1)
+        self._credit_longest(text[: end - 1], len(before) + 1, branches)
         runs: list[AcceptedSpan] = []
-        for length in range(len(before) + 1, min(len(before) + emitted, len(text) + 1)):
+        for length in range(len(before) + 1, end):
             if text[:length] not in self.draft_of:
                 continue
             draft, index = self.draft_of[text[:length]]
@@ -102,6 +118,26 @@ class QueryState:
             else:
                 runs[-1] = joined
         return tuple(runs)
+
+    def _credit_longest(self, text: Prefix, length: int, branches: Mapping[Prefix, Sequence[Draft]]) -> None:
+        """Credit the drafted tokens of `text`, from this length on, to the drafts with the longest accepted runs."""
+        while length <= len(text):
+            draft, index = self.draft_of.get(text[:length], (None, 0))
+            anchor = text[: length - index - 1]
+            if draft is None or anchor not in branches:
+                length += 1
+                continue
+            answer = text[len(anchor) :]
+            draft = max(branches[anchor], key=lambda branch: _common_length(branch.tokens, answer))
+            for at in range(index, _common_length(draft.tokens, answer)):
+                self.draft_of[text[:length]] = draft, at
+                length += 1
+
+
+def _common_length(tokens: Sequence[int], others: Sequence[int]) -> int:
+    """Return how many tokens two texts begin with alike."""
+    pairs = enumerate(zip(tokens, others, strict=False))
+    return next((at for at, (token, other) in pairs if token != other), min(len(tokens), len(others)))
 
 
 def _join(run: AcceptedSpan, following: AcceptedSpan) -> AcceptedSpan | None:
