@@ -105,7 +105,7 @@ class Pass:
         computed: nodes run through the model for this query.
         drafted: all others among them: what a drafter or a look-ahead added, and (seldom) ancestors that had been
             cleared away and are computed again.
-        emitted: steps that the decoder took in consequence: tokens by which each of its hypotheses grew.
+        emitted: tokens by which the longest of the decoder's hypotheses grew in consequence.
         accepted: those of them that had been drafted, without the last of the pass (`QueryState.accepted`).
         margin: smallest gap between the best two tokens of a prefix that the decoder was sent, in nats. Noise below it
             leaves a greedy answer as it is. A beam may also change where two hypotheses at the rank of its width are

@@ -20,6 +20,7 @@ class QueryState:
         draft_of: drafted prefix -> the draft that led to it, and the index of its last token in the draft.
         numbers: of the nodes recorded so far; of one that was computed again the newer.
         recorded: how many nodes have been recorded.
+        written: tokens of the longest hypothesis so far.
         results: what the decoder returned, once it has.
     """
 
@@ -30,6 +31,7 @@ class QueryState:
     draft_of: dict[Prefix, tuple[Draft, int]] = field(default_factory=dict)
     numbers: dict[Prefix, int] = field(default_factory=dict)
     recorded: int = 0
+    written: int = 0
     results: list[FinishedSequence] | None = None
 
     def start(self) -> None:
@@ -47,9 +49,10 @@ class QueryState:
         """Answer the decoder as long as all it requests is known.
 
         Returns:
-            The steps that it took, and the smallest margin among the scores that it was sent (`Pass.margin`).
+            The tokens by which its longest hypothesis grew, and the smallest margin among the scores that it was sent
+            (`Pass.margin`).
         """
-        steps, margin, known = 0, float("inf"), self.scores
+        before, margin, known = self.written, float("inf"), self.scores
         while self.results is None:
             try:
                 scores = [known[prefix] for prefix in self.requested]
@@ -57,12 +60,15 @@ class QueryState:
                 break
             for score in scores:
                 margin = min(margin, score.margin)
-            steps += 1
+            one_a_step = getattr(self.requested, "written", None) is None
             try:
                 self.requested = self.decoder.send(scores)
+                length = getattr(self.requested, "written", None) or 0
             except StopIteration as stop:
                 self.results = stop.value
-        return steps, margin
+                length = max((len(answer.tokens) for answer in stop.value), default=0)
+            self.written = self.written + 1 if one_a_step else max(self.written, length)
+        return self.written - before, margin
 
     def leading(self) -> Prefix:
         """Return the text of the first hypothesis so far."""

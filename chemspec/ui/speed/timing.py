@@ -127,8 +127,8 @@ def delivery(result: DecodeResult) -> list[int]:
     """Return for each token of the first answer, eos included, the index of the pass that wrote it.
 
     The k-th step of a search writes the k-th token of every live hypothesis, so the steps of a beam tell when the
-    ancestors of its first answer had grown to k tokens. A step of SBS may write several tokens, which the trace does
-    not tell: there they are spread evenly.
+    ancestors of its first answer had grown to k tokens. The hypotheses of SBS grow apart, so that nothing tells when
+    the first one had: there the tokens are spread evenly.
     """
     passes = result.trace.passes
     if not passes or not result.hypotheses:
