@@ -1,4 +1,4 @@
-"""Check training data and fit drafters: `dev leaks`, `distil`, `mean`, `calibrate`."""
+"""Check training data, fit and install drafters: `dev leaks`, `distil`, `mean`, `install-drafter`, `calibrate`."""
 
 from __future__ import annotations
 
@@ -139,6 +139,26 @@ def mean(
     from chemspec.train.average import mean as write
 
     show.line(str(write(models, out)))
+
+
+@command(name="install-drafter")
+def install_drafter(
+    drafter: Annotated[Path, typer.Argument(help="Folder of a trained drafter, or the run folder of its training.")],
+    model: Annotated[
+        str, opt.option("Model that it is to draft for: an installed one's name, or a folder.", "--model", "-m")
+    ],
+    kind: Annotated[str, opt.option("Use a small model as this kind of drafter: ar or medium.")] = "",
+    yes: Annotated[bool, opt.option("Replace a drafter of this kind without asking.", "--yes", "-y")] = False,
+) -> None:
+    """Copy a trained drafter into a model's folder; asks before it replaces one."""
+    from chemspec.engine import companions
+    from chemspec.engine.registry import model_folder
+
+    folder, kind = companions.trained_drafter(drafter, kind)
+    target = model_folder(model)
+    if (target / companions.FOLDER / kind).exists() and not yes:
+        typer.confirm(f"{target} has a drafter {kind!r}. Replace it?", abort=True)
+    show.line(f"installed: {companions.install_drafter(folder, kind, target)}")
 
 
 @command()

@@ -8,12 +8,14 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, get_args
 
 from chemspec.decode import host_cost
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.learned.small import DraftModel, read_alpha
+from chemspec.engine import companions
 from chemspec.importers import own
 from chemspec.importers.base import LoadedModel
 from chemspec.model import checkpoint
@@ -85,8 +87,12 @@ class DrafterResources:
         """
         with self._making:
             if kind not in self._companions:
-                load = self._network if kind in get_args(NetworkKind) else self._small_model
-                self._companions[kind] = load(kind)
+                folder = self.folder / companions.FOLDER / kind
+                is_network = kind in get_args(NetworkKind)
+                # Of a Hugging Face model `_network` says that it can have none.
+                if not folder.is_dir() and (isinstance(self.tokenizer, Tokenizer) or not is_network):
+                    raise ValueError(companions.missing_drafter(self.name, self.task, kind, folder))
+                self._companions[kind] = (self._network if is_network else self._small_model)(kind, folder)
             return self._companions[kind]
 
     def watching(self) -> Backend:
@@ -101,7 +107,7 @@ class DrafterResources:
                 self._watcher = TorchBackend(model.to(self.runtime_config.device, self.runtime_config.precision))
             return self._watcher
 
-    def _network(self, kind: str) -> DrafterCheckpoint:
+    def _network(self, kind: str, folder: Path) -> DrafterCheckpoint:
         from chemspec.model import drafter_checkpoints
         from chemspec.model.transformer import Transformer
 
@@ -109,7 +115,6 @@ class DrafterResources:
             raise ValueError(
                 f"model {self.name} is a Hugging Face model, for which there is no drafter {kind!r}; choose another"
             )
-        folder = drafter_checkpoints.drafter_dir(self.folder, kind)
         network = drafter_checkpoints.load(folder, tokenizer=self.tokenizer, target=self.digest)
         network.model.to(self.runtime_config.device, self.runtime_config.precision)
         if self.runtime_config.runtime != "native":
@@ -122,15 +127,7 @@ class DrafterResources:
                 return replace(network, backend=backend)
         return network
 
-    def _small_model(self, kind: str) -> DraftModel:
-        folder = self.folder / "drafters" / kind
-        if not folder.is_dir():
-            from chemspec.train.recipe import remedy
-
-            raise ValueError(
-                f"model {self.name} has no small model {kind!r} to draft with ({folder} is missing, where a trained "
-                f"one belongs); {remedy(f'{self.task}-{kind}')}"
-            )
+    def _small_model(self, kind: str, folder: Path) -> DraftModel:
         loaded = own.load(folder)
         if loaded.tokenizer != self.tokenizer:
             raise ValueError(
