@@ -15,6 +15,7 @@ from typing import Any, TypeVar, overload
 from chemspec import chem
 from chemspec.chem import formats, root_align
 from chemspec.decode import registry as decoders
+from chemspec.decode.compiled.build import library as loop_library
 from chemspec.decode.continuous import DIVIDED, divides, keep_full
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.protocol import Decoder
@@ -149,6 +150,7 @@ class Engine:
         loaded = importers.load(folder, LoadOptions(task, template, given_name, Path(vocab) if vocab else None))
         backend, runtime = loaded.backend(wanted)
         config = replace(wanted, runtime=runtime)
+        loop_library()  # built or read from disk now, not within the first answer
         measured, problem = _confidence(loaded)
         return cls(
             name=loaded.name,

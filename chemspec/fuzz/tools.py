@@ -57,6 +57,8 @@ class Tools:
 
 def small_model(folder: Path, task: Task = "retro") -> Path:
     """Write a small model with a drafter of each kind that has weights."""
+    from chemspec.draft.calibration import DrafterCalibration
+    from chemspec.draft.tree.edit_ngrams import COPY_ONLY
     from chemspec.model import checkpoint, drafter_checkpoints
     from chemspec.model.heads import Heads, HeadsConfig
     from chemspec.model.transformer import Transformer
@@ -81,5 +83,5 @@ def small_model(folder: Path, task: Task = "retro") -> Path:
     digest = checkpoint.digest_of(folder)
     known = {"digest": digest, "slope": 1.0, "offset": 0.0, "made": "", "measured": {}}
     (folder / "confidence.json").write_text(json.dumps(known), encoding="utf-8")
-    (folder / "drafting.json").write_text('{"made": "", "reading": null, "phrases": null}', encoding="utf-8")
+    DrafterCalibration(edit_table=COPY_ONLY).save(folder)
     return folder

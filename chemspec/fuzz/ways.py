@@ -104,7 +104,14 @@ def _file(case: bytes, tools: Tools) -> None:
 
 PARTS = (
     *("config.json",) * 4,
-    *("vocab.json", "confidence.json", "drafting.json", "model.safetensors", "model.safetensors"),
+    *(
+        "vocab.json",
+        "confidence.json",
+        "drafting.json",
+        "drafting.safetensors",
+        "model.safetensors",
+        "model.safetensors",
+    ),
     *(
         f"drafters/{kind}/{name}"
         for kind in ("medusa", "spec_drafter")
@@ -156,7 +163,7 @@ def _model(case: bytes, tools: Tools) -> None:
             try:
                 _check(engine.predict("CCO", n=2, decoder="beam", drafter=drafter, max_len=6))
             except ValueError as error:  # a drafter that cannot be used, named
-                if drafter not in str(error) and "drafting.json" not in str(error):
+                if drafter not in str(error) and "drafting." not in str(error):
                     raise AssertionError(f"{drafter} is not named: {error}") from error
     finally:
         shutil.rmtree(folder)

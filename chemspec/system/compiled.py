@@ -149,9 +149,14 @@ def build(command: list[str], base: Path) -> Path:
 
 def _key(source: Path, command: list[str]) -> str:
     """Return a digest of all that compiled code depends on: it must not run on another kind of processor."""
-    version = subprocess.run([command[0], "--version"], capture_output=True, timeout=20).stdout
-    parts = (*_texts(source), " ".join(command[1:-1]).encode(), version, _processor().encode())
+    parts = (*_texts(source), " ".join(command[1:-1]).encode(), _version(command[0]), _processor().encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
+
+
+@lru_cache(maxsize=4)
+def _version(compiler: str) -> bytes:
+    """Return what a compiler says of itself; asked once a process."""
+    return subprocess.run([compiler, "--version"], capture_output=True, timeout=20).stdout
 
 
 def _texts(source: Path) -> list[bytes]:
@@ -161,6 +166,7 @@ def _texts(source: Path) -> list[bytes]:
     return [text, *(part for one in included for part in _texts(one))]
 
 
+@lru_cache(maxsize=1)
 def _processor() -> str:
     """Return what tells kinds of processors apart; `-march=native` compiles for one of them."""
     try:

@@ -160,7 +160,7 @@ def _learned(
         tell("attention heads")
         attention_weights, order, right = fit_reading(engine, answers, token_classes, heads)
     calibration = DrafterCalibration(by_match, by_chance, edit_table, attention_weights, made)
-    report = CalibrationReport(len(edit_table.steps), len(answers), by_match, by_chance, order, right)
+    report = CalibrationReport(edit_table.nodes, len(answers), by_match, by_chance, order, right)
     return calibration, report
 
 

@@ -166,7 +166,7 @@ def test_calibrating_learns_everything(tmp_path: Path) -> None:
     told: list[str] = []
     knowledge, report = calibrate(engine, prepared(tmp_path / "data"), queries=20, heads=2, made="me", tell=told.append)
     assert knowledge.edit_table is not None
-    assert report.nodes == len(knowledge.edit_table.steps)
+    assert report.nodes == knowledge.edit_table.nodes
     assert knowledge.made == "me"
     assert len(told) == 3
     assert 0 < report.answers <= 20
@@ -233,7 +233,7 @@ def test_a_models_own_answers_teach_it_too(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     engine = Engine.load(model, threads=1)
     learned = engine.knowledge()
-    assert learned.edit_table is not None and len(learned.edit_table.steps) > 1
+    assert learned.edit_table is not None and learned.edit_table.nodes > 1
     assert "--unlabelled asked.smi" in learned.made
     calls = {}
     for name in ("none", "copy", "mixed"):

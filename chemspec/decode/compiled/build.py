@@ -11,7 +11,6 @@ from chemspec.decode.beam import GUESS_COST
 from chemspec.draft.auto import Auto
 from chemspec.draft.tree import native
 from chemspec.draft.tree.builder import MIN_CHANCE
-from chemspec.draft.tree.edit_ngrams import EDGES
 from chemspec.system import compiled
 from chemspec.tokenizer import BOS
 from chemspec.types import AHEAD, ASKED
@@ -25,7 +24,6 @@ CONSTANTS = {
     "MIN_CHANCE": MIN_CHANCE,
     "SECOND": Auto.SECOND,
     "STRIDE": Auto.STRIDE,
-    "EDGES": ",".join(map(repr, EDGES)),
 }
 FLAGS = (*native.FLAGS, "-pthread", *(f"-D{name}={value}" for name, value in CONSTANTS.items()))
 

@@ -123,10 +123,6 @@ struct Drafter {
   }
 
  private:
-  static int chance_class(double chance) {
-    static constexpr double edges[] = {EDGES};
-    return int(std::upper_bound(std::begin(edges), std::end(edges), chance) - std::begin(edges));
-  }
 };
 
 // The drafter of one query.
