@@ -161,6 +161,25 @@ def install_drafter(
     show.line(f"installed: {companions.install_drafter(folder, kind, target)}")
 
 
+@command(name="share-edits")
+def share_edits(
+    model: Annotated[str, opt.option("Model whose table of edits to share.", "--model", "-m")],
+    out: Annotated[Path, opt.option("File to write; the default of a task is assets/drafting/<task>.safetensors.")],
+    deepest: Annotated[int, opt.option("Leave out contexts of more entries.")] = 7,
+) -> None:
+    """Write a model's table of edits for models of other vocabularies, which read it by the texts of tokens."""
+    from chemspec.draft.tree.table_file import save_shared_table
+
+    engine = opt.load("", model, threads=1)
+    calibration = engine.knowledge()
+    if calibration.edit_table is None:
+        raise ValueError(f"model {engine.name} has no table of edits; make one with `chemspec dev calibrate`")
+    made = f"{calibration.made}; chemspec dev share-edits --model {model} --deepest {deepest}"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    save_shared_table(out, calibration.edit_table, engine.tokenizer.alphabet, deepest=deepest, made=made)
+    show.note(f"{out}: {out.stat().st_size / 1e6:.2f} MB")
+
+
 @command()
 def calibrate(
     task: opt.TaskOption = "",

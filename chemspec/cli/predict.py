@@ -229,7 +229,8 @@ def _queries(given: list[str] | None, column: str, task: Task | None) -> tuple[l
 
 @command()
 def models(as_json: opt.JsonOption = False) -> None:
-    """List the installed models."""
+    """List the installed models; `edits` says whose table of edits each drafts with, its own or its task's default."""
+    from chemspec.draft.calibration import source_of_edits
     from chemspec.engine.registry import installed, models_dir
 
     rows = []
@@ -239,7 +240,8 @@ def models(as_json: opt.JsonOption = False) -> None:
         except (OSError, ValueError, KeyError, TypeError):
             task = "unusable"  # one bad folder must not hide the others
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6
-        rows.append({"name": folder.name, "task": task, "mb": round(size, 1), "folder": str(folder)})
+        row = {"name": folder.name, "task": task, "mb": round(size, 1), "edits": source_of_edits(folder, str(task))}
+        rows.append({**row, "folder": str(folder)})
     if as_json:
         show.document({"models": rows})
     elif rows:

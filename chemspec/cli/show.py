@@ -104,7 +104,11 @@ def result(item: DecodeResult) -> None:
 
 def models(rows: Sequence[Mapping[str, Any]]) -> None:
     """The installed models."""
-    table(tables.terminal({"name": "{name}", "task": "{task}", "MB": "{mb}", "folder": "{folder}"}, rows))
+    table(
+        tables.terminal(
+            {"name": "{name}", "task": "{task}", "MB": "{mb}", "edits": "{edits}", "folder": "{folder}"}, rows
+        )
+    )
 
 
 def accuracy(report: Mapping[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """What was fitted for a model's drafters, made by `chemspec dev calibrate`.
 
 A model's folder has it in two files: `drafting.safetensors` holds the table of edits, `drafting.json` all the rest. In
-folders of version 0.2 the table is in `drafting.json` too.
+folders of version 0.2 the table is in `drafting.json` too. A model without a table of its own drafts with the default
+one of its task (`assets/drafting`), whose tokens are matched by their texts.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from chemspec.asset_files import assets
 from chemspec.draft.tree.edit_ngrams import EDGES, EditNgramTable
-from chemspec.draft.tree.table_file import load_table, save_table
+from chemspec.draft.tree.table_file import load_shared_table, load_table, save_table
 from chemspec.system.untrusted import read_json
 
 FILE, TABLE_FILE = "drafting.json", "drafting.safetensors"
@@ -131,6 +133,33 @@ class DrafterCalibration:
             remedy = "remove it, or make it anew with `chemspec dev calibrate`"
             raise ValueError(f"{file}: {error}; {remedy}") from error
         return calibration
+
+
+def default_table(task: str, tokens: Sequence[str]) -> EditNgramTable | None:
+    """Return the table that ships for a task, in the ids of a vocabulary; None where it is of no use to that.
+
+    Raises:
+        ValueError: naming the file, if it is damaged.
+    """
+    file = _default_file(task)
+    if not file.is_file():
+        return None
+    try:
+        return load_shared_table(file, tokens)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file}: {error}; install chemspec again") from error
+
+
+def source_of_edits(folder: Path, task: str) -> str:
+    """Return whose table of edits a model drafts with: "own", "default", or "none" where it only copies."""
+    file = folder / FILE
+    if (folder / TABLE_FILE).is_file() or (file.is_file() and '"phrases": {' in file.read_text(errors="replace")):
+        return "own"
+    return "default" if _default_file(task).is_file() else "none"
+
+
+def _default_file(task: str) -> Path:
+    return assets() / "drafting" / f"{task}.safetensors"
 
 
 def _rates(values: Sequence[float], count: int, name: str) -> tuple[float, ...]:

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, get_args
 
 from chemspec.decode import host_cost
-from chemspec.draft.calibration import DrafterCalibration
+from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.learned.small import DraftModel, read_alpha
 from chemspec.engine import companions
 from chemspec.importers import own
@@ -61,7 +61,9 @@ class DrafterResources:
         return self.runtime_config.fastest_batch(self.digest, self.backend, self.config, rows=rows, host=host)
 
     def knowledge(self) -> DrafterCalibration:
-        """Return what the model's drafters have learned; read at first use.
+        """Return what was fitted for the model's drafters, with the task's table of edits in place of a missing one.
+
+        Read at first use.
 
         Raises:
             ValueError: naming the file, if it is damaged.
@@ -69,9 +71,12 @@ class DrafterResources:
         with self._making:
             if self._knowledge is None:
                 config = self.config
-                self._knowledge = DrafterCalibration.load(
+                calibration = DrafterCalibration.load(
                     self.folder, vocab_size=config.vocab_size, layers=config.decoder_layers, heads=config.heads
                 )
+                if calibration.edit_table is None:
+                    calibration = replace(calibration, edit_table=default_table(self.task, self.tokenizer.alphabet))
+                self._knowledge = calibration
             return self._knowledge
 
     def companion(self, kind: str) -> Any:

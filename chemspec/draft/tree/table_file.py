@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable
+from chemspec.draft.tree.edit_ngrams import CHILD_BASE, COPY, EditNgramTable
 from chemspec.tokenizer import BOS, EOS, PAD
 
 if TYPE_CHECKING:
@@ -22,6 +22,21 @@ LARGEST = 1 << 26  # nodes or steps of a table; the shipped ones have 50,000 and
 MATCH_LEVEL = 2  # nodes at this depth were reached by the class of a match, not by a token: see `edit_ngrams.context`
 MATCH_CLASSES = 5
 GONE = -2  # in place of the id of a token that the other vocabulary does not have
+
+
+def save_shared_table(file: Path, table: EditNgramTable, tokens: Sequence[str], *, deepest: int, made: str) -> None:
+    """Write the contexts of at most `deepest` entries of a table, with the texts of its tokens by id.
+
+    Args:
+        file: see `save_table`.
+        table: what to write.
+        tokens: the texts of the vocabulary.
+        deepest: entries of the longest contexts that are kept.
+        made: the command and the data that made it, for people.
+    """
+    import numpy as np
+
+    save_table(file, _carried_over(table, np.arange(len(tokens)), deepest), tokens=tokens, made=made)
 
 
 def save_table(file: Path, table: EditNgramTable, *, tokens: Sequence[str] = (), made: str = "") -> None:
@@ -97,27 +112,28 @@ def load_shared_table(file: Path, tokens: Sequence[str]) -> EditNgramTable | Non
     return carried if 2 * carried.nodes >= table.nodes else None
 
 
-def _carried_over(table: EditNgramTable, new_ids: Ints) -> EditNgramTable:
-    """Return a table with other token ids; `GONE` among them leaves out what hangs on that token."""
+def _carried_over(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) -> EditNgramTable:
+    """Return a table with other token ids; `GONE` among them leaves out what hangs on that token.
+
+    Contexts of more than `deepest` entries are left out, too.
+    """
     import numpy as np
 
     children, entries, starts = (np.array(column) for column in (table.children, table.entries, table.starts))
-    depths, end = np.zeros(table.nodes, dtype=np.int64), 1
-    first = 0
-    while end < table.nodes:  # level by level
-        first, end = end, int(children[end])
-        depths[first:end] = depths[first - 1] + 1
     parents = np.repeat(np.arange(table.nodes), np.diff(children))  # of nodes 1, 2, ...
-    by_token = depths != MATCH_LEVEL
-    entries[by_token] = new_ids[entries[by_token]]
     numbers = np.full(table.nodes, -1)  # old -> new, in the order of the new entries
     numbers[0] = 0
     order = [np.zeros(1, dtype=np.int64)]
-    count = 1
-    for depth in range(1, int(depths[-1]) + 1):
-        level = np.flatnonzero(depths == depth)
-        level = level[(entries[level] >= 0) & (numbers[parents[level - 1]] >= 0)]
-        level = level[np.lexsort((entries[level], numbers[parents[level - 1]]))]
+    first, end, count = 0, 1, 1
+    for depth in range(1, deepest + 1):  # nodes of a level lie side by side
+        first, end = end, int(children[end])
+        if first == end:
+            break
+        if depth != MATCH_LEVEL:
+            entries[first:end] = new_ids[entries[first:end]]
+        keys = numbers[parents[first - 1 : end - 1]] * CHILD_BASE + entries[first:end]
+        usable = np.flatnonzero((numbers[parents[first - 1 : end - 1]] >= 0) & (entries[first:end] >= 0))
+        level = first + usable[np.argsort(keys[usable])]
         numbers[level] = np.arange(count, count + len(level))
         order.append(level)
         count += len(level)
@@ -203,9 +219,8 @@ def _check(columns: Iterable[Any], vocab_size: int) -> None:
 def _table(child_counts: Any, entries: Any, step_counts: Any, tokens: Any, thousandths: Any) -> EditNgramTable:
     import numpy as np
 
-    children = 1 + np.concatenate(([0], np.cumsum(child_counts)))
-    starts = np.concatenate(([0], np.cumsum(step_counts)))
-    children, entries, starts, tokens = (
-        array("i", values.astype(np.int32).tobytes()) for values in (children, entries, starts, tokens)
-    )
+    children: Any = 1 + np.concatenate(([0], np.cumsum(child_counts)))
+    starts: Any = np.concatenate(([0], np.cumsum(step_counts)))
+    packed = (array("i", values.astype(np.int32).tobytes()) for values in (children, entries, starts, tokens))
+    children, entries, starts, tokens = packed
     return EditNgramTable(children, entries, starts, tokens, array("H", thousandths.astype(np.uint16).tobytes()))
