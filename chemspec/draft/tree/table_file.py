@@ -58,7 +58,7 @@ def save_table(file: Path, table: EditNgramTable, *, tokens: Sequence[str] = (),
         np.array(table.tokens),
         np.array(table.thousandths),
     )
-    metadata = {"made": made, **({"vocabulary": json.dumps(list(tokens))} if tokens else {})}
+    metadata = {"about": json.dumps({"made": made, "vocabulary": list(tokens)})}  # of several, the order would vary
     partial = file.with_name(f"{file.name}.partial")
     try:
         packed = {name: _narrow(values) for name, values in zip(COLUMNS, columns, strict=True)}
@@ -158,7 +158,7 @@ def _read(file: Path, vocab_size: int = 0) -> tuple[EditNgramTable, tuple[str, .
             if set(opened.keys()) != set(COLUMNS):
                 raise ValueError(f"it holds {', '.join(sorted(opened.keys())) or 'nothing'}, not a table of edits")
             columns = [_column(opened, name) for name in COLUMNS]
-            vocabulary = _vocabulary((opened.metadata() or {}).get("vocabulary", "")) if not vocab_size else ()
+            vocabulary = _vocabulary((opened.metadata() or {}).get("about", "")) if not vocab_size else ()
     except (SafetensorError, TypeError) as error:
         raise ValueError(f"it is no safetensors file, or a damaged one: {error}") from error
     _check(columns, vocab_size or len(vocabulary))
@@ -180,7 +180,8 @@ def _column(opened: Any, name: str) -> Any:
 def _vocabulary(text: str) -> tuple[str, ...]:
     from chemspec.system.untrusted import parse_json
 
-    texts = parse_json(text)
+    about = parse_json(text)
+    texts = about.get("vocabulary") if isinstance(about, dict) else None
     if not isinstance(texts, list) or len(texts) < MATCH_CLASSES or not all(isinstance(one, str) for one in texts):
         raise ValueError("it holds no texts of tokens")
     return tuple(texts)
