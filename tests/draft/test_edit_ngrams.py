@@ -302,7 +302,7 @@ def test_a_shared_table_without_its_vocabulary_is_refused(tmp_path: Path, vocabu
     arrays = {name: np.array(values) for name, values in SMALL.items()}
     about = {"about": f'{{"vocabulary": {vocabulary}}}'} if vocabulary else None
     save_file(arrays, tmp_path / "table", about)
-    with pytest.raises(ValueError, match="Expecting value|no texts"):
+    with pytest.raises(ValueError, match=r"Expecting value|no texts"):
         load_shared_table(tmp_path / "table", NAMES)
 
 
