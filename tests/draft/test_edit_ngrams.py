@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,17 +20,33 @@ from small import TOKENIZER
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.draft.base import HostCost
-from chemspec.draft.calibration import BY_CHANCE, FILE, TABLE_FILE, AttentionWeights, Head
+from chemspec.draft.calibration import (
+    BY_CHANCE,
+    FILE,
+    TABLE_FILE,
+    AttentionWeights,
+    Head,
+    default_table,
+    source_of_edits,
+)
 from chemspec.draft.copy import TokenClasses, align_pointer
 from chemspec.draft.registry import Auto, Copy, Drafter, DrafterCalibration, Mixed, NoDrafts
 from chemspec.draft.tree import builder, native
 from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
 from chemspec.draft.tree.copy_state import MAX_MATCH, CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, COPY_ONLY, EDGES, EditNgramTable, chance_class, context, count_edits
-from chemspec.draft.tree.table_file import COLUMNS, MATCH_LEVEL, load_shared_table, load_table, save_table
+from chemspec.draft.tree.table_file import (
+    COLUMNS,
+    MATCH_LEVEL,
+    load_shared_table,
+    load_table,
+    save_shared_table,
+    save_table,
+)
 from chemspec.engine.engine import Engine, installed
 from chemspec.evaluation import reference
-from chemspec.settings import Task
+from chemspec.model.cost import CostCurve
+from chemspec.settings import DecodeSettings, Task
 from chemspec.testing import Table, run
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix
@@ -324,6 +341,55 @@ def test_a_shared_table_without_its_vocabulary_is_refused(tmp_path: Path, vocabu
 def test_a_damaged_table_is_refused(change: dict[str, object], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         EditNgramTable.from_json({**as_json(TABLE), **change}, VOCAB)
+
+
+def bare_copy(name: str, folder: Path) -> Path:
+    """A shipped model without what its drafters have learned."""
+    unwanted = shutil.ignore_patterns("drafting.*", "drafters")
+    return Path(shutil.copytree(next(model for model in installed() if model.name == name), folder, ignore=unwanted))
+
+
+@pytest.mark.parametrize("task", ["forward", "retro"])
+def test_the_default_table_is_that_of_the_shipped_model(task: Task, tmp_path: Path) -> None:
+    """Made again by `chemspec dev share-edits --model TASK --out assets/drafting/TASK.safetensors`."""
+    engine, file = Engine.load(task, threads=1), tmp_path / "table"
+    own = engine.knowledge().edit_table
+    assert own is not None
+    save_shared_table(file, own, engine.tokenizer.alphabet, deepest=7, made="")
+    tokens = engine.tokenizer.alphabet
+    assert load_shared_table(file, tokens) == default_table(task, tokens)
+    assert file.stat().st_size < 1e6
+    assert source_of_edits(engine.folder, task) == "own"
+
+
+def test_a_model_without_a_table_drafts_with_the_default_one(tmp_path: Path) -> None:
+    """Another vocabulary than that of the model whose table it is, fewer passes, the same answers."""
+    folder = bare_copy("retro-50k", tmp_path / "bare")
+    engine = Engine.load(folder, threads=1)
+    assert engine.tokenizer != Engine.load("retro", threads=1).tokenizer
+    assert source_of_edits(folder, "retro") == "default"
+    engine.resources._curve = CostCurve((1, 128), (1e-3, 2e-3))
+    asked, how = reference.bench_queries("retro")[:8], DecodeSettings(decoder="greedy", n=1)
+    runs = [engine.predict(list(asked), how)]
+    engine.resources._knowledge = DrafterCalibration()
+    runs.append(engine.predict(list(asked), how))
+    with_table, by_copying = (sum(len(result.trace.passes) for result in results) for results in runs)
+    assert with_table < 0.8 * by_copying
+    assert [result.hypotheses for result in runs[0]] == [result.hypotheses for result in runs[1]]
+
+
+def test_a_vocabulary_with_little_of_the_default_table_drafts_by_copying() -> None:
+    assert default_table("retro", ("<pad>", "<bos>", "<eos>", "<unk>", "C", "c", "1")) is None
+    assert default_table("reagents", NAMES) is None
+
+
+def test_a_damaged_default_table_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chemspec.draft.calibration.assets", lambda: tmp_path)
+    assert default_table("retro", NAMES) is None
+    (tmp_path / "drafting").mkdir()
+    (tmp_path / "drafting/retro.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match=r"drafting/retro\.safetensors: .*install chemspec again"):
+        default_table("retro", NAMES)
 
 
 # The tree ----------------------------------------------------------------------------------------
