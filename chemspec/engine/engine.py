@@ -55,7 +55,6 @@ class PreparedQuery:
         notes: what to tell with the answer.
         lead: marks of the model's own that it was typed with, such as the class of a reaction.
         smiles: the canonical SMILES.
-        likeness: how like the training data it is (`familiarity`); None where that is not known.
         refusal: the result, if it cannot be decoded.
     """
 
@@ -65,7 +64,6 @@ class PreparedQuery:
     notes: tuple[str, ...] = ()
     lead: str = ""
     smiles: str = ""
-    likeness: float | None = None
     refusal: DecodeResult | None = None
 
 
@@ -361,9 +359,7 @@ class Engine:
         tokens = tuple(self.tokenizer.pieces(ids))
         likeness = self.familiarity.likeness(query.smiles) if self.familiarity else None
         unlike = self.familiarity.notes(tokens, likeness) if self.familiarity else ()
-        return PreparedQuery(
-            text, ids, tokens, (*query.notes, *self.caveats, *unlike), lead, query.smiles, likeness=likeness
-        )
+        return PreparedQuery(text, ids, tokens, (*query.notes, *self.caveats, *unlike), lead, query.smiles)
 
     def _answer(
         self,
@@ -670,7 +666,7 @@ class Engine:
     def _result(self, ready: PreparedQuery, answers: Sequence[FinishedSequence], trace: Trace) -> DecodeResult:
         hypotheses = tuple(self._hypothesis(answer) for answer in answers)
         if self.confidence is not None:
-            hypotheses = self.confidence.assess(hypotheses, ready.likeness)
+            hypotheses = self.confidence.assess(hypotheses)
         return DecodeResult(ready.text, "ok", "", hypotheses, trace, ready.notes)
 
     def _hypothesis(self, answer: FinishedSequence) -> Hypothesis:
