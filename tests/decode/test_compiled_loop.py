@@ -13,6 +13,7 @@ from typing import Any
 import compiled_stress
 import pytest
 import torch
+from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from small import tiny_folder
@@ -21,7 +22,6 @@ from test_loop import EAGER, VOCAB, Illegal, model_of
 
 from chemspec.decode import decoding as loops
 from chemspec.decode.beam import beam_search
-from chemspec.decode.compiled import build
 from chemspec.decode.compiled import loop as compiled_loop
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
@@ -45,7 +45,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, TableRunner, tiny_model
 from chemspec.types import ASKED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix
 
-pytestmark = pytest.mark.skipif(build.library() is None, reason="there is no C++ compiler")
+pytestmark = needs_compiler
 
 Outcome = tuple[list[list[FinishedSequence]], list[list[Pass]]]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
+from compilers import needs_compiler
 
 from chemspec.decode import host_cost
-from chemspec.decode.compiled import build
 from chemspec.draft.auto import Auto
 from chemspec.draft.base import HostCost, Speculation
 from chemspec.model.cost import CostCurve
@@ -25,7 +25,7 @@ def test_passes_are_not_counted_in() -> None:
     assert found == HostCost(1 + 1 / host_cost.PASSES, 0.0, 0.0, 0.0)
 
 
-@pytest.mark.skipif(build.library() is None, reason="there is no C++ compiler")
+@needs_compiler
 def test_the_compiled_loop_costs_less() -> None:
     assert host_cost.loop_that_runs() == "compiled"
     compiled, python = (host_cost.measure(loop) for loop in ("compiled", "python"))

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from compilers import needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
@@ -453,7 +454,7 @@ def test_a_tree_has_no_more_paths_and_no_longer_ones_than_it_may() -> None:
 # Compiled ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(native.library() is None, reason="no compiled code here")
+@needs_compiler
 @settings(max_examples=400)
 @given(st.integers(0, 10**6))
 def test_compiled_code_grows_the_same_trees(seed: int) -> None:
@@ -484,7 +485,7 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
 
 
 @pytest.mark.weights
-@pytest.mark.skipif(native.library() is None, reason="no compiled code here")
+@needs_compiler
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
     if task not in {folder.name for folder in installed()}:

@@ -22,6 +22,7 @@ import pytest
 import torch
 import triton_int8_reference as int8_reference
 import triton_reference as reference
+from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT, TESTS
@@ -43,7 +44,6 @@ from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import NodeBatch, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig, preset
-from chemspec.system.compiled import NoKernelError
 from chemspec.testing import naive_log_probs, tiny_model
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 
@@ -161,11 +161,9 @@ def test_drafts_and_batches_change_no_bit(decoder: str) -> None:
     assert bits(backend, Copy(length=6, count=2), sources, settings) == expected
 
 
+@needs_compiler
 def test_it_agrees_with_the_compiled_kernel() -> None:
-    try:
-        native = NativeBackend(model_of("pre"), threads=1)
-    except NoKernelError as why:
-        pytest.skip(f"no compiled kernel here: {why}")
+    native = NativeBackend(model_of("pre"), threads=1)
     found, expected = (Session(one, [[4, 5, 6]], top_k=VOCAB) for one in (backend_of("pre"), native))
     for path in ((BOS, 4, 5), (BOS, 4, 6, 7)):
         (ours,), (theirs,) = found.score([[path]]), expected.score([[path]])
