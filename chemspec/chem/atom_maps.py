@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
@@ -30,8 +30,6 @@ from chemspec import chem
 MOST_ATOMS = 500  # on one side; more would take too long
 RADIUS = 8  # bonds around an atom that are compared
 ROUNDS = 10  # through all atoms that change
-VIEWS = ((1.0, 1.0), (0.01, 1.0), (1.0, 0.01))  # weights of the two similarities; a match is grown for each
-CHEAP = 3.0  # no further view is taken where a reaction costs less
 
 
 def guess_maps(precursors: str, product: str) -> tuple[str, list[str]] | None:
@@ -70,26 +68,19 @@ def map_atoms(precursors: str, product: str, *, seconds: float = math.inf) -> At
         seconds: of processor time in this thread; with a limit the result may depend on the machine.
 
     Returns:
-        The cheapest match found, or None if a SMILES cannot be read, or is too large for the time.
+        The match, or None if a SMILES cannot be read, or is too large for the time.
     """
     until = time.thread_time() + seconds
     left, right = read_graph(precursors), read_graph(product)
     if left is None or right is None:
         return None
-    similarity = Similarity(left, right)
-    best: AtomMap | None = None
-    for weights in VIEWS:
-        match = AtomMap(left, right)
-        if not _grow(match, similarity, weights, until):
-            break
+    match = AtomMap(left, right)
+    if not _grow(match, Similarity(left, right), until):
+        return None
+    improve(match, until)
+    if _move_parts(match, until):
         improve(match, until)
-        if _move_parts(match, until):
-            improve(match, until)
-        if best is None or match.cost() < best.cost() - 1e-9:
-            best = match
-        if best.cost() < CHEAP:
-            break
-    return best
+    return match
 
 
 @dataclass(frozen=True)
@@ -257,7 +248,7 @@ Labels = list[tuple[int, ...]]  # of each atom, then of each step: for each radi
 class Similarity:
     """How far around two atoms, or beyond two steps (from an atom to a neighbour), both sides agree.
 
-    Twice: on elements alone, and on aromaticity, rings and bond orders as well; `weights` are in that order.
+    Twice: on elements alone, and on aromaticity, rings and bond orders as well; the two radii are added.
 
     Attributes:
         surplus: of each molecule of the precursors, how many atoms find no equal in the product, neighbours included.
@@ -274,17 +265,14 @@ class Similarity:
         wanted = Counter(labels[1] for labels in theirs[: len(right.molecules)])
         self.surplus = [(offer - wanted).total() for offer in offered]
 
-    def around(self, atom: int, origin: int, weights: Sequence[float]) -> float:
-        """Return the weighted radius within which an atom of the product and one of the precursors look the same."""
-        return sum(
-            weight * _common_radius(right[atom], left[origin])
-            for (left, right), weight in zip(self.labels, weights, strict=True)
-        )
+    def around(self, atom: int, origin: int) -> int:
+        """Return the radius within which an atom of the product and one of the precursors look the same."""
+        return sum(_common_radius(right[atom], left[origin]) for left, right in self.labels)
 
-    def beyond(self, atom: int, near: int, origin: int, far: int, weights: Sequence[float]) -> float:
+    def beyond(self, atom: int, near: int, origin: int, far: int) -> int:
         """Return the same for what lies beyond the steps from `atom` to `near` and from `origin` to `far`."""
         ours, theirs = self.steps
-        return self.around(theirs[atom, near], ours[origin, far], weights)
+        return self.around(theirs[atom, near], ours[origin, far])
 
 
 def _common_radius(ours: tuple[int, ...], theirs: tuple[int, ...]) -> int:
@@ -313,7 +301,7 @@ def _labels(graph: MolGraph, steps: Steps, *, strict: bool) -> Labels:
     return list(zip(*rounds, strict=True))
 
 
-def _grow(match: AtomMap, similarity: Similarity, weights: Sequence[float], until: float) -> bool:
+def _grow(match: AtomMap, similarity: Similarity, until: float) -> bool:
     """Pair atoms from the most similar pair outwards along bonds, then from the next that is left.
 
     Returns:
@@ -324,20 +312,20 @@ def _grow(match: AtomMap, similarity: Similarity, weights: Sequence[float], unti
     for origin, kind in enumerate(left.kinds):
         by_element[kind[0]].append(origin)
 
-    alike: dict[tuple[int, int], float] = {}
+    alike: dict[tuple[int, int], int] = {}
     for atom, kind in enumerate(right.kinds):
         for origin in by_element[kind[0]]:
-            alike[atom, origin] = similarity.around(atom, origin, weights)
+            alike[atom, origin] = similarity.around(atom, origin)
         if time.thread_time() > until:
             return False
 
-    def rank(atom: int, origin: int) -> tuple[float, ...]:
+    def rank(atom: int, origin: int) -> tuple[int, ...]:
         # Of molecules that offer the same, the one of which less would be left over.
         surplus = similarity.surplus[left.molecules[origin]]
         return -alike[atom, origin], surplus, right.ranks[atom], left.ranks[origin]
 
     for _, seed, source in sorted((rank(*pair), *pair) for pair in alike):
-        heap: list[tuple[float, float, tuple[float, ...], int, int]] = [(0.0, 0.0, (), seed, source)]
+        heap: list[tuple[float, int, tuple[int, ...], int, int]] = [(0.0, 0, (), seed, source)]
         while heap:
             if time.thread_time() > until:
                 return False
@@ -349,7 +337,7 @@ def _grow(match: AtomMap, similarity: Similarity, weights: Sequence[float], unti
                 for far, before in left.bonds[origin].items():
                     same = right.kinds[near][0] == left.kinds[far][0]
                     if same and match.origin[near] < 0 and match.target[far] < 0:
-                        beyond = -similarity.beyond(atom, near, origin, far, weights)
+                        beyond = -similarity.beyond(atom, near, origin, far)
                         heappush(heap, (abs(order - before), beyond, rank(near, far), near, far))
     return True
 
