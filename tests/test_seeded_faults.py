@@ -124,11 +124,11 @@ AT_EVERY_PUSH = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_what_a_fault_replaces_is_there(name: str) -> None:
-    fault = FAULTS[name]
-    text = (ROOT / "chemspec" / fault.file).read_text(encoding="utf-8")
-    assert fault.right in text, f"{fault.file} no longer holds {fault.right!r}: seed the fault anew"
+@pytest.mark.nightly
+def test_what_faults_replace_is_there() -> None:
+    texts = {fault.file: (ROOT / "chemspec" / fault.file).read_text(encoding="utf-8") for fault in FAULTS.values()}
+    gone = [name for name, fault in FAULTS.items() if fault.right not in texts[fault.file]]
+    assert not gone, "these faults no longer fit the source: write them again"
 
 
 @slow

@@ -42,8 +42,9 @@ from chemspec.ui.batch import job_queue, jobs, rows
 from chemspec.ui.batch.beside import Beside
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import app_dir, uploads
+from chemspec.ui.common import app_dir, safe, uploads
 from chemspec.ui.common.uploads import Sheet
+from chemspec.ui.predict import schemes
 
 UNSTAMPED = (
     "batch_size",
@@ -652,19 +653,34 @@ GOOD = ["", "CCO", "-3.5", "+1", "1e-9", "-.5", "[Na+]", "name", "<script>", "'"
 
 @pytest.mark.parametrize("text", EVIL)
 def test_formulas_are_made_harmless(text: str) -> None:
-    assert rows.harmless(text) == "'" + text
+    assert safe.harmless(text) == "'" + text
 
 
 @pytest.mark.parametrize("text", GOOD)
 def test_other_cells_stay_as_they_are(text: str) -> None:
-    assert rows.harmless(text) == text
+    assert safe.harmless(text) == text
+
+
+@given(st.text(" \t\r\n\f\u2003", max_size=3), st.sampled_from("=+-@＝＋－＠|%"), st.text())
+def test_no_cell_begins_like_a_formula(blanks: str, sign: str, rest: str) -> None:
+    text = blanks + sign + rest
+    found = safe.harmless(text)
+    if found != "'" + text:
+        assert found == text
+        float(text.replace(",", "."))  # the one thing that may begin with a sign
 
 
 @given(st.text())
-def test_no_cell_begins_like_a_formula(text: str) -> None:
-    found = rows.harmless(text)
-    assert found.removeprefix("'") == text.removeprefix("'")
-    assert found.lstrip()[:1] not in tuple("=@") and not found.startswith(("-c", "+c"))
+def test_no_more_than_a_sign_is_added(text: str) -> None:
+    assert safe.harmless(text) in (text, "'" + text)
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\uff1d", " =", "\n=", "|", "%"])
+def test_a_table_of_answers_has_no_formulas_and_a_line_an_answer(start: str) -> None:
+    text = schemes.to_csv([{"query": f'{start}HYPERLINK("http://x","y")', "note": "two\nlines"}])
+    assert len(text.splitlines()) == 2
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row["query"].startswith("'") and row["note"] == "two lines"
 
 
 def test_downloads_hold_the_uploaded_columns_and_the_answers() -> None:

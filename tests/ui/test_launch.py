@@ -73,7 +73,7 @@ def test_the_app_is_served_with_its_styles_and_options(monkeypatch: pytest.Monke
         def run(self, *, config: dict[str, Any]) -> None:
             made.append(config)
 
-    monkeypatch.setattr(st, "App", App, raising=False)
+    monkeypatch.setattr(st, "App", App)
     monkeypatch.setattr(warm, "start", lambda: made.append("warm"))
     options = ["--server.port", "1", "--server.headless", "true", "--browser.gatherUsageStats", "false"]
     assert launch.main([*options, "--server.address", "::1"]) == 0
@@ -87,14 +87,6 @@ def test_the_app_is_served_with_its_styles_and_options(monkeypatch: pytest.Monke
     }
     for name in launch.EARLY:
         assert (assets() / "web" / name).read_text() in styles
-
-
-def test_an_older_streamlit_serves_its_own_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[list[str]] = []
-    monkeypatch.delattr(st, "App", raising=False)
-    monkeypatch.setattr(launch.subprocess, "call", lambda words: started.append(words) or 0)
-    launch.main(["--server.port", "1"])
-    assert started[0][1:] == ["-m", "streamlit", "run", str(app_script()), "--server.port", "1"]
 
 
 def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:

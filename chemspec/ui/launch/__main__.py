@@ -5,9 +5,7 @@ A file in a folder of its own, because Streamlit puts the folder of what is star
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from typing import Any
 
 import streamlit as st
 
@@ -27,10 +25,7 @@ def typed(value: str) -> bool | int | str:
 
 
 def main(words: list[str]) -> int:
-    """Serve until stopped; with a Streamlit that cannot be wrapped, serve its own page."""
-    server: Any = getattr(st, "App", None)
-    if not hasattr(server, "run"):
-        return subprocess.call([sys.executable, "-m", "streamlit", "run", str(app_script()), *words])
+    """Serve until stopped."""
     from starlette.middleware import Middleware
 
     web = assets() / "web"
@@ -38,7 +33,7 @@ def main(words: list[str]) -> int:
     config = {name.removeprefix("--"): typed(value) for name, value in zip(words[::2], words[1::2], strict=True)}
     sys.argv = sys.argv[:1]
     around = [Middleware(StyledPage, styles=f"<style>{styles}</style>"), Middleware(Headers)]
-    app = server(app_script(), middleware=around)
+    app = st.App(app_script(), middleware=around)
     warm.start()
     app.run(config=config)
     return 0

@@ -16,11 +16,11 @@ from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
 from chemspec.chem import formats
-from chemspec.chem.formats.exports import cell
 from chemspec.chem.formats.short_names import set_apart
 from chemspec.chem.strategy import Strategy
 from chemspec.io import spreadsheets
-from chemspec.ui.common import draw, scheme
+from chemspec.io.writers import flat
+from chemspec.ui.common import draw, safe, scheme
 
 
 def sides(reactants: str, product: str, change: Strategy | None) -> tuple[scheme.Side, scheme.Side]:
@@ -147,11 +147,11 @@ def to_png(reactants: str, product: str, change: Strategy | None, over: str = ""
 
 
 def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return rows of the same keys as a table; no cell can be taken for a formula."""
+    """Return rows of the same keys as a table; no cell is taken for a formula or has line breaks."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(rows[0] if rows else ())
-    writer.writerows([cell(value) for value in row.values()] for row in rows)
+    writer.writerows([safe.harmless(flat(str(value))) for value in row.values()] for row in rows)
     return buffer.getvalue()
 
 
