@@ -80,7 +80,7 @@ def tell(
     try:
         view = view_trace(result, odds(engine, asked, result))
     except ValueError as error:
-        st.error(f"This trace cannot be shown: {error}.")
+        st.error(f"This trace cannot be shown: {safe.plain(str(error))}.")
         return
     text, name, kind = to_json(result), "chemspec-trace.json", "application/json"
     saving.download_button("Save trace", text, name, kind, on_click="ignore", width="stretch")

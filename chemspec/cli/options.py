@@ -79,6 +79,12 @@ GuideOption = Annotated[
 KeepOption = Annotated[bool, option("Keep the numbers in the model folder, for its card.", "--keep")]
 SampleFloat = Annotated[float, option("For --decoder sample.")]
 SampleInt = Annotated[int, option("For --decoder sample, and of the spellings of --augment.")]
+AllowedHostOption = Annotated[
+    list[str] | None,
+    option(
+        "Further name that this server is reached by, such as a proxy's; may be repeated; * for any.", "--allowed-host"
+    ),
+]
 SourceOption = Annotated[
     Path | None, typer.Option("--source", envvar="CHEMSPEC_DATA", help="Folder with the reaction tables.")
 ]

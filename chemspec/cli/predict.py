@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from dataclasses import asdict, replace
 from functools import partial
@@ -17,6 +19,7 @@ from chemspec.cli import show
 from chemspec.cli.base import app
 from chemspec.settings import RULES, DecodeSettings, Task
 from chemspec.system import extras, gpu
+from chemspec.system.host_check import AllowedHosts
 from chemspec.system.threads import usable_cores
 from chemspec.system.untrusted import read_json
 
@@ -256,14 +259,21 @@ def app_(
     host: Annotated[
         str, opt.option("Address to listen on; 0.0.0.0 lets every machine in; see docs on a login.")
     ] = "127.0.0.1",
+    allowed_host: opt.AllowedHostOption = None,
     headless: Annotated[bool, opt.option("Do not open a browser.", "--headless")] = False,
+    watch: Annotated[
+        bool, opt.option("Draw pages again when a source file changes, for developers.", "--watch")
+    ] = False,
 ) -> None:
     """Open the app in a browser."""
-    import subprocess
-
     extras.require("streamlit", "altair", "pandas", "pyarrow", what="the app")
-    # Without an address Streamlit listens everywhere, and asks a server outside what this machine is called there.
+    AllowedHosts.of(host, allowed_host or [])  # says here what is wrong with them
     options = ["--server.address", host, "--server.port", str(port), "--server.headless", str(headless).lower()]
     options += ["--browser.gatherUsageStats", "false"]  # wherever the settings file is
+    options += ["--server.fileWatcherType", "auto" if watch else "none"]
+    options += [word for name in allowed_host or [] for word in ("--allowed-host", name)]
     words = [sys.executable, "-m", "chemspec.ui.launch", *options]
-    raise typer.Exit(subprocess.call(words, cwd=app_script().parent))  # where the settings of Streamlit are
+    os.chdir(app_script().parent)  # where the settings of Streamlit are
+    if os.name == "nt":  # where exec is a second process that nobody waits for
+        raise typer.Exit(subprocess.call(words))
+    os.execv(sys.executable, words)  # in place of this process: who kills it ends the server

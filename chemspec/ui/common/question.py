@@ -17,7 +17,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.salts import pair
 from chemspec.settings import Task
-from chemspec.ui.common import queued_engine
+from chemspec.ui.common import queued_engine, safe
 from chemspec.ui.common.web_files import web_file
 
 QUESTION = {"forward": "Forward: what forms?", "retro": "Retro: how to make it?"}
@@ -124,8 +124,8 @@ def link() -> tuple[str, str]:
 
 def warn_of_unknown(name: str) -> None:
     """Say that a link names a model that is not there."""
-    known = ", ".join(queued_engine.models()) or "none"
-    st.warning(f"The link names a model that is not installed: {name[:60]!r}. Installed: {known}.")
+    known = safe.plain(", ".join(queued_engine.models())) or "none"
+    st.warning(f"The link names a model that is not installed: {safe.plain(name[:60])}. Installed: {known}.")
 
 
 def fault_html(text: str, fault: chem.Fault) -> str:

@@ -17,7 +17,7 @@ from rdkit.Geometry import Point3D
 
 from chemspec import chem
 from chemspec.chem.smiles_syntax import Fault
-from chemspec.ui.common import theme, vendor
+from chemspec.ui.common import safe, theme, vendor
 from chemspec.ui.common.web_files import web_file
 
 MOST_ATOMS = 200  # not counting hydrogen
@@ -36,7 +36,7 @@ def show(smiles: str, *, height: int = 320, key: str = "view3d") -> None:
         return
     model = conformer(smiles)
     if isinstance(model, Fault):
-        st.caption(f"No 3-D view: {model.message}.")
+        st.caption(f"No 3-D view: {safe.plain(model.message)}.")
         return
     alt = f"3-D model of {smiles}; drag to turn it, scroll to zoom"
     with st.container(key=key):

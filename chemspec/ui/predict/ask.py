@@ -317,7 +317,7 @@ def history_menu() -> None:
             else "Kept until this tab is closed. To keep it on disk, start the app with CHEMSPEC_HISTORY=1."
         )
         if fault := history.fault():
-            st.warning(f"The history on disk cannot be used: {fault}")
+            st.warning(f"The history on disk cannot be used: {safe.plain(fault)}")
 
 
 def _main(smiles: str) -> str:

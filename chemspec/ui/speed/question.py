@@ -7,7 +7,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.engine.engine import Engine
-from chemspec.ui.common import examples, queued_engine, widgets
+from chemspec.ui.common import examples, queued_engine, safe, widgets
 from chemspec.ui.common.question import QUESTION, QueryText, fault_html, link, said_html, warn_of_unknown
 
 BOX = QueryText("speed")
@@ -54,7 +54,7 @@ def query(model: Engine) -> str:
         return ""
     ready = model.prepare(read.smiles)
     if ready.refusal:
-        st.error(ready.refusal.message)
+        st.error(safe.plain(ready.refusal.message))
         return ""
     state.speed_link = (model.name, read.smiles)
     if dict(st.query_params) != {"task": model.name, "smi": read.smiles}:

@@ -14,7 +14,7 @@ from chemspec.chem import formats
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.common import draw, queued_engine, saved, theme
+from chemspec.ui.common import draw, queued_engine, safe, saved, theme
 from chemspec.ui.common.question import MOST_STEPPED, STEPPED, QueryText, fault_html, link, said_html, warn_of_unknown
 
 DECODERS = dict(zip(STEPPED, ("Greedy: one answer", "Beam search: several answers"), strict=True))
@@ -134,7 +134,7 @@ def upload() -> None:
         about = "A .json file saved on this page; at most 5 MB. No model is needed to look at it."
         st.file_uploader(about, type=["json"], key="step_file", on_change=_open)
         if fault := st.session_state.get("step_file_fault"):
-            st.error(fault)
+            st.error(safe.plain(fault))
 
 
 def _open() -> None:
