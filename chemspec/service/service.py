@@ -78,7 +78,7 @@ class Service:
     @property
     def ready(self) -> bool:
         """Whether questions are answered."""
-        return self._scheduler is not None and self._scheduler.alive and not self.stopping
+        return self._scheduler is not None and not self.broken and not self.stopping
 
     @property
     def why_not(self) -> str:

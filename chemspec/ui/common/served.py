@@ -94,7 +94,9 @@ def engines() -> dict[str, ServedEngine]:
     try:
         return _engines(where)
     except (ServiceError, ValueError) as error:
-        st.error(f"The service that answers questions cannot be reached; reload the page later. ({safe.plain(str(error))})")
+        st.error(
+            f"The service that answers questions cannot be reached; reload the page later. ({safe.plain(str(error))})"
+        )
         st.stop()
 
 

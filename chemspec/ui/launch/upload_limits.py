@@ -26,11 +26,7 @@ Send = Callable[[Scope], Awaitable[None]]
 class UploadLimits:
     """An ASGI application around Streamlit's, which refuses files beyond the limits and those before a login."""
 
-    def __init__(
-        self,
-        app: Callable[[Scope, Receive, Send], Awaitable[None]],
-        refused: Callable[[str], None],
-    ) -> None:
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], refused: Callable[[str], None]) -> None:
         self._app, self._refused = app, refused
         self._coming: Counter[str] = Counter()  # files on their way, by session
 
