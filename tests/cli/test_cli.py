@@ -404,10 +404,21 @@ def test_evaluate_refuses_a_model_of_the_other_task() -> None:
 
 def test_the_app_listens_on_this_machine_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(subprocess, "call", lambda words, **_: started.append(words) or 0)
+    monkeypatch.setattr(os, "execv", lambda _, words: started.append(words))
+    monkeypatch.setattr(os, "chdir", lambda _: None)
     call("app", "--headless")
-    call("app", "--host", "0.0.0.0")
+    call("app", "--host", "0.0.0.0", "--allowed-host", "a.example", "--allowed-host", "b.example", "--watch")
     assert [words[words.index("--server.address") + 1] for words in started] == ["127.0.0.1", "0.0.0.0"]
+    assert [words[words.index("--server.fileWatcherType") + 1] for words in started] == ["none", "auto"]
+    assert "--allowed-host" not in started[0]
+    assert started[1][-4:] == ["--allowed-host", "a.example", "--allowed-host", "b.example"]
+
+
+@pytest.mark.parametrize("command", ["app", "serve"])
+def test_a_server_is_told_names_and_no_addresses_of_pages(command: str) -> None:
+    result = call(command, "--allowed-host", "https://chem.example.org")
+    assert result.exit_code == 2
+    assert "give a name such as chem.example.org" in " ".join(result.stderr.split())
 
 
 def test_train_lists_its_recipes() -> None:

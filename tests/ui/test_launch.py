@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import streamlit as st
+import uvicorn
 
 from chemspec.asset_files import app_script, assets
 from chemspec.chem.formats import name_list, reagents, short_names
 from chemspec.plan import stock
+from chemspec.system.host_check import AllowedHosts, HostCheck
 from chemspec.ui.common import buyable, queued_engine
 from chemspec.ui.launch import __main__ as launch
 from chemspec.ui.launch import warm
@@ -68,22 +70,27 @@ def test_the_app_is_served_with_its_styles_and_options(monkeypatch: pytest.Monke
 
     class App:
         def __init__(self, script: Any, *, middleware: list[Any]) -> None:
-            made.extend((script, middleware[0].kwargs["styles"]))
+            made.extend((script, {part.cls: part.kwargs for part in middleware}))
 
         def run(self, *, config: dict[str, Any]) -> None:
             made.append(config)
 
     monkeypatch.setattr(st, "App", App)
     monkeypatch.setattr(warm, "start", lambda: made.append("warm"))
+    monkeypatch.setattr(uvicorn.config, "HTTP_PROTOCOLS", dict(uvicorn.config.HTTP_PROTOCOLS))
     options = ["--server.port", "1", "--server.headless", "true", "--browser.gatherUsageStats", "false"]
-    assert launch.main([*options, "--server.address", "::1"]) == 0
-    script, styles, begun, config = made
+    assert launch.main([*options, "--server.address", "::1", "--allowed-host", "chem.example.org"]) == 0
+    script, around, begun, config = made
+    styles = around[StyledPage]["styles"]
+    assert around[HostCheck]["allowed"] == AllowedHosts.of("::1", ["chem.example.org"])
     assert begun == "warm"  # before anybody can come
     assert script == app_script() and config == {
         "server.port": 1,
         "server.headless": True,
         "browser.gatherUsageStats": False,
         "server.address": "::1",
+        "browser.serverAddress": "::1",
+        "server.allowedHosts": ["*"],
     }
     for name in launch.EARLY:
         assert (assets() / "web" / name).read_text() in styles
