@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from paths import ROOT
 
+import pages
+
 pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.ui.common import login, security
+from chemspec.ui.common import draw, login, safe, security
 from chemspec.ui.launch import upload_limits
 
 AUTH = {"redirect_uri": "http://localhost/oauth2callback", "cookie_secret": "x", "client_id": "x", "client_secret": "x"}
@@ -233,3 +235,26 @@ def test_nothing_is_uploaded_before_a_login(monkeypatch: pytest.MonkeyPatch) -> 
         assert await uploads.put("in", "f") == 204
 
     asyncio.run(visit())
+
+
+# --- what a link or somebody's text says -------------------------------------------------------------
+
+LURE = "[Log in again](https://evil.example)"
+SAID = ("warning", "error", "info", "success", "markdown", "caption", "title", "header", "subheader")
+
+
+@pytest.mark.ui
+@pytest.mark.parametrize(
+    ("page", "told"), [("predict", True), ("speed", True), ("step", True), ("batch", False), ("plan", False)]
+)
+def test_a_link_puts_no_link_into_what_a_page_says(page: str, told: bool) -> None:
+    names = ("task", "smi", "job", "plan", "use", "drop", "keep", "guide", "decoder", "n", "drafts")
+    app = pages.opened(page, dict.fromkeys(names, LURE))
+    said = [str(one.value) for kind in SAID for one in getattr(app, kind)]
+    assert not [text for text in said if LURE in text or "](https://evil" in text]
+    assert any(safe.plain(LURE) in one.value for one in app.warning) is told
+
+
+def test_a_drawing_says_what_it_shows_and_nothing_else() -> None:
+    shown = draw.labelled("<svg/>", '"><script>alert(1)</script>')
+    assert "<script" not in shown and shown.count('"') == 6 and "&quot;&gt;&lt;script&gt;" in shown
