@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -143,3 +144,19 @@ def test_no_two_test_files_have_one_name() -> None:
     """Tests import each other by name, so pytest takes the second for the first, and stops."""
     counts = Counter(path.name for path in TESTS.rglob("test_*.py"))
     assert [name for name, count in counts.items() if count > 1] == []
+
+
+PARSER = re.compile(r"(?:Mol|Mols|Reaction|Reactions)From(?!Fragment)\w+|InchiToMol|\w*Mol\w*Supplier|CanonSmiles")
+
+
+def rdkit_parsers(path: Path) -> set[str]:
+    """The parsers of RDKit that a file names, called or handed on."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and PARSER.fullmatch(node.attr)}
+
+
+def test_only_one_module_hands_texts_to_rdkit() -> None:
+    """It counts rings and characters first; RDKit dies of some texts."""
+    files = [*MODULES.values(), *PAGES]
+    assert {path.name for path in files if rdkit_parsers(path)} == {"parsing.py"}
+    assert not any("rdkit" in name and PARSER.search(name) for path in files for name in imports(path))

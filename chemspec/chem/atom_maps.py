@@ -26,6 +26,7 @@ from typing import Any
 from rdkit import Chem, rdBase
 
 from chemspec import chem
+from chemspec.chem.parsing import mol_from_smiles
 
 MOST_ATOMS = 500  # on one side; more would take too long
 RADIUS = 8  # bonds around an atom that are compared
@@ -47,7 +48,7 @@ def guess_maps(precursors: str, product: str) -> tuple[str, list[str]] | None:
     if match is None:
         return None
     with rdBase.BlockLogs():
-        source, target = Chem.MolFromSmiles(precursors), Chem.MolFromSmiles(product)
+        source, target = mol_from_smiles(precursors), mol_from_smiles(product)
         for atom, origin in enumerate(match.origin):
             if origin >= 0:
                 target.GetAtomWithIdx(atom).SetAtomMapNum(atom + 1)
@@ -107,7 +108,7 @@ def read_graph(smiles: str) -> MolGraph | None:
     if not chem.is_valid(smiles):
         return None
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles)
+        mol = mol_from_smiles(smiles)
     return graph_of(mol) if mol.GetNumAtoms() <= MOST_ATOMS else None
 
 

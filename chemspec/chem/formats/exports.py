@@ -14,6 +14,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 
 from chemspec import chem
 from chemspec.chem.formats.molfile import RDKIT_ERRORS
+from chemspec.chem.parsing import mol_from_smiles
 
 MOST_ATOMS = 999  # what a V2000 table can hold, and more than a drawing can show
 
@@ -204,7 +205,7 @@ def _flat(smiles: str) -> Any | None:
     if not chem.is_valid(smiles):
         return None
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles)
+        mol = mol_from_smiles(smiles)
         if mol is None or mol.GetNumAtoms() > MOST_ATOMS:
             return None
         try:

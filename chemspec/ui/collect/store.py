@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rdkit import Chem, rdBase
+from rdkit import rdBase
+
+from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 
 STATUSES = ("idea", "ordered", "tried", "worked", "failed")
 MOST = 5000  # answers of a collection file
@@ -160,7 +162,7 @@ def matching(kept: Sequence[Kept], *, text: str = "", structure: str = "", statu
 
 def _pattern(text: str) -> Any:
     with rdBase.BlockLogs():
-        pattern = (Chem.MolFromSmiles(text) or Chem.MolFromSmarts(text)) if len(text) <= 500 else None
+        pattern = (mol_from_smiles(text) or mol_from_smarts(text)) if len(text) <= 500 else None
     if pattern is None:
         raise ValueError("the structure is neither a SMILES nor a SMARTS")
     return pattern
@@ -168,7 +170,7 @@ def _pattern(text: str) -> Any:
 
 def _has(smiles: str, pattern: Any) -> bool:
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles)
+        mol = mol_from_smiles(smiles)
     return mol is not None and bool(mol.HasSubstructMatch(pattern))
 
 

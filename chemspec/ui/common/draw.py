@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-from rdkit import Chem, rdBase
+from rdkit import rdBase
 from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
+
+from chemspec.chem.parsing import mol_from_smiles
 
 MOST_ATOMS = 300  # a drawing of more says nothing and takes long
 LENGTH = 22  # pixels of a bond
@@ -65,7 +67,7 @@ def _molecule(
     like: Alike | None,
 ) -> str:
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles) if 0 < len(smiles) <= 3000 else None
+        mol = mol_from_smiles(smiles)
     if mol is None or not 0 < mol.GetNumAtoms() <= MOST_ATOMS:
         return ""
     for atom in mol.GetAtoms():
@@ -115,7 +117,7 @@ def _molecule(
 
 def lay_out(mol: Any, model: str, pairs: Bonds) -> None:
     """Give a molecule the places of another's atoms; where that would squeeze it, its own, turned to look alike."""
-    other = Chem.MolFromSmiles(model)
+    other = mol_from_smiles(model)
     if other is None or len(pairs) < 3:
         return
     rdDepictor.Compute2DCoords(other)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from html import escape
 
 import streamlit as st
-from rdkit import Chem
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import pair
 from chemspec.settings import Task
 from chemspec.ui.common import queued_engine, safe
@@ -106,7 +106,7 @@ def folded(text: str, read: Read) -> str:
         return ""
     if read.other:
         return f"{read.kind}, a reaction of {len(pair(read.reaction.replace('>>', '.').split('.')))} molecules"
-    atoms = Chem.MolFromSmiles(read.smiles).GetNumAtoms()
+    atoms = mol_from_smiles(read.smiles).GetNumAtoms()
     return f"{read.kind}, {atoms} atom{'s' * (atoms != 1)}"
 
 

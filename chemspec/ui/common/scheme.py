@@ -8,9 +8,10 @@ from html import escape
 from itertools import accumulate
 from typing import Any
 
-from rdkit import Chem, rdBase
+from rdkit import rdBase
 
 from chemspec.chem.formats.short_names import set_apart
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import pair
 from chemspec.ui.common import draw
 from chemspec.ui.common.web_files import web_file
@@ -154,5 +155,5 @@ def arrow(text: str = "") -> str:
 
 def _atoms(smiles: str) -> int:
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles) if 0 < len(smiles) <= 3000 else None
+        mol = mol_from_smiles(smiles)
     return 0 if mol is None else int(mol.GetNumAtoms())

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from rdkit import Chem
 from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
 from chemspec.chem import formats
 from chemspec.chem.formats.short_names import set_apart
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import Strategy
 from chemspec.io import spreadsheets
 from chemspec.io.writers import flat
@@ -94,14 +94,14 @@ def _laid_out(reactants: str, product: str, change: Strategy | None) -> tuple[li
     drawn, names = set_apart(reactants.split("."), scheme.reacting(left))
     mols: list[Any] = []
     for _, part, how in scheme.pieces(left, drawn):
-        mols.append(Chem.MolFromSmiles(part))
+        mols.append(mol_from_smiles(part))
         if mols[-1] is None:
             return [], None, ()
         if how["like"]:
             draw.lay_out(mols[-1], *how["like"])
         if not mols[-1].GetNumConformers():
             rdDepictor.Compute2DCoords(mols[-1])
-    target = Chem.MolFromSmiles(product)
+    target = mol_from_smiles(product)
     if target is not None:
         rdDepictor.Compute2DCoords(target)
     return mols, target, names

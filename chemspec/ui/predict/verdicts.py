@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rdkit import Chem
-
 from chemspec import chem
 from chemspec.chem import formula_balance
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
 from chemspec.engine.distinct import is_echo
 from chemspec.evaluation.roundtrip import UNSURE, leads_back
@@ -209,7 +208,7 @@ def _core(task: Task, left: str, change: Strategy | None) -> str:
         aside = aside - {"CN(C)C=O"}
     given, start, kept = set(change.origin) if change else set(), 0, []
     for part in left.split("."):
-        mol = Chem.MolFromSmiles(part)
+        mol = mol_from_smiles(part)
         atoms = range(start, start + (mol.GetNumAtoms() if mol else 0))
         start = atoms.stop
         if part not in aside or (atoms and given.issuperset(atoms)):
