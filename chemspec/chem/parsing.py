@@ -268,10 +268,10 @@ def inchi_refusal(inchi: str) -> str:
     formula = layers[1] if len(layers) > 1 else ""
     atoms = 0
     for part in formula.split("."):
-        times = re.match(r"\d*", part)
+        times = part[: len(part) - len(part.lstrip("0123456789"))]
         counted = re.findall(r"([A-Z][a-z]?)(\d*)", part)
         many = sum(_number(count) for symbol, count in counted if symbol != "H")
-        atoms += _number(times[0] if times else "") * many
+        atoms += _number(times) * many
     if atoms > LONGEST:
         return TOO_MANY_ATOMS
     # An atom that is named again closes a ring.

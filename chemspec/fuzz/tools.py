@@ -31,6 +31,8 @@ class Way:
         run: reads a case; `Tools` are what stays between cases.
         documented: the errors that it may end with.
         share: of a campaign's cases, beside the others' shares.
+        seconds: of processor time that a case may take.
+        most_kb: by which a case may raise the peak of memory.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Way:
     run: Callable[[bytes, Tools], None]
     documented: tuple[type[Exception], ...] = ()
     share: int = 1
+    seconds: float = 5.0
+    most_kb: int = 1_000_000
 
 
 class Tools:

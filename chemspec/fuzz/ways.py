@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from random import Random
 
-from chemspec.fuzz import http, kept, tables
+from chemspec.fuzz import graphs, http, kept, tables
 from chemspec.fuzz.mutate import altered, broken, mutated
 from chemspec.fuzz.tools import QUERIES, Tools, Way, small_model
 from chemspec.tasks import TASKS
@@ -285,6 +285,7 @@ def ways() -> Sequence[Way]:
     return (
         Way("query", _query_text, _query, (), 6),
         Way("file", _file_bytes, _file, (FileError,), 5),
+        Way("graph", graphs.case, graphs.read, (), 6, seconds=1.0, most_kb=500_000),
         Way("model", _model_file, _model, (CheckpointError, ConfidenceError), 3),
         Way("trace", _trace_file, _trace, (SavedError,), 2),
         Way("link", _link_text, _link, (JobError,), 1),
