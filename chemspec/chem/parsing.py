@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 from xml.parsers import expat
 
@@ -160,6 +161,7 @@ def mol_from_molblock(block: str, *, sanitize: bool = True) -> Any:
     return Chem.MolFromMolBlock(block, sanitize=sanitize, removeHs=sanitize)
 
 
+@lru_cache(maxsize=8)  # asked several times while a file is read
 def molblock_refusal(*blocks: str) -> str:
     """Return why molfiles are not handed to RDKit, all of them together; empty where they are.
 

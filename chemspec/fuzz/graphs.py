@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from random import Random
 
 from chemspec.fuzz.tools import Tools
+from chemspec.tasks import TASKS
 
 Bond = tuple[int, int]
 
@@ -69,7 +70,7 @@ def spiders(legs: int, length: int, element: str = "C") -> Graph:
     bonds = []
     for leg in range(legs):
         way = [0, *range(2 + leg * length, 2 + (leg + 1) * length), 1]
-        bonds += list(zip(way, way[1:], strict=False))
+        bonds += list(pairwise(way))
     return Graph((element,) * (2 + legs * length), tuple(bonds))
 
 
@@ -98,7 +99,7 @@ def drawn(random: Random) -> Graph:
         lambda: complete(min(size, 60), element),
         lambda: multipartite(size, random.randint(1, most), element=element),
         lambda: multipartite(*[random.randint(1, 4)] * random.randint(2, 6), element=element),
-        lambda: chain(random.choice((size, 30 * size, 300 * size)), element),
+        lambda: chain(random.choice((size, 30 * size, size, 300 * size if random.random() < 0.1 else 8)), element),
         lambda: regular(random.choice((size, 8 * size)), random.randint(1, 6), random, element),
         lambda: grid(size, random.randint(1, most), element, wrap=random.random() < 0.3, bricks=random.random() < 0.6),
         lambda: spiders(size, random.randint(1, 8), element),
@@ -271,24 +272,11 @@ def rdf(graph: Graph, style: Style = PLAIN, random: Random | None = None) -> str
 def cdxml(graph: Graph, style: Style = PLAIN, random: Random | None = None) -> str:
     """Return a ChemDraw file."""
     random = random or Random(0)
-    numbers = {
-        "C": 6,
-        "N": 7,
-        "O": 8,
-        "U": 92,
-        "S": 16,
-        "P": 15,
-        "B": 5,
-        "Fe": 26,
-        "Pt": 78,
-        "Cl": 17,
-        "Si": 14,
-        "H": 1,
-    }
-    nodes = [
-        f'<n id="{number}" p="{random.uniform(0, 99):.1f} {random.uniform(0, 99):.1f}" Element="{numbers.get(one, 6)}"/>'
-        for number, one in enumerate(graph.atoms, 1)
-    ]
+    numbers = {"N": 7, "O": 8, "U": 92, "S": 16, "P": 15, "B": 5, "Fe": 26, "Pt": 78, "Cl": 17, "Si": 14, "H": 1}
+    nodes = []
+    for number, name in enumerate(graph.atoms, 1):
+        place = f"{random.uniform(0, 99):.1f} {random.uniform(0, 99):.1f}"
+        nodes.append(f'<n id="{number}" p="{place}" Element="{numbers.get(name, 6)}"/>')
     wedges = (' Display="WedgeBegin"', "") if style.stereo else ("",)
     bonds = [
         f'<b id="{len(nodes) + k}" B="{a + 1}" E="{b + 1}" Order="{random.choice(style.orders) % 4 or 1}"'
@@ -312,7 +300,8 @@ def inchi(graph: Graph, *_: object) -> str:
 
 
 FORMATS: dict[str, Callable[[Graph, Style, Random], str]] = {
-    "smi": smiles, "mol": v2000, "sdf": v3000, "rxn": rxn, "rxn3": rxn_v3000, "rdf": rdf, "cdxml": cdxml, "inchi": inchi,
+    "smi": smiles, "mol": v2000, "sdf": v3000, "rxn": rxn, "rxn3": rxn_v3000, "rdf": rdf, "cdxml": cdxml,
+    "inchi": inchi,
 }  # fmt: skip
 
 
@@ -320,33 +309,33 @@ FORMATS: dict[str, Callable[[Graph, Style, Random], str]] = {
 
 
 def case(random: Random) -> bytes:
-    """Return the name of a format, a line end, and a graph written in it."""
+    """Return the name of a format, what asks, a line end, and a graph written in that format."""
     orders = random.choice(((1,), (1,), (1, 1, 2), (4,), (1, 2, 3), (9, 1)))
     style = Style(orders, random.choice((0, 0, 2, 8)), random.random() < 0.2)
-    name = random.choice([*FORMATS])
-    return f"{name}\n{FORMATS[name](drawn(random), style, random)}".encode()
+    name, door = random.choice([*FORMATS]), random.choice([*TASKS, "file", "stock"])
+    return f"{name} {door}\n{FORMATS[name](drawn(random), style, random)}".encode()
 
 
-def read(content: bytes, tools: Tools) -> None:
-    """Read a structure by every door that takes its format."""
+def read(content: bytes, _: Tools) -> None:
+    """Read a structure as a query of a task, which is drawn then; from a file; or from a list of what can be bought."""
     from chemspec import chem
     from chemspec.chem import formats
     from chemspec.io import structures
     from chemspec.plan import prices, stock
-    from chemspec.tasks import TASKS
     from chemspec.ui.common import draw
 
-    name, _, text = content.decode().partition("\n")
-    for task in TASKS:
-        found = formats.read_any(text, task=task)
-        if isinstance(found, formats.Input) and not TASKS[task].whole:
-            draw.molecule(found.smiles)
-            stock.inchikey(found.smiles)
-    if name == "smi":
-        chem.canonical(text)
-        with suppress(ValueError):
-            stock.parse(text.encode(), "x.smi")
+    head, text = content.decode().split("\n", 1)
+    name, door = head.split()
+    if door in TASKS:
+        found = formats.read_any(text, task=door)
+        if isinstance(found, formats.Input):
+            for smiles in found.smiles.split(chem.ARROW):
+                draw.molecule(smiles)
+    elif door == "stock" or name in ("smi", "inchi"):
+        for reading in (lambda: stock.parse(text.encode(), "x.smi"), lambda: stock.inchikey(text)):
+            with suppress(ValueError):
+                reading()
         prices.from_rows([["smiles", "price"], [text, "1"]], "x.csv")
-    elif name != "inchi":
+    else:
         for row in structures.rows(text, "the file"):
             json.dumps(row)
