@@ -2,12 +2,16 @@
 
 RDKit's search for rings takes minutes and gigabytes on graphs with very many of them, or ends the process, and it walks
 a molecule recursively. So rings and characters are counted first, from the text alone, and never too few.
-`tests/test_architecture.py` sees to it that nothing else calls RDKit's parsers.
+A text of many rings, which is rare, is tried in a process of its own before this one reads it: fused rings or odd
+cages within these limits may still take RDKit hours. `tests/test_architecture.py` sees to it that nothing else calls
+RDKit's parsers.
 """
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -15,7 +19,7 @@ from typing import Any
 from xml.parsers import expat
 
 from rdkit import Chem, rdBase
-from rdkit.Chem import rdChemReactions, rdinchi
+from rdkit.Chem import rdChemReactions, rdDepictor, rdinchi
 
 # A chain of 20,000 atoms overflows an 8 MB stack and kills the process (2,000 atoms are too many for 512 KB).
 # Nothing longer than this is ever handed to RDKit as SMILES, and no graph of more atoms in another format.
@@ -27,6 +31,11 @@ MOST_CROWDED = 1000
 TOO_CROWDED = "too many rings share their atoms"
 TOO_MANY_RINGS = f"more than {MOST_RINGS} rings are too many"
 TOO_MANY_ATOMS = f"more than {LONGEST} atoms are too many"
+# Up to so many rings, RDKit took less than a second for each of 100,000 odd graphs (`chemspec dev fuzz --way graph`).
+FEW_RINGS = 24
+TOO_HARD = "RDKit takes too long over the rings of this"
+TRIAL_SECONDS = 0.4  # of computing; C60 takes 0.03
+TRIAL_PATIENCE = 20  # seconds on the clock
 # What C++ throws, as Python sees it: broken invariants, bad values, std::out_of_range, std::bad_alloc and so on.
 RDKIT_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, MemoryError, OverflowError)
 _PRINTED = re.compile(r"[!-~]+")
@@ -50,6 +59,10 @@ def mol_from_smiles(smiles: str, *, sanitize: bool = True) -> Any:
     # RDKit itself takes "" for a molecule, and what follows a blank for its name.
     if not _PRINTED.fullmatch(smiles) or smiles_refusal(smiles):
         return None
+    return _from_smiles(smiles, sanitize)
+
+
+def _from_smiles(smiles: str, sanitize: bool = True) -> Any:
     params: Any = Chem.SmilesParserParams()
     params.sanitize = sanitize
     params.removeHs = sanitize
@@ -78,17 +91,20 @@ def smiles_refusal(smiles: str) -> str:
     if len(smiles) > LONGEST:
         return f"{len(smiles)} characters are too many; the limit is {LONGEST}"
     labels = ring_labels(smiles)
-    if sum(labels) > 2 * MOST_RINGS:
+    rings = sum(labels) // 2
+    if rings > MOST_RINGS:
         return TOO_MANY_RINGS
-    return _crowded(labels)
+    return _crowded(labels) or (trial("smiles", smiles) if rings > FEW_RINGS else "")
 
 
 def ring_labels(smiles: str) -> list[int]:
-    """Return how many ring labels each atom has that has any; none of a SMILES too short for many rings.
+    """Return how many ring labels each atom has that has any; none of a SMILES of at most `FEW_RINGS`.
 
     Two labels make a ring, or join two molecules that a dot parts.
     """
-    if len(smiles) <= 2 * MOST_RINGS:
+    if sum(map(smiles.count, "0123456789")) <= 2 * FEW_RINGS:
+        return []  # nearly all
+    if len(_LABEL.findall(_BRACKETS.sub("", smiles))) <= 2 * FEW_RINGS:
         return []
     labels: Counter[int] = Counter()
     branches: list[int] = []
@@ -108,8 +124,10 @@ def ring_labels(smiles: str) -> list[int]:
 # --- graphs bond by bond -------------------------------------------------------------------------
 
 
-def _refusal(bonds: Iterable[tuple[int | None, int | None]]) -> str:
+def _refusal(bonds: Iterable[tuple[int | None, int | None]], hard: Callable[[], str] = str) -> str:
     """Return why a graph of bonds between these atoms is too large; nothing where it is not.
+
+    Where it has more than `FEW_RINGS`, `hard` has a say too.
 
     A bond whose ends cannot be read (None) is taken for one that closes a ring.
     """
@@ -134,7 +152,7 @@ def _refusal(bonds: Iterable[tuple[int | None, int | None]]) -> str:
                 return TOO_MANY_RINGS
         else:
             parents[first] = second
-    return _crowded(closing.values())
+    return _crowded(closing.values()) or (hard() if rings > FEW_RINGS else "")
 
 
 def _crowded(labels: Iterable[int]) -> str:
@@ -171,7 +189,11 @@ def molblock_refusal(*blocks: str) -> str:
     plain = (block if block.isascii() else block.encode("utf-8", "replace").decode("latin-1") for block in blocks)
     lines = [block.split("\n") for block in plain]
     counts = next(filter(None, map(_counts_v3000, lines)), "")
-    return counts or _refusal(_all(_bonds_v2000, lines)) or _refusal(_all(_bonds_v3000, lines))
+
+    def hard() -> str:
+        return trial("molblock", blocks[0]) if len(blocks) == 1 else ""  # else each is looked at by itself
+
+    return counts or _refusal(_all(_bonds_v2000, lines), hard) or _refusal(_all(_bonds_v3000, lines), hard)
 
 
 def reaction_from_rxnblock(block: str) -> Any | None:
@@ -249,7 +271,7 @@ def cdxml_refusal(text: str) -> str:
         parser.Parse(text.encode("utf-8", errors="replace"), True)
     except expat.ExpatError as error:
         return f"this is not well-formed XML ({expat.ErrorString(error.code)})"
-    return TOO_MANY_ATOMS if nodes > LONGEST else _refusal(bonds)
+    return TOO_MANY_ATOMS if nodes > LONGEST else _refusal(bonds, lambda: trial("cdxml", text))
 
 
 def mol_from_inchi(inchi: str) -> tuple[Any | None, int, str]:
@@ -282,9 +304,60 @@ def inchi_refusal(inchi: str) -> str:
         times, star, rest = part.rpartition("*")
         atoms_named = re.findall(r"\d+", rest)
         rings += _number(times if star else "") * (len(atoms_named) - len(set(atoms_named)))
-    return TOO_MANY_RINGS if rings > MOST_RINGS else ""
+    if rings > MOST_RINGS:
+        return TOO_MANY_RINGS
+    return trial("inchi", inchi) if rings > FEW_RINGS else ""
 
 
 def _number(text: str) -> int:
     """Return a count as InChI writes it: nothing is one."""
     return min(int(text[:9]), 10**6) if text.isascii() and text.isdigit() else 1
+
+
+# --- a text of many rings --------------------------------------------------------------------------
+
+
+def _use(mol: Any) -> None:
+    """Do what is done with a molecule once it is read."""
+    plain = _from_smiles(Chem.MolToSmiles(mol))
+    if plain is not None:
+        Chem.MolToInchiKey(plain)  # type: ignore[no-untyped-call]
+        rdDepictor.Compute2DCoords(plain)
+
+
+READERS: dict[str, Callable[[str], Iterable[Any]]] = {
+    "smiles": lambda text: [_from_smiles(text)],
+    "molblock": lambda text: [Chem.MolFromMolBlock(text, sanitize=False), Chem.MolFromMolBlock(text)],
+    "cdxml": lambda text: Chem.MolsFromCDXML(text),
+    "inchi": lambda text: [rdinchi.InchiToMol(text)[0]],
+}
+
+
+@lru_cache(maxsize=1000)
+def trial(kind: str, text: str) -> str:
+    """Read a text in a process with limits of time and memory; return `TOO_HARD` where that ended it, or nothing.
+
+    Args:
+        kind: a key of `READERS`.
+        text: what is read.
+    """
+    command = [sys.executable, "-W", "ignore", "-m", "chemspec.chem.trial", kind]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "timeout": TRIAL_PATIENCE}
+    try:
+        code = subprocess.run(command, input=text.encode("utf-8", "replace"), **quiet).returncode
+    except subprocess.TimeoutExpired:
+        return TOO_HARD
+    return TOO_HARD if code else ""
+
+
+def try_here(kind: str, text: str) -> None:
+    """Do in this process what `trial` is to find out about; raises MemoryError where there is not enough."""
+    try:
+        with rdBase.BlockLogs():
+            for mol in READERS[kind](text):
+                if mol is not None:
+                    _use(mol)
+    except MemoryError:
+        raise
+    except RDKIT_ERRORS:
+        return  # as it will be refused here
