@@ -90,7 +90,8 @@ def smiles_refusal(smiles: str) -> str:
     """Return why a SMILES is not handed to RDKit; empty where it is."""
     if len(smiles) > LONGEST:
         return f"{len(smiles)} characters are too many; the limit is {LONGEST}"
-    labels = ring_labels(smiles)
+    if not (labels := ring_labels(smiles)):
+        return ""
     rings = sum(labels) // 2
     if rings > MOST_RINGS:
         return TOO_MANY_RINGS
@@ -102,7 +103,8 @@ def ring_labels(smiles: str) -> list[int]:
 
     Two labels make a ring, or join two molecules that a dot parts.
     """
-    if sum(map(smiles.count, "0123456789")) <= 2 * FEW_RINGS:
+    raw = smiles.encode("ascii", "replace")
+    if len(raw) - len(raw.translate(None, b"0123456789")) <= 2 * FEW_RINGS:
         return []  # nearly all
     if len(_LABEL.findall(_BRACKETS.sub("", smiles))) <= 2 * FEW_RINGS:
         return []

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rdkit import rdBase
+from rdkit import Chem, rdBase
 
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 
@@ -160,6 +160,9 @@ def matching(kept: Sequence[Kept], *, text: str = "", structure: str = "", statu
     return found
 
 
+MOST_COMPARED = 200_000  # pairs of atoms in a search for a structure, of which some patterns need all there are
+
+
 def _pattern(text: str) -> Any:
     with rdBase.BlockLogs():
         pattern = (mol_from_smiles(text) or mol_from_smarts(text)) if len(text) <= 500 else None
@@ -171,7 +174,19 @@ def _pattern(text: str) -> Any:
 def _has(smiles: str, pattern: Any) -> bool:
     with rdBase.BlockLogs():
         mol = mol_from_smiles(smiles)
-    return mol is not None and bool(mol.HasSubstructMatch(pattern))
+    if mol is None:
+        return False
+    left = MOST_COMPARED
+
+    def compare(*_: Any) -> bool:
+        nonlocal left
+        left -= 1
+        return left > 0  # then nothing fits any more, and the search ends
+
+    how = Chem.SubstructMatchParameters()
+    how.setExtraAtomCheckFunc(compare)
+    found = bool(mol.HasSubstructMatch(pattern, how))
+    return found and left > 0
 
 
 def record(one: Kept) -> dict[str, object]:
