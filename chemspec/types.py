@@ -220,12 +220,14 @@ class Distinct:
         merged: texts that were other spellings of an answer.
         aside: answers left out: no molecules, or the query again.
         barred: answers left out because they are not what the guide wants (`DecodeSettings.guide`).
+        earlier: results of the searches before the last, which were too narrow.
     """
 
     widths: tuple[int, ...]
     merged: int
     aside: tuple[Hypothesis, ...]
     barred: tuple[Hypothesis, ...] = ()
+    earlier: tuple[DecodeResult, ...] = field(default=(), compare=False)  # has times, which differ from run to run
 
 
 @dataclass(frozen=True)
