@@ -149,15 +149,14 @@ class Savings:
     """What drafts saved one or more queries, all their searches together; sums of these are sums of their counts.
 
     Attributes:
-        tokens: by which the hypotheses of all searches grew, end-of-sequence included; None where the decoder's trace
-            does not count them.
+        tokens: by which the hypotheses of all searches grew, end-of-sequence included.
         passes: runs of the model's decoder.
         standard: runs that decoding without drafts takes; None where they are not known.
         copied: accepted drafted tokens that stand in the query, of a beam those of its leading hypothesis.
         drafted: nodes that were computed before the decoder asked for them.
     """
 
-    tokens: int | None
+    tokens: int
     passes: int
     standard: int | None
     copied: int
@@ -165,9 +164,9 @@ class Savings:
 
     def __add__(self, other: Savings) -> Savings:
         return Savings(
-            _sum(self.tokens, other.tokens),
+            self.tokens + other.tokens,
             self.passes + other.passes,
-            _sum(self.standard, other.standard),
+            None if self.standard is None or other.standard is None else self.standard + other.standard,
             self.copied + other.copied,
             self.drafted + other.drafted,
         )
@@ -184,17 +183,13 @@ def _savings_of_search(result: DecodeResult) -> Savings:
     traces = [spelling.trace for spelling in result.spellings] or [result.trace]
     steps = [sum(item.emitted for item in trace.passes) for trace in traces]
     settings = result.trace.settings
-    counted = settings.get("decoder") in ONE_PASS_A_STEP
+    known = settings.get("decoder") in ONE_PASS_A_STEP and settings.get("beta", 1) == 1
     passes = [item for trace in traces for item in trace.passes]
     return Savings(
-        tokens=sum(steps) if counted else None,
+        tokens=sum(steps),
         passes=len(result.trace.passes),
         # All spellings of a query share the passes until the last of them is done.
-        standard=max(steps) if counted and settings.get("beta", 1) == 1 else None,
+        standard=max(steps) if known else None,
         copied=sum(span.length for item in passes for span in item.spans if span.span is not None),
         drafted=sum(item.drafted for item in passes),
     )
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from chemspec.cli import saved
 from chemspec.io import tables
 from chemspec.types import DecodeResult
 
@@ -64,6 +65,15 @@ def table(content: Table) -> None:
     (answers if answers.is_terminal else wide).print(content)
 
 
+def results(items: Sequence[DecodeResult]) -> None:
+    """Queries with their answers, and what drafts saved all of them."""
+    for item in items:
+        result(item)
+    answered = [item for item in items if item.status == "ok"]
+    if len(answered) > 1:
+        line(f"{len(answered)} queries: {saved.counts(saved.total(answered), queries='them')}", "dim")
+
+
 def result(item: DecodeResult) -> None:
     """One query and its answers."""
     line(item.query, "bold")
@@ -96,10 +106,7 @@ def result(item: DecodeResult) -> None:
             cells.append(f"{answer.vote.spellings}/{item.merged.spellings}" if answer.vote else "")
         answers_table.add_row(*cells)
     table(answers_table)
-    passes = item.trace.passes
-    tokens = sum(step.emitted for step in passes)
-    spent = f"{tokens} tokens in {len(passes)} passes, {item.trace.seconds * 1e3:.0f} ms"
-    line("  " + "; ".join(filter(None, [spent, item.trace.settings.get("exactness")])), "dim")
+    line(f"  {saved.line(item)}", "dim")
 
 
 def models(rows: Sequence[Mapping[str, Any]]) -> None:

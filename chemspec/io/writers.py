@@ -36,6 +36,7 @@ def predict_file(
     trace: Path | None = None,
     every: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
+    written: Callable[[Sequence[DecodeResult]], None] = lambda _: None,
 ) -> dict[str, int]:
     """Answer queries and write one row each, in order.
 
@@ -51,6 +52,7 @@ def predict_file(
         trace: also write the full results here, one JSON a line.
         every: how many queries to answer before the next write; 0: a few batches.
         progress: is told how many queries of how many are done.
+        written: is given the results of every write.
 
     Returns:
         How many queries ended with which status, over the whole file.
@@ -97,6 +99,7 @@ def predict_file(
                     _append(full, (to_json(result) + "\n" for result in results))
                 _append(rows, (_line(result, settings, suffix) for result in results))
                 counts.update(result.status for result in results)
+                written(results)
                 done += len(part)
         if suffix == ".parquet":
             _parquet(journal, out)

@@ -63,7 +63,7 @@ def predict(*words: object, task: str = "retro", **more: Any) -> Result:
 
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_json_is_one_line_with_the_fields_of_the_contract(task: str) -> None:
-    result = predict("CCO", "CC(", "--n", 2, "--json", task=task)
+    result = predict("CCO", "CC(", "--n", 2, "--no-distinct", "--json", task=task)
     assert result.exit_code == 1
     assert result.stdout.count("\n") == 1
     document = last(result)
@@ -92,7 +92,50 @@ def test_json_is_one_line_with_the_fields_of_the_contract(task: str) -> None:
 def test_exit_code_0_where_every_query_is_answered() -> None:
     result = predict(*QUERIES)
     assert result.exit_code == 0
-    assert result.stdout.count("; exact to the last bit") + result.stdout.count("; exact up to ties") == len(QUERIES)
+    assert result.stdout.count(" ms; standard decoding, without drafts\n") == len(QUERIES)
+    assert re.search(rf"^{len(QUERIES)} queries: (\d+) tokens in \1 passes$", result.stdout, flags=re.MULTILINE)
+
+
+def test_drafts_are_told_by_what_they_saved() -> None:
+    result = call("predict", *QUERIES, "-t", "retro", "-n", 1, "--drafter", "windows", "--threads", 1, "--max-len", 30)
+    assert re.search(
+        r" tokens in \d+ pass.*; same answers as without drafts, (to the last bit|up to ties)", result.stdout
+    )
+
+
+def test_beams_list_different_molecules_unless_told_otherwise() -> None:
+    def chosen(*words: object) -> bool:
+        return bool(last(predict("CCO", "--n", 2, "--json", *words))["settings"]["distinct"])
+
+    assert chosen() and chosen("--decoder", "beam") and chosen("--distinct", "--rules", "onmt")
+    plain = ("--no-distinct",), ("--n", 1), ("--decoder", "sample"), ("--rules", "onmt"), ("--length-penalty", 1)
+    assert not any(chosen(*words) for words in plain)
+
+
+def test_draft_sizes_reach_the_drafter_and_those_without_effect_are_named() -> None:
+    words = (
+        "CCO",
+        "--n",
+        1,
+        "--drafter",
+        "windows",
+        "--draft-length",
+        4,
+        "--draft-count",
+        2,
+        "--dilation",
+        1,
+        "--json",
+    )
+    done = predict(*words)
+    settings = last(done)["settings"]
+    assert (settings["draft_length"], settings["draft_count"], settings["dilation"]) == (4, 2, 1)
+    assert done.stderr == ""
+    done = predict("CCO", "--n", 1, "--drafter", "copy", "--draft-count", 2, "--dilation", 1)
+    assert done.stderr == "note: --dilation has no effect with the drafter copy\n"
+    done = predict("CCO", "--n", 1, "--draft-length", 4)
+    assert done.stderr == "note: --draft-length has no effect with the drafter none\n"
+    assert predict("CCO", "--draft-length", -1).exit_code == 2
 
 
 @pytest.mark.parametrize("query", ["", "  ", "CC(", "c1ccccc", "C(C)(C)(C)(C)C", "[Uus]", "C" * 2000])

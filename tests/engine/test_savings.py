@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,11 +69,11 @@ def test_a_list_of_different_answers_counts_all_its_searches(tiny: Engine) -> No
 
 
 @pytest.mark.parametrize("decoder", ["sbs", "sampled-beam", "speculative-sample"])
-def test_where_steps_are_no_tokens_nothing_is_claimed(decoder: str, tiny: Engine) -> None:
+def test_where_a_step_may_take_no_pass_nothing_is_claimed(decoder: str, tiny: Engine) -> None:
     assert decoder not in ONE_PASS_A_STEP
     drafter = "windows" if decoder == "sbs" else "none"
     saved = savings(tiny.predict("CCO", decoder=decoder, n=2, max_len=20, drafter=drafter))
-    assert (saved.tokens, saved.standard) == (None, None) and saved.passes > 0
+    assert saved.standard is None and saved.passes > 0
 
 
 def test_relaxed_greedy_claims_no_standard(tiny: Engine) -> None:
@@ -84,4 +83,4 @@ def test_relaxed_greedy_claims_no_standard(tiny: Engine) -> None:
 
 
 def test_a_query_that_was_not_answered_saved_nothing() -> None:
-    assert savings(DecodeResult("C(", "invalid", "")) == Savings(None, 0, None, 0, 0)
+    assert savings(DecodeResult("C(", "invalid", "")) == Savings(0, 0, None, 0, 0)
