@@ -60,6 +60,11 @@ def line(text: str, style: str = "") -> None:
     answers.print(text, markup=False, highlight=False, soft_wrap=True, style=style)
 
 
+def sentence(text: str) -> None:
+    """A line on standard output that a terminal folds between words."""
+    (answers if answers.is_terminal else wide).print(text, markup=False, highlight=False, style="bold")
+
+
 def table(content: Table) -> None:
     """On a terminal cells are folded; in a file or pipe every row stays one line."""
     (answers if answers.is_terminal else wide).print(content)
