@@ -427,10 +427,17 @@ def test_help_shows_what_users_need_and_dev_the_rest() -> None:
     def commands(text: str) -> list[str]:
         return re.findall(r"^│ ([a-z][a-z-]*) ", text, flags=re.MULTILINE)
 
-    answers = ["predict", "models", "app", "check", "import", "plan", "serve", "precedents"]
+    answers = ["predict", "models", "app", "race", "check", "import", "plan", "serve", "precedents"]
     assert commands(users) == [*answers, "evaluate", "bench", "data", "train", "dev"]
     assert {"lossless", "card", "calibrate", "papers"} < set(commands(developers))
     assert not set(commands(users)) & set(commands(developers))
+
+
+def test_help_fits_a_screen() -> None:
+    lines = call("--help").stdout.rstrip().split("\n")
+    assert len(lines) <= 40 and max(map(len, lines)) <= 80
+    assert sum("\N{BOX DRAWINGS LIGHT VERTICAL}" in line for line in lines) <= 20  # one line a command
+    assert "Turn another program's checkpoint into a model folder. " in "\n".join(lines)
 
 
 def test_the_data_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
