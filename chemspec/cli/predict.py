@@ -20,7 +20,7 @@ from chemspec.cli import saved, show
 from chemspec.cli.base import app
 from chemspec.metrics import Savings
 from chemspec.settings import DecodeSettings, Task
-from chemspec.system import extras, gpu
+from chemspec.system import extras, gpu, home
 from chemspec.system.host_check import AllowedHosts
 from chemspec.system.threads import usable_cores
 from chemspec.system.untrusted import read_json
@@ -332,6 +332,8 @@ def app_(
     options += ["--browser.gatherUsageStats", "false"]  # wherever the settings file is
     options += ["--server.fileWatcherType", "auto" if watch else "none"]
     options += [word for name in allowed_host or [] for word in ("--allowed-host", name)]
+    if warning := home.warn_if_open():
+        show.note(f"warning: {warning}")
     words = [sys.executable, "-m", "chemspec.ui.launch", *options]
     os.chdir(app_script().parent)  # where the settings of Streamlit are
     if os.name == "nt":  # where exec is a second process that nobody waits for

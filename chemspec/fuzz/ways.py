@@ -259,19 +259,6 @@ def _job(case: bytes, _: Tools) -> None:
     rows.as_jsonl(job)
 
 
-def _history_file(random: Random) -> bytes:
-    entry = {"at": 1.0, "model": "retro", "smiles": "CCO", "status": "ok"}
-    return (altered(entry, random) + "\n" + mutated(json.dumps(entry), random) + "\n").encode("utf-8", "surrogatepass")
-
-
-def _history(case: bytes, tools: Tools) -> None:
-    from chemspec.ui.common import history
-
-    path = tools.work / "history.jsonl"
-    path.write_bytes(case)
-    history.read(path)
-
-
 def ways() -> Sequence[Way]:
     """Return every way in."""
     from chemspec.engine.confidence import ConfidenceError
@@ -290,7 +277,6 @@ def ways() -> Sequence[Way]:
         Way("trace", _trace_file, _trace, (SavedError,), 2),
         Way("link", _link_text, _link, (JobError,), 1),
         Way("job", _job_files, _job, (JobError,), 2),
-        Way("history", _history_file, _history, (ValueError,), 1),
         Way("http", http.request, http.answer, (), 5),
         Way("table", tables.table, tables.read_table, (FileError,), 4),
         Way("prices", tables.prices, tables.read_prices, (), 2),

@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR
 
-from chemspec.system.cache import cache_dir
+from chemspec.system.cache import make_folder
 
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC")
 SECONDS = 120  # a compilation takes about three
@@ -122,8 +122,7 @@ def folder() -> Path:
     Raises:
         OSError: if it cannot be made, or is not such a folder.
     """
-    path = cache_dir() / "compiled"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = make_folder() / "compiled"
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()  # of a link, the link's own
     if not S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:

@@ -57,7 +57,6 @@ FOUND = {
         json.dumps(SEARCH).encode() + b"\n\n" + kept._stock().replace(b"{", b"("),
     ],
     "query": [b"CCO\xed\xa0\x80"],  # half a surrogate pair
-    "history": [b'{"model": ' + b"[" * 20_000 + b"]" * 20_000 + b"}\n"],
     "job": [
         json.dumps({"job.json": "{}", "input.jsonl": "", "rows.jsonl": "{\n"}).encode(),
         json.dumps({"rows.jsonl": '{"status": "ok"}\n'}).encode(),

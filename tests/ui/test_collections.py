@@ -119,7 +119,6 @@ def test_a_name_of_a_collection_is_text(store: Store, monkeypatch: pytest.Monkey
 
 def test_on_a_server_they_are_those_of_a_visit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
-    monkeypatch.delenv("CHEMSPEC_HISTORY", raising=False)
     monkeypatch.setattr(owner.st, "session_state", {})
     monkeypatch.setattr(owner.st, "get_option", lambda name: {"server.address": "0.0.0.0"}[name])
     assert not owner.on_disk() and tmp_path not in owner.store().path.parents

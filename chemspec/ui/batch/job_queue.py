@@ -28,7 +28,7 @@ from typing import IO, Any
 
 from chemspec.io.writers import flat
 from chemspec.settings import DecodeSettings
-from chemspec.system.files import write_whole
+from chemspec.system.files import OTHERS, open_private, write_whole
 from chemspec.system.threads import usable_cores
 from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import Job, JobError
@@ -85,7 +85,7 @@ def submit(job: Job, digest: str) -> None:
         # Behind all others, also where the clock was set back or has not moved since the last one.
         place = max(time.time_ns(), queue[-1][0] + 1 if queue else 0)
         with _said():
-            write_whole(jobs.folder(job.id) / "place", str(place))
+            write_whole(jobs.folder(job.id) / "place", str(place), private=True)
         _save(replace(job, state="waiting", message=""))
     resume()
 
@@ -214,7 +214,7 @@ def _until(ready: Callable[[], bool], timeout: float) -> None:
 @contextmanager
 def _locked(patience: float = 0.0) -> Iterator[IO[bytes] | None]:
     """Hold the lock of the folder; None if somebody else does."""
-    with (app_dir.folder() / "jobs.lock").open("a+b") as file:
+    with open_private(app_dir.folder() / "jobs.lock", "a+b") as file:
         free = False
         end = time.monotonic() + patience
         while not (free := _take(file)) and time.monotonic() < end:
@@ -313,12 +313,13 @@ def _predict(job: Job, lock: IO[bytes], predict: Sequence[str]) -> tuple[int, tu
     log = jobs.folder(job.id) / "log"
     _tell(lock, job=job.id)
     try:
-        with log.open("wb") as output:
+        with open_private(log, "wb") as output:
             process = subprocess.Popen(
                 [*predict, *_words(job)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                umask=OTHERS,  # the files of answers are private, too
                 pass_fds=(lock.fileno(),) if fcntl else (),
             )
     except OSError as error:
@@ -355,7 +356,7 @@ def _queries(job: Job) -> Path:
     path = jobs.folder(job.id) / "queries.csv"
     if max(map(len, texts)) > LONGEST_CELL:  # then they were the lines of a list
         path = path.with_suffix(".txt")
-    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+    with open_private(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         if path.suffix == ".txt":
             file.writelines(flat(text) + "\n" for text in texts)
         else:

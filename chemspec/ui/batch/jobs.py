@@ -26,6 +26,7 @@ from typing import Literal
 import msgspec
 
 from chemspec.settings import DecodeSettings, Task
+from chemspec.system.files import open_private, private_folder, write_whole
 from chemspec.ui.common import app_dir
 from chemspec.ui.common.uploads import Sheet
 
@@ -111,8 +112,8 @@ def create(
     job = Job(name, file[-200:], sheet.columns, column, model, digest, task, settings, len(sheet.rows), time.time())
     place = folder(name)
     try:
-        place.mkdir(parents=True, mode=0o700)
-        with uploaded(job).open("w", encoding="ascii") as lines:
+        private_folder(private_folder(root()) / name)
+        with open_private(uploaded(job), "w", encoding="ascii") as lines:
             for row in sheet.rows:
                 lines.write(json.dumps(row) + "\n")
             lines.flush()
@@ -128,13 +129,7 @@ def create(
 
 def save(job: Job) -> None:
     """Write a job's description: wholly or not at all."""
-    place = folder(job.id)
-    new = place / f"job.json.{secrets.token_hex(4)}"  # two servers may share the folder
-    with new.open("w", encoding="ascii") as file:
-        json.dump(asdict(job), file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(place / "job.json")
+    write_whole(folder(job.id) / "job.json", json.dumps(asdict(job)), private=True)
 
 
 def load(name: str) -> Job:

@@ -1,4 +1,4 @@
-"""Where the app keeps what outlives a server: jobs and history."""
+"""Where the app keeps what outlives a server: jobs, searches for routes and collections."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from chemspec.system.files import private_folder
 from chemspec.system.home import folder as folder
 
 
@@ -21,7 +22,11 @@ def app_dir() -> Path:
     """
     try:
         chosen = folder()
-        chosen.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not chosen.is_dir():  # the mode of an existing one is for its owner to choose, see `home.warn_if_open`
+            private_folder(chosen)
+        for name in ("jobs", "plans"):  # the names of the folders in them are secrets; earlier versions left them open
+            if (chosen / name).is_dir():
+                private_folder(chosen / name)
         # Permission bits do not tell of read-only disks and full ones; a file does.
         with tempfile.TemporaryFile(dir=chosen) as file:
             file.write(b"\n")

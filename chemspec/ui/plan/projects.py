@@ -28,7 +28,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.plan.search import PlanSettings
 from chemspec.plan.stock import Keys
-from chemspec.system import files
+from chemspec.system.files import private_folder, write_whole, write_whole_bytes
 from chemspec.ui.common import app_dir
 from chemspec.ui.common.web_files import web_file
 
@@ -87,12 +87,13 @@ def save(project: Project, own: Keys | None = None) -> None:
     place = folder(project.id)
     if not place.exists():
         clean()
-        place.mkdir(parents=True, mode=0o700)
+        private_folder(private_folder(place.parent) / place.name)
     if own is not None:
         content = io.BytesIO()
         np.save(content, own)
-        files.write_whole_bytes(place / "stock.npy", content.getvalue())
-    files.write_whole(place / "project.json", json.dumps(asdict(replace(project, changed=time.time()))))
+        write_whole_bytes(place / "stock.npy", content.getvalue(), private=True)
+    text = json.dumps(asdict(replace(project, changed=time.time())))
+    write_whole(place / "project.json", text, private=True)
 
 
 def load(name: str) -> Project:

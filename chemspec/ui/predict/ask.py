@@ -311,13 +311,7 @@ def history_menu() -> None:
                 kwargs={"model": entry.model},
             )
         st.button("Clear the history", on_click=history.clear, key="predict_history_clear")
-        st.caption(
-            "Kept on disk by this server, for everybody who uses it."
-            if history.on_disk()
-            else "Kept until this tab is closed. To keep it on disk, start the app with CHEMSPEC_HISTORY=1."
-        )
-        if fault := history.fault():
-            st.warning(f"The history on disk cannot be used: {safe.plain(fault)}")
+        st.caption("Kept until this tab is closed.")
 
 
 def _main(smiles: str) -> str:
