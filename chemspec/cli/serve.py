@@ -42,7 +42,7 @@ def serve(
     ] = None,
     allowed_host: opt.AllowedHostOption = None,
     state: Annotated[
-        Path | None, opt.option("Where questions of the rxn4chemistry client are kept; default: the cache.")
+        Path | None, opt.option("File of the rxn4chemistry client's questions; default: in the cache, by port.")
     ] = None,
     ray: Annotated[
         str, opt.option("Engines on a Ray cluster, one a replica: local, auto or HOST:PORT (extra ray).")

@@ -125,20 +125,20 @@ def run(
         host: the address to listen on.
         port: 0 takes one that is free.
         allowed: names of this server besides its own, as for `AllowedHosts.of`.
-        state: where questions with a number are kept; by default in the cache, by port.
+        state: where questions with a number are kept; by default in the cache, by port, and in memory for port 0.
         log: whether to log on standard error that the models are loaded, and every request.
 
     Raises:
         ValueError: if the models could not be loaded.
-        OSError: if the port cannot be had.
+        OSError: if the port is not free, or another service keeps its questions in `state`.
     """
     tasks = Tasks(state or journal(port))
     listen(service, lambda loaded: api.create(service, tasks, loaded), host=host, port=port, allowed=allowed, log=log)
 
 
-def journal(port: int) -> Path:
-    """Return where questions with a number are kept, unless told otherwise."""
-    return cache.cache_dir() / f"service-{port}.sqlite"
+def journal(port: int) -> Path | None:
+    """Return where questions with a number are kept, unless told otherwise; None, in memory, for a port of chance."""
+    return cache.cache_dir() / f"service-{port}.sqlite" if port else None
 
 
 def listen(
