@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from chaos import kills
+from chaos import kills, nth_write
 from plan import toy
 from small import QUERIES, tiny_folder
 
@@ -104,14 +104,15 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_decoded(engi
         writers.predict_file(engine, QUERIES, Path("/proc/out.csv"), kills.HOW)
 
 
-@pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0])
+@pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0, 31 * 86_400.0, 1e9])
 def test_a_clock_that_jumps_deletes_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     job = jobs.create(
         Sheet(("smiles",), (("CCO",),)), file="a", column=0, model="m", digest="d", task="retro", settings=kills.HOW
     )
-    jobs.clean(job.created + jump)
-    assert jobs.load(job.id) == job
+    for now in (jump, jump + 80_000.0, 0.0, jump, jump + 80_000.0):  # set right within a day, and wrong again
+        jobs.clean(job.created + now)
+        assert jobs.load(job.id) == job
 
 
 # --- what the app keeps ---------------------------------------------------------------------------
@@ -190,13 +191,15 @@ def test_a_search_that_cannot_be_kept_leaves_the_one_before(
     assert projects.load(one.id).target == toy.AMIDE
 
 
-@pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0])
+@pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0, 91 * 86_400.0, 1e9])
 def test_a_clock_that_jumps_deletes_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     one = projects.Project(projects.new_id(), toy.AMIDE, (), "", PlanSettings())
     projects.save(one)
-    projects.clean(time.time() + jump)
-    assert projects.load(one.id).target == toy.AMIDE
+    began = time.time()
+    for now in (jump, jump + 80_000.0, 0.0, jump, jump + 80_000.0):
+        projects.clean(began + now)
+        assert projects.load(one.id).target == toy.AMIDE
 
 
 @pytest.mark.parametrize("left", [0, 10, 100, 5000])
@@ -245,3 +248,27 @@ def test_two_servers_on_one_home_keep_everything(tmp_path: Path) -> None:
     every = [(server, number) for server in (1, 2, 3) for number in range(40)]
     assert {one.question for one in store.all()} == {f"{server}-{number}" for server, number in every}
     assert cache.read("x") in [bytes([server]) * 5000 for server in (1, 2, 3)]
+
+
+@pytest.fixture(scope="module")
+def full_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that lets the n-th write fail."""
+    if not (compiler := shutil.which("cc")):
+        pytest.skip("no C compiler here")
+    library = tmp_path_factory.mktemp("disk") / "full_disk.so"
+    source = Path(kills.__file__).with_name("full_disk.c")
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+@pytest.mark.slow  # a program that starts
+@pytest.mark.parametrize("name", nth_write.CASES)
+def test_whichever_write_finds_the_disk_full_nothing_is_lost(tmp_path: Path, full_disk: Path, name: str) -> None:
+    command = [sys.executable, nth_write.__file__, name, str(tmp_path / "home")]
+    tests = str(Path(kills.__file__).parents[1])
+    search = os.pathsep.join([tests, str(Path(tests).parent)])
+    faulty = {**os.environ, "LD_PRELOAD": str(full_disk), "PYTHONPATH": search}
+    told = subprocess.run(command, env=faulty, capture_output=True, text=True, timeout=600)
+    assert told.returncode == 0, told.stderr
+    writes, failed = map(int, told.stdout.split())
+    assert writes > 3 and failed > 1  # or the disk was never full

@@ -34,7 +34,7 @@ DAYS = 30  # a job is kept after its last change
 MOST_JOBS = 200
 MOST_BYTES = 2_000_000_000  # of all jobs together
 KEEPING = (
-    f"A job is kept for {DAYS} days after its last change. If more than {MOST_JOBS} jobs or "
+    f"A job is kept for {DAYS} days after its last change, and a day more. If more than {MOST_JOBS} jobs or "
     f"{MOST_BYTES // 1_000_000_000} GB come together, jobs that have not changed for a day go first, oldest first."
 )
 State = Literal["waiting", "running", "stopped", "done", "failed"]  # "running" in jobs of earlier versions only
@@ -196,9 +196,11 @@ def clean(now: float | None = None) -> None:
         shutil.rmtree(half, ignore_errors=True)
     kept = sorted(_found())
     size, count = sum(size for _, size, _ in kept), len(kept)
+    old = [place.name for changed, _, place in kept if now - changed > DAYS * 86_400]
+    expired = app_dir.old_for_a_day(root(), old, now) if root().is_dir() else ()
     for changed, bytes_, place in kept:
         age = (now - changed) / 86_400
-        if age > DAYS or (age > 1 and (size > MOST_BYTES or count >= MOST_JOBS)):
+        if place.name in expired or (age > 1 and (size > MOST_BYTES or count >= MOST_JOBS)):
             with suppress(JobError):
                 delete(place.name)
                 size, count = size - bytes_, count - 1

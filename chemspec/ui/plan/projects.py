@@ -146,8 +146,10 @@ def clean(now: float | None = None) -> None:
             facts = [file.stat() for file in (place, *place.iterdir())]
             found.append((max(one.st_mtime for one in facts), sum(one.st_size for one in facts), place))
     size = sum(bytes_ for _, bytes_, _ in found)
-    for number, (changed, bytes_, place) in enumerate(sorted(found)):
-        if now - changed > DAYS * 86_400 or len(found) - number >= MOST or size > MOST_BYTES:
+    old = [place.name for changed, _, place in found if now - changed > DAYS * 86_400]
+    expired = app_dir.old_for_a_day(app_dir.folder() / "plans", old, now) if found else ()
+    for number, (_, bytes_, place) in enumerate(sorted(found)):
+        if place.name in expired or len(found) - number >= MOST or size > MOST_BYTES:
             shutil.rmtree(place, ignore_errors=True)
             size -= bytes_
 
