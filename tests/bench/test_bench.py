@@ -79,6 +79,8 @@ def test_json_ends_with_one_document_with_the_named_fields() -> None:
         "1",
         "--drafters",
         "none,copy",
+        "--dtype",
+        "fp32",
         "--json",
     ]
     result = CliRunner().invoke(app, words)

@@ -219,6 +219,7 @@ def test_answers_go_to_a_file_and_totals_to_the_screen(ending: str) -> None:
     assert result.exit_code == 1
     assert last(result)["counts"] == {"ok": len(QUERIES), "invalid": 1}
     assert Path(f"o.{ending}").is_file()
+    assert re.search(rf": 1 invalid, {len(QUERIES)} ok; [\d,]+ tokens in [\d,]+ passes\n", result.stderr)
 
 
 def test_a_run_is_resumed_and_another_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
