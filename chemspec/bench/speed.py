@@ -46,7 +46,7 @@ TYPICAL = 45  # tokens of an answer; random weights seldom end by themselves
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """What to measure; see `chemspec bench --help`."""
+    """What to measure; see `chemspec bench --help`. `roof`: what the machine allows, too, which takes seconds."""
 
     tasks: tuple[Task, ...] = ("forward", "retro")
     source: Path | None = None
@@ -60,6 +60,7 @@ class BenchSettings:
     device: str = "auto"
     dtypes: tuple[str, ...] = ("auto",)
     runtime: str = "auto"
+    roof: bool = True
 
     def __post_init__(self) -> None:
         for name in self.engines:
@@ -89,7 +90,7 @@ def run(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[st
         cached standard decoder (drafter none) on the same queries, or null where that was not measured; `identical`
         compares with its answers. Rows of chemspec are compared with the standard decoder in their own precision, those
         of other programs with that in the first. A speed-up is told with its 95 % interval (bootstrap over batches).
-        `roof_ms` is what the machine's arithmetic and memory allow, see `roofline`.
+        `roof_ms` is what the machine's arithmetic and memory allow, see `roofline`; null if it was not wanted.
     """
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -106,7 +107,7 @@ def run(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[st
                 measure=partial(race, programs=_programs(engines, plan, notes)),
                 progress=lambda some, _, before=done: progress(before + some, total),  # type: ignore[misc]
             )
-            roof = _roof(engine, queries)
+            roof = _roof(engine, queries) if plan.roof else lambda _: None
             rows += [_facts(row, task, roof) for row in measured]
             done += len(settings)
     facts = {**machine(plan.threads), "warm_up": WARM_UP, "plan": asdict(plan)}

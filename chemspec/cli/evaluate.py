@@ -193,6 +193,7 @@ def bench_(
         device=device,
         dtypes=_precisions(dtype, device, runtime, preset),
         runtime=runtime,
+        roof=as_json or markdown is not None,
     )
     with show.progress("measuring") as report:
         measured = speed.run(plan, progress=report)
