@@ -327,7 +327,7 @@ def read(content: bytes, _: Tools) -> None:
     head, text = content.decode().split("\n", 1)
     name, door = head.split()
     if door in TASKS:
-        found = formats.read_any(text, task=door)
+        found = formats.read_any(text, task=TASKS[door].name)
         if isinstance(found, formats.Input):
             for smiles in found.smiles.split(chem.ARROW):
                 draw.molecule(smiles)
