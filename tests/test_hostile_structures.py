@@ -109,7 +109,7 @@ def http(tools: Any) -> Callable[[str, str], object]:
     headers = {"content-type": "application/json", "x-api-key": requests.KEY}
 
     def read(text: str, name: str) -> None:
-        body = json.dumps({"queries": [text] * 8, "task": "retro", "n": 1})
+        body = json.dumps({"queries": [text] * (8 if len(text) < 12_000 else 1), "task": "retro", "n": 1})
         case = {"method": "POST", "target": "/v1/predict", "headers": headers, "parts": [body], "leaves": False}
         requests.answer(json.dumps(case).encode(), tools)
 
