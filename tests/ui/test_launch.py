@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tomllib
 from collections.abc import MutableMapping
 from threading import Thread
 from typing import Any
@@ -114,3 +115,10 @@ def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypat
     assert buyable.built_in(stock.BUILT_IN).lists
     monkeypatch.setenv("CHEMSPEC_WARM_UP", "0")
     assert warm.start() is None
+
+
+def test_the_settings_keep_errors_and_names_on_this_machine() -> None:
+    settings = tomllib.loads((app_script().parent / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
+    assert settings["client"]["showErrorLinks"] is False  # else each error has a button that sends it to a search engine
+    assert settings["server"]["allowedHosts"] == ["127.0.0.1", "localhost"]
+    assert settings["browser"]["gatherUsageStats"] is False
