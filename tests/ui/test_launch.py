@@ -119,6 +119,6 @@ def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypat
 
 def test_the_settings_keep_errors_and_names_on_this_machine() -> None:
     settings = tomllib.loads((app_script().parent / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
-    assert settings["client"]["showErrorLinks"] is False  # else each error has a button that sends it to a search engine
+    assert settings["client"]["showErrorLinks"] is False  # buttons that send an error to a search engine
     assert settings["server"]["allowedHosts"] == ["127.0.0.1", "localhost"]
     assert settings["browser"]["gatherUsageStats"] is False
