@@ -36,5 +36,6 @@ def test_the_command_opens_the_app_from_any_folder(tmp_path: Path, new_page: Cal
             page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
             colour = "() => getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
             assert page.evaluate(colour) == "rgb(246, 248, 247)"
+            page.goto("about:blank")  # a page that loses its server complains
         finally:
             os.killpg(server.pid, 15)
