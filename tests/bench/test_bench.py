@@ -312,6 +312,7 @@ def test_every_precision_is_compared_with_its_own_standard(home: Path) -> None:
         drafters=("copy",),
         dtypes=("fp32", "int8"),
         threads=1,
+        roof=False,
     )
     rows = speed.run(plan)["rows"]
     assert [(one["dtype"], one["drafter"]) for one in rows] == [
