@@ -193,3 +193,25 @@ def _savings_of_search(result: DecodeResult) -> Savings:
         copied=sum(span.length for item in passes for span in item.spans if span.span is not None),
         drafted=sum(item.drafted for item in passes),
     )
+
+
+class PassCounts(NamedTuple):
+    """Passes of the model that some searches took, and those that they take without drafts.
+
+    A relaxed search has no counterpart without drafts: its own passes count on both sides.
+    """
+
+    taken: int = 0
+    standard: int = 0
+
+    @classmethod
+    def of(cls, result: DecodeResult) -> PassCounts:
+        """Count all searches behind a result, see `savings`."""
+        saved = savings(result)
+        return cls(saved.passes, saved.passes if saved.standard is None else saved.standard)
+
+    @classmethod
+    def total(cls, counts: Iterable[PassCounts]) -> PassCounts:
+        """Add up counts."""
+        listed = list(counts)
+        return cls(sum(one.taken for one in listed), sum(one.standard for one in listed))

@@ -35,14 +35,14 @@ def pickable(smiles: str) -> bool:
     return "." not in smiles and 1 < mol_from_smiles(smiles).GetNumAtoms() <= draw.MOST_ATOMS
 
 
-def picture(smiles: str, task: Task) -> str:
+def picture(smiles: str, task: Task, origins: draw.Colouring | None = None) -> str:
     """Return what was read as safe HTML: of a flask its reactants, with the names of the others below."""
-    dark = theme.dark()
+    dark, side = theme.dark(), scheme.Side(smiles, origins=origins)
     if task == "retro":
-        return f'<div class="cs-read">{scheme.side(scheme.Side(smiles), dark=dark)}</div>'
+        return f'<div class="cs-read">{scheme.side(side, dark=dark)}</div>'
     drawn, names = set_apart(smiles.split("."))
     said = f"<p>{' · '.join(names)}</p>" if names else ""
-    return f'<div class="cs-read">{scheme.side(scheme.Side(smiles), dark=dark, only=drawn)}{said}</div>'
+    return f'<div class="cs-read">{scheme.side(side, dark=dark, only=drawn)}{said}</div>'
 
 
 def other_side(smiles: str, task: Task) -> str:

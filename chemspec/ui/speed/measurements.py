@@ -21,7 +21,6 @@ from chemspec.ui.speed import charts, race, race_settings, timing, trials
 from chemspec.ui.speed.timing import LaneFigures
 
 BENCHED = ("auto", "mixed", "copy", "smart", "windows", "ar", "spec_drafter", "blockwise", "medusa")
-BUSY = 1.5  # programs at work for each core, above which times are doubted
 R = TypeVar("R", trials.Trial, trials.BenchRun)
 
 
@@ -102,7 +101,7 @@ def show_race(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings,
     answer = next(results for results in trial.good if results)[0].hypotheses[0]
     left, right = st.columns([3, 1], vertical_alignment="center")
     with left:
-        widgets.figures(headline(lanes))
+        widgets.figures(headline(lanes, quiet=trial.quiet))
     with right:
         svg = draw.molecule(answer.canonical, width=260, height=120, dark=theme.dark())
         draw.show(svg, f"The answer: {answer.smiles}")
@@ -121,24 +120,29 @@ def show_race(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings,
     st.caption(trial.where)
 
 
-def headline(lanes: Sequence[LaneFigures]) -> list[tuple[str, str]]:
-    """Return the figures of the fastest lane with drafts, an exact one if there is one, against its standard."""
+def headline(lanes: Sequence[LaneFigures], *, quiet: bool) -> list[tuple[str, str]]:
+    """Return the figures of the fastest lane with drafts, an exact one if there is one, against its standard.
+
+    Passes come first: they are exact on any machine. Times follow only where the machine was quiet and the spread of
+    the runs carries the difference; equal work is told as equal.
+    """
     drafted = [lane for lane in lanes if lane.speedup is not None and not timing.is_standard(lane.settings)]
     if not drafted:
         return []
     best = min(drafted, key=lambda lane: (not lane.settings.exact, lane.time.median))
     base = next(lane for lane in lanes if lane.settings == timing.standard(best.settings))
-    # A figure that the spread of its own runs does not carry is none.
-    clear = best.time.high < base.time.low or base.time.high < best.time.low
-    gain = timing.times(best.speedup or 1.0) if clear else "not measurable now"
-    shown = [
-        (gain, f"{timing.name(best.settings)}, against standard" + ("" if clear else ": the quartiles overlap")),
-        (timing.ms(best.time.median), f"instead of {timing.ms(base.time.median)}"),
-        (timing.passes(best.passes), f"instead of {timing.count(base.passes)}"),
-    ]
+    same = ("yes" if best.same else "no", "same answer")
+    if best.passes == base.passes and not best.counts.accepted:
+        why = "no draft was accepted" if best.counts.drafted else "this search was not drafted"
+        return [(timing.passes(best.passes), f"{timing.name(best.settings)}, as without drafts: {why}"), same]
+    about = f"{timing.name(best.settings)}, instead of {timing.count(base.passes)}"
+    shown = [(timing.passes(best.passes), about)]
     if best.settings.exact:
         shown.append((f"{best.counts.tokens_per_pass:.1f}", "tokens per pass"))
-    return [*shown, ("yes" if best.same else "no", "same answer")]
+    if quiet and timing.gain(best, lanes):
+        shown.append((timing.ms(best.time.median), f"instead of {timing.ms(base.time.median)}"))
+        shown.append((timing.times(best.speedup or 1.0), "by the medians of the runs"))
+    return [*shown, same]
 
 
 COLUMNS = {
@@ -208,7 +212,7 @@ def doubts(trial: trials.Trial | trials.BenchRun, *, stale: bool) -> None:
             "Other visitors or a batch job were using this server during the run, so these times may be off. Run it "
             "again for better ones."
         )
-    elif trial.load > BUSY * usable_cores():
+    elif not trials.quiet(trial.load):
         st.warning(
             f"The server was busy when the run began ({trial.load:.0f} programs for {usable_cores()} cores), so these "
             "times may be off."

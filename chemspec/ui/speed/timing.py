@@ -169,6 +169,20 @@ def rows(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[LaneFigures
     return measured
 
 
+def gain(lane: LaneFigures, lanes: Sequence[LaneFigures]) -> tuple[float, float] | None:
+    """Return the median milliseconds of a drafted lane and of its standard; None where their quartiles overlap."""
+    base = next((one for one in lanes if one.settings == standard(lane.settings) and one is not lane), None)
+    if base is None or not (lane.time.high < base.time.low or base.time.high < lane.time.low):
+        return None
+    return lane.time.median, base.time.median
+
+
+def same_way(lane: LaneFigures, way: DecodeSettings) -> bool:
+    """Return whether a lane is a search: same decoder, width and drafter."""
+    mine, other = lane.settings, way
+    return (mine.decoder, mine.n, mine.drafts_by) == (other.decoder, other.n, other.drafts_by)
+
+
 def _standard_of(item: DecodeSettings, settings: Sequence[DecodeSettings], rounds: Rounds) -> Sequence[DecodeResult]:
     wanted = standard(item)
     return rounds[settings.index(wanted)] if wanted in settings else ()

@@ -19,6 +19,7 @@ from chemspec.ui.common import queued_engine
 from chemspec.ui.speed import timing
 
 Say = Callable[[float, str], Any]  # share done (0 to 1), one line; one Streamlit call, at which a stop takes effect
+BUSY = 1.5  # programs at work for each core, above which times are doubted
 WARM_UP = 2  # queries of a benchmark that are answered before it starts
 
 
@@ -46,6 +47,11 @@ class Trial:
     rounds: list[list[DecodeResult]] = field(default_factory=list)
     others: bool = False
     refusal: str = ""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nobody else seems to have used the machine."""
+        return quiet(self.load, others=self.others)
 
     @property
     def good(self) -> list[list[DecodeResult]]:
@@ -82,6 +88,11 @@ class BenchRun:
     others: bool = False
     unread: int = 0
     refusal: str = ""
+
+
+def quiet(load: float, *, others: bool = False) -> bool:
+    """Return whether times measured at this load, and with or without others in the queue, can be believed."""
+    return not others and load <= BUSY * usable_cores()
 
 
 def start(model: Engine, query: str, settings: Sequence[DecodeSettings], *, asked: int, repeats: int) -> Trial:
