@@ -25,6 +25,7 @@ const svg = (tag, attributes = {}, text = null) => {
   return made;
 };
 const count = (n, what) => `${n} ${what}${n === 1 ? "" : /[sx]$/.test(what) ? "es" : "s"}`;
+const milliseconds = (x) => `${x < 10 ? x.toFixed(1) : Math.round(x)} ms`;
 const percent = (x) => `${Math.round(100 * x)} %`;
 
 const mark = (kind, x, at, title) => {
@@ -37,7 +38,8 @@ const mark = (kind, x, at, title) => {
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector("#trace");
   const visit = visits.get(root);
-  const states = data.frames.map((frame, k) => ({ step: frame.step, speed: 1, answer: 0, spare: !data.scenes[frame.scene].several, ...(visit?.id === data.id && visit.states[k]), timer: 0 }));
+  const moves = data.autoplay && !matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const states = data.frames.map((frame, k) => ({ autoplay: moves, step: frame.step, speed: 1, answer: 0, spare: !data.scenes[frame.scene].several, ...(visit?.id === data.id && visit.states[k]), timer: 0 }));
   visits.set(root, { id: data.id, states });
   root.classList.toggle("dark", data.dark);
   root.classList.toggle("still", matchMedia("(prefers-reduced-motion: reduce)").matches);
@@ -173,11 +175,13 @@ function drawFrame(root, scene, frame, state, colors) {
   const counters = {
     pass: number("pass"),
     tokens: number(several ? "beam steps" : "tokens written"),
+    mean: number(several ? "steps a pass, mean" : "tokens a pass, mean"),
     fresh: number("in this pass"),
     rate: number(several ? "steps from drafts" : "tokens from drafts"),
     drafted: number("of the drafted tokens right"),
     work: number("this pass"),
     saved: number("passes saved"),
+    ...(scene.times ? { time: number(`instead of ${milliseconds(scene.times[1])}`) } : {}),
   };
   const icon = (path) => {
     const made = svg("svg", { viewBox: "0 0 16 16", width: 15, height: 15, "aria-hidden": "true", class: "icon" });
@@ -280,6 +284,8 @@ function drawFrame(root, scene, frame, state, colors) {
     counters.drafted.value.textContent = now ? `${now.copied} of ${now.offered}` : "–";
     counters.work.value.textContent = now ? `${count(now.computed, "node")}, ${now.ms < 10 ? now.ms.toFixed(1) : Math.round(now.ms)} ms` : "–";
     counters.saved.value.textContent = now ? now.saved : 0;
+    counters.mean.value.textContent = now ? (now.written / k).toFixed(1) : "–";
+    if (scene.times) counters.time.value.textContent = milliseconds(scene.times[0]);
     says.textContent = now ? now.summary : `Nothing is written yet. The standard way would take ${count(passes[last - 1].written, "pass")}, one per token; here it took ${last}.`;
     slider.value = k;
     slider.setAttribute("aria-valuetext", `pass ${k} of ${last}`);
@@ -504,6 +510,10 @@ function drawFrame(root, scene, frame, state, colors) {
   write();
   grow();
   draw();
+  if (state.autoplay) {
+    state.autoplay = false; // once: what is drawn anew stands where its visitor left it
+    play();
+  }
   return () => { clearInterval(state.timer); document.removeEventListener("keydown", onkey); };
 }
 

@@ -9,6 +9,7 @@ from html import escape
 from math import exp
 from typing import Any
 from urllib.parse import urlencode
+from zlib import crc32
 
 import streamlit as st
 
@@ -293,7 +294,9 @@ def _left_out(asked: ask.Asked, result: DecodeResult, more: Sequence[AnswerCard]
 
 def _actions(asked: ask.Asked, card: AnswerCard, name: str) -> None:
     parts = [part for part in dict.fromkeys(card.best.canonical.split(".")) if len(part) >= SMALLEST]
-    back = st.popover("Go back", on_change="rerun", key=f"{name}_back", type="tertiary", help="What is this made from?")
+    # A key of its own for each question: the popover of the question before would stay open.
+    key = f"{name}_back_{crc32(asked.smiles.encode()):x}"
+    back = st.popover("Go back", on_change="rerun", key=key, type="tertiary", help="What is this made from?")
     if back.open:
         with back:
             for number, part in enumerate(parts):

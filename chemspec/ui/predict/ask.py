@@ -109,9 +109,10 @@ def _follow_link() -> None:
     """Take over what the address says, where somebody followed a link or went back."""
     state = st.session_state
     link = question.link()
-    arrived = "predict_task" not in state  # widgets are forgotten while another page is shown
+    arrived = state.get("predict_task") not in TASKS  # widgets are forgotten while another page is shown
     if arrived:
-        state.predict_task = state.get("predict_last_task", TASKS[0])
+        last = state.get("predict_last_task")
+        state.predict_task = last if last in TASKS else TASKS[0]
     moved = state.pop("predict_moved", False)
     asked = state.get("predict_asked")
     if (arrived or moved) and link[1] and not (asked and link == _link()):

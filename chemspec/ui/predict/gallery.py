@@ -72,8 +72,8 @@ FIT = {
         "missing catalyst.",
     ),
     "retro": (
-        "the last step of drug-like targets: amides, amines, biaryls, ethers, protecting groups; about half of the first "
-        "ideas are those of the record.",
+        "the last step of drug-like targets: amides, amines, biaryls, ethers, protecting groups; about half of the "
+        "first ideas are those of the record.",
         "natural products, macrocycles, organometallics, and whether a step works in your hands: it knows no yields.",
     ),
 }

@@ -19,12 +19,13 @@ from chemspec.ui.predict.verdicts import percent
 from chemspec.ui.step.trace_view import END, TokenView, TraceView, view_trace
 
 UNDERLINES = ("solid", "double", "dashed", "dotted")
+LABELLED = 4  # tokens of a bar that is wide enough for its numbers
 MOST_LABELLED = 8  # bars with their numbers inside; more are too narrow
 MOST_NAMED = 6  # tokens of the model's own that a sentence names
 
 
 LEGEND = (
-    '<span class="cs-key"><span class="cs-run">C</span> one run of the model <span class="cs-own">C</span> '
+    '<span class="cs-key"><span class="cs-run">CC</span> accepted in one pass <span class="cs-own">C</span> '
     "chosen by the model itself</span>"
 )
 
@@ -102,7 +103,7 @@ def bars(view: TraceView) -> str:
     cells = []
     for number, run in enumerate(made):
         accepted, own = len(run.accepted), len(run.own)
-        label = f"{accepted}<small> +{own}</small>" if labelled else ""
+        label = f"{accepted}<small> +{own}</small>" if labelled and accepted + own >= LABELLED else ""
         about = f"pass {number + 1}: {accepted} accepted, {own} of the model’s own"
         cells.append(f'<i style="flex:{accepted + own} 1 0" title="{about}"><b {_style(number)}>{label}</b></i>')
     crowded = "" if labelled else " cs-many"

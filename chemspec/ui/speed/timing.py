@@ -212,11 +212,12 @@ def closest(one: DecodeResult, other: DecodeResult) -> float:
     return min(gaps)
 
 
-def lanes(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[dict[str, Any]]:
+def lanes(settings: Sequence[DecodeSettings], rounds: Rounds, *, clock: bool = True) -> list[dict[str, Any]]:
     """Return what the replay shows: of each setting its typical run, as JSON values.
 
     Each lane has `name`, `note`, `ms` (when it was done), `ends` (of each pass, ms) and `tokens`: pairs of text and
-    kind ("copied", "own", "end"), with `by`, the index of the pass that wrote each.
+    kind ("copied", "own", "end"), with `by`, the index of the pass that wrote each. Without a `clock` every pass lasts
+    one unit.
     """
     shown = []
     for lane, results in zip(settings, rounds, strict=True):
@@ -225,12 +226,13 @@ def lanes(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[dict[str, 
         result = typical(results)
         first, drafted = result.hypotheses[0], copied(result)
         tokens = [(text, "copied" if place in drafted else "own") for place, text in enumerate(first.tokens)]
+        bars = timeline(result.trace)
         shown.append(
             {
                 "name": name(lane),
                 "note": SPREAD_EVENLY if not lane.exact else FIRST_OF_BEAM if lane.decoder == "beam" else "",
-                "ms": 1e3 * result.trace.seconds,
-                "ends": [bar.end for bar in timeline(result.trace)],
+                "ms": 1e3 * result.trace.seconds if clock else float(len(bars)),
+                "ends": [bar.end if clock else float(bar.number) for bar in bars],
                 "tokens": tokens + [(END, "end")] * (first.ended == "eos"),
                 "by": delivery(result),
             }

@@ -109,7 +109,7 @@ def run(trial: Trial, model: Engine, say: Say) -> None:
         nonlocal warm
         # Whoever is in the queue between two runs of ours is somebody else; but in the warm-up it may be what is left
         # of a run that this visitor has just stopped.
-        trial.others = trial.others or (warm and _disturbed())
+        trial.others = trial.others or (warm and disturbed())
         told = f"Run {trial.done + 1} of {trial.wanted}"
         if "warming" in line:
             told = "Warming up: one run of each, not counted"
@@ -127,8 +127,8 @@ def run(trial: Trial, model: Engine, say: Say) -> None:
         trial.refusal = str(error)
 
 
-def _disturbed() -> bool:
-    """Whether other visitors are in the queue, or a batch job is at work."""
+def disturbed() -> bool:
+    """Return whether other visitors are in the queue, or a batch job is at work."""
     return len(queued_engine.turns()) > 0 or job_queue.at_work() is not None
 
 
@@ -141,7 +141,7 @@ def bench(kept: BenchRun, model: Engine, say: Say) -> None:
 
     def answer(query: str, settings: DecodeSettings, line: str, *, counts: bool = True) -> DecodeResult:
         def report(text: str) -> None:
-            kept.others = kept.others or (counts and _disturbed())
+            kept.others = kept.others or (counts and disturbed())
             say(len(kept.cases) / max(1, kept.wanted), text)
 
         report(line)

@@ -10,8 +10,10 @@ import streamlit as st
 
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
+from chemspec.system import host
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, theme
+from chemspec.ui.speed import trials
 from chemspec.ui.speed.timing import standard, timeline, typical
 from chemspec.ui.step.trace_view import TraceView, by_offset
 
@@ -38,6 +40,13 @@ def measured(
 
     fast, slow = queued_engine.remembered("step_measured", (model.digest, model.dtype, query, plain), compare)
     return fast, slow
+
+
+def believable(fast: DecodeResult | None, slow: DecodeResult | None) -> tuple[float, float] | None:
+    """Return milliseconds with and without drafts; None where they were not measured, or the machine was busy."""
+    if fast is None or slow is None or not trials.quiet(host.load(), others=trials.disturbed()):
+        return None
+    return 1e3 * fast.trace.seconds, 1e3 * slow.trace.seconds
 
 
 def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | None) -> None:
