@@ -75,13 +75,13 @@ function build(root, data) {
   speeds.setAttribute("role", "group");
   speeds.setAttribute("aria-label", "Speed of the replay");
   const buttons = SPEEDS.map(([speed, name]) => {
-    const button = make("button", "", name);
+    const button = make("button", "", shown || speed < 1 ? name : "fast");
     button.onclick = () => { race.speed = speed; update(); };
     return button;
   });
   speeds.append(...buttons);
   const controls = make("div", "controls");
-  controls.append(play, restart, slider, ...(shown ? [speeds] : []));
+  controls.append(play, restart, slider, speeds);
   const legend = make("p", "legend");
   const kinds = new Set(data.lanes.flatMap((lane) => lane.tokens.map(([, kind]) => kind)));
   const keys = [["copied", "accepted from a draft"], ["own", "the model's own"]];

@@ -20,8 +20,8 @@ _replay = st.components.v2.component(
 
 
 PASSES = (
-    "These are recorded runs, replayed side by side pass by pass: the machine was busy, so every pass is drawn as long as "
-    "another. A pass that checks drafts is a little dearer than one of a single token."
+    "These are recorded runs, made one after the other on the server, which was busy: they are replayed pass by pass, "
+    "every pass as long as another. A pass that checks drafts is a little dearer than one of a single token."
 )
 
 
