@@ -19,7 +19,7 @@ def greedy(settings: DecodeSettings) -> DecodeSettings | None:
     """
     if settings.decoder not in ("greedy", "beam") or settings.augment > 1 or settings.guide:
         return None
-    return replace(settings, decoder="greedy", n=1, distinct=False)
+    return settings if settings.decoder == "greedy" else replace(settings, decoder="greedy", n=1, distinct=False)
 
 
 def card_of(first: DecodeResult | None, cards: Sequence[AnswerCard]) -> AnswerCard | None:

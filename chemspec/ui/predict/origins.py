@@ -182,11 +182,9 @@ def same_atoms(smiles: str, other: str) -> dict[int | None, int]:
     """Return for every atom of a SMILES its number in another SMILES of the same molecules; empty if they are not."""
     with rdBase.BlockLogs():
         mol, target = (Chem.MolFromSmiles(text) if text else None for text in (smiles, other))
-    if mol is None or target is None or mol.GetNumAtoms() != target.GetNumAtoms():
+    if mol is None or target is None or Chem.MolToSmiles(mol) != Chem.MolToSmiles(target):
         return {}
     ranks, found = (_ranks(one) for one in (mol, target))
-    if sorted(ranks) != sorted(found):
-        return {}
     number_of = {rank: number for number, rank in enumerate(found)}
     return {number: number_of[rank] for number, rank in enumerate(ranks)}
 

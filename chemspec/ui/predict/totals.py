@@ -32,7 +32,8 @@ class Row(NamedTuple):
 
 def rows(asked: Asked, result: DecodeResult, first: DecodeResult | None, found: Sequence[AnswerCard]) -> list[Row]:
     """Return the searches behind the page, one row a kind, those that were made at all."""
-    made = [Row("First answer, greedy", PassCounts.of(first), remark(first))] if first else []
+    extra = first is not None and first is not result  # where the search is greedy, it is the same
+    made = [Row("First answer, greedy", PassCounts.of(first), remark(first))] if first and extra else []
     made.append(Row(_search_name(result), PassCounts.of(result), remark(result)))
     count, taken = checks.passes(asked, found)
     if count:
@@ -102,7 +103,7 @@ def html(made: Sequence[Row], exactness: str) -> str:
 def show(asked: Asked, result: DecodeResult, first: DecodeResult | None, found: Sequence[AnswerCard]) -> None:
     """Draw the total, and the ways to measure and to watch the search that the page shows."""
     shown = card_of(first, found[: asked.cards])
-    if first is not None and shown is None:
+    if first is not None and first is not result and shown is None:
         st.html(f'<p class="cs-strip">{escape(_elsewhere(first))}</p>')
     exactness = str(result.trace.settings.get("exactness") or "")  # older files say nothing
     with st.container(horizontal=True, vertical_alignment="top", gap="small", key="predict_speed"):
