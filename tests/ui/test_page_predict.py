@@ -301,6 +301,11 @@ def test_examples_can_be_read_and_have_names() -> None:
         assert item.line.endswith((".", "?"))
 
 
+def test_a_page_that_lost_its_task_opens_with_the_first_one() -> None:
+    page = pages.opened("predict", {"smi": "CCO.CC(=O)Cl"}, {"predict_task": None, "predict_last_task": None})
+    assert page.session_state["predict_task"] == ask.TASKS[0]
+
+
 @weights
 def test_a_link_is_answered_with_ideas() -> None:
     page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")

@@ -75,7 +75,9 @@ def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | Non
         dear = " Fewer passes, but dearer ones: with this drafter the standard way is faster here."
         slower = len(result.trace.passes) < len(slow.trace.passes)
         slower = slower and result.trace.seconds > 1.05 * slow.trace.seconds
-        st.caption(f"Measured here, one after the other, median of three runs: {ends}." + dear * slower)
+        quiet = trials.quiet(host.load(), others=trials.disturbed())
+        told = dear * slower if quiet else " The machine was busy, so these times may be off."
+        st.caption(f"Measured here, one after the other, median of three runs: {ends}.{told}")
     else:
         st.caption(f"As measured when the trace was recorded: {ends}.")
 
