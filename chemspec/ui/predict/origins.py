@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from rdkit import Chem, rdBase
+from rdkit import Chem
 
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.metrics import PassCounts
 from chemspec.types import DecodeResult
 from chemspec.ui.common import draw, theme
@@ -180,8 +181,7 @@ def _colouring(fills: Mapping[int, int], ringed: Sequence[int]) -> draw.Colourin
 
 def same_atoms(smiles: str, other: str) -> dict[int | None, int]:
     """Return for every atom of a SMILES its number in another SMILES of the same molecules; empty if they are not."""
-    with rdBase.BlockLogs():
-        mol, target = (Chem.MolFromSmiles(text) if text else None for text in (smiles, other))
+    mol, target = (mol_from_smiles(text) if text else None for text in (smiles, other))
     if mol is None or target is None or Chem.MolToSmiles(mol) != Chem.MolToSmiles(target):
         return {}
     ranks, found = (_ranks(one) for one in (mol, target))
