@@ -7,7 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from chemspec.types import Pass, Trace
+from chemspec.types import DecodeResult, Pass, Trace
+
+# Decoders whose every step asks for scores of prefixes that are one token longer than those of the step before: without
+# drafts each step takes one pass.
+ONE_PASS_A_STEP = ("greedy", "beam", "sample")
 
 
 class Spread(NamedTuple):
@@ -138,3 +142,76 @@ def numbers(traces: Sequence[Trace]) -> SpeedNumbers:
         seconds=sum(trace.seconds for trace in traces),
         margin=min((item.margin for item in passes), default=float("inf")),
     )
+
+
+@dataclass(frozen=True)
+class Savings:
+    """What drafts saved one or more queries, all their searches together; sums of these are sums of their counts.
+
+    Attributes:
+        tokens: by which the hypotheses of all searches grew, end-of-sequence included.
+        passes: runs of the model's decoder.
+        standard: runs that decoding without drafts takes; None where they are not known.
+        copied: accepted drafted tokens that stand in the query, of a beam those of its leading hypothesis.
+        drafted: nodes that were computed before the decoder asked for them.
+    """
+
+    tokens: int
+    passes: int
+    standard: int | None
+    copied: int
+    drafted: int
+
+    def __add__(self, other: Savings) -> Savings:
+        return Savings(
+            self.tokens + other.tokens,
+            self.passes + other.passes,
+            None if self.standard is None or other.standard is None else self.standard + other.standard,
+            self.copied + other.copied,
+            self.drafted + other.drafted,
+        )
+
+
+def savings(result: DecodeResult) -> Savings:
+    """Return what drafts saved in answering a query, the narrower searches of a list of different answers included."""
+    earlier = result.distinct.earlier if result.distinct else ()
+    first, *others = (_savings_of_search(search) for search in (*earlier, result))
+    return sum(others, first)
+
+
+def _savings_of_search(result: DecodeResult) -> Savings:
+    traces = [spelling.trace for spelling in result.spellings] or [result.trace]
+    steps = [sum(item.emitted for item in trace.passes) for trace in traces]
+    settings = result.trace.settings
+    known = settings.get("decoder") in ONE_PASS_A_STEP and settings.get("beta", 1) == 1
+    passes = [item for trace in traces for item in trace.passes]
+    return Savings(
+        tokens=sum(steps),
+        passes=len(result.trace.passes),
+        # All spellings of a query share the passes until the last of them is done.
+        standard=max(steps) if known else None,
+        copied=sum(span.length for item in passes for span in item.spans if span.span is not None),
+        drafted=sum(item.drafted for item in passes),
+    )
+
+
+class PassCounts(NamedTuple):
+    """Passes of the model that some searches took, and those that they take without drafts.
+
+    A relaxed search has no counterpart without drafts: its own passes count on both sides.
+    """
+
+    taken: int = 0
+    standard: int = 0
+
+    @classmethod
+    def of(cls, result: DecodeResult) -> PassCounts:
+        """Count all searches behind a result, see `savings`."""
+        saved = savings(result)
+        return cls(saved.passes, saved.passes if saved.standard is None else saved.standard)
+
+    @classmethod
+    def total(cls, counts: Iterable[PassCounts]) -> PassCounts:
+        """Add up counts."""
+        listed = list(counts)
+        return cls(sum(one.taken for one in listed), sum(one.standard for one in listed))

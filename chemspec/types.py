@@ -105,7 +105,7 @@ class Pass:
         computed: nodes run through the model for this query.
         drafted: all others among them: what a drafter or a look-ahead added, and (seldom) ancestors that had been
             cleared away and are computed again.
-        emitted: steps that the decoder took in consequence: tokens by which each of its hypotheses grew.
+        emitted: tokens by which the longest of the decoder's hypotheses grew in consequence.
         accepted: those of them that had been drafted, without the last of the pass (`QueryState.accepted`).
         margin: smallest gap between the best two tokens of a prefix that the decoder was sent, in nats. Noise below it
             leaves a greedy answer as it is. A beam may also change where two hypotheses at the rank of its width are
@@ -220,12 +220,14 @@ class Distinct:
         merged: texts that were other spellings of an answer.
         aside: answers left out: no molecules, or the query again.
         barred: answers left out because they are not what the guide wants (`DecodeSettings.guide`).
+        earlier: results of the searches before the last, which were too narrow.
     """
 
     widths: tuple[int, ...]
     merged: int
     aside: tuple[Hypothesis, ...]
     barred: tuple[Hypothesis, ...] = ()
+    earlier: tuple[DecodeResult, ...] = field(default=(), compare=False)  # has times, which differ from run to run
 
 
 @dataclass(frozen=True)

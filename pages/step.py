@@ -1,7 +1,6 @@
 """Step through a decode, pass by pass."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -24,7 +23,7 @@ def body() -> None:
     names = queued_engine.models()
     shown = question_form.current(names)
     if shown is None:
-        question_form.welcome(names)
+        st.markdown(question_form.INTRODUCTION)
     elif isinstance(shown, DecodeResult):
         tell(shown, saving)
     else:
@@ -70,6 +69,21 @@ def odds(
     return queued_engine.remembered("_odds", (engine.digest, engine.dtype, asked.query, best.smiles), look)
 
 
+def measured(
+    engine: Engine | None, asked: question_form.Question | None
+) -> tuple[DecodeResult | None, DecodeResult | None]:
+    """Return the run with drafts and the standard one, measured by turns; none for a file, or where one failed."""
+    if engine is None or asked is None:
+        return None, None
+    line = st.empty()
+    try:
+        return progress_charts.measured(engine, asked.query, asked.settings, report=line.caption)
+    except ValueError:
+        return None, None
+    finally:
+        line.empty()
+
+
 def tell(
     result: DecodeResult,
     saving: DeltaGenerator,
@@ -80,26 +94,21 @@ def tell(
     try:
         view = view_trace(result, odds(engine, asked, result))
     except ValueError as error:
-        st.error(f"This trace cannot be shown: {error}.")
+        st.error(f"This trace cannot be shown: {safe.plain(str(error))}.")
         return
     text, name, kind = to_json(result), "chemspec-trace.json", "application/json"
     saving.download_button("Save trace", text, name, kind, on_click="ignore", width="stretch")
     if asked is None:
         st.caption("Opened from a file. Its model, settings and times are those of the machine that saved it.")
-    trace_player.player(result, view)
+    fast, slow = measured(engine, asked)
+    trace_player.player(result, view, progress_charts.believable(fast, slow))
     time, places = st.columns(2)
     with places:
         st.markdown("##### How far drafts hold")
         progress_charts.by_place(view)
     with time:
         st.markdown("##### Against time")
-        slow = None
-        if engine and asked:
-            line = st.empty()
-            with suppress(ValueError):  # then the run above is all there is
-                result, slow = progress_charts.measured(engine, asked.query, asked.settings, report=line.caption)
-            line.empty()
-        progress_charts.against_time(view, result, slow)
+        progress_charts.against_time(view, fast or result, slow)
 
 
 nav.page(body)

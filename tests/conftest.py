@@ -88,7 +88,7 @@ def pytest_sessionfinish() -> None:
 
 
 # What a developer has set for work must not reach the tests: another server, another home, keys.
-for _name in ("SERVER", "API_KEY", "API_KEYS", "HISTORY", "LOGIN", "MODELS", "PRECEDENTS"):
+for _name in ("SERVER", "API_KEY", "API_KEYS", "LOGIN", "MODELS", "PRECEDENTS"):
     os.environ.pop(f"CHEMSPEC_{_name}", None)
 
 

@@ -128,13 +128,14 @@ def serving(devices: Sequence[Mapping[str, Any]], state: Path | None = None, **l
     import uvicorn
 
     from chemspec.service import api
+    from chemspec.service import server as http
     from chemspec.service.dropins.rxn import Tasks
     from chemspec.service.limits import Limits
     from chemspec.service.service import Service
 
     service = Service(lambda: devices, Limits(**limits))
     app = api.create(service, Tasks(state))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, ws="none"))
+    server = uvicorn.Server(http.configured(service, app))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     until(lambda: server.started and service.ready, "the service")

@@ -52,17 +52,6 @@ def test_commands_named_in_the_guides_exist(page: Path) -> None:
             assert found is not None, f"{page.name} says chemspec {words}"
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
-def test_prose_is_wrapped(page: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    prose = [
-        line
-        for line in text.splitlines()
-        if not line.startswith("    ") and line.lstrip()[:1] not in ("|", "<", "!") and not line.startswith("[!")
-    ]
-    assert not [line for line in prose if len(line) > 120]
-
-
 # Slow: MkDocs reads the whole package; five seconds on an idle machine.
 @pytest.mark.slow
 def test_the_site_builds_strictly_and_asks_no_other_host(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import triton_int8_reference as int8_reference
+import triton_reference as reference
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoding
@@ -24,7 +26,6 @@ from chemspec.model import checkpoint
 from chemspec.model.int8 import quantised
 from chemspec.model.runners.cuda_graphs import GraphBackend, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.runners.triton import int8_reference, reference
 from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError
 from chemspec.model.session import Backend, Session
 from chemspec.model.transformer import Transformer

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import numpy as np
 import pytest
+from app_server import address
 from paths import ROOT
 
 from chemspec.engine.engine import Engine
@@ -108,19 +106,12 @@ def test_the_app_answers_in_a_browser(tmp_path: Path) -> None:
     if chromium is None:
         pytest.skip("no Chromium here: apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install chemspec[dev]")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", url.rpartition(":")[2]]
+    command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", "0"]
     command += ["--server.address", "127.0.0.1", "--server.headless", "true", "--server.fileWatcherType", "none"]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "CHEMSPEC_HOME": str(tmp_path)}) as server:
+    log, environment = tmp_path / "log", {**os.environ, "CHEMSPEC_HOME": str(tmp_path / "home")}
+    with log.open("wb") as out, subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out) as server:
         try:
-            while server.poll() is None:
-                try:
-                    urlopen(url + "/_stcore/health", timeout=1).read()
-                    break
-                except (URLError, OSError):
-                    pass
+            url = address(log, server)
             with playwright.sync_playwright() as driver:
                 browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
                 page = browser.new_page()

@@ -4,7 +4,7 @@ export default function ({data, parentElement, setStateValue, setTriggerValue}) 
   const find = (name) => parentElement.querySelector(name)
   const box = find("textarea"), field = find(".field"), marks = find(".marks"), clear = find(".clear")
   const folded = find(".folded")
-  const own = box.chemspec ??= {revision: null, sent: "", opened: "", timer: 0, stop: () => {}}
+  const own = box.chemspec ??= {revision: null, sent: "", opened: "", timer: 0, page: location.pathname, stop: () => {}}
   own.stop()
 
   const fit = () => {
@@ -86,7 +86,8 @@ export default function ({data, parentElement, setStateValue, setTriggerValue}) 
   }
   const resized = new ResizeObserver(fit)
   resized.observe(field)
-  const moved = () => setTriggerValue("moved", location.search)
+  // Where the visitor went to another page, the address is that page's.
+  const moved = () => { if (location.pathname === own.page) setTriggerValue("moved", location.search) }
   window.addEventListener("popstate", moved)
   // / goes to the box, 1 to 9 to an answer, j and k to the next and the one before.
   const keys = (event) => {

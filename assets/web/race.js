@@ -12,11 +12,11 @@ function make(tag, className, text) {
   return node;
 }
 
-const shown = (ms) => (ms >= 1000 ? `${(ms / 1000).toFixed(2)} s` : `${ms.toFixed(ms < 100 ? 1 : 0)} ms`);
+const time = (ms) => (ms >= 1000 ? `${(ms / 1000).toFixed(2)} s` : `${ms.toFixed(ms < 100 ? 1 : 0)} ms`);
 
-function laneView(lane, number) {
+function laneView(lane, number, shown) {
   const box = make("section", "lane");
-  box.setAttribute("aria-label", `${lane.name}: ${lane.tokens.length} tokens in ${lane.ends.length} passes, ${shown(lane.ms)}`);
+  box.setAttribute("aria-label", `${lane.name}: ${lane.tokens.length} tokens in ${lane.ends.length} passes${shown ? `, ${shown(lane.ms)}` : ""}`);
   const head = make("div", "head");
   const place = make("span", "place");
   const clock = make("span", "clock");
@@ -34,17 +34,17 @@ function laneView(lane, number) {
   strip.append(...chips);
   box.append(head, track, strip);
   if (lane.note) box.append(make("p", "note", lane.note));
-  return { lane, box, place, clock, passes, fill, chips, written: -1 };
+  return { lane, shown, box, place, clock, passes, fill, chips, written: -1 };
 }
 
 function draw(view, t, rank) {
-  const { lane, chips } = view;
+  const { lane, shown, chips } = view;
   let passes = 0;
   while (passes < lane.ends.length && (lane.ends[passes] <= t || t >= lane.ms)) passes += 1;
   let written = 0;
   while (written < chips.length && lane.by[written] < passes) written += 1;
   const done = passes === lane.ends.length;
-  view.clock.textContent = shown(Math.min(t, lane.ms));
+  view.clock.textContent = shown ? shown(Math.min(t, lane.ms)) : "";
   view.passes.textContent = `${passes} of ${lane.ends.length} passes`;
   view.place.textContent = done ? rank : "";
   view.box.classList.toggle("done", done);
@@ -55,6 +55,7 @@ function draw(view, t, rank) {
 }
 
 function build(root, data) {
+  const shown = data.clock ? time : null; // without a clock a pass is a unit of time
   const longest = Math.max(...data.lanes.map((lane) => lane.ms), 0.001);
   const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
   const order = data.lanes.map((lane) => lane.ms).sort((a, b) => a - b);
@@ -63,7 +64,7 @@ function build(root, data) {
   const bearable = SPEEDS.filter(([speed]) => longest / speed <= TOO_MUCH);
   race.speed = (bearable.find(([speed]) => order[0] / speed >= ENOUGH) ?? bearable.at(-1) ?? SPEEDS[0])[0];
 
-  const views = data.lanes.map((lane, number) => laneView(lane, number + 1));
+  const views = data.lanes.map((lane, number) => laneView(lane, number + 1, shown));
   const play = make("button", "play");
   const restart = make("button", "restart", "Restart");
   restart.title = "Restart (Home)";
@@ -74,7 +75,7 @@ function build(root, data) {
   speeds.setAttribute("role", "group");
   speeds.setAttribute("aria-label", "Speed of the replay");
   const buttons = SPEEDS.map(([speed, name]) => {
-    const button = make("button", "", name);
+    const button = make("button", "", shown || speed < 1 ? name : "fast");
     button.onclick = () => { race.speed = speed; update(); };
     return button;
   });
@@ -96,10 +97,10 @@ function build(root, data) {
     play.title = `${play.textContent} (space bar)`;
     buttons.forEach((button, place) => button.setAttribute("aria-pressed", String(SPEEDS[place][0] === race.speed)));
     slider.value = Math.round((NOTCHES * race.t) / longest);
-    slider.setAttribute("aria-valuetext", shown(race.t));
+    slider.setAttribute("aria-valuetext", shown ? shown(race.t) : `pass ${Math.floor(race.t)}`);
     if (race.t >= longest && !told.textContent) {
       const first = data.lanes.find((lane) => lane.ms === order[0]);
-      told.textContent = `${first.name} was done first, after ${shown(first.ms)}.`;
+      told.textContent = `${first.name} was done first, after ${shown ? shown(first.ms) : `${first.ends.length} passes`}.`;
     }
   }
   function step(now) {

@@ -25,6 +25,7 @@ const svg = (tag, attributes = {}, text = null) => {
   return made;
 };
 const count = (n, what) => `${n} ${what}${n === 1 ? "" : /[sx]$/.test(what) ? "es" : "s"}`;
+const milliseconds = (x) => `${x < 10 ? x.toFixed(1) : Math.round(x)} ms`;
 const percent = (x) => `${Math.round(100 * x)} %`;
 
 const mark = (kind, x, at, title) => {
@@ -37,7 +38,8 @@ const mark = (kind, x, at, title) => {
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector("#trace");
   const visit = visits.get(root);
-  const states = data.frames.map((frame, k) => ({ step: frame.step, speed: 1, answer: 0, spare: !data.scenes[frame.scene].several, ...(visit?.id === data.id && visit.states[k]), timer: 0 }));
+  const moves = data.autoplay && !matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const states = data.frames.map((frame, k) => ({ autoplay: moves, step: frame.step, speed: 1, answer: 0, spare: !data.scenes[frame.scene].several, ...(visit?.id === data.id && visit.states[k]), timer: 0 }));
   visits.set(root, { id: data.id, states });
   root.classList.toggle("dark", data.dark);
   root.classList.toggle("still", matchMedia("(prefers-reduced-motion: reduce)").matches);
@@ -173,11 +175,13 @@ function drawFrame(root, scene, frame, state, colors) {
   const counters = {
     pass: number("pass"),
     tokens: number(several ? "beam steps" : "tokens written"),
+    mean: number(several ? "steps a pass, mean" : "tokens a pass, mean"),
     fresh: number("in this pass"),
     rate: number(several ? "steps from drafts" : "tokens from drafts"),
     drafted: number("of the drafted tokens right"),
     work: number("this pass"),
     saved: number("passes saved"),
+    ...(scene.times ? { time: number(`instead of ${milliseconds(scene.times[1])}`) } : {}),
   };
   const icon = (path) => {
     const made = svg("svg", { viewBox: "0 0 16 16", width: 15, height: 15, "aria-hidden": "true", class: "icon" });
@@ -186,14 +190,14 @@ function drawFrame(root, scene, frame, state, colors) {
   };
   const button = (label, text, action, extra = {}) => el("button", { type: "button", "aria-label": label, title: label, onclick: action, ...extra }, text);
   const playing = button("Play", "", () => (state.timer ? stop() : play()), { class: "play" });
-  const slider = el("input", { type: "range", min: 0, max: last, value: state.step, "aria-label": "Pass", oninput: (event) => go(+event.target.value) });
+  const slider = el("input", { type: "range", min: 0, max: last, value: state.step, "aria-label": "Pass", oninput: (event) => jump(+event.target.value) });
   const speed = el("select", { "aria-label": "Speed", title: "Speed", onchange: (event) => { state.speed = +event.target.value; if (state.timer) play(); } });
   for (const x of [0.5, 1, 2, 4]) speed.append(el("option", { value: x, selected: x === state.speed }, `${x}×`));
   const bars = passes.map((step, k) => {
     const most = Math.max(...passes.map((one) => one.emitted), 1);
     const own = el("i", { class: "own", style: `height:${(100 * (step.emitted - step.accepted)) / most}%` });
     const copied = el("i", { class: "copied", style: `height:${(100 * step.accepted) / most}%` });
-    return el("span", { class: "bar", title: `pass ${k + 1}: ${count(step.emitted, "token")}, ${step.accepted} accepted`, onclick: () => go(k + 1) }, copied, own);
+    return el("span", { class: "bar", title: `pass ${k + 1}: ${count(step.emitted, "token")}, ${step.accepted} accepted`, onclick: () => jump(k + 1) }, copied, own);
   });
   const strips = { query: strip("Query tokens"), answer: strip("Answer tokens") };
   const drafts = el("div", { class: "drafts" });
@@ -232,8 +236,8 @@ function drawFrame(root, scene, frame, state, colors) {
   const parts = {
     counters: () => el("dl", { class: "counters" }, ...Object.values(counters).map((one) => one.box)),
     controls: () => el("div", { class: "controls" },
-      button("To the start", icon("M2 2h2.4v12H2zM14 2v12L5.4 8z"), () => go(0)), button("Step back", icon("M12 2v12L3.4 8z"), () => go(state.step - 1)), playing,
-      button("Step forward", icon("M4 2l8.6 6L4 14z"), () => go(state.step + 1)), button("To the end", icon("M2 2l8.6 6L2 14zM11.6 2H14v12h-2.4z"), () => go(last)),
+      button("To the start", icon("M2 2h2.4v12H2zM14 2v12L5.4 8z"), () => jump(0)), button("Step back", icon("M12 2v12L3.4 8z"), () => jump(state.step - 1)), playing,
+      button("Step forward", icon("M4 2l8.6 6L4 14z"), () => jump(state.step + 1)), button("To the end", icon("M2 2l8.6 6L2 14zM11.6 2H14v12h-2.4z"), () => jump(last)),
       el("div", { class: "scrub" }, el("div", { class: "bars", "aria-hidden": "true" }, ...bars), slider), speed),
     summary: () => says,
     pictures: () => el("div", { class: "pictures" }, drawing("query"), el("b", { class: "arrow", "aria-hidden": "true" }, "→"), drawing("answer", chooser)),
@@ -280,6 +284,8 @@ function drawFrame(root, scene, frame, state, colors) {
     counters.drafted.value.textContent = now ? `${now.copied} of ${now.offered}` : "–";
     counters.work.value.textContent = now ? `${count(now.computed, "node")}, ${now.ms < 10 ? now.ms.toFixed(1) : Math.round(now.ms)} ms` : "–";
     counters.saved.value.textContent = now ? now.saved : 0;
+    counters.mean.value.textContent = now ? (now.written / k).toFixed(1) : "–";
+    if (scene.times) counters.time.value.textContent = milliseconds(scene.times[0]);
     says.textContent = now ? now.summary : `Nothing is written yet. The standard way would take ${count(passes[last - 1].written, "pass")}, one per token; here it took ${last}.`;
     slider.value = k;
     slider.setAttribute("aria-valuetext", `pass ${k} of ${last}`);
@@ -467,6 +473,11 @@ function drawFrame(root, scene, frame, state, colors) {
     state.step = Math.max(0, Math.min(last, k));
     draw();
   };
+  // Who steps by hand does not want it to play on.
+  const jump = (k) => {
+    stop();
+    go(k);
+  };
   const playbutton = (label) => {
     playing.replaceChildren(icon(label === "Play" ? "M3 2l10 6l-10 6z" : "M3 2h3.4v12H3zM9.6 2H13v12H9.6z"), label);
     playing.setAttribute("aria-label", label);
@@ -492,8 +503,8 @@ function drawFrame(root, scene, frame, state, colors) {
     if (!inside && (target !== document.body || !frame.parts.includes("keys"))) return; // somebody types elsewhere
     if (tag === "SELECT" || (tag === "INPUT" && event.key !== " ")) return; // they have keys of their own
     if (target.type === "checkbox" || (tag === "BUTTON" && event.key === " ") || target === treeBox) return;
-    const act = { ArrowRight: () => go(state.step + 1), ArrowLeft: () => go(state.step - 1) }[event.key]
-      ?? (inside ? { Home: () => go(0), End: () => go(last), " ": () => (state.timer ? stop() : play()) }[event.key] : null);
+    const act = { ArrowRight: () => jump(state.step + 1), ArrowLeft: () => jump(state.step - 1) }[event.key]
+      ?? (inside ? { Home: () => jump(0), End: () => jump(last), " ": () => (state.timer ? stop() : play()) }[event.key] : null);
     if (!act) return;
     event.preventDefault();
     act();
@@ -504,6 +515,10 @@ function drawFrame(root, scene, frame, state, colors) {
   write();
   grow();
   draw();
+  if (state.autoplay) {
+    state.autoplay = false; // once: what is drawn anew stands where its visitor left it
+    play();
+  }
   return () => { clearInterval(state.timer); document.removeEventListener("keydown", onkey); };
 }
 

@@ -10,14 +10,14 @@ import platform
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +29,6 @@ from chemspec.bench.sweep import Progress, Row, Setting, sweep
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
 from chemspec.evaluation.accuracy import KnownReaction, questions
-from chemspec.io import tables
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
@@ -37,9 +36,6 @@ from chemspec.settings import DecodeSettings, ModelConfig, Task, preset
 from chemspec.system import extras, host
 from chemspec.system.threads import usable_cores
 from chemspec.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 WARM_UP = 5  # queries answered before the clock starts, or one batch if that is more: the longest
 PRECISIONS = {"float32": "fp32", "int8": "int8"}  # CTranslate2's names, and ours
@@ -50,7 +46,7 @@ TYPICAL = 45  # tokens of an answer; random weights seldom end by themselves
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """What to measure; see `chemspec bench --help`."""
+    """What to measure; see `chemspec bench --help`. `roof`: what the machine allows, too, which takes seconds."""
 
     tasks: tuple[Task, ...] = ("forward", "retro")
     source: Path | None = None
@@ -64,6 +60,7 @@ class BenchSettings:
     device: str = "auto"
     dtypes: tuple[str, ...] = ("auto",)
     runtime: str = "auto"
+    roof: bool = True
 
     def __post_init__(self) -> None:
         for name in self.engines:
@@ -91,8 +88,9 @@ def run(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[st
     Returns:
         `{"machine": ..., "notes": [...], "rows": [...]}`. Speed-ups are medians over batches against chemspec's own
         cached standard decoder (drafter none) on the same queries, or null where that was not measured; `identical`
-        compares with its answers. A speed-up is told with its 95 % interval (bootstrap over batches). `roof_ms` is what
-        the machine's arithmetic and memory allow, see `roofline`.
+        compares with its answers. Rows of chemspec are compared with the standard decoder in their own precision, those
+        of other programs with that in the first. A speed-up is told with its 95 % interval (bootstrap over batches).
+        `roof_ms` is what the machine's arithmetic and memory allow, see `roofline`; null if it was not wanted.
     """
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -109,7 +107,7 @@ def run(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[st
                 measure=partial(race, programs=_programs(engines, plan, notes)),
                 progress=lambda some, _, before=done: progress(before + some, total),  # type: ignore[misc]
             )
-            roof = _roof(engine, queries)
+            roof = _roof(engine, queries) if plan.roof else lambda _: None
             rows += [_facts(row, task, roof) for row in measured]
             done += len(settings)
     facts = {**machine(plan.threads), "warm_up": WARM_UP, "plan": asdict(plan)}
@@ -129,7 +127,7 @@ def _programs(engines: Sequence[Engine], plan: BenchSettings, notes: list[str]) 
 
 
 def race(engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program]) -> list[Row]:
-    """Take the time of every program that can decode so; all rows are compared with the first.
+    """Take the time of every program that can decode so, and compare each row with its `_standard`.
 
     Args:
         engine: whose model the programs run.
@@ -159,8 +157,20 @@ def race(engine: Engine, queries: Sequence[str], setting: Setting, *, programs: 
                 "timed": timed,  # against chemspec's standard decoder, else there is no speed-up
                 **_shares(program, sum(row.seconds) * _rounds(heat, queries, setting)),
             }
-            rows.append(replace(row, facts=facts, baseline=rows[0] if rows else None))
+            rows.append(replace(row, facts=facts, baseline=_standard(facts, rows)))
     return [replace(row, facts={**row.facts, **_peer(row, rows)}) for row in rows]
+
+
+def _standard(facts: Mapping[str, Any], rows: Sequence[Row]) -> Row | None:
+    """Return the row that a later one is compared with, None for the first of a precision of chemspec.
+
+    Args:
+        facts: of the later row.
+        rows: those before it, in every precision of chemspec the one without drafts first.
+    """
+    if facts["engine"] != "chemspec":
+        return rows[0] if rows else None
+    return next((row for row in rows if row.facts["dtype"] == facts["dtype"]), None)
 
 
 def _peer(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
@@ -383,50 +393,3 @@ def machine(threads: int) -> dict[str, Any]:
         "chemspec": __version__,
         "date": time.strftime("%Y-%m-%d"),
     }
-
-
-# --- for people ----------------------------------------------------------------------------------
-
-COLUMNS = {
-    "task": "{task}",
-    "decoder": "{decoder}",
-    "n": "{n}",
-    "batch": "{batch}",
-    "engine": "{engine} {version}",
-    "runtime": "{runtime}",
-    "drafter": "{drafter}",
-    "dtype": "{dtype}",
-    "queries": "{queries}",
-    "ms/query": "{median_ms:.2f}",
-    "quartiles": "{q1_ms:.2f}-{q3_ms:.2f}",
-    "speed-up": "{speedup:.2f}",
-    "95 %": "{speedup_low:.2f}-{speedup_high:.2f}",
-    "× CTranslate2": "{peer:.2f}",
-    "its 95 %": "{peer_low:.2f}-{peer_high:.2f}",
-    "roof ms": "{roof_ms:.2f}",
-    "tok/s": "{tokens_per_second:.0f}",
-    "passes": "{passes_per_query:.1f}",
-    "nodes/pass": "{nodes_per_pass:.1f}",
-    "tok/pass": "{tokens_per_pass:.2f}",
-    "Python": "{host_share:.0%}",
-    "same list": "{same_list:.0%}",
-    "same first": "{same_first:.0%}",
-    "peak MB": "{peak_mb:.0f}",
-}
-
-
-def table(report: dict[str, Any]) -> Table:
-    """Return the report for a terminal."""
-    return tables.terminal(COLUMNS, report["rows"], remarks=_remarks(report))
-
-
-def markdown(report: dict[str, Any], command: str) -> str:
-    """Return the report for a document, with the command and the machine that gave it."""
-    facts = {name: value for name, value in report["machine"].items() if name != "plan" and value is not None}
-    machine = ", ".join(f"{name} {value}" for name, value in facts.items())
-    rows = tables.markdown(COLUMNS, report["rows"])
-    return "\n".join([f"`{command}`", "", machine, "", rows, "", *_remarks(report), ""])
-
-
-def _remarks(report: dict[str, Any]) -> list[str]:
-    return [text for text in dict.fromkeys([*report["notes"], *(row["note"] for row in report["rows"])]) if text]

@@ -3,8 +3,7 @@
 Atoms of the product are matched with atoms of the precursors: from the pair whose surroundings agree widest outwards
 along bonds, then from the next such pair (shells of neighbours as in Morgan, 1965). Single atoms are then moved or
 swapped, and parts that leave put in, as long as that makes the reaction cheaper: fewer bonds made and broken, and those
-broken that break easily. The reaction centre (`reaction_center.py`) is read off the match, and training data without
-atom maps are aligned by it (`root_align.py`).
+broken that break easily. Training data without atom maps are aligned by the match (`root_align.py`).
 
 How good that is, against the atom maps that come with the data (changed atoms of the product; "same" means the same set
 but for symmetry; 2026-11-24): on the USPTO-50K test part precision and recall are 0.992, and 98.7 % are the same.
@@ -19,7 +18,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
@@ -27,12 +26,11 @@ from typing import Any
 from rdkit import Chem, rdBase
 
 from chemspec import chem
+from chemspec.chem.parsing import mol_from_smiles
 
 MOST_ATOMS = 500  # on one side; more would take too long
 RADIUS = 8  # bonds around an atom that are compared
 ROUNDS = 10  # through all atoms that change
-VIEWS = ((1.0, 1.0), (0.01, 1.0), (1.0, 0.01))  # weights of the two similarities; a match is grown for each
-CHEAP = 3.0  # no further view is taken where a reaction costs less
 
 
 def guess_maps(precursors: str, product: str) -> tuple[str, list[str]] | None:
@@ -50,7 +48,7 @@ def guess_maps(precursors: str, product: str) -> tuple[str, list[str]] | None:
     if match is None:
         return None
     with rdBase.BlockLogs():
-        source, target = Chem.MolFromSmiles(precursors), Chem.MolFromSmiles(product)
+        source, target = mol_from_smiles(precursors), mol_from_smiles(product)
         for atom, origin in enumerate(match.origin):
             if origin >= 0:
                 target.GetAtomWithIdx(atom).SetAtomMapNum(atom + 1)
@@ -71,26 +69,19 @@ def map_atoms(precursors: str, product: str, *, seconds: float = math.inf) -> At
         seconds: of processor time in this thread; with a limit the result may depend on the machine.
 
     Returns:
-        The cheapest match found, or None if a SMILES cannot be read, or is too large for the time.
+        The match, or None if a SMILES cannot be read, or is too large for the time.
     """
     until = time.thread_time() + seconds
     left, right = read_graph(precursors), read_graph(product)
     if left is None or right is None:
         return None
-    similarity = Similarity(left, right)
-    best: AtomMap | None = None
-    for weights in VIEWS:
-        match = AtomMap(left, right)
-        if not _grow(match, similarity, weights, until):
-            break
+    match = AtomMap(left, right)
+    if not _grow(match, Similarity(left, right), until):
+        return None
+    improve(match, until)
+    if _move_parts(match, until):
         improve(match, until)
-        if _move_parts(match, until):
-            improve(match, until)
-        if best is None or match.cost() < best.cost() - 1e-9:
-            best = match
-        if best.cost() < CHEAP:
-            break
-    return best
+    return match
 
 
 @dataclass(frozen=True)
@@ -117,7 +108,7 @@ def read_graph(smiles: str) -> MolGraph | None:
     if not chem.is_valid(smiles):
         return None
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles)
+        mol = mol_from_smiles(smiles)
     return graph_of(mol) if mol.GetNumAtoms() <= MOST_ATOMS else None
 
 
@@ -258,7 +249,7 @@ Labels = list[tuple[int, ...]]  # of each atom, then of each step: for each radi
 class Similarity:
     """How far around two atoms, or beyond two steps (from an atom to a neighbour), both sides agree.
 
-    Twice: on elements alone, and on aromaticity, rings and bond orders as well; `weights` are in that order.
+    Twice: on elements alone, and on aromaticity, rings and bond orders as well; the two radii are added.
 
     Attributes:
         surplus: of each molecule of the precursors, how many atoms find no equal in the product, neighbours included.
@@ -275,17 +266,14 @@ class Similarity:
         wanted = Counter(labels[1] for labels in theirs[: len(right.molecules)])
         self.surplus = [(offer - wanted).total() for offer in offered]
 
-    def around(self, atom: int, origin: int, weights: Sequence[float]) -> float:
-        """Return the weighted radius within which an atom of the product and one of the precursors look the same."""
-        return sum(
-            weight * _common_radius(right[atom], left[origin])
-            for (left, right), weight in zip(self.labels, weights, strict=True)
-        )
+    def around(self, atom: int, origin: int) -> int:
+        """Return the radius within which an atom of the product and one of the precursors look the same."""
+        return sum(_common_radius(right[atom], left[origin]) for left, right in self.labels)
 
-    def beyond(self, atom: int, near: int, origin: int, far: int, weights: Sequence[float]) -> float:
+    def beyond(self, atom: int, near: int, origin: int, far: int) -> int:
         """Return the same for what lies beyond the steps from `atom` to `near` and from `origin` to `far`."""
         ours, theirs = self.steps
-        return self.around(theirs[atom, near], ours[origin, far], weights)
+        return self.around(theirs[atom, near], ours[origin, far])
 
 
 def _common_radius(ours: tuple[int, ...], theirs: tuple[int, ...]) -> int:
@@ -314,7 +302,7 @@ def _labels(graph: MolGraph, steps: Steps, *, strict: bool) -> Labels:
     return list(zip(*rounds, strict=True))
 
 
-def _grow(match: AtomMap, similarity: Similarity, weights: Sequence[float], until: float) -> bool:
+def _grow(match: AtomMap, similarity: Similarity, until: float) -> bool:
     """Pair atoms from the most similar pair outwards along bonds, then from the next that is left.
 
     Returns:
@@ -325,20 +313,20 @@ def _grow(match: AtomMap, similarity: Similarity, weights: Sequence[float], unti
     for origin, kind in enumerate(left.kinds):
         by_element[kind[0]].append(origin)
 
-    alike: dict[tuple[int, int], float] = {}
+    alike: dict[tuple[int, int], int] = {}
     for atom, kind in enumerate(right.kinds):
         for origin in by_element[kind[0]]:
-            alike[atom, origin] = similarity.around(atom, origin, weights)
+            alike[atom, origin] = similarity.around(atom, origin)
         if time.thread_time() > until:
             return False
 
-    def rank(atom: int, origin: int) -> tuple[float, ...]:
+    def rank(atom: int, origin: int) -> tuple[int, ...]:
         # Of molecules that offer the same, the one of which less would be left over.
         surplus = similarity.surplus[left.molecules[origin]]
         return -alike[atom, origin], surplus, right.ranks[atom], left.ranks[origin]
 
     for _, seed, source in sorted((rank(*pair), *pair) for pair in alike):
-        heap: list[tuple[float, float, tuple[float, ...], int, int]] = [(0.0, 0.0, (), seed, source)]
+        heap: list[tuple[float, int, tuple[int, ...], int, int]] = [(0.0, 0, (), seed, source)]
         while heap:
             if time.thread_time() > until:
                 return False
@@ -350,7 +338,7 @@ def _grow(match: AtomMap, similarity: Similarity, weights: Sequence[float], unti
                 for far, before in left.bonds[origin].items():
                     same = right.kinds[near][0] == left.kinds[far][0]
                     if same and match.origin[near] < 0 and match.target[far] < 0:
-                        beyond = -similarity.beyond(atom, near, origin, far, weights)
+                        beyond = -similarity.beyond(atom, near, origin, far)
                         heappush(heap, (abs(order - before), beyond, rank(near, far), near, far))
     return True
 

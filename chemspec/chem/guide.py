@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from rdkit import Chem
 
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import families, family_of, strategy
 
 Bonds = tuple[tuple[int, int], ...]  # pairs of atoms, numbered from 0 as the canonical SMILES writes them
@@ -82,14 +83,14 @@ def fitting(guide: Guide, target: str) -> Callable[[str], bool]:
 @lru_cache(maxsize=100)
 def _kinds(target: str) -> dict[tuple[int, int], tuple[int, ...]]:
     """Return of every bond what it has in common with those that symmetry makes of it."""
-    mol = Chem.MolFromSmiles(target)
+    mol = mol_from_smiles(target)
     ranks = list(Chem.CanonicalRankAtoms(mol, breakTies=False, includeChirality=False))
     return {pair: tuple(sorted(ranks[atom] for atom in pair)) for pair in named(target).values()}
 
 
 def named(smiles: str) -> dict[str, tuple[int, int]]:
     """Return the bonds of a molecule by a name such as C3-N4, in the order of their atoms."""
-    mol = Chem.MolFromSmiles(smiles)
+    mol = mol_from_smiles(smiles)
     pairs: Iterable[tuple[int, int]] = sorted(
         (min(ends), max(ends)) for ends in ((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds())
     )

@@ -16,20 +16,18 @@ from rdkit.Chem import rdqueries
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 from chemspec.chem import smiles_syntax
+from chemspec.chem.parsing import LONGEST as LONGEST
+from chemspec.chem.parsing import mol_from_smiles, smiles_refusal
 from chemspec.chem.smiles_syntax import Fault as Fault
 from chemspec.chem.smiles_syntax import show
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
-# RDKit walks a molecule recursively: a chain of 20,000 atoms overflows an 8 MB stack and kills the
-# process (2,000 atoms are too many for 512 KB). Nothing longer than this is ever handed to it.
-LONGEST = 3000
 KEPT = 5000  # results: about one answer the same few molecules are asked many times
 ELEMENTS_KEPT = 100_000  # small ones, and a search for routes asks about every molecule that it meets
 ARROW = ">>"  # between the sides of a reaction that is a query
 NO_REACTION = "write the whole reaction, reactants>>product"
 LEFT_OUT = "the agents are left out"
-_PRINTED = re.compile(r"[!-~]+")
 # An atom of no element; RDKit's own loop over the atoms is thirty times as fast as Python's.
 _ANY = rdqueries.AtomNumEqualsQueryAtom(0)
 
@@ -55,13 +53,13 @@ class Query:
 
 def is_valid(smiles: str) -> bool:
     """Return whether RDKit accepts the SMILES, which must hold at least one atom and no blanks."""
-    return _parse(smiles) is not None
+    return mol_from_smiles(smiles) is not None
 
 
 @lru_cache(maxsize=KEPT)
 def canonical(smiles: str) -> str | None:
     """Return the canonical SMILES with stereo, isotopes and atom maps; None where it is invalid."""
-    mol = _parse(smiles)
+    mol = mol_from_smiles(smiles)
     return None if mol is None else _write(mol)
 
 
@@ -80,7 +78,7 @@ def same_molecules(a: str, b: str) -> bool:
 @lru_cache(maxsize=KEPT)
 def drop_stereo(smiles: str) -> str | None:
     """Return the canonical SMILES without stereo (isotopes stay); None where it is invalid."""
-    mol = _parse(smiles)
+    mol = mol_from_smiles(smiles)
     if mol is None:
         return None
     Chem.RemoveStereochemistry(mol)
@@ -101,7 +99,7 @@ def elements(smiles: str) -> Counter[str] | None:
 
     They are read off the formula, since a loop over atoms in Python is slow.
     """
-    mol = _parse(smiles)
+    mol = mol_from_smiles(smiles)
     counted = re.findall(r"([A-Z][a-z]?)(\d*)", str(CalcMolFormula(mol))) if mol is not None else []
     return None if mol is None else Counter({name: int(many or 1) for name, many in counted if name != "H"})
 
@@ -130,7 +128,7 @@ def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
     atoms gets its first. All are None where the joined tokens are not valid.
     """
     smiles = "".join(tokens)
-    mol = _parse(smiles, sanitize=False)
+    mol = mol_from_smiles(smiles, sanitize=False)
     if mol is None or not is_valid(smiles):
         return (None,) * len(tokens)
     for atom in mol.GetAtoms():
@@ -143,21 +141,6 @@ def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
     ends = list(accumulate(len(token) for token in tokens))
     spans = (range(end - len(token), end) for token, end in zip(tokens, ends, strict=True))
     return tuple(next((starts[at] for at in span if at in starts), None) for span in spans)
-
-
-def _parse(smiles: str, *, sanitize: bool = True) -> Any | None:
-    """Return RDKit's molecule or None; unless sanitized, every atom written is an atom of it."""
-    # RDKit itself takes "" for a molecule, and what follows a blank for its name.
-    if not 0 < len(smiles) <= LONGEST or not _PRINTED.fullmatch(smiles):
-        return None
-    params: Any = Chem.SmilesParserParams()
-    params.sanitize = sanitize
-    params.removeHs = sanitize
-    with rdBase.BlockLogs():
-        try:
-            return Chem.MolFromSmiles(smiles, params)
-        except (RuntimeError, ValueError):  # broken invariants inside RDKit surface as these
-            return None
 
 
 def _write(mol: Any) -> str:
@@ -174,6 +157,8 @@ def explain(smiles: str) -> Fault | None:
         return Fault("there is no SMILES here", 0, len(smiles), "empty")
     if len(smiles) > LONGEST:
         return _too_long(len(smiles), LONGEST)
+    if refusal := smiles_refusal(smiles):
+        return Fault(refusal, 0, len(smiles), "length")
     if is_valid(smiles):
         return None
     unsure = Fault("RDKit cannot make a molecule of this", 0, len(smiles), "other")
@@ -205,7 +190,7 @@ def _too_long(length: int, limit: int) -> Fault:
 
 def _chemistry(smiles: str, spans: Sequence[tuple[int, int]]) -> Fault | None:
     """Return what RDKit objects to in a SMILES that is well formed."""
-    mol = _parse(smiles, sanitize=False)
+    mol = mol_from_smiles(smiles, sanitize=False)
     if mol is None or mol.GetNumAtoms() != len(spans):
         return None
     problem = _problem(Chem.Mol(mol))
@@ -335,7 +320,7 @@ def read_query(text: str, task: Task | None = None, *, max_chars: int = 1000) ->
         return typed.restore(side)
     if len(side.chars) > limit:
         return side.restore(_too_long(len(side.chars), limit))
-    mol = _parse(side.chars)  # once: it takes as long as a pass of the model
+    mol = mol_from_smiles(side.chars)  # once: it takes as long as a pass of the model
     fault = explain(side.chars) if mol is None else _vague(side.chars, mol)
     if fault is not None:
         return side.restore(fault)
@@ -453,7 +438,7 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
     """Return the fault of a valid SMILES, read as `mol`, that means a pattern, not a molecule."""
     if "~" not in smiles and not len(mol.GetAtomsMatchingQuery(_ANY)):
         return None
-    mol = _parse(smiles, sanitize=False)
+    mol = mol_from_smiles(smiles, sanitize=False)
     atoms = zip(() if mol is None else mol.GetAtoms(), smiles_syntax.read(smiles).atoms, strict=False)
     for start, end in (span for atom, span in atoms if atom.GetAtomicNum() == 0):
         message = f"{smiles[start:end]} stands for any atom; write the one that is meant"

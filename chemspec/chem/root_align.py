@@ -13,6 +13,7 @@ from random import Random
 from rdkit import Chem, rdBase
 
 from chemspec.chem import ARROW, LONGEST, canonical
+from chemspec.chem.parsing import mol_from_smiles
 
 Mol = Chem.Mol
 TRIES = 4  # random spellings drawn for each one wanted; a molecule of few atoms has few
@@ -32,7 +33,7 @@ def spellings(smiles: str, count: int, rng: Random) -> list[str]:
     """
     found = {smiles: None}
     with rdBase.BlockLogs():
-        sides = [[Chem.MolFromSmiles(part) for part in side.split(".")] for side in smiles.split(ARROW)]
+        sides = [[mol_from_smiles(part) for part in side.split(".")] for side in smiles.split(ARROW)]
         if any(mol is None or not mol.GetNumAtoms() for mols in sides for mol in mols):
             return [smiles]
         for _ in range(TRIES * count):
@@ -74,7 +75,7 @@ def _parse(mapped: str, *, stereo: bool) -> list[Mol] | None:
     parts = [part for part in mapped.split(".") if part]
     if any(len(part) > LONGEST for part in parts):
         return None
-    mols = [Chem.MolFromSmiles(part) for part in parts]
+    mols = [mol_from_smiles(part) for part in parts]
     if not mols or any(mol is None for mol in mols):
         return None
     if not stereo:

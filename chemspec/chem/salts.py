@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from rdkit import Chem, rdBase
 
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.query import canonical
 
 
@@ -78,7 +79,7 @@ def charge(part: str) -> int:
     if not any(sign in part for sign in "+-"):
         return 0
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(part)
+        mol = mol_from_smiles(part)
     return 0 if mol is None else int(Chem.GetFormalCharge(mol))
 
 
@@ -104,7 +105,7 @@ def in_order(typed: str, smiles: str) -> str:
 def _fragments(typed: str) -> list[str]:
     """Return the molecules of a SMILES, canonical, in the order of their first atoms."""
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(typed)
+        mol = mol_from_smiles(typed)
         if mol is None:
             return []
         for atom in mol.GetAtoms():

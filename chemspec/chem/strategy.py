@@ -15,6 +15,7 @@ from typing import Any
 from rdkit import Chem, rdBase
 
 from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
+from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 
 TABLE = Path(__file__).with_name("reaction_classes.tsv")
 SECONDS = 0.2  # of processor time for one atom map
@@ -145,7 +146,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
     if match is None:
         return None
     with rdBase.BlockLogs():
-        left, right = Chem.MolFromSmiles(reactants), Chem.MolFromSmiles(product)
+        left, right = mol_from_smiles(reactants), mol_from_smiles(product)
         ranks = list(Chem.CanonicalRankAtoms(right, breakTies=False, includeChirality=False))
         made = tuple(sorted(_made(match)))
         touched = [atom for atom in range(len(match.origin)) if match.changes(atom)]
@@ -306,7 +307,7 @@ def _leaving(match: AtomMap, left: Any) -> str:
         return ""
     words = []
     for part in _pieces(match.left.bonds, lost):
-        mol = Chem.MolFromSmiles(Chem.MolFragmentToSmiles(left, part, isomericSmiles=False))
+        mol = mol_from_smiles(Chem.MolFragmentToSmiles(left, part, isomericSmiles=False))
         plain = Chem.MolToSmiles(mol) if mol is not None else ""
         if plain in ("CCC", "CC(C)C") and not _branches(match, part):
             plain = ""
@@ -442,7 +443,7 @@ def _even(places: list[int]) -> bool:
 
 @cache
 def _smarts(pattern: str) -> Any:
-    return Chem.MolFromSmarts(pattern)
+    return mol_from_smarts(pattern)
 
 
 @cache

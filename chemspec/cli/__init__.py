@@ -7,15 +7,13 @@ Exit codes: 0 all went well; 1 something in the input could not be answered (som
 from chemspec.cli.base import app, main
 
 # Each adds its commands; the order is that of --help.
-from chemspec.cli import predict, check, importing, plan, precedents, serve, evaluate  # isort: skip
-from chemspec.cli import train, dev_answers, dev_speed, dev_models, dev_gpu, dev_cluster  # isort: skip
+from chemspec.cli import predict, race, check, importing, plan, precedents, serve, evaluate  # isort: skip
+from chemspec.cli import train, dev_answers, dev_speed, dev_models  # isort: skip
 
 __all__ = [
     "app",
     "check",
     "dev_answers",
-    "dev_cluster",
-    "dev_gpu",
     "dev_models",
     "dev_speed",
     "evaluate",
@@ -24,6 +22,7 @@ __all__ = [
     "plan",
     "precedents",
     "predict",
+    "race",
     "serve",
     "train",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import io
 import os
+import re
 import sys
 import threading
 import warnings
@@ -37,6 +38,20 @@ class GuardedGroup(TyperGroup):
         finally:
             sys.unraisablehook = before
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help: a line a command, so that it fits a screen; how to complete words is told at its end."""
+        for command in self.commands.values():
+            command.short_help = _first_clause(command.help or "")
+        for option in self.get_params(ctx):
+            if option.name in ("install_completion", "show_completion"):
+                option.hidden = True  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
+
+def _first_clause(text: str) -> str:
+    """Return a docstring as far as its first colon, semicolon or paragraph."""
+    return re.split(r"[:;]\s|\.?(?:\n\s*\n|\s*$)", text, maxsplit=1)[0] + "."
+
 
 def _told(error: Exception) -> str:
     """Return what an error says, without the number that the system has for it."""
@@ -61,7 +76,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 fine; 1 some query could not be answered; "
-    "2 the command could not be carried out; 130 interrupted.",
+    "2 the command could not be carried out; 130 interrupted. Words can be completed: --install-completion.",
 )
 dev = typer.Typer(no_args_is_help=True)
 app.add_typer(dev, name="dev", help="Fit, check and measure models and drafters.", rich_help_panel="For developers")

@@ -205,26 +205,6 @@ def fuzz(
     raise typer.Exit(1 if report["defects"] else 0)
 
 
-@dev.command(rich_help_panel="Can it be trusted?")
-def licences(
-    extra: Annotated[list[str] | None, opt.option("Extra of chemspec to list too; default app.")] = None,
-    as_json: opt.JsonOption = False,
-) -> None:
-    """List the licences of all packages that chemspec installs, and of the app's parts in JavaScript."""
-    from chemspec.asset_files import assets
-    from chemspec.system import licences as listing
-
-    found = listing.python_packages(extras=frozenset(extra or ["app"]))
-    lock = assets() / "frontend" / "package-lock.json"
-    if lock.is_file():  # a wheel carries what was built of them, and their licences in its files
-        found += listing.npm_packages(lock)
-    if as_json:
-        show.document({"packages": [package._asdict() for package in found]})
-        return
-    for package in found:
-        show.line(f"{package.kind:6} {package.name} {package.version}: {package.licence}")
-
-
 @command()
 def card(task: opt.TaskOption, model: opt.ModelOption = "") -> None:
     """Write the tables of a model's card anew, from what other commands kept with --keep."""

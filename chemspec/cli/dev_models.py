@@ -1,4 +1,4 @@
-"""Check training data and fit drafters: `dev leaks`, `distil`, `mean`, `calibrate`."""
+"""Check training data, fit and install drafters: `dev leaks`, `distil`, `mean`, `install-drafter`, `calibrate`."""
 
 from __future__ import annotations
 
@@ -139,6 +139,45 @@ def mean(
     from chemspec.train.average import mean as write
 
     show.line(str(write(models, out)))
+
+
+@command(name="install-drafter")
+def install_drafter(
+    drafter: Annotated[Path, typer.Argument(help="Folder of a trained drafter, or the run folder of its training.")],
+    model: Annotated[
+        str, opt.option("Model that it is to draft for: an installed one's name, or a folder.", "--model", "-m")
+    ],
+    kind: Annotated[str, opt.option("Use a small model as this kind of drafter: ar or medium.")] = "",
+    yes: Annotated[bool, opt.option("Replace a drafter of this kind without asking.", "--yes", "-y")] = False,
+) -> None:
+    """Copy a trained drafter into a model's folder; asks before it replaces one."""
+    from chemspec.engine import companions
+    from chemspec.engine.registry import model_folder
+
+    folder, kind = companions.trained_drafter(drafter, kind)
+    target = model_folder(model)
+    if (target / companions.FOLDER / kind).exists() and not yes:
+        typer.confirm(f"{target} has a drafter {kind!r}. Replace it?", abort=True)
+    show.line(f"installed: {companions.install_drafter(folder, kind, target)}")
+
+
+@command(name="share-edits")
+def share_edits(
+    model: Annotated[str, opt.option("Model whose table of edits to share.", "--model", "-m")],
+    out: Annotated[Path, opt.option("File to write; the default of a task is assets/drafting/<task>.safetensors.")],
+    deepest: Annotated[int, opt.option("Leave out contexts of more entries.")] = 7,
+) -> None:
+    """Write a model's table of edits for models of other vocabularies, which read it by the texts of tokens."""
+    from chemspec.draft.tree.table_file import save_shared_table
+
+    engine = opt.load("", model, threads=1)
+    calibration = engine.knowledge()
+    if calibration.edit_table is None:
+        raise ValueError(f"model {engine.name} has no table of edits; make one with `chemspec dev calibrate`")
+    made = f"{calibration.made}; chemspec dev share-edits --model {model} --deepest {deepest}"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    save_shared_table(out, calibration.edit_table, engine.tokenizer.alphabet, deepest=deepest, made=made)
+    show.note(f"{out}: {out.stat().st_size / 1e6:.2f} MB")
 
 
 @command()

@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.evaluation.accuracy import KnownReaction
 
 Number = TypeVar("Number")
+ONE_DRAFT = ("ar", "hierarchy", "spec_drafter", "blockwise")  # drafters that propose one continuation of a prefix
+BUILT_IN = ("auto", "mixed", "copy", "attention", "smart", "windows", *ONE_DRAFT, "medusa", "none")
 
 
 def option(text: str, *names: str) -> Any:
@@ -36,10 +38,10 @@ ModelOption = Annotated[
         "-m",
     ),
 ]
-NOption = Annotated[int, option("Answers wanted.", "--n", "-n")]
+NOption = Annotated[int, option("Answers, best first.", "--n", "-n")]
 DecoderOption = Annotated[str, option(f"auto, {', '.join(DECODERS)}; auto: greedy for one answer, else beam.")]
 DrafterOption = Annotated[
-    str, option(f"Who guesses ahead: {', '.join(DRAFTERS)}; never changes the answers of an exact decoder.")
+    str, option(f"What guesses tokens ahead: {', '.join(DRAFTERS)}; never changes the answers of an exact decoder.")
 ]
 ExactOption = Annotated[bool, option("Allow decoders that may differ from the standard.", "--exact/--relaxed")]
 BatchOption = Annotated[int, option("Queries per model call.")]
@@ -76,9 +78,43 @@ GuideOption = Annotated[
         "SMILES; a wrong name lists the right ones. Implies --distinct."
     ),
 ]
+DistinctUnlessOption = Annotated[
+    bool | None,
+    option(
+        "List different molecules only, none of them invalid or the query, and search wider until there are -n; "
+        "--no-distinct lists a beam as it is. Default: --distinct for beams without --rules and --length-penalty.",
+        "--distinct/--no-distinct",
+    ),
+]
+DraftLengthOption = Annotated[int, option("Most tokens of a draft; 0 leaves it to the drafter.")]
+DraftCountOption = Annotated[
+    int, option(f"Most drafts that follow one prefix; 0 leaves it to the drafter; {', '.join(ONE_DRAFT)} make one.")
+]
+DilationOption = Annotated[
+    int, option("With --drafter windows: tokens of the query left out between two tokens of a draft.")
+]
+OutOption = Annotated[Path | None, option("Result file: .csv, .jsonl or .parquet; resumable.", "--out", "-o")]
+ColumnOption = Annotated[str, option('Column of the input file with the SMILES; "a>>b" joins two.')]
+TraceOption = Annotated[Path | None, option("Write full results with traces here, one JSON a line.")]
+LengthPenaltyOption = Annotated[float, option("Rank beam answers by log-prob / length ** this.")]
+RulesOption = Annotated[
+    str, option(f"Search beams by the bookkeeping of another program: {', '.join(settings.RULES[1:])}.")
+]
+BudgetOption = Annotated[int, option("Most drafted nodes a query may add to a pass.")]
+DraftingOption = Annotated[
+    str, option("planned: as many drafted nodes as pay here; fixed: as many as the budget allows.")
+]
+BetaOption = Annotated[int, option("Greedy may take a drafted token among the best so many; above 1 it is relaxed.")]
+TauOption = Annotated[float, option("With --beta: most log-prob that such a token may lack to the best one.")]
 KeepOption = Annotated[bool, option("Keep the numbers in the model folder, for its card.", "--keep")]
 SampleFloat = Annotated[float, option("For --decoder sample.")]
 SampleInt = Annotated[int, option("For --decoder sample, and of the spellings of --augment.")]
+AllowedHostOption = Annotated[
+    list[str] | None,
+    option(
+        "Further name that this server is reached by, such as a proxy's; may be repeated; * for any.", "--allowed-host"
+    ),
+]
 SourceOption = Annotated[
     Path | None, typer.Option("--source", envvar="CHEMSPEC_DATA", help="Folder with the reaction tables.")
 ]
@@ -119,6 +155,19 @@ def task_of(task: str, model: str) -> Task | None:
 def decode_settings(decoder: str, n: int, exact: bool, **others: Any) -> DecodeSettings:
     """Return settings; a relaxed decoder must have been asked for with `exact` false."""
     return settings.decode_settings(decoder, n, exact=exact, remedy="add --relaxed", **others)
+
+
+def without_effect(settings: DecodeSettings) -> list[str]:
+    """Return a sentence on every draft size that was chosen for a built-in drafter that does not heed it."""
+    drafter, heeded = settings.drafts_by, {"draft_length": True, "draft_count": True, "dilation": False}
+    if drafter in ONE_DRAFT:
+        heeded["draft_count"] = False
+    elif drafter == "none":
+        heeded = dict.fromkeys(heeded, False)
+    elif drafter == "windows" or drafter not in BUILT_IN:
+        return []
+    chosen = [name for name, heeds in heeded.items() if getattr(settings, name) and not heeds]
+    return [f"--{name.replace('_', '-')} has no effect with the drafter {drafter}" for name in chosen]
 
 
 def load(task: str, model: str, **options: Any) -> Engine:

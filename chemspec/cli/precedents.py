@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from rich.table import Table
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app
+from chemspec.system.files import OTHERS
 
 if TYPE_CHECKING:
     from chemspec.precedents import Found
@@ -55,6 +57,8 @@ def build(
         if not chosen:
             raise ValueError(f"{folder} has none of {', '.join(FILES)}; name its files with --file")
     target = out or own_place()
+    if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # in the user's own folder: of nobody else's concern
+        os.umask(OTHERS)
     target.parent.mkdir(parents=True, exist_ok=True)
     with show.progress("rows") as report:
         told = build(

@@ -36,11 +36,13 @@ def serve(
     body: Annotated[int, opt.option("Most bytes of a request.")] = 2_000_000,
     timeout: Annotated[float, opt.option("Most seconds of a request.")] = 60.0,
     grace: Annotated[float, opt.option("Seconds that a stop waits for what was accepted.")] = 60.0,
+    hang: Annotated[float, opt.option("Seconds in one forward pass after which /healthz says 503.")] = 300.0,
     keys: Annotated[
         Path | None, opt.option("File with API keys, one a line; also CHEMSPEC_API_KEYS, separated by commas.")
     ] = None,
+    allowed_host: opt.AllowedHostOption = None,
     state: Annotated[
-        Path | None, opt.option("Where questions of the rxn4chemistry client are kept; default: the cache.")
+        Path | None, opt.option("File of the rxn4chemistry client's questions; default: in the cache, by port.")
     ] = None,
     ray: Annotated[
         str, opt.option("Engines on a Ray cluster, one a replica: local, auto or HOST:PORT (extra ray).")
@@ -64,6 +66,7 @@ def serve(
         body=body,
         timeout=timeout,
         grace=grace,
+        hang=hang,
         keys=server.read_keys(keys),
     )
     models = server.names_of(model or [])
@@ -81,6 +84,7 @@ def serve(
             address=ray,
             host=host,
             port=port,
+            allowed=allowed_host or [],
             device=devices[0],
             threads=threads,
             fewest=min_engines,
@@ -95,7 +99,7 @@ def serve(
         raise ValueError("--engines and --min-engines go with --ray")
     service = Service(lambda: server.load(models, devices, dtype=dtype, threads=threads, runtime=runtime), limits)
     show.note(f"serving {', '.join(models)} on http://{host}:{port}; Ctrl-C ends it")
-    server.run(service, host=host, port=port, state=state, log=log)
+    server.run(service, host=host, port=port, allowed=allowed_host or [], state=state, log=log)
 
 
 @dev.command(name="load-test")

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from chemspec.cli import saved
 from chemspec.io import tables
 from chemspec.types import DecodeResult
 
@@ -59,9 +60,23 @@ def line(text: str, style: str = "") -> None:
     answers.print(text, markup=False, highlight=False, soft_wrap=True, style=style)
 
 
+def sentence(text: str) -> None:
+    """A line on standard output that a terminal folds between words."""
+    (answers if answers.is_terminal else wide).print(text, markup=False, highlight=False, style="bold")
+
+
 def table(content: Table) -> None:
     """On a terminal cells are folded; in a file or pipe every row stays one line."""
     (answers if answers.is_terminal else wide).print(content)
+
+
+def results(items: Sequence[DecodeResult]) -> None:
+    """Queries with their answers, and what drafts saved all of them."""
+    for item in items:
+        result(item)
+    answered = [item for item in items if item.status == "ok"]
+    if len(answered) > 1:
+        line(f"{len(answered)} queries: {saved.counts(saved.total(answered), queries='them')}", "dim")
 
 
 def result(item: DecodeResult) -> None:
@@ -96,15 +111,16 @@ def result(item: DecodeResult) -> None:
             cells.append(f"{answer.vote.spellings}/{item.merged.spellings}" if answer.vote else "")
         answers_table.add_row(*cells)
     table(answers_table)
-    passes = item.trace.passes
-    tokens = sum(step.emitted for step in passes)
-    spent = f"{tokens} tokens in {len(passes)} passes, {item.trace.seconds * 1e3:.0f} ms"
-    line("  " + "; ".join(filter(None, [spent, item.trace.settings.get("exactness")])), "dim")
+    line(f"  {saved.line(item)}", "dim")
 
 
 def models(rows: Sequence[Mapping[str, Any]]) -> None:
     """The installed models."""
-    table(tables.terminal({"name": "{name}", "task": "{task}", "MB": "{mb}", "folder": "{folder}"}, rows))
+    table(
+        tables.terminal(
+            {"name": "{name}", "task": "{task}", "MB": "{mb}", "edits": "{edits}", "folder": "{folder}"}, rows
+        )
+    )
 
 
 def accuracy(report: Mapping[str, Any]) -> None:

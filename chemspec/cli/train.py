@@ -85,8 +85,8 @@ def train(
 ) -> None:
     """Train a model or a drafter by a recipe; needs the extra `train`, but no RDKit.
 
-    A drafter learns from what `chemspec dev distil` wrote (default data/<task>-distilled) and goes into its target's
-    folder.
+    A drafter learns from what `chemspec dev distil` wrote (default data/<task>-distilled). All that training writes
+    goes into the run folder; `chemspec dev install-drafter` copies a drafter into its target's folder.
     """
     from chemspec.train.recipe import DrafterRecipe, find_recipe, shipped
 
@@ -105,10 +105,11 @@ def train(
         from chemspec.engine.registry import model_folder
 
         answers = data_dir or Path("data") / f"{chosen.task}-distilled"
-        made = train_drafter(
-            chosen, answers, start or model_folder(chosen.target or chosen.task), folder, resume=resume
-        )
+        target = start or model_folder(chosen.target or chosen.task)
+        made = train_drafter(chosen, answers, target, folder, resume=resume)
         show.line(f"drafter folder: {made}")
+        named = chosen.target or chosen.task if start is None else start
+        show.note(f"to draft with it: chemspec dev install-drafter {made} --model {named}")
         return
     pairs = data_dir or Path("data") / chosen.name
     made = run_recipe(chosen, pairs, folder, resume=resume, start=start, average=average)

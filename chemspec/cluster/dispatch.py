@@ -1,7 +1,6 @@
 """Hand out pieces of work to engines that may die, so that each piece is answered exactly once.
 
-Nothing here knows Ray, files or clocks: `engines.py` brings engines on a cluster, `simulate.py` engines that only keep
-the time.
+Nothing here knows Ray, files or clocks: `engines.py` brings engines on a cluster.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Replica:
     async def check_health(self) -> None:
         """Let Ray replace it where a restart helps."""
         if not self._service.healthy:
-            raise RuntimeError("a thread that decodes has ended")
+            raise RuntimeError(self._service.broken)
 
     async def answer(self, scope: Message, body: bytes) -> AsyncIterator[Message]:
         """Yield the application's messages, and before the first and after the last what its log would say."""
@@ -158,6 +158,7 @@ def run(
     address: str,
     host: str,
     port: int,
+    allowed: Sequence[str] = (),
     device: str = "auto",
     threads: int = 0,
     fewest: int = 1,
@@ -174,6 +175,7 @@ def run(
         address: of the cluster, as for `engines.cluster`.
         host: the address to listen on.
         port: 0 takes one that is free.
+        allowed: names of this server besides its own, as for `AllowedHosts.of`.
         device: "cpu", "cuda" (a GPU each) or "auto" (a GPU each if any machine has one).
         threads: cores of a replica; 0: one.
         fewest: replicas that are kept when nobody asks.
@@ -235,4 +237,4 @@ def run(
             return _OnRay(serve.run(bound, name=name, route_prefix=None))
 
         door = Door(list(models), limits, deploy, lambda: serve.delete(name))
-        server.listen(door, door.create, host=host, port=port, log=log)
+        server.listen(door, door.create, host=host, port=port, allowed=allowed, log=log)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from rdkit import Chem, rdBase
+from rdkit import rdBase
 
 from chemspec import chem
 from chemspec.chem import ARROW
 from chemspec.chem.atom_maps import guess_maps
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.reagent_sets import beside
 from chemspec.chem.root_align import write_at_random
 from chemspec.tasks import Pair, Row, WritePair
@@ -60,7 +61,7 @@ def _core(flask: str, product: str) -> str:
 def _rooted(side: str, rng: Random) -> str | None:
     """Return a side with each molecule started at a random atom, in random order."""
     with rdBase.BlockLogs():
-        mols = [Chem.MolFromSmiles(part) for part in side.split(".")]
+        mols = [mol_from_smiles(part) for part in side.split(".")]
         if any(mol is None for mol in mols):
             return None
         return write_at_random(mols, rng)

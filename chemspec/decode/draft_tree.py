@@ -20,10 +20,11 @@ class DraftTree:
 
     Attributes:
         added: the prefixes to compute besides those requested, parents first.
-        draft_of: drafted prefix -> the draft it comes from, and the index of its last token in it.
+        draft_of: drafted prefix -> the first draft that leads to it, and the index of its last token in it.
         drafts: prefix -> what was proposed after it.
         plan: of the look-ahead, if there is one.
         named: the prefixes that the plan weighed.
+        branches: those of `drafts` that were added whole, side by side; a look-ahead follows only the first.
     """
 
     plan: LookAheadPlan | None
@@ -56,11 +57,13 @@ class DraftTree:
         self.drafts: dict[Prefix, Sequence[Draft]] = {}
         self.planner, self.plan, self.named = planner, None, frozenset[Prefix]()
         self._limits: TreeLimits | None = None  # of the trees of `Mixed`, where they are planned
+        self.branches: dict[Prefix, Sequence[Draft]] = {}
 
     def extend(self, prefixes: Iterable[Prefix]) -> None:
         """Add every draft after each of the prefixes, as far as the budget goes."""
         for prefix in prefixes:
-            for draft in self._propose(prefix):
+            self.branches[prefix] = self._propose(prefix)
+            for draft in self.branches[prefix]:
                 path = prefix
                 for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
                     path = (*path, token)
@@ -95,7 +98,8 @@ class DraftTree:
             return
         for prefix in prefixes:
             chances: dict[Prefix, float] = {}
-            for rank, draft in enumerate(self._propose(prefix)):
+            self.branches[prefix] = self._propose(prefix)
+            for rank, draft in enumerate(self.branches[prefix]):
                 path, chance = prefix, 1.0
                 for index, token in enumerate(draft.tokens[: self.max_len - len(prefix)]):
                     path = (*path, token)

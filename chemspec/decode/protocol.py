@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from chemspec.tokenizer import BOS, EOS
@@ -61,15 +61,25 @@ class ScoreRequest(tuple[Prefix, ...]):
     A decoder that needs several at once may add `lookahead`: given the scores known and guesses for others, it yields
     the prefixes that it would request later if the guesses were right, in the order in which it would: each once, and
     only those without scores. It must change nothing that the decoder reads later: guesses come from drafts.
+
+    A decoder whose steps do not write one token each gives the tokens of its longest hypothesis as `written`.
     """
 
     lookahead: LookAhead | None = None
+    written: int | None = None
 
     @classmethod
     def of(cls, prefixes: Sequence[Prefix], lookahead: LookAhead) -> ScoreRequest:
         """Return a request with a look-ahead."""
         request = cls(prefixes)
         request.lookahead = lookahead
+        return request
+
+    @classmethod
+    def of_hypotheses(cls, prefixes: Iterable[Prefix], hypotheses: Iterable[Prefix]) -> ScoreRequest:
+        """Return a request of a decoder whose hypotheses grow by steps of their own."""
+        request = cls(prefixes)
+        request.written = max(map(len, hypotheses)) - 1
         return request
 
 

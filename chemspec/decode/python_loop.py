@@ -83,11 +83,11 @@ class PythonLoop:
         done = self._clock()
         events = []
         for number, query, asked, scores, tree in zip(numbers, active, missing, scored, trees, strict=True):
-            before = query.leading()
+            before, requested = query.leading(), query.requested
             query.scores.update(scores)
-            grown = query.record(scores, set(asked)) if self._record else None
             emitted, margin = query.resume(_judge(self._planner, tree, query.scores))
-            spans = query.accepted(before, emitted)
+            spans = query.accepted(before, emitted, tree.branches)
+            grown = query.record(scores, set(asked), requested) if self._record else None
             for draft, rank, matched in _fates(tree, before, query.leading()):
                 if self._adaptive is not None:
                     self._adaptive.observe(draft, matched)

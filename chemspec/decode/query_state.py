@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chemspec.decode.protocol import Decoder, RuledDecoder
@@ -20,6 +20,7 @@ class QueryState:
         draft_of: drafted prefix -> the draft that led to it, and the index of its last token in the draft.
         numbers: of the nodes recorded so far; of one that was computed again the newer.
         recorded: how many nodes have been recorded.
+        written: tokens of the longest hypothesis so far.
         results: what the decoder returned, once it has.
     """
 
@@ -30,6 +31,7 @@ class QueryState:
     draft_of: dict[Prefix, tuple[Draft, int]] = field(default_factory=dict)
     numbers: dict[Prefix, int] = field(default_factory=dict)
     recorded: int = 0
+    written: int = 0
     results: list[FinishedSequence] | None = None
     widest: int = 1
 
@@ -55,9 +57,10 @@ class QueryState:
         """Answer the decoder as long as all it requests is known; what it requests next `on_request` is told.
 
         Returns:
-            The steps that it took, and the smallest margin among the scores that it was sent (`Pass.margin`).
+            The tokens by which its longest hypothesis grew, and the smallest margin among the scores that it was sent
+            (`Pass.margin`).
         """
-        steps, margin, known = 0, float("inf"), self.scores
+        before, margin, known = self.written, float("inf"), self.scores
         while self.results is None:
             try:
                 scores = [known[prefix] for prefix in self.requested]
@@ -65,21 +68,30 @@ class QueryState:
                 break
             for score in scores:
                 margin = min(margin, score.margin)
-            steps += 1
+            one_a_step = getattr(self.requested, "written", None) is None
             try:
                 self.requested = self.decoder.send(scores)
+                length = getattr(self.requested, "written", None) or 0
             except StopIteration as stop:
                 self.results = stop.value
-            else:
+                length = max((len(answer.tokens) for answer in stop.value), default=0)
+            self.written = self.written + 1 if one_a_step else max(self.written, length)
+            if self.results is None:
                 on_request(self.requested)
-        return steps, margin
+        return self.written - before, margin
 
     def leading(self) -> Prefix:
         """Return the text of the first hypothesis so far."""
         return (BOS, *self.results[0].tokens) if self.results else self.requested[0]
 
-    def record(self, computed: Iterable[Prefix], asked: Container[Prefix]) -> TreeDelta:
-        """Number the nodes just computed, parents first; to be called before the decoder goes on."""
+    def record(self, computed: Iterable[Prefix], asked: Container[Prefix], requested: Iterable[Prefix]) -> TreeDelta:
+        """Number the nodes just computed, parents first.
+
+        Args:
+            computed: their prefixes.
+            asked: those of them that the decoder waited for.
+            requested: all that it waited for, scored before or not.
+        """
         parents, tokens, sources = [], [], []
         for prefix in computed:
             draft, index = self.draft_of.get(prefix, (None, 0))
@@ -89,18 +101,28 @@ class QueryState:
             sources.append(ASKED if prefix in asked else AHEAD if copied is None else copied)
             self.numbers[prefix] = self.recorded
             self.recorded += 1
-        beam = tuple(self.numbers[prefix] for prefix in self.requested)
+        beam = tuple(self.numbers[prefix] for prefix in requested)
         return TreeDelta(beam, tuple(parents), tuple(tokens), tuple(sources))
 
-    def accepted(self, before: Prefix, emitted: int) -> tuple[AcceptedSpan, ...]:
+    def accepted(
+        self, before: Prefix, emitted: int, branches: Mapping[Prefix, Sequence[Draft]]
+    ) -> tuple[AcceptedSpan, ...]:
         """Return which of the tokens just emitted after `before` had been drafted, as runs copied from one span.
 
         Of several hypotheses this follows the first. The last token of a pass does not count, eos included: in greedy
-        decoding it was not itself computed, so it is the model's own; of a beam it may have been.
+        decoding it was not itself computed, so it is the model's own; of a beam it may have been. Where drafts begin
+        alike, the one with the longest accepted run is credited (of equal ones the first), in `draft_of` too.
+
+        Args:
+            before: the first hypothesis before the pass.
+            emitted: tokens by which the hypotheses grew.
+            branches: drafts of this pass that were added side by side, by the prefix that they follow.
         """
         text = self.leading()
+        end = min(len(before) + emitted, len(text) + 1)
+        self._credit_longest(text[: end - 1], len(before) + 1, branches)
         runs: list[AcceptedSpan] = []
-        for length in range(len(before) + 1, min(len(before) + emitted, len(text) + 1)):
+        for length in range(len(before) + 1, end):
             if text[:length] not in self.draft_of:
                 continue
             draft, index = self.draft_of[text[:length]]
@@ -112,6 +134,26 @@ class QueryState:
             else:
                 runs[-1] = joined
         return tuple(runs)
+
+    def _credit_longest(self, text: Prefix, length: int, branches: Mapping[Prefix, Sequence[Draft]]) -> None:
+        """Credit the drafted tokens of `text`, from this length on, to the drafts with the longest accepted runs."""
+        while length <= len(text):
+            draft, index = self.draft_of.get(text[:length], (None, 0))
+            anchor = text[: length - index - 1]
+            if draft is None or anchor not in branches:
+                length += 1
+                continue
+            answer = text[len(anchor) :]
+            draft = max(branches[anchor], key=lambda branch: _common_length(branch.tokens, answer))
+            for at in range(index, _common_length(draft.tokens, answer)):
+                self.draft_of[text[:length]] = draft, at
+                length += 1
+
+
+def _common_length(tokens: Sequence[int], others: Sequence[int]) -> int:
+    """Return how many tokens two texts begin with alike."""
+    pairs = enumerate(zip(tokens, others, strict=False))
+    return next((at for at, (token, other) in pairs if token != other), min(len(tokens), len(others)))
 
 
 def _join(run: AcceptedSpan, following: AcceptedSpan) -> AcceptedSpan | None:

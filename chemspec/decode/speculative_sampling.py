@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from math import log
 
-from chemspec.decode.protocol import Decoder, finished
+from chemspec.decode.protocol import Decoder, ScoreRequest, finished
 from chemspec.draft.learned.sampled import SampledSequence, SampleRequest
 from chemspec.draft.rejection import Nucleus, SamplerRng, accept_or_resample
 from chemspec.tokenizer import EOS
@@ -67,7 +67,8 @@ def _sample_all(count: int, max_len: int, request: SampleRequest, rng: SamplerRn
         moving = [sequence for sequence in open_ if sequence.guesses or sequence.bonus]
         request.waiting = () if moving else open_
         moving = moving or open_
-        asked = tuple(dict.fromkeys(sequence.prefix for sequence in moving))
+        prefixes = dict.fromkeys(sequence.prefix for sequence in moving)
+        asked = ScoreRequest.of_hypotheses(prefixes, (sequence.prefix for sequence in sequences))
         known = dict(zip(asked, (yield asked), strict=True))
         probs = {prefix: nucleus(scores) for prefix, scores in known.items()}
         for sequence in moving:

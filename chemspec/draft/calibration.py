@@ -1,17 +1,24 @@
-"""What was fitted for a model's drafters: `drafting.json` in the model's folder, made by `chemspec dev calibrate`."""
+"""What was fitted for a model's drafters, made by `chemspec dev calibrate`.
+
+A model's folder has it in two files: `drafting.safetensors` holds the table of edits, `drafting.json` all the rest. In
+folders of version 0.2 the table is in `drafting.json` too. A model without a table of its own drafts with the default
+one of its task (`assets/drafting`), whose tokens are matched by their texts.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from chemspec.asset_files import assets
 from chemspec.draft.tree.edit_ngrams import EDGES, EditNgramTable
+from chemspec.draft.tree.table_file import load_shared_table, load_table, save_table
 from chemspec.system.untrusted import read_json
 
-FILE = "drafting.json"
+FILE, TABLE_FILE = "drafting.json", "drafting.safetensors"
 REACH = 8  # matches of this length or longer are counted as one class
 # Without measurements: of tokens copied after no match one in three is accepted, after one token two in three, ...
 BY_MATCH = (1 / 3, 0.62, 0.75, 0.82, 0.86, 0.9, 0.93, 0.93, 0.93)
@@ -58,7 +65,7 @@ class DrafterCalibration:
     Attributes:
         by_match: acceptance rates of tokens copied after a match of 0, 1, ... tokens, on validation queries.
         by_chance: acceptance rates of steps by the class of the probability that the edit table gave them.
-        edit_table: the table of edits, if there is one; "phrases" in the file.
+        edit_table: the table of edits, if there is one.
         attention_weights: heads of the cross-attention and their weights, if fitted; "reading" in the file.
         made: the command and the data that made it, for people.
     """
@@ -70,7 +77,7 @@ class DrafterCalibration:
     made: str = ""
 
     def save(self, folder: Path) -> None:
-        """Write the file of a model folder, by way of a temporary one."""
+        """Write the files of a model folder, each by way of a temporary one."""
         attention_weights = self.attention_weights
         values: dict[str, Any] = {
             "made": self.made,
@@ -84,8 +91,11 @@ class DrafterCalibration:
                 "match": [round(gain, 4) for gain in attention_weights.match],
                 "away": round(attention_weights.away, 4),
             },
-            "phrases": self.edit_table.to_json() if self.edit_table else None,
         }
+        if self.edit_table is None:
+            (folder / TABLE_FILE).unlink(missing_ok=True)
+        else:
+            save_table(folder / TABLE_FILE, self.edit_table)
         lines = [f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in values.items()]
         partial = folder / f"{FILE}.partial"
         try:
@@ -96,20 +106,18 @@ class DrafterCalibration:
 
     @classmethod
     def load(cls, folder: Path, *, vocab_size: int, layers: int, heads: int) -> DrafterCalibration:
-        """Read a model folder's file; the defaults if there is none.
+        """Read a model folder's files; the defaults if there are none.
 
         Raises:
             ValueError: naming the file, if it is damaged or belongs to another model.
         """
-        file = folder / FILE
-        if not file.is_file():
-            return cls()
+        file, table_file = folder / FILE, folder / TABLE_FILE
         try:
-            values = read_json(file)
+            values = read_json(file) if file.is_file() else {}
             if not isinstance(values, dict):
                 raise ValueError("it does not hold a JSON object")
             attention_weights, edit_table = values.get("reading"), values.get("phrases")
-            found = cls(
+            calibration = cls(
                 by_match=_rates(values.get("by_match", BY_MATCH), REACH + 1, "by_match"),
                 by_chance=_rates(values.get("by_chance", BY_CHANCE), len(EDGES) + 1, "by_chance"),
                 edit_table=None if edit_table is None else EditNgramTable.from_json(edit_table, vocab_size),
@@ -118,10 +126,40 @@ class DrafterCalibration:
                 else _attention_weights(attention_weights, layers, heads),
                 made=str(values.get("made", "")),
             )
+            if edit_table is None and table_file.is_file():
+                file = table_file
+                calibration = replace(calibration, edit_table=load_table(file, vocab_size))
         except (OSError, ValueError, TypeError, KeyError) as error:
             remedy = "remove it, or make it anew with `chemspec dev calibrate`"
             raise ValueError(f"{file}: {error}; {remedy}") from error
-        return found
+        return calibration
+
+
+def default_table(task: str, tokens: Sequence[str]) -> EditNgramTable | None:
+    """Return the table that ships for a task, in the ids of a vocabulary; None where it is of no use to that.
+
+    Raises:
+        ValueError: naming the file, if it is damaged.
+    """
+    file = _default_file(task)
+    if not file.is_file():
+        return None
+    try:
+        return load_shared_table(file, tokens)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file}: {error}; install chemspec again") from error
+
+
+def source_of_edits(folder: Path, task: str) -> str:
+    """Return whose table of edits a model drafts with: "own", "default", or "none" where it only copies."""
+    file = folder / FILE
+    if (folder / TABLE_FILE).is_file() or (file.is_file() and '"phrases": {' in file.read_text(errors="replace")):
+        return "own"
+    return "default" if _default_file(task).is_file() else "none"
+
+
+def _default_file(task: str) -> Path:
+    return assets() / "drafting" / f"{task}.safetensors"
 
 
 def _rates(values: Sequence[float], count: int, name: str) -> tuple[float, ...]:

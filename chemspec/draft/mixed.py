@@ -52,7 +52,6 @@ class Mixed:
             raise ValueError(f"{nodes} nodes; there must be at least 1")
         self.edit_table, self.token_classes, self.accept_rates = edit_table, token_classes, tuple(accept_rates)
         self.limits = TreeLimits(nodes, count, length)
-        self._library = native.library()
         self._builders: dict[tuple[int, ...], TreeBuilder] = {}
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
@@ -89,8 +88,9 @@ class Mixed:
         key = tuple(source)
         builder = self._builders.get(key)
         if builder is None:
-            if self._library is not None:
-                builder = native.NativeTreeBuilder(self._library, self.edit_table, key, self.token_classes)
+            library = native.library()  # only here: the compiled loop grows its trees itself
+            if library is not None:
+                builder = native.NativeTreeBuilder(library, self.edit_table, key, self.token_classes)
             else:
                 builder = tree_builder(self.edit_table, CopyTracker(key, self.token_classes))
             self._builders[key] = builder

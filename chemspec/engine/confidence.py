@@ -36,7 +36,7 @@ class ConfidenceError(ValueError):
 
 @dataclass(frozen=True)
 class Confidence:
-    """confidence = 1 / (1 + exp(-(slope * log-odds of the probability + offset + likeness * (query's - usual)))).
+    """confidence = 1 / (1 + exp(-(slope * log-odds of the probability + offset))).
 
     Attributes:
         digest: of the weights it was measured with (`Engine.digest`); it means nothing for others.
@@ -44,8 +44,6 @@ class Confidence:
         offset: 0 where a temperature alone fits as well.
         made: the command that measured it.
         measured: numbers of the measurement, for people.
-        likeness: what it adds to the log-odds that a query is like the training data (`familiarity`); 0 if nothing.
-        usual: the likeness of queries to which nothing is added.
     """
 
     digest: str
@@ -53,19 +51,16 @@ class Confidence:
     offset: float
     made: str
     measured: Mapping[str, float]
-    likeness: float = 0.0
-    usual: float = 0.0
 
-    def of(self, probability: float, likeness: float | None = None) -> float:
-        """The chance that an answer of this probability is right, to a query of this likeness if that is known."""
-        familiar = 0.0 if likeness is None else self.likeness * (likeness - self.usual)
-        return squash(self.slope * log_odds(probability) + self.offset + familiar)
+    def of(self, probability: float) -> float:
+        """The chance that an answer of this probability is right."""
+        return squash(self.slope * log_odds(probability) + self.offset)
 
-    def assess(self, answers: Sequence[Hypothesis], likeness: float | None = None) -> tuple[Hypothesis, ...]:
+    def assess(self, answers: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
         """Return the answers to one spelling, each with its confidence: 0 for one that is no molecule."""
         chances = by_molecule(answers)
         return tuple(
-            replace(answer, confidence=self.of(chances[answer.canonical], likeness) if answer.valid else 0.0)
+            replace(answer, confidence=self.of(chances[answer.canonical]) if answer.valid else 0.0)
             for answer in answers
         )
 
@@ -94,13 +89,15 @@ def load(folder: Path, digest: str) -> Confidence | None:
     file = folder / FILE
     remedy = "measure it again with `chemspec dev calibration`, or remove the file"
     try:
-        measured = msgspec.convert(read_json(file), Confidence)
+        raw = read_json(file)
+        measured = msgspec.convert(raw, Confidence)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise ConfidenceError(f"{file} cannot be read ({error}); {remedy}") from error
-    numbers = (measured.slope, measured.offset, measured.likeness, measured.usual)
-    if not (all(map(math.isfinite, numbers)) and measured.slope > 0):
+    if raw.get("likeness"):  # a term of version 0.2, with which slope and offset were fitted
+        raise ConfidenceError(f"{file} was fitted with a term for likeness, which is no longer known; {remedy}")
+    if not (math.isfinite(measured.slope) and math.isfinite(measured.offset) and measured.slope > 0):
         raise ConfidenceError(f"{file} holds a slope or an offset that is none; {remedy}")
     if measured.digest != digest:
         raise ConfidenceError(f"{file} was measured with other weights and is left unused; {remedy}")
@@ -127,30 +124,12 @@ def fit(scored: Scored, *, offset: bool) -> tuple[float, float]:
     Raises:
         ValueError: if there is nothing to fit.
     """
-    return _fit(scored, [], offset=offset)[:2]
-
-
-def fit_likeness(scored: Scored, likeness: Sequence[float]) -> tuple[float, float, float]:
-    """Slope, offset and what likeness adds (see `Confidence`), fitted together.
-
-    Args:
-        scored: answers.
-        likeness: that of each answer's query, less the usual one.
-
-    Raises:
-        ValueError: if there is nothing to fit.
-    """
-    return _fit(scored, likeness, offset=True)
-
-
-def _fit(scored: Scored, likeness: Sequence[float], *, offset: bool) -> tuple[float, float, float]:
     if not scored:
         raise ValueError("there is no answer to measure the confidence on")
     x = np.array([log_odds(probability) for probability, _ in scored])
     right = np.array([float(outcome) for _, outcome in scored])
-    alike = np.array(likeness) if len(likeness) else np.zeros_like(x)
-    inputs = np.stack((x, np.full_like(x, offset), alike))  # what is not wanted is a row of 0, and its weight stays 0
-    begin = np.array([1.0, 0.0, 0.0])
+    inputs = np.stack((x, np.full_like(x, offset)))  # without an offset a row of 0, whose weight stays 0
+    begin = np.array([1.0, 0.0])
 
     def loss(weights: NDArray[np.float64]) -> float:
         """Return the outcomes' negative log-likelihood and a little for being far from 1 and 0.
@@ -165,7 +144,7 @@ def _fit(scored: Scored, likeness: Sequence[float], *, offset: bool) -> tuple[fl
     for _ in range(STEPS):
         p = np.exp(-np.logaddexp(0.0, -(weights @ inputs)))
         gradient = inputs @ (p - right) + RIDGE * (weights - begin)
-        move = np.linalg.solve((inputs * (p * (1 - p))) @ inputs.T + RIDGE * np.eye(3), gradient)
+        move = np.linalg.solve((inputs * (p * (1 - p))) @ inputs.T + RIDGE * np.eye(2), gradient)
         share = 1.0
         while share > 1e-9 and loss(weights - share * move) > loss(weights):
             share /= 2  # far from the optimum Newton overshoots
@@ -173,7 +152,7 @@ def _fit(scored: Scored, likeness: Sequence[float], *, offset: bool) -> tuple[fl
         if np.abs(move).max() < 1e-9:
             break
     # A model whose probability misleads tells next to nothing.
-    return max(float(weights[0]), 1e-3), float(weights[1]), float(weights[2])
+    return max(float(weights[0]), 1e-3), float(weights[1])
 
 
 def apply(scored: Scored, slope: float, offset: float) -> list[tuple[float, bool]]:

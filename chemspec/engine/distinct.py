@@ -76,6 +76,7 @@ def select(results: Sequence[DecodeResult], query: str, task: Task, n: int, want
         len(texts) - len(found) - len(aside),
         tuple(aside),
         tuple(barred),
+        tuple(results[:-1]),
     )
     trace = replace(last.trace, seconds=sum(result.trace.seconds for result in results))
     return replace(last, hypotheses=tuple(fitting[:n]), trace=trace, notes=(*last.notes, *_note(made)), distinct=made)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, get_args
 
-from chemspec.draft.calibration import DrafterCalibration
+from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.learned.small import DraftModel, read_alpha
+from chemspec.engine import companions
 from chemspec.importers import own
 from chemspec.importers.base import LoadedModel
 from chemspec.model import checkpoint
@@ -53,7 +55,9 @@ class DrafterResources:
         return self.runtime_config.fastest_batch(self.digest, self.backend, self.config, rows=rows)
 
     def knowledge(self) -> DrafterCalibration:
-        """Return what the model's drafters have learned; read at first use.
+        """Return what was fitted for the model's drafters, with the task's table of edits in place of a missing one.
+
+        Read at first use.
 
         Raises:
             ValueError: naming the file, if it is damaged.
@@ -61,9 +65,12 @@ class DrafterResources:
         with self._making:
             if self._knowledge is None:
                 config = self.config
-                self._knowledge = DrafterCalibration.load(
+                calibration = DrafterCalibration.load(
                     self.folder, vocab_size=config.vocab_size, layers=config.decoder_layers, heads=config.heads
                 )
+                if calibration.edit_table is None:
+                    calibration = replace(calibration, edit_table=default_table(self.task, self.tokenizer.alphabet))
+                self._knowledge = calibration
             return self._knowledge
 
     def companion(self, kind: str) -> Any:
@@ -79,8 +86,12 @@ class DrafterResources:
         """
         with self._making:
             if kind not in self._companions:
-                load = self._network if kind in get_args(NetworkKind) else self._small_model
-                self._companions[kind] = load(kind)
+                folder = self.folder / companions.FOLDER / kind
+                is_network = kind in get_args(NetworkKind)
+                # Of a Hugging Face model `_network` says that it can have none.
+                if not folder.is_dir() and (isinstance(self.tokenizer, Tokenizer) or not is_network):
+                    raise ValueError(companions.missing_drafter(self.name, self.task, kind, folder))
+                self._companions[kind] = (self._network if is_network else self._small_model)(kind, folder)
             return self._companions[kind]
 
     def watching(self) -> Backend:
@@ -95,7 +106,7 @@ class DrafterResources:
                 self._watcher = TorchBackend(model.to(self.runtime_config.device, self.runtime_config.precision))
             return self._watcher
 
-    def _network(self, kind: str) -> DrafterCheckpoint:
+    def _network(self, kind: str, folder: Path) -> DrafterCheckpoint:
         from chemspec.model import drafter_checkpoints
         from chemspec.model.transformer import Transformer
 
@@ -103,7 +114,6 @@ class DrafterResources:
             raise ValueError(
                 f"model {self.name} is a Hugging Face model, for which there is no drafter {kind!r}; choose another"
             )
-        folder = drafter_checkpoints.drafter_dir(self.folder, kind)
         network = drafter_checkpoints.load(folder, tokenizer=self.tokenizer, target=self.digest)
         network.model.to(self.runtime_config.device, self.runtime_config.precision)
         if self.runtime_config.runtime != "native":
@@ -116,15 +126,7 @@ class DrafterResources:
                 return replace(network, backend=backend)
         return network
 
-    def _small_model(self, kind: str) -> DraftModel:
-        folder = self.folder / "drafters" / kind
-        if not folder.is_dir():
-            from chemspec.train.recipe import remedy
-
-            raise ValueError(
-                f"model {self.name} has no small model {kind!r} to draft with ({folder} is missing, where a trained "
-                f"one belongs); {remedy(f'{self.task}-{kind}')}"
-            )
+    def _small_model(self, kind: str, folder: Path) -> DraftModel:
         loaded = own.load(folder)
         if loaded.tokenizer != self.tokenizer:
             raise ValueError(

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, overload
 from chemspec import chem
 from chemspec.chem import formats, root_align
 from chemspec.decode import registry as decoders
+from chemspec.decode.compiled.build import library as loop_library
 from chemspec.decode.continuous import DIVIDED, divides, keep_full
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.planner import Planner
@@ -55,7 +56,6 @@ class PreparedQuery:
         notes: what to tell with the answer.
         lead: marks of the model's own that it was typed with, such as the class of a reaction.
         smiles: the canonical SMILES.
-        likeness: how like the training data it is (`familiarity`); None where that is not known.
         refusal: the result, if it cannot be decoded.
     """
 
@@ -65,7 +65,6 @@ class PreparedQuery:
     notes: tuple[str, ...] = ()
     lead: str = ""
     smiles: str = ""
-    likeness: float | None = None
     refusal: DecodeResult | None = None
 
 
@@ -150,6 +149,7 @@ class Engine:
         loaded = importers.load(folder, LoadOptions(task, template, given_name, Path(vocab) if vocab else None))
         backend, runtime = loaded.backend(wanted)
         config = replace(wanted, runtime=runtime)
+        loop_library()  # built or read from disk now, not within the first answer
         measured, problem = _confidence(loaded)
         return cls(
             name=loaded.name,
@@ -360,9 +360,7 @@ class Engine:
         tokens = tuple(self.tokenizer.pieces(ids))
         likeness = self.familiarity.likeness(query.smiles) if self.familiarity else None
         unlike = self.familiarity.notes(tokens, likeness) if self.familiarity else ()
-        return PreparedQuery(
-            text, ids, tokens, (*query.notes, *self.caveats, *unlike), lead, query.smiles, likeness=likeness
-        )
+        return PreparedQuery(text, ids, tokens, (*query.notes, *self.caveats, *unlike), lead, query.smiles)
 
     def _answer(
         self,
@@ -677,7 +675,7 @@ class Engine:
     def _result(self, ready: PreparedQuery, answers: Sequence[FinishedSequence], trace: Trace) -> DecodeResult:
         hypotheses = tuple(self._hypothesis(answer) for answer in answers)
         if self.confidence is not None:
-            hypotheses = self.confidence.assess(hypotheses, ready.likeness)
+            hypotheses = self.confidence.assess(hypotheses)
         return DecodeResult(ready.text, "ok", "", hypotheses, trace, ready.notes)
 
     def _hypothesis(self, answer: FinishedSequence) -> Hypothesis:

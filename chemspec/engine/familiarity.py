@@ -2,8 +2,8 @@
 
 Likeness is the Tanimoto similarity of circular fingerprints (radius 2, 256 bits) to the nearest of the products in the
 index of precedents that ships; for a model whose training data these are, `familiarity.json` lies beside the weights.
-The confidence heeds it (`confidence.Confidence.likeness`), and a query that is less alike, longer or made of rarer
-tokens than nearly all of the validation data is told so in its notes.
+A query that is less alike, longer or made of rarer tokens than nearly all of the validation data has a note that says
+so; the confidence does not depend on it, because likeness did not lower its held-out loss.
 """
 
 from __future__ import annotations

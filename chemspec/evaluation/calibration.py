@@ -9,11 +9,11 @@ all.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chemspec.engine.confidence import Confidence, Scored, apply, ece, fit, fit_likeness, log_odds, nll, squash
+from chemspec.engine.confidence import Confidence, Scored, apply, ece, fit, nll
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction, answer_all
 from chemspec.settings import DecodeSettings
@@ -91,43 +91,10 @@ def measure(
         raise ValueError("the confidence is measured on one spelling; leave --augment out")
     answered = outcomes(asked, answer_all(engine, asked, out, settings, progress=progress))
     report = examine(answered)
-    added = _likeness(engine, asked, answered, report)
     measured = {name: report.table["sequence"][_way(report)][name] for name in NUMBERS}
     raw = {f"{name}, as it is": report.table["sequence"][RAW][name] for name in NUMBERS}
     numbers = {"queries": float(report.queries), **measured, **raw}
-    return replace(Confidence(engine.digest, report.slope, report.offset, made, numbers), **added), report
-
-
-def _likeness(
-    engine: Engine, asked: Sequence[KnownReaction], answered: Answered, report: CalibrationReport
-) -> dict[str, Any]:
-    """Return what changes in a `Confidence` that heeds how like training data a query is; nothing if that is no use.
-
-    It is of use if it lowers the held-out loss; each half of the queries is measured with the fit to the other.
-    """
-    if engine.familiarity is None:
-        return {}
-    alike = [engine.familiarity.likeness(question.query) for question in asked]
-    known = [(own, one) for own, one in zip(answered, alike, strict=True) if own and one is not None]
-    if len(known) < 2:
-        return {}
-    usual = sum(one for _, one in known) / len(known)
-    losses = []
-    for part, other in ((known[::2], known[1::2]), (known[1::2], known[::2])):
-        slope, offset, likeness = fit_likeness(*_alike(other, usual))
-        for (p, right), one in zip(*_alike(part, usual), strict=True):
-            losses.append((squash(slope * log_odds(p) + offset + likeness * one), right))
-    loss, before = nll(losses), report.table["sequence"][_way(report)]["all: loss"]
-    if before - loss <= WORTH * before:
-        return {}
-    slope, offset, likeness = fit_likeness(*_alike(known, usual))
-    numbers = {"all: loss, heeding likeness": loss, "all: loss, not heeding likeness": before}
-    return {"slope": slope, "offset": offset, "likeness": likeness, "usual": usual, "measured": numbers}
-
-
-def _alike(known: Sequence[tuple[list[tuple[float, float, bool]], float]], usual: float) -> tuple[Scored, list[float]]:
-    scored = [(p, right) for own, _ in known for p, _, right in own]
-    return scored, [one - usual for own, one in known for _ in own]
+    return Confidence(engine.digest, report.slope, report.offset, made, numbers), report
 
 
 def _way(report: CalibrationReport) -> str:

@@ -23,9 +23,7 @@ from typing import Any
 from chemspec.fuzz.tools import Tools, Way
 from chemspec.fuzz.ways import ways
 
-SECONDS = 5.0  # of a case, of processor time
 PATIENCE = 120  # of a case, on the clock: the machine may be busy
-MOST_KB = 1_000_000  # by which a case may raise the peak of memory
 ROUND = 500
 
 
@@ -151,9 +149,9 @@ def try_case(way: Way, case: bytes, tools: Tools) -> dict[str, Any] | None:
             f"{Path(at.filename).name}:{at.lineno} {at.name}" for at in traceback.extract_tb(error.__traceback__)[-5:]
         )
     spent, grown = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
-    if not what and spent > SECONDS:
+    if not what and spent > way.seconds:
         what = f"takes {spent:.1f} s"
-    if not what and grown > MOST_KB:
+    if not what and grown > way.most_kb:
         what = f"takes {grown / 1e6:.1f} GB"
     return {"way": way.name, "what": what, "where": where, "case": case.hex()} if what else None
 

@@ -31,6 +31,8 @@ class Way:
         run: reads a case; `Tools` are what stays between cases.
         documented: the errors that it may end with.
         share: of a campaign's cases, beside the others' shares.
+        seconds: of processor time that a case may take.
+        most_kb: by which a case may raise the peak of memory.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Way:
     run: Callable[[bytes, Tools], None]
     documented: tuple[type[Exception], ...] = ()
     share: int = 1
+    seconds: float = 5.0
+    most_kb: int = 1_000_000
 
 
 class Tools:
@@ -57,6 +61,8 @@ class Tools:
 
 def small_model(folder: Path, task: Task = "retro") -> Path:
     """Write a small model with a drafter of each kind that has weights."""
+    from chemspec.draft.calibration import DrafterCalibration
+    from chemspec.draft.tree.edit_ngrams import COPY_ONLY
     from chemspec.model import checkpoint, drafter_checkpoints
     from chemspec.model.heads import Heads, HeadsConfig
     from chemspec.model.transformer import Transformer
@@ -81,5 +87,5 @@ def small_model(folder: Path, task: Task = "retro") -> Path:
     digest = checkpoint.digest_of(folder)
     known = {"digest": digest, "slope": 1.0, "offset": 0.0, "made": "", "measured": {}}
     (folder / "confidence.json").write_text(json.dumps(known), encoding="utf-8")
-    (folder / "drafting.json").write_text('{"made": "", "reading": null, "phrases": null}', encoding="utf-8")
+    DrafterCalibration(edit_table=COPY_ONLY).save(folder)
     return folder

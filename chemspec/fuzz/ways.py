@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from random import Random
 
-from chemspec.fuzz import http, kept, tables
+from chemspec.fuzz import graphs, http, kept, tables
 from chemspec.fuzz.mutate import altered, broken, mutated
 from chemspec.fuzz.tools import QUERIES, Tools, Way, small_model
 from chemspec.tasks import TASKS
@@ -104,7 +104,14 @@ def _file(case: bytes, tools: Tools) -> None:
 
 PARTS = (
     *("config.json",) * 4,
-    *("vocab.json", "confidence.json", "drafting.json", "model.safetensors", "model.safetensors"),
+    *(
+        "vocab.json",
+        "confidence.json",
+        "drafting.json",
+        "drafting.safetensors",
+        "model.safetensors",
+        "model.safetensors",
+    ),
     *(
         f"drafters/{kind}/{name}"
         for kind in ("medusa", "spec_drafter")
@@ -156,7 +163,7 @@ def _model(case: bytes, tools: Tools) -> None:
             try:
                 _check(engine.predict("CCO", n=2, decoder="beam", drafter=drafter, max_len=6))
             except ValueError as error:  # a drafter that cannot be used, named
-                if drafter not in str(error) and "drafting.json" not in str(error):
+                if drafter not in str(error) and "drafting." not in str(error):
                     raise AssertionError(f"{drafter} is not named: {error}") from error
     finally:
         shutil.rmtree(folder)
@@ -252,19 +259,6 @@ def _job(case: bytes, _: Tools) -> None:
     rows.as_jsonl(job)
 
 
-def _history_file(random: Random) -> bytes:
-    entry = {"at": 1.0, "model": "retro", "smiles": "CCO", "status": "ok"}
-    return (altered(entry, random) + "\n" + mutated(json.dumps(entry), random) + "\n").encode("utf-8", "surrogatepass")
-
-
-def _history(case: bytes, tools: Tools) -> None:
-    from chemspec.ui.common import history
-
-    path = tools.work / "history.jsonl"
-    path.write_bytes(case)
-    history.read(path)
-
-
 def ways() -> Sequence[Way]:
     """Return every way in."""
     from chemspec.engine.confidence import ConfidenceError
@@ -278,11 +272,11 @@ def ways() -> Sequence[Way]:
     return (
         Way("query", _query_text, _query, (), 6),
         Way("file", _file_bytes, _file, (FileError,), 5),
+        Way("graph", graphs.case, graphs.read, (), 6, seconds=1.0, most_kb=500_000),
         Way("model", _model_file, _model, (CheckpointError, ConfidenceError), 3),
         Way("trace", _trace_file, _trace, (SavedError,), 2),
         Way("link", _link_text, _link, (JobError,), 1),
         Way("job", _job_files, _job, (JobError,), 2),
-        Way("history", _history_file, _history, (ValueError,), 1),
         Way("http", http.request, http.answer, (), 5),
         Way("table", tables.table, tables.read_table, (FileError,), 4),
         Way("prices", tables.prices, tables.read_prices, (), 2),

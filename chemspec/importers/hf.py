@@ -549,7 +549,8 @@ def _notes(rules: Any) -> tuple[str, ...]:
     return (f"not applied, though the checkpoint asks for it: {', '.join(told)}",) if told else ()
 
 
-MEASURED = {"confidence.json", "drafting.json", "evaluation.json", "familiarity.json"}  # which chemspec puts there
+# What chemspec puts there.
+MEASURED = {"confidence.json", "drafting.json", "drafting.safetensors", "evaluation.json", "familiarity.json"}
 
 
 def _digest(folder: Path, template: str) -> str:

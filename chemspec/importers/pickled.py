@@ -3,12 +3,14 @@
 A pickle names functions and classes and has them called. Here every name is one of three: needed to build tensors and
 plain containers, and then it is ours or torch's own; of a package that writes checkpoints of reaction models, and then
 an empty class takes its place, which keeps what it is given and does nothing; or anything else, and then the file is
-refused before a single name of it is called.
+refused before a single name of it is called. Sizes are bounded before anything is built, see `pickle_bounds`.
 """
 
 from __future__ import annotations
 
+import io
 import pickle
+import tarfile
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -20,11 +22,13 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from chemspec.importers import pickle_bounds
 from chemspec.model.checkpoint import CheckpointError
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # how torch before 1.6 begins a file
 ZIP = b"PK\x03\x04"
+LONGEST_LIST = 5_000_000  # bytes of the names and places of an archive's parts, some 80 a tensor
 
 # Packages whose classes are named by checkpoints of reaction models; none of them need be installed.
 WRITERS = frozenset(
@@ -111,13 +115,27 @@ class _Rebuild:
         raise pickle.UnpicklingError("it changes a function")
 
 
-def _parameter(data: Tensor, *_: Any) -> Tensor:
+def _parameter(data: Any, *_: Any) -> Tensor:
+    if not isinstance(data, Tensor):
+        raise pickle.UnpicklingError("a parameter is no tensor")
     return data
 
 
+def _within(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return a function of torch that refuses a tensor beyond its storage, for which torch would enlarge it."""
+
+    def built(storage: Any, offset: int, size: Sequence[int], stride: Sequence[int], *rest: Any) -> Tensor:
+        last = offset + sum((count - 1) * step for count, step in zip(size, stride, strict=True))
+        if all(size) and last >= storage.size():
+            raise pickle.UnpicklingError("a tensor is larger than what is kept of it")
+        return build(storage, offset, size, stride, *rest)
+
+    return built
+
+
 REBUILD: dict[str, Callable[..., Any]] = {
-    "_rebuild_tensor": torch._utils._rebuild_tensor,  # type: ignore[attr-defined]
-    "_rebuild_tensor_v2": torch._utils._rebuild_tensor_v2,  # type: ignore[attr-defined]
+    "_rebuild_tensor": _within(torch._utils._rebuild_tensor),  # type: ignore[attr-defined]
+    "_rebuild_tensor_v2": _within(torch._utils._rebuild_tensor_v2),  # type: ignore[attr-defined]
     "_rebuild_parameter": _parameter,
 }
 KINDS = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
@@ -125,12 +143,36 @@ STORAGES = frozenset(f"{kind}Storage" for kind in KINDS)
 DTYPES = frozenset(name for name, kind in vars(torch).items() if isinstance(kind, torch.dtype))
 
 
+class _Ordered(OrderedDict[Any, Any]):
+    """With the items that Python 2 gave when it was made, checked as `pickle_bounds` checks others."""
+
+    def __init__(self, items: Any = ()) -> None:
+        pairs = list(items) if isinstance(items, list | tuple) else None
+        if pairs is None or not all(len(pair) == 2 and isinstance(pair[0], str | int) for pair in pairs):
+            raise pickle.UnpicklingError("an ordered dictionary has no names")
+        super().__init__(pairs)
+
+
 class RefusedError(pickle.UnpicklingError):
     """A name that no checkpoint needs."""
 
 
 class Unpickler(pickle.Unpickler):
-    """Finds what `find_class` allows, and nothing else."""
+    """Finds what `find_class` allows, and nothing else; builds nothing before `pickle_bounds` has seen it."""
+
+    def __init__(self, file: Any, **options: Any) -> None:
+        super().__init__(file, **options)
+        self._file = file
+
+    def load(self) -> Any:
+        """Build what the pickle says.
+
+        Raises:
+            TooLargeError: if that may take long, or much memory.
+            Exception: of any kind, if it is damaged.
+        """
+        pickle_bounds.check(self._file)
+        return super().load()
 
     def find_class(self, module: str, name: str) -> Any:
         """Return what stands for a name of a pickle.
@@ -140,7 +182,7 @@ class Unpickler(pickle.Unpickler):
         """
         root = module.partition(".")[0]
         if (module, name) == ("collections", "OrderedDict"):
-            return type("OrderedDict", (OrderedDict,), {"__module__": "inert"})
+            return type("OrderedDict", (_Ordered,), {"__module__": "inert"})
         if module == "torch._utils" and name in REBUILD:
             return _Rebuild(name)
         if module in ("torch", "torch.cuda") and name in STORAGES:
@@ -164,12 +206,27 @@ SAFE_PICKLE: Any = SimpleNamespace(Unpickler=Unpickler, load=_load, __name__="in
 class _Outline(Unpickler):
     """As above, but the data of tensors are left in the file."""
 
-    def persistent_load(self, _: Any) -> Any:
+    def __init__(self, file: Any, size: int, **options: Any) -> None:
+        super().__init__(file, **options)
+        self._left = size  # bytes that tensors can have
+        self._keys: set[str] = set()
+
+    def persistent_load(self, saved: Any) -> Any:
+        if saved[0] != "storage":
+            return Inert()
+        _, kind, key, place, count, *_ = saved
+        if not isinstance(key, str) or not isinstance(place, str) or not isinstance(count, int) or count < 0:
+            raise pickle.UnpicklingError("a tensor has no name, or no length")
+        if key not in self._keys:
+            self._keys.add(key)
+            self._left -= count * getattr(getattr(kind, "dtype", None), "itemsize", 1)
+        if self._left < 0:
+            raise pickle.UnpicklingError("its tensors are longer than the file")
         return Inert()
 
     def find_class(self, module: str, name: str) -> Any:
         found = super().find_class(module, name)
-        return Inert if isinstance(found, (_Rebuild, torch.serialization.StorageType, torch.dtype)) else found
+        return Inert if isinstance(found, (_Rebuild, torch.dtype)) else found
 
 
 def checkpoint_at(path: Path) -> Path | None:
@@ -194,34 +251,57 @@ def outline(path: Path) -> dict[Any, Any]:
     """Return what a checkpoint holds, without its tensors: quick, whatever its size.
 
     Raises:
-        CheckpointError: for a file that is damaged, unsafe or none.
+        CheckpointError: for a file that is damaged, unsafe, too large or none.
     """
-    stat = path.stat()
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
     return _outline(path, stat.st_mtime_ns, stat.st_size)
 
 
+class _Archive(io.FileIO):
+    """A file whose list of parts is not read if it is long."""
+
+    def read(self, size: int | None = -1) -> bytes:  # type: ignore[override]
+        if size is not None and size > LONGEST_LIST:
+            raise pickle_bounds.TooLargeError("it lists more parts than a checkpoint has")
+        return super().read(-1 if size is None else size) or b""
+
+
+def _zipped(path: Path) -> bytes:
+    """Return the pickle of a zip archive."""
+    with _Archive(path) as raw, zipfile.ZipFile(raw) as archive:
+        names = archive.namelist()
+        if any(name.endswith("constants.pkl") for name in names):
+            raise CheckpointError(f"{path} is a TorchScript program, which is not run here")
+        pickles = [part for part in archive.infolist() if part.filename.rpartition("/")[2] == "data.pkl"]
+        if len(pickles) != 1:
+            raise CheckpointError(f"{path} is a zip archive without the data.pkl of a checkpoint")
+        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+            raise pickle_bounds.TooLargeError("its parts are compressed, which torch does not do")
+        if max(pickles[0].file_size, pickles[0].compress_size) > pickle_bounds.MOST_BYTES:
+            raise pickle_bounds.TooLargeError(f"its pickle has more than {pickle_bounds.MOST_BYTES // 1_000_000} MB")
+    with zipfile.ZipFile(path) as archive:
+        return archive.read(pickles[0])
+
+
 @lru_cache(maxsize=4)
-def _outline(path: Path, _time: int, _size: int) -> dict[Any, Any]:
+def _outline(path: Path, _time: int, size: int) -> dict[Any, Any]:
     try:
         if _head(path)[:4] == ZIP:
-            with zipfile.ZipFile(path) as archive:
-                names = archive.namelist()
-                if any(name.endswith("constants.pkl") for name in names):
-                    raise CheckpointError(f"{path} is a TorchScript program, which is not run here")
-                pickles = [name for name in names if name.rpartition("/")[2] == "data.pkl"]
-                if len(pickles) != 1:
-                    raise CheckpointError(f"{path} is a zip archive without the data.pkl of a checkpoint")
-                with archive.open(pickles[0]) as file:
-                    values = _Outline(file, encoding="utf-8").load()
+            values = _Outline(io.BytesIO(_zipped(path)), size, encoding="utf-8").load()
         else:
+            if tarfile.is_tarfile(path):
+                raise CheckpointError(f"{path} is an archive of a kind that is not opened")
             with path.open("rb") as file:
-                if file.read(512)[257:262] == b"ustar":
-                    raise CheckpointError(f"{path} is an archive of a kind that is not opened")
-                file.seek(0)
                 for _ in range(3):  # magic number, version, byte order
-                    _Outline(file, encoding="utf-8").load()
-                values = _Outline(file, encoding="utf-8").load()
-    except RefusedError as error:
+                    _Outline(file, size, encoding="utf-8").load()
+                values = _Outline(file, size, encoding="utf-8").load()
+                keys = _Outline(file, size, encoding="utf-8").load()
+                if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+                    raise ValueError("its tensors have no names")
+    except (RefusedError, pickle_bounds.TooLargeError) as error:
         raise CheckpointError(f"{path} is refused, and nothing in it was run: {error}") from error
     except CheckpointError:
         raise
@@ -251,10 +331,10 @@ def read(path: Path) -> dict[Any, Any]:
 
 def holds(path: Path, part: str, test: Callable[[Sequence[str]], bool]) -> bool:
     """Return whether a path is a checkpoint with a part whose names pass a test; never raises."""
-    file = checkpoint_at(path)
     try:
-        return file is not None and test([str(name) for name in outline(file).get(part) or ()])
-    except (CheckpointError, TypeError):  # said when it is loaded
+        file = checkpoint_at(path)
+        return file is not None and test([name for name in outline(file).get(part) or () if isinstance(name, str)])
+    except Exception:  # said when it is loaded
         return False
 
 
@@ -291,7 +371,7 @@ def explain(path: Path) -> NoReturn:
         raise CheckpointError(f"{path} holds several checkpoints, {', '.join(found[:5])}; name one of them")
     if file is None:
         raise CheckpointError(f"{path} is neither a model folder nor a checkpoint that torch wrote")
-    parts = ", ".join(map(str, list(outline(file))[:8]))
+    parts = ", ".join([name[:80] for name in outline(file) if isinstance(name, str)][:8])
     raise CheckpointError(f"{file} is of no known family; its parts are {parts or 'none'}")
 
 

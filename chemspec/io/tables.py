@@ -38,12 +38,16 @@ def lines(rows: Sequence[Sequence[str]], *, head: bool = True) -> str:
 
 
 def terminal(columns: Columns, rows: Iterable[Row], *, title: str = "", remarks: Sequence[str] = ()) -> Table:
-    """Return rows as a table for a terminal, with a title above and remarks below it."""
+    """Return rows as a table for a terminal, numbers to the right, with a title above and remarks below it."""
     from rich.markup import escape
     from rich.table import Table
 
     caption = escape("\n".join(remarks)) or None
-    table = Table(*columns, box=None, title=escape(title) or None, caption=caption, caption_justify="left")
-    for row in rows:
-        table.add_row(*map(escape, cells(columns, row)))
+    table = Table(box=None, title=escape(title) or None, caption=caption, caption_justify="left")
+    filled = [cells(columns, row) for row in rows]
+    for at, heading in enumerate(columns):
+        numeric = all(row[at][:1].isdigit() for row in filled if row[at])
+        table.add_column(heading, justify="right" if numeric else "left")
+    for row in filled:
+        table.add_row(*map(escape, row))
     return table

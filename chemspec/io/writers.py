@@ -8,13 +8,13 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chemspec.io import crashes
 from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
@@ -36,12 +36,13 @@ def predict_file(
     trace: Path | None = None,
     every: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
+    written: Callable[[Sequence[DecodeResult]], None] = lambda _: None,
 ) -> dict[str, int]:
     """Answer queries and write one row each, in order.
 
     Rows already in `out` are kept, a half-written last one is redone. Every few batches are on disk
     before the next begin, so that an interruption loses no more than those. A query that breaks the model gets the
-    status "failed" and disturbs no other.
+    status "failed" and disturbs no other; so does one of which the process has died twice (see `crashes`).
 
     Args:
         engine: that answers.
@@ -51,6 +52,7 @@ def predict_file(
         trace: also write the full results here, one JSON a line.
         every: how many queries to answer before the next write; 0: a few batches.
         progress: is told how many queries of how many are done.
+        written: is given the results of every write.
 
     Returns:
         How many queries ended with which status, over the whole file.
@@ -73,20 +75,31 @@ def predict_file(
         done = counts.total()
         if trace is not None:
             _cut(trace, done)
-        with journal.open("ab") as rows, trace.open("ab") if trace else nullcontext() as full:
+        with (
+            journal.open("ab") as rows,
+            trace.open("ab") if trace else nullcontext() as full,
+            crashes.watched(journal, done) as log,
+        ):
             progress(done, total)
-            size = every or settings.batch_size * BATCHES
-            for part in _chunks(queries[done:], size):
+            most = every or settings.batch_size * BATCHES
+            while done < total:
+                size = log.size(done, most)
+                part = queries[done : done + size]
 
                 def report(some: int, before: int = done) -> None:
                     progress(before + some, total)
 
-                engine.expect(queries[done : done + 2 * size])  # the next ones are read meanwhile
-                results = answer_each(engine, part, settings, report)
+                if log.fails(done):
+                    results = [DecodeResult(part[0], "failed", crashes.FAILED)]
+                else:
+                    log.begin(done, len(part))
+                    engine.expect(queries[done : done + 2 * size])  # the next ones are read meanwhile
+                    results = answer_each(engine, part, settings, report)
                 if full:  # first, so that it never holds less than the other
                     _append(full, (to_json(result) + "\n" for result in results))
                 _append(rows, (_line(result, settings, suffix) for result in results))
                 counts.update(result.status for result in results)
+                written(results)
                 done += len(part)
         if suffix == ".parquet":
             _parquet(journal, out)
@@ -108,12 +121,6 @@ def _append(file: Any, lines: Iterable[str]) -> None:
     file.write("".join(lines).encode("utf-8", errors="backslashreplace"))
     file.flush()
     os.fsync(file.fileno())
-
-
-def _chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
-    remaining = iter(items)
-    while part := list(islice(remaining, size)):
-        yield part
 
 
 def made_with(digest: str, dtype: str, settings: DecodeSettings) -> dict[str, Any]:

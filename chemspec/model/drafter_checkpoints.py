@@ -142,18 +142,12 @@ def load(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterChec
         target: digest of the target (`Checkpoint.digest`); a drafter bound to other weights is refused.
 
     Raises:
-        CheckpointError: for a drafter that is missing (naming the command that trains one), damaged, or made for
-            another vocabulary or target.
+        CheckpointError: for a drafter that is missing, damaged, or made for another vocabulary or target.
     """
     config_file, weights_file = folder / "config.json", folder / "model.safetensors"
     command = f"chemspec train --recipe {recipe_name(folder)}"
     if not config_file.is_file() or not weights_file.is_file():
-        from chemspec.train.recipe import remedy
-
-        raise CheckpointError(
-            f"there is no drafter {folder.name!r} for model {folder.parent.parent.name!r} ({folder}); "
-            f"{remedy(recipe_name(folder))}"
-        )
+        raise CheckpointError(f"there is no drafter in {folder}; `{command}` trains one")
     try:
         config = read_json(config_file)
         kind, length = config["kind"], config["length"]

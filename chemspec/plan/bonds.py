@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from rdkit import Chem
-
 from chemspec.chem.atom_maps import map_atoms
 from chemspec.chem.guide import Bonds, named
+from chemspec.chem.parsing import mol_from_smiles
 
 __all__ = ["Bonds", "inherit", "named"]
 SECONDS = 0.5  # of processor time for the map of one step; without a map in that time a step is left out
@@ -24,7 +23,7 @@ def _inherit(reactants: tuple[str, ...], product: str, bonds: Bonds) -> dict[str
     match = map_atoms(".".join(reactants), product, seconds=SECONDS)
     if match is None:
         return None
-    owners = [(smiles, atom) for smiles in reactants for atom in range(Chem.MolFromSmiles(smiles).GetNumAtoms())]
+    owners = [(smiles, atom) for smiles in reactants for atom in range(mol_from_smiles(smiles).GetNumAtoms())]
     found: dict[str, Bonds] = {}
     for pair in bonds:
         one, other = (match.origin[atom] for atom in pair)

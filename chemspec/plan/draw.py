@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from rdkit import Chem, rdBase
+from rdkit import rdBase
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.plan.routes import Node, Route
 
 WIDTH, HEIGHT, GAP, ROW = 230, 180, 60, 20  # of a molecule with its words; between columns; between rows
@@ -80,7 +81,7 @@ def _draw(drawer: Any, places: Places, *, dark: bool = False) -> Any:
     for node, column, row, parent in places:
         left, top = ROW + column * (WIDTH + GAP), ROW + row * (HEIGHT + ROW)
         with rdBase.BlockLogs():
-            mol = rdMolDraw2D.PrepareMolForDrawing(Chem.MolFromSmiles(node.smiles))
+            mol = rdMolDraw2D.PrepareMolForDrawing(mol_from_smiles(node.smiles))
         drawer.SetOffset(int(left), int(top))
         drawer.DrawMolecule(mol, legend=caption(node))
         drawer.SetOffset(0, 0)

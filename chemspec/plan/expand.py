@@ -23,6 +23,7 @@ from chemspec.chem.salts import split
 from chemspec.evaluation.roundtrip import HOW, PROPOSE, UNSURE, leads_back
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
+from chemspec.system.files import private_file
 from chemspec.types import DecodeResult
 
 VERSION = 3  # of what is kept; raise it when proposals change for the same weights and settings
@@ -129,8 +130,8 @@ class Expander:
         path = cache.cache_dir() / name
         for _ in range(2):
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                store = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+                cache.make_folder()
+                store = sqlite3.connect(private_file(path), check_same_thread=False, isolation_level=None)
                 store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
                 return store
             except sqlite3.OperationalError:  # no room, no right, or somebody holds it

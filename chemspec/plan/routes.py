@@ -9,9 +9,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from rdkit import Chem, DataStructs
+from rdkit import DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.plan.expand import Counts, Proposal
 from chemspec.plan.tree import Seen
 from chemspec.precedents import Found, Precedents, in_words
@@ -167,7 +168,7 @@ def distance(one: Route, other: Route) -> float:
 
 @lru_cache(maxsize=10_000)
 def _fingerprint(smiles: str) -> Any:
-    return rdFingerprintGenerator.GetMorganGenerator(radius=2).GetFingerprint(Chem.MolFromSmiles(smiles))
+    return rdFingerprintGenerator.GetMorganGenerator(radius=2).GetFingerprint(mol_from_smiles(smiles))
 
 
 # --- what other programs and people read ----------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy as np
 from rdkit import Chem, rdBase
 
 from chemspec import asset_files
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.io import readers, spreadsheets
 from chemspec.system import cache
 
@@ -59,7 +60,7 @@ def _holds(keys: Keys, key: np.bytes_) -> bool:
 def inchikey(smiles: str) -> str:
     """Return a molecule's standard InChIKey; empty where there is none."""
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles)
+        mol = mol_from_smiles(smiles)
         return "" if mol is None else str(Chem.MolToInchiKey(mol))  # type: ignore[no-untyped-call]
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from rdkit import Chem, rdBase
 
 from chemspec.chem.atom_maps import MOST_ATOMS, AtomMap, MolGraph, graph_of, improve, map_atoms
+from chemspec.chem.parsing import mol_from_smiles
 
 LEAVING = 3  # bonds into what leaves
 ROUNDS = 3  # bonds over which atoms that take part see each other
@@ -71,7 +72,7 @@ def change_of_mapped(mapped: str) -> Change | None:
 
 def _read(smiles: str) -> Any | None:
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles) if 0 < len(smiles) <= LONGEST else None
+        mol = mol_from_smiles(smiles)
     return mol if mol is not None and 0 < mol.GetNumAtoms() <= MOST_ATOMS else None
 
 
@@ -92,7 +93,7 @@ def _written(part: Any) -> str:
     # Read again, because what is a stereocentre by its maps alone is none without them.
     with rdBase.BlockLogs():
         text = str(Chem.MolToSmiles(part))
-        mol = Chem.MolFromSmiles(text)
+        mol = mol_from_smiles(text)
         return text if mol is None else str(Chem.MolToSmiles(mol))
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rdkit import Chem, rdBase
+from rdkit import rdBase
 from rdkit.Chem import rdFingerprintGenerator
 
 from chemspec import chem
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.precedents.change import Change, change_of, change_of_mapped
 
 # Of processor time to guess the maps of a row; out of reach, lest the index depend on the machine.
@@ -83,7 +84,7 @@ def canonical(part: str) -> str:
 def fingerprint(smiles: str, bits: int) -> NDArray[np.uint8]:
     """Return the packed circular fingerprint of a valid molecule (radius 2)."""
     with rdBase.BlockLogs():
-        found = _generator(bits).GetFingerprintAsNumPy(Chem.MolFromSmiles(smiles))
+        found = _generator(bits).GetFingerprintAsNumPy(mol_from_smiles(smiles))
     return np.packbits(found)
 
 

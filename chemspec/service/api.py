@@ -185,7 +185,7 @@ def _probes(app: FastAPI, service: Service) -> None:
     async def healthz() -> Any:
         """Say whether the process works; if not, it should be started anew."""
         if not service.healthy:
-            raise RefusedError(503, "broken", "a thread that decodes has ended; start the service anew")
+            raise RefusedError(503, "broken", f"{service.broken}; start the service again")
         return {"status": "ok"}
 
     @app.get("/readyz", response_model=dict[str, str], responses=unready, tags=["probes"])

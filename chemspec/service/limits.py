@@ -18,6 +18,7 @@ class Limits:
         body: most bytes of a request.
         timeout: seconds after which a request gets what is done; a request may ask for less.
         grace: seconds that a stop waits for what was accepted.
+        hang: seconds after which a device that has begun a forward pass and not ended it counts as hung.
         keys: of which a request must show one; none: everybody may ask.
     """
 
@@ -29,10 +30,11 @@ class Limits:
     body: int = 2_000_000
     timeout: float = 60.0
     grace: float = 60.0
+    hang: float = 300.0
     keys: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "queue", "queries", "answers", "body", "timeout", "grace"):
+        for name in ("batch_size", "queue", "queries", "answers", "body", "timeout", "grace", "hang"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         if self.each and not self.queries <= self.each <= self.queue:

@@ -112,6 +112,7 @@ class Scheduler:
         self._arrivals = count()
         self._pace = 0.05  # seconds of a device for one query, as of late
         self._busy = [0] * len(devices)
+        self._last_sign: list[float | None] = [None] * len(devices)  # when a device began its pass; None: it waits
         metrics.watch(lambda: len(self._waiting), lambda: sum(self._busy))
         self._threads = [
             Thread(target=self._work, args=(number, engines), name=f"device-{number}", daemon=True)
@@ -124,6 +125,12 @@ class Scheduler:
     def alive(self) -> bool:
         """Whether every device still has its thread."""
         return all(thread.is_alive() for thread in self._threads)
+
+    @property
+    def hung(self) -> bool:
+        """Whether a device has been in one forward pass for longer than the limit `hang`."""
+        began = [sign for sign in self._last_sign if sign is not None]
+        return bool(began) and time.monotonic() - min(began) > self._limits.hang
 
     @property
     def waiting(self) -> int:
@@ -197,15 +204,15 @@ class Scheduler:
                 first = self._next()
                 batch = self._take(self._room(first), first)
                 self._metrics.batch.labels(first.model).observe(len(batch))
-            last = began = time.monotonic()
+            last = began = self._last_sign[number] = time.monotonic()
             with suppress(_AbandonedError):
                 for job, result in self._answer(number, engines[first.model], batch):
                     self._metrics.answered(job.model, [result])
                     self._deliver([(job, result)])
                     now = time.monotonic()
                     self._pace += RECENT * (now - last - self._pace)
-                    last = now
-            self._busy[number] = 0
+                    last = self._last_sign[number] = now
+            self._busy[number], self._last_sign[number] = 0, None
             self._metrics.engine_seconds.labels(first.model).observe(time.monotonic() - began)
 
     def _next(self) -> Job:
@@ -236,6 +243,7 @@ class Scheduler:
         self._busy[number] = len(under_way)
 
         def before_pass() -> None:
+            self._last_sign[number] = time.monotonic()
             if all(job.abandoned for job in under_way):
                 raise _AbandonedError
 

@@ -23,9 +23,11 @@ from chemspec.service import api
 from chemspec.service.dropins.rxn import Tasks
 from chemspec.service.guard import LOG
 from chemspec.service.limits import Limits
+from chemspec.service.metrics import Metrics
 from chemspec.service.service import Service
 from chemspec.settings import DecodeSettings
-from chemspec.system import cache, gpu
+from chemspec.system import cache, connections, gpu
+from chemspec.system.host_check import AllowedHosts, HostCheck
 
 
 def read_keys(file: Path | None) -> frozenset[str]:
@@ -92,6 +94,7 @@ class Served(Protocol):
     """What answers behind a port, as far as its start and stop are concerned."""
 
     limits: Limits
+    metrics: Metrics
     stopping: bool
     problem: Exception | None
 
@@ -112,31 +115,40 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def run(service: Service, *, host: str, port: int, state: Path | None = None, log: bool = True) -> None:
+def run(
+    service: Service, *, host: str, port: int, allowed: Sequence[str] = (), state: Path | None = None, log: bool = True
+) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted.
 
     Args:
         service: that answers.
         host: the address to listen on.
         port: 0 takes one that is free.
-        state: where questions with a number are kept; by default in the cache, by port.
+        allowed: names of this server besides its own, as for `AllowedHosts.of`.
+        state: where questions with a number are kept; by default in the cache, by port, and in memory for port 0.
         log: whether to log on standard error that the models are loaded, and every request.
 
     Raises:
         ValueError: if the models could not be loaded.
-        OSError: if the port cannot be had.
+        OSError: if the port is not free, or another service keeps its questions in `state`.
     """
     tasks = Tasks(state or journal(port))
-    listen(service, lambda loaded: api.create(service, tasks, loaded), host=host, port=port, log=log)
+    listen(service, lambda loaded: api.create(service, tasks, loaded), host=host, port=port, allowed=allowed, log=log)
 
 
-def journal(port: int) -> Path:
-    """Return where questions with a number are kept, unless told otherwise."""
-    return cache.cache_dir() / f"service-{port}.sqlite"
+def journal(port: int) -> Path | None:
+    """Return where questions with a number are kept, unless told otherwise; None, in memory, for a port of chance."""
+    return cache.cache_dir() / f"service-{port}.sqlite" if port else None
 
 
 def listen(
-    service: Served, create: Callable[[Callable[[], None]], Any], *, host: str, port: int, log: bool = True
+    service: Served,
+    create: Callable[[Callable[[], None]], Any],
+    *,
+    host: str,
+    port: int,
+    allowed: Sequence[str] = (),
+    log: bool = True,
 ) -> None:
     """Put an application behind a port until SIGTERM or Ctrl-C.
 
@@ -145,6 +157,7 @@ def listen(
         create: returns the ASGI application; gets what is to be called when the models are loaded, or could not be.
         host: the address to listen on.
         port: 0 takes one that is free.
+        allowed: names of this server besides its own, as for `AllowedHosts.of`.
         log: whether to log on standard error that the models are loaded, and every request.
 
     Raises:
@@ -161,17 +174,7 @@ def listen(
         else:
             LOG.info("ready", extra={"told": {"port": _port(holder[0]), "models": sorted(service.models)}})
 
-    config = uvicorn.Config(
-        create(loaded),
-        host=host,
-        port=port,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=int(service.limits.grace) + 1,
-        timeout_keep_alive=75,
-        ws="none",
-    )
+    config = configured(service, create(loaded), host=host, port=port, allowed=allowed)
     holder.append(_Server(config, service))
     # uvicorn raises a signal once more when it is done; a stop that was asked for is no failure.
     with suppress(ValueError):  # not in the main thread
@@ -185,6 +188,31 @@ def listen(
         raise ValueError(str(service.problem)) from service.problem
 
 
+def configured(
+    service: Served, app: Any, *, host: str = "127.0.0.1", port: int = 0, allowed: Sequence[str] = ()
+) -> uvicorn.Config:
+    """Return how to put an application behind a port, with all that stands between the port and its routes."""
+
+    def refused(reason: str) -> None:
+        service.metrics.refused.labels(reason).inc()
+        log(reason)
+
+    log = connections.Refusals(lambda counts: LOG.warning("refused", extra={"told": dict(counts)}))
+    return uvicorn.Config(
+        HostCheck(app, AllowedHosts.of(host, allowed), links=False, refused=refused),
+        host=host,
+        port=port,
+        http=connections.limited_protocol(refused, connections.most_connections()),
+        backlog=connections.BACKLOG,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(service.limits.grace) + 1,
+        timeout_keep_alive=75,
+        ws="none",
+    )
+
+
 def _port(server: uvicorn.Server) -> int:
     return int(server.servers[0].sockets[0].getsockname()[1])
 
@@ -196,14 +224,15 @@ class _Json(logging.Formatter):
         told = getattr(record, "told", {})
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         what = {"time": f"{stamp}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
-        return json.dumps({**what, "event": record.getMessage(), **told})
+        # One line: what asyncio says of an exception has its message, which may hold a query, in further ones.
+        return json.dumps({**what, "event": record.getMessage().partition("\n")[0], **told})
 
 
 def _log_json(wanted: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())
     logging.getLogger("uvicorn.access").disabled = True  # it would tell addresses, which may hold a query
-    for name in (LOG.name, "uvicorn"):
+    for name in (LOG.name, "uvicorn", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO if wanted else logging.WARNING)

@@ -78,19 +78,30 @@ class Service:
     @property
     def ready(self) -> bool:
         """Whether questions are answered."""
-        return self._scheduler is not None and self._scheduler.alive and not self.stopping
+        return self._scheduler is not None and not self.broken and not self.stopping
 
     @property
     def why_not(self) -> str:
         """Say why it is not `ready`."""
         if self.stopping:
             return "stopping"
-        return "the models are being loaded" if self.healthy else "a thread that decodes has ended"
+        return self.broken or "the models are being loaded"
+
+    @property
+    def broken(self) -> str:
+        """Say what only a new start mends; empty if nothing."""
+        if self.problem is not None:
+            return "the models could not be loaded"
+        if self._scheduler is not None and not self._scheduler.alive:
+            return "a thread that decodes has ended"
+        if self._scheduler is not None and self._scheduler.hung:
+            return f"a forward pass has not ended within {self.limits.hang:g} s"
+        return ""
 
     @property
     def healthy(self) -> bool:
-        """Whether a restart would not help: nothing has died."""
-        return self.problem is None and (self._scheduler is None or self._scheduler.alive)
+        """Whether a restart would not help: nothing has died or hangs."""
+        return not self.broken
 
     @property
     def waiting(self) -> int:

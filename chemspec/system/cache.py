@@ -11,6 +11,8 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from chemspec.system.files import open_private, private_folder
+
 SUM = 16  # bytes
 
 
@@ -20,6 +22,16 @@ def cache_dir() -> Path:
     if base:
         return Path(base)
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "chemspec"
+
+
+def make_folder() -> Path:
+    """Return that folder; if it is not there, it is made, and only its owner may look into it.
+
+    Raises:
+        OSError: if it cannot be made.
+    """
+    path = cache_dir()
+    return path if path.is_dir() else private_folder(path)
 
 
 def read(name: str) -> bytes | None:
@@ -37,8 +49,8 @@ def write(name: str, content: bytes) -> None:
     path = cache_dir() / name
     partial = path.with_name(f"{name}.{secrets.token_hex(4)}.partial")  # several threads may keep the same
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
+        make_folder()
+        with open_private(partial, "wb") as file:
             file.write(content)
             file.write(_sum(content))
         partial.replace(path)

@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR
 
-from chemspec.system.cache import cache_dir
+from chemspec.system.cache import make_folder
 
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC")
 SECONDS = 120  # a compilation takes about three
@@ -122,8 +122,7 @@ def folder() -> Path:
     Raises:
         OSError: if it cannot be made, or is not such a folder.
     """
-    path = cache_dir() / "compiled"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = make_folder() / "compiled"
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()  # of a link, the link's own
     if not S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
@@ -149,9 +148,14 @@ def build(command: list[str], base: Path) -> Path:
 
 def _key(source: Path, command: list[str]) -> str:
     """Return a digest of all that compiled code depends on: it must not run on another kind of processor."""
-    version = subprocess.run([command[0], "--version"], capture_output=True, timeout=20).stdout
-    parts = (*_texts(source), " ".join(command[1:-1]).encode(), version, _processor().encode())
+    parts = (*_texts(source), " ".join(command[1:-1]).encode(), _version(command[0]), _processor().encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
+
+
+@lru_cache(maxsize=4)
+def _version(compiler: str) -> bytes:
+    """Return what a compiler says of itself; asked once a process."""
+    return subprocess.run([compiler, "--version"], capture_output=True, timeout=20).stdout
 
 
 def _texts(source: Path) -> list[bytes]:
@@ -161,6 +165,7 @@ def _texts(source: Path) -> list[bytes]:
     return [text, *(part for one in included for part in _texts(one))]
 
 
+@lru_cache(maxsize=1)
 def _processor() -> str:
     """Return what tells kinds of processors apart; `-march=native` compiles for one of them."""
     try:

@@ -195,16 +195,9 @@ class HeadTraining(Training):
 
 
 def train_drafter(
-    recipe: DrafterRecipe,
-    data: Path,
-    target: Path,
-    out: Path,
-    *,
-    resume: bool = True,
-    quiet: bool = False,
-    install: bool = True,
+    recipe: DrafterRecipe, data: Path, target: Path, out: Path, *, resume: bool = True, quiet: bool = False
 ) -> Path:
-    """Train a drafter by a recipe and return its folder.
+    """Train a drafter by a recipe and return its folder, which lies in the run folder.
 
     Args:
         recipe: see `recipe.DrafterRecipe`.
@@ -213,7 +206,6 @@ def train_drafter(
         out: the run folder.
         resume: go on from the run folder's last checkpoint, if there is one.
         quiet: no progress line.
-        install: write the drafter to the target's folder, rather than into `out`.
 
     Raises:
         FileNotFoundError: if the data is not there.
@@ -247,7 +239,7 @@ def train_drafter(
     # The final state, or the mean of the last ones.
     folder = out / "checkpoints"
     module.model.load_state_dict(average(newest(folder, folder / "last.ckpt", recipe.average_last)))
-    folder = drafter_checkpoints.drafter_dir(target, recipe.kind) if install else out / recipe.kind
+    folder = out / recipe.kind
     bound = "" if recipe.kind == "spec_drafter" else loaded.digest
     drafter_checkpoints.save(
         folder, module.model, loaded.tokenizer, kind=recipe.kind, length=recipe.length, target=bound

@@ -100,16 +100,6 @@ class DrafterRecipe(BaseRecipe):
     frozen: bool = False
 
 
-def remedy(name: str) -> str:
-    """Return what to do about a missing drafter, whose recipe would have this name."""
-    other = "choose another drafter"
-    return (
-        f"train one with `chemspec train --recipe {name}`, or {other}"
-        if name in shipped()
-        else f"no recipe trains one; {other}"
-    )
-
-
 def load_recipe(file: Path) -> Recipe | DrafterRecipe:
     """Read a recipe from a TOML file.
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.bench import baselines, speed
+from chemspec.bench import baselines, speed, speed_table
 from chemspec.bench.speed import BenchSettings
 from chemspec.bench.sweep import Row, Setting
 from chemspec.cli import app
@@ -79,6 +79,8 @@ def test_json_ends_with_one_document_with_the_named_fields() -> None:
         "1",
         "--drafters",
         "none,copy",
+        "--dtype",
+        "fp32",
         "--json",
     ]
     result = CliRunner().invoke(app, words)
@@ -265,12 +267,71 @@ def test_progress_ends_at_the_total() -> None:
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_the_table_tells_what_the_rows_do() -> None:
-    report = speed.run(BenchSettings(tasks=("forward",), limit=1, batches=(1,), engines=OURS, threads=1))
-    console = Console(width=300, file=io.StringIO())
-    console.print(speed.table({**report, "notes": ["ctranslate2 left out"]}))
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert all(word in shown for word in ("ctranslate2 left out", "naive torch", "speed-up"))
+def row(**more: Any) -> dict[str, Any]:
+    """A row of a report, as far as tables and the sentence read it."""
+    facts = {"task": "retro", "engine": "chemspec", "decoder": "beam", "n": 25, "batch": 1, "dtype": "fp32"}
+    times = {"median_ms": 1234.5, "passes_per_query": 123.4, "speedup": 1.0, "speedup_low": 0.9, "speedup_high": 11.11}
+    return {**facts, "drafter": "none", **times, "same_list": 1.0, "queries": 200, "note": "", **more}
+
+
+def printed(report: dict[str, Any], width: int) -> str:
+    console = Console(width=width, file=io.StringIO())
+    console.print(speed_table.table(report))
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_the_table_fits_a_terminal_and_says_what_differs() -> None:
+    rows = [row(), row(drafter="spec_drafter", speedup=2.0, same_list=0.995)]
+    shown = printed({"rows": rows, "notes": ["ctranslate2 left out"]}, 100)
+    assert "2.00 (0.90 to 11.11)" in shown and "199 of 200" in shown and "ctranslate2 left out" in shown
+    assert len(shown.rstrip("\n").split("\n")) == 4  # nothing is folded
+    assert "engine" not in shown and "batch" not in shown
+    naive = row(engine="naive", batch=32, passes_per_query=None, speedup=0.25)
+    shown = printed({"rows": [*rows, naive], "notes": []}, 120)
+    assert all(word in shown for word in ("engine", "naive", "batch", "32", "0.25"))
+
+
+def test_the_sentence_tells_the_gain_of_every_decoder() -> None:
+    greedy = {"decoder": "greedy", "n": 1, "drafter": "auto"}
+    rows = [row(), row(drafter="auto", speedup=0.98), row(**greedy, speedup=2.5), row(**greedy, speedup=1.5)]
+    told = speed_table.sentence({"rows": [*rows, row(engine="naive", speedup=0.1)]})
+    assert told == (
+        "As fast with drafts as without: beam of 25 0.98 times, greedy 1.50 to 2.50 times; "
+        "600 of 600 lists of answers are the same."
+    )
+    assert speed_table.sentence({"rows": rows[:1]}) == ""
+
+
+def test_every_precision_is_compared_with_its_own_standard(home: Path) -> None:
+    plan = BenchSettings(
+        tasks=("retro",),
+        limit=2,
+        widths=(1,),
+        batches=(1,),
+        engines=("chemspec",),
+        drafters=("copy",),
+        dtypes=("fp32", "int8"),
+        threads=1,
+        roof=False,
+    )
+    rows = speed.run(plan)["rows"]
+    assert [(one["dtype"], one["drafter"]) for one in rows] == [
+        (dtype, drafter) for dtype in ("fp32", "int8") for drafter in ("none", "copy")
+    ]
+    assert all(one["identical"] for one in rows)
+    assert [one["speedup"] for one in rows if one["drafter"] == "none"] == [1.0, 1.0]
+
+
+def test_without_options_the_shipped_models_are_timed_with_and_without_drafts() -> None:
+    words = ["bench", "--limit", "2", "--threads", "1"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    *_, last = lines = done.stdout.rstrip("\n").split("\n")
+    assert last.startswith("As fast with drafts as without: greedy ") and "{" not in done.stdout
+    assert last.endswith("12 of 12 lists of answers are the same.")
+    cases = [tuple(line.split()[:-1][:2]) for line in lines[1:-1]]
+    assert cases == [("forward", "greedy")] * 4 + [("retro", "greedy")] * 4 + [("retro", "beam")] * 4
+    assert max(map(len, lines[:-1])) <= 100
 
 
 def test_the_stopwatch_changes_no_answer(home: Path) -> None:

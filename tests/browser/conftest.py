@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
+from app_server import address
 from paths import ROOT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -34,28 +31,16 @@ class Server:
     """The app in a process of its own."""
 
     def __init__(self, folder: Path, script: str = "app.py", **environment: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
-        self.url = f"http://127.0.0.1:{self.port}"
         own = ["chemspec.ui.launch"] if script == "app.py" else ["streamlit", "run", str(ROOT / script)]
-        command = [sys.executable, "-m", *own, "--server.port", str(self.port), "--server.address", "127.0.0.1"]
+        command = [sys.executable, "-m", *own, "--server.port", "0", "--server.address", "127.0.0.1"]
         command += ["--server.headless", "true", "--server.fileWatcherType", "none"]
         command += ["--browser.gatherUsageStats", "false"]  # as `chemspec app` does
-        self.log = folder / f"server-{self.port}.log"
+        self.log = folder / "server.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, "CHEMSPEC_WARM_UP": "1", **environment}
             )
-        end = time.monotonic() + 240
-        while True:
-            try:
-                urlopen(self.url + "/_stcore/health", timeout=1).read()
-                return
-            except (URLError, OSError):
-                if self.process.poll() is not None or time.monotonic() > end:
-                    raise RuntimeError(f"no server: {self.log.read_text()}") from None
-                time.sleep(0.1)
+        self.url = address(self.log, self.process)
 
     def stop(self) -> None:
         self.process.terminate()

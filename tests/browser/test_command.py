@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
+from app_server import address
 
 from chemspec.engine.engine import installed
 
@@ -20,26 +18,24 @@ from chemspec.engine.engine import installed
 @pytest.mark.weights
 @pytest.mark.skipif(not installed(), reason="no model in assets/models")
 def test_the_command_opens_the_app_from_any_folder(tmp_path: Path, new_page: Callable[..., Any]) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "chemspec.cli", "app", "--port", str(port), "--headless"]
-    environment = {**os.environ, "CHEMSPEC_HOME": str(tmp_path / "home")}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as server:
+    command = [sys.executable, "-m", "chemspec.cli", "app", "--port", "0", "--headless"]
+    log, environment = tmp_path / "log", {**os.environ, "CHEMSPEC_HOME": str(tmp_path / "home")}
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(
+            command, cwd=tmp_path, env=environment, start_new_session=True, stdout=out, stderr=out
+        ) as server,
+    ):
         try:
-            for _ in range(3000):
-                try:
-                    urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1).read()
-                    break
-                except OSError:
-                    time.sleep(0.1)
+            url = address(log, server)
             page = new_page()
             page.set_default_timeout(300_000)  # a fresh cache: it compiles and measures first, on a busy machine too
-            page.goto(f"http://127.0.0.1:{port}/?task=forward&smi=CC(%3DO)Cl.Nc1ccccc1")
+            page.goto(f"{url}/?task=forward&smi=CC(%3DO)Cl.Nc1ccccc1")
             page.get_by_text("CC(=O)Nc1ccccc1").first.wait_for()
             # The settings of the app have reached the page, its colours among them, and its script has an end.
             page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
             colour = "() => getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
             assert page.evaluate(colour) == "rgb(246, 248, 247)"
+            page.goto("about:blank")  # a page that loses its server complains
         finally:
             os.killpg(server.pid, 15)

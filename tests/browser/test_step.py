@@ -32,7 +32,7 @@ def test_stepping_plays_in_the_browser_alone(
     server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
 ) -> None:
     playwright = pytest.importorskip("playwright.sync_api")
-    page = new_page()
+    page = new_page(reduced_motion="reduce")
     sent: list[Any] = []
     page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
     page.goto(address(server))
@@ -65,6 +65,21 @@ def test_stepping_plays_in_the_browser_alone(
     page.keyboard.press("Enter")
     playwright.expect(page.locator(".counters dd").first).to_have_text(f"{last} / {last}")
     assert not sent  # no run of the script
+
+
+def test_the_first_visit_plays_an_example_until_somebody_steps(
+    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
+) -> None:
+    page = new_page()
+    page.goto(f"{server.url}/step")
+    playing = page.get_by_role("button", name="Pause", exact=True)
+    playing.wait_for()
+    page.get_by_label("To the end").click()
+    page.get_by_role("button", name="Play", exact=True).wait_for()
+    last = page.locator(".bars .bar").count()
+    assert passes(page) == last
+    assert "tokens a pass, mean" in page.locator(".counters").inner_text()
+    assert "smi=" not in page.url  # nobody asked this
 
 
 def test_tokens_and_atoms_light_each_other(
@@ -117,8 +132,9 @@ def test_a_beam_grows_as_a_tree(server: Any, new_page: Callable[..., Any], settl
     page = new_page(viewport={"width": 390, "height": 844})
     page.goto(f"{server.url}/step")
     settled(page)
-    page.get_by_role("button", name="Step through").last.click()
-    page.wait_for_selector(".tree svg")
+    page.get_by_role("button", name="Lidocaine, backwards").click()
+    page.wait_for_selector(".tree .mark.kept")
+    page.get_by_text("Every branch is a text the search considered").wait_for()
     settled(page)
     page.get_by_label("To the end").click()
     assert page.locator(".tree .mark.done").count() == 5

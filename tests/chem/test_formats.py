@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import random
 import re
 import time
@@ -17,8 +15,7 @@ from rdkit.Chem import rdChemReactions, rdMolDescriptors
 
 from chemspec import chem
 from chemspec.chem import Fault
-from chemspec.chem.formats import LARGEST, Input, read_any, reagents, to_cdxml, to_csv, to_png, to_rxn, to_sdf
-from chemspec.types import DecodeResult, Hypothesis
+from chemspec.chem.formats import LARGEST, Input, read_any, reagents, to_cdxml, to_png, to_rxn, to_sdf
 
 # Rings, [nH], stereo of atoms and bonds, charges, isotopes, salts, metals, nitro, azide.
 MOLECULES = tuple(
@@ -470,39 +467,6 @@ def test_long_chains_do_not_overflow_the_stack() -> None:
 # --- exports -------------------------------------------------------------------------------------
 
 
-def hypothesis(smiles: str, log_prob: float = -0.5) -> Hypothesis:
-    return Hypothesis(smiles, chem.canonical(smiles) or "", True, (smiles,), (log_prob,), log_prob, 0.6)
-
-
-def test_csv_has_a_line_an_answer() -> None:
-    results = [
-        DecodeResult("CCO", "ok", "", (hypothesis("CC=O"), hypothesis("CC(=O)O", -2.25))),
-        DecodeResult("C1", "invalid", "ring 1 is opened here but never closed"),
-    ]
-    rows = list(csv.DictReader(io.StringIO(to_csv(results))))
-    assert [(row["query"], row["rank"], row["smiles"]) for row in rows] == [
-        ("CCO", "1", "CC=O"),
-        ("CCO", "2", "CC(=O)O"),
-        ("C1", "", ""),
-    ]
-    assert float(rows[1]["log_prob"]) == -2.25 and rows[0]["valid"] == "yes"
-    assert rows[2]["message"].startswith("ring 1")
-
-
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\uff1d", " =", "\n="])
-def test_csv_is_safe_in_spreadsheets(start: str) -> None:
-    query = f'{start}HYPERLINK("http://x","y")'
-    text = to_csv([DecodeResult(query, "invalid", query)])
-    (row,) = csv.DictReader(io.StringIO(text))
-    assert row["query"].startswith("'") and row["message"].startswith("'")
-    assert len(text.splitlines()) == 2
-
-
-def test_csv_leaves_numbers_alone() -> None:
-    (row,) = csv.DictReader(io.StringIO(to_csv([DecodeResult("-1.5", "invalid", "+2e3")])))
-    assert (row["query"], row["message"]) == ("-1.5", "+2e3")
-
-
 def test_sdf_holds_what_was_given() -> None:
     rows = [
         {"smiles": "CCO", "name": "ethanol", "rank": 1, "log_prob": -0.25},
@@ -550,7 +514,6 @@ def test_rxn_molecules_stand_side_by_side() -> None:
 @given(st.text(max_size=30))
 def test_exports_never_raise(text: str) -> None:
     to_sdf([{"smiles": text, text: text}])
-    to_csv([DecodeResult(text, "invalid", text, notes=(text,))])
     assert isinstance(to_png(text, width=60, height=60), bytes)
     to_rxn(text, text)
     to_cdxml(text)

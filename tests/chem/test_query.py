@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import DATA
 from rdkit import Chem, rdBase
+from slowness import slowness
 
 from chemspec.chem import (
     LONGEST,
@@ -355,9 +356,9 @@ def test_a_fault_points_into_the_text_as_typed(text: str, task: None, blamed: st
 
 @pytest.mark.parametrize("text", ["C" * 2000, "C" * 10**7, "C(" * 1500, "C1" * 1000, " " * 50_000, "[" * 5000])
 def test_a_text_that_is_too_long_is_refused_at_once(text: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     answer = read_query(text)
-    assert time.perf_counter() - begin < 0.5
+    assert time.process_time() - begin < 0.5 * slowness()
     assert isinstance(answer, Fault) and answer.kind == "length"
 
 

@@ -63,7 +63,7 @@ def predict(*words: object, task: str = "retro", **more: Any) -> Result:
 
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_json_is_one_line_with_the_fields_of_the_contract(task: str) -> None:
-    result = predict("CCO", "CC(", "--n", 2, "--json", task=task)
+    result = predict("CCO", "CC(", "--n", 2, "--no-distinct", "--json", task=task)
     assert result.exit_code == 1
     assert result.stdout.count("\n") == 1
     document = last(result)
@@ -92,7 +92,50 @@ def test_json_is_one_line_with_the_fields_of_the_contract(task: str) -> None:
 def test_exit_code_0_where_every_query_is_answered() -> None:
     result = predict(*QUERIES)
     assert result.exit_code == 0
-    assert result.stdout.count("; exact to the last bit") + result.stdout.count("; exact up to ties") == len(QUERIES)
+    assert result.stdout.count(" ms; standard decoding, without drafts\n") == len(QUERIES)
+    assert re.search(rf"^{len(QUERIES)} queries: (\d+) tokens in \1 passes$", result.stdout, flags=re.MULTILINE)
+
+
+def test_drafts_are_told_by_what_they_saved() -> None:
+    result = call("predict", *QUERIES, "-t", "retro", "-n", 1, "--drafter", "windows", "--threads", 1, "--max-len", 30)
+    assert re.search(
+        r" tokens in \d+ pass.*; same answers as without drafts, (to the last bit|up to ties)", result.stdout
+    )
+
+
+def test_beams_list_different_molecules_unless_told_otherwise() -> None:
+    def chosen(*words: object) -> bool:
+        return bool(last(predict("CCO", "--n", 2, "--json", *words))["settings"]["distinct"])
+
+    assert chosen() and chosen("--decoder", "beam") and chosen("--distinct", "--rules", "onmt")
+    plain = ("--no-distinct",), ("--n", 1), ("--decoder", "sample"), ("--rules", "onmt"), ("--length-penalty", 1)
+    assert not any(chosen(*words) for words in plain)
+
+
+def test_draft_sizes_reach_the_drafter_and_those_without_effect_are_named() -> None:
+    words = (
+        "CCO",
+        "--n",
+        1,
+        "--drafter",
+        "windows",
+        "--draft-length",
+        4,
+        "--draft-count",
+        2,
+        "--dilation",
+        1,
+        "--json",
+    )
+    done = predict(*words)
+    settings = last(done)["settings"]
+    assert (settings["draft_length"], settings["draft_count"], settings["dilation"]) == (4, 2, 1)
+    assert done.stderr == ""
+    done = predict("CCO", "--n", 1, "--drafter", "copy", "--draft-count", 2, "--dilation", 1)
+    assert done.stderr == "note: --dilation has no effect with the drafter copy\n"
+    done = predict("CCO", "--n", 1, "--draft-length", 4)
+    assert done.stderr == "note: --draft-length has no effect with the drafter none\n"
+    assert predict("CCO", "--draft-length", -1).exit_code == 2
 
 
 @pytest.mark.parametrize("query", ["", "  ", "CC(", "c1ccccc", "C(C)(C)(C)(C)C", "[Uus]", "C" * 2000])
@@ -176,6 +219,7 @@ def test_answers_go_to_a_file_and_totals_to_the_screen(ending: str) -> None:
     assert result.exit_code == 1
     assert last(result)["counts"] == {"ok": len(QUERIES), "invalid": 1}
     assert Path(f"o.{ending}").is_file()
+    assert re.search(rf": 1 invalid, {len(QUERIES)} ok; [\d,]+ tokens in [\d,]+ passes\n", result.stderr)
 
 
 def test_a_run_is_resumed_and_another_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,10 +428,17 @@ def test_help_shows_what_users_need_and_dev_the_rest() -> None:
     def commands(text: str) -> list[str]:
         return re.findall(r"^│ ([a-z][a-z-]*) ", text, flags=re.MULTILINE)
 
-    answers = ["predict", "models", "app", "check", "import", "plan", "serve", "precedents"]
+    answers = ["predict", "models", "app", "race", "check", "import", "plan", "serve", "precedents"]
     assert commands(users) == [*answers, "evaluate", "bench", "data", "train", "dev"]
     assert {"lossless", "card", "calibrate", "papers"} < set(commands(developers))
     assert not set(commands(users)) & set(commands(developers))
+
+
+def test_help_fits_a_screen() -> None:
+    lines = call("--help").stdout.rstrip().split("\n")
+    assert len(lines) <= 40 and max(map(len, lines)) <= 80
+    assert sum("\N{BOX DRAWINGS LIGHT VERTICAL}" in line for line in lines) <= 20  # one line a command
+    assert "Turn another program's checkpoint into a model folder. " in "\n".join(lines)
 
 
 def test_the_data_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,10 +455,21 @@ def test_evaluate_refuses_a_model_of_the_other_task() -> None:
 
 def test_the_app_listens_on_this_machine_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(subprocess, "call", lambda words, **_: started.append(words) or 0)
+    monkeypatch.setattr(os, "execv", lambda _, words: started.append(words))
+    monkeypatch.setattr(os, "chdir", lambda _: None)
     call("app", "--headless")
-    call("app", "--host", "0.0.0.0")
+    call("app", "--host", "0.0.0.0", "--allowed-host", "a.example", "--allowed-host", "b.example", "--watch")
     assert [words[words.index("--server.address") + 1] for words in started] == ["127.0.0.1", "0.0.0.0"]
+    assert [words[words.index("--server.fileWatcherType") + 1] for words in started] == ["none", "auto"]
+    assert "--allowed-host" not in started[0]
+    assert started[1][-4:] == ["--allowed-host", "a.example", "--allowed-host", "b.example"]
+
+
+@pytest.mark.parametrize("command", ["app", "serve"])
+def test_a_server_is_told_names_and_no_addresses_of_pages(command: str) -> None:
+    result = call(command, "--allowed-host", "https://chem.example.org")
+    assert result.exit_code == 2
+    assert "give a name such as chem.example.org" in " ".join(result.stderr.split())
 
 
 def test_train_lists_its_recipes() -> None:

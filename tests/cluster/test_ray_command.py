@@ -1,8 +1,7 @@
-"""What `predict --ray` cannot do is refused before anything is started; `dev plan-job` says what a job takes."""
+"""What `predict --ray` cannot do is refused before anything is started."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -43,14 +42,3 @@ def test_what_does_not_go_is_refused_before_anything_starts(
     assert done.exit_code == 2
     assert part in " ".join(done.stderr.split())
     assert not Path("out").exists()
-
-
-def test_a_plan_is_told_and_repeats_itself() -> None:
-    words = ["dev", "plan-job", "--rows", "1000000", "--machines", "2", "--hours-between-failures", "0.2"]
-    first, second = (CliRunner().invoke(app, [*words, "--json"]).stdout for _ in range(2))
-    assert first == second
-    found = json.loads(first)["forecast"]
-    assert found["shards"] == 100
-    assert found["cost"] == pytest.approx(found["engine_hours"] * 0.04)
-    told = CliRunner().invoke(app, words).stdout
-    assert f"{found['failures']} machines fail" in told

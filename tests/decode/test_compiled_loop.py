@@ -13,6 +13,7 @@ from typing import Any
 import compiled_stress
 import pytest
 import torch
+from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from small import tiny_folder
@@ -21,7 +22,6 @@ from test_loop import EAGER, VOCAB, Illegal, model_of
 
 from chemspec.decode import decoding as loops
 from chemspec.decode.beam import beam_search
-from chemspec.decode.compiled import build
 from chemspec.decode.compiled import loop as compiled_loop
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy
@@ -42,9 +42,9 @@ from chemspec.model.session import Backend, Runner, ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, TableRunner, tiny_model
-from chemspec.types import Draft, FinishedSequence, Pass, Prefix
+from chemspec.types import ASKED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix
 
-pytestmark = pytest.mark.skipif(build.library() is None, reason="there is no C++ compiler")
+pytestmark = needs_compiler
 
 Outcome = tuple[list[list[FinishedSequence]], list[list[Pass]]]
 
@@ -264,6 +264,57 @@ def test_on_the_shipped_weights_too(
 
 def small_model() -> Transformer:
     return tiny_model(2, VOCAB).float()
+
+
+@dataclass(frozen=True)
+class BeginAlike:
+    """Two drafts with the same beginning, of which the second is right for longer."""
+
+    answer: Sequence[int]
+
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        if len(prefix) > 1:
+            return ()
+        first, second, third, *_ = self.answer
+        wrong = next(token for token in range(3, VOCAB) if token != second)
+        return Draft((first, wrong), "short", (0, 2)), Draft((first, second, third), "long", (2, 5))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_of_drafts_that_begin_alike_the_one_with_the_longest_accepted_run_is_credited(compiled: bool) -> None:
+    source, table = [4, 5, 6, 7, 8], Table(2, vocab_size=VOCAB, copying=3.0)
+    (whole,) = decode(compiled, [source], [greedy(max_len=6)], table, NoDrafts(), max_len=6)[0][0]
+    _, ((first, *_),) = decode(compiled, [source], [greedy(max_len=6)], table, BeginAlike(whole.tokens[:3]), max_len=6)
+    assert first.spans == (AcceptedSpan(0, 3, "long", (2, 5)),)
+    assert first.grown is not None
+    assert first.grown.sources == (ASKED, 2, 1, 3, 4)  # of bos, the shared token, the wrong one, and the rest
+
+
+def source_of(draft: Draft, length: int) -> tuple[int, int] | None:
+    return draft.span and (draft.span[0], draft.span[0] + length)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("drafter", ["windows", "smart"])
+def test_every_pass_names_the_source_of_its_best_draft(
+    drafter: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chemspec.engine.engine.Decoding", forced(compiled))
+    engine = shipped()
+    accepted = shared = 0
+    for result in engine.predict(QUERIES, DecodeSettings(decoder="greedy", n=1, drafter=drafter, max_len=40)):
+        answer, start = (*result.hypotheses[0].tokens, ""), 0
+        for step in result.trace.passes:
+            kept = tuple(engine.tokenizer.encode("".join(answer[start : start + step.accepted])))
+            winners = [draft for draft in step.drafts if kept and draft.tokens[: len(kept)] == kept]
+            if winners:
+                assert step.spans == (AcceptedSpan(start, len(kept), drafter, source_of(winners[0], len(kept))),)
+                accepted += len(kept)
+                shared += any(draft.tokens[0] == kept[0] for draft in step.drafts[: step.drafts.index(winners[0])])
+            else:
+                assert not step.spans
+            start += step.emitted
+    assert accepted > 20 and shared
 
 
 class Watched:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from compilers import needs_compiler, skip_without_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ from chemspec.draft.base import Drafter
 from chemspec.draft.copy import Copy
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.windows import Windows
-from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
+from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runners.triton import reference
 from chemspec.model.runners.triton.runner import TritonBackend
@@ -39,7 +40,7 @@ DRAFTERS: dict[str, Drafter] = {
     "copy": Copy(length=4, count=2),
     "windows": Windows(length=3, count=4, dilation=0, end=True),
 }
-LOOPS = [False, pytest.param(True, marks=pytest.mark.skipif(build.library() is None, reason="there is no compiler"))]
+LOOPS = [False, pytest.param(True, marks=needs_compiler)]
 Batch = Sequence[tuple[int, ...]]
 
 
@@ -49,10 +50,8 @@ def model() -> Transformer:
 
 
 def native() -> Backend:
-    try:
-        return NativeBackend(model(), threads=2)
-    except NoKernelError as error:
-        pytest.skip(str(error))
+    skip_without_compiler()
+    return NativeBackend(model(), threads=2)
 
 
 BACKENDS: dict[str, Callable[[], Backend]] = {

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from adversaries import RandomDrafts, enumerate_samples
+from compilers import COMPILES
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ from chemspec.tokenizer import BOS, EOS
 from chemspec.types import FinishedSequence, Prefix, Scores
 
 VOCAB = 12
+LOOPS = (False, True) if COMPILES else (False,)  # in Python, compiled
 
 sources = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=8)
 batches = st.lists(sources, min_size=1, max_size=5)
@@ -45,9 +47,15 @@ def onnx_of(seed: int) -> OnnxBackend:
 
 
 def decode(
-    decoder: Callable[[], Decoder], batch: list[list[int]], backend: Backend, max_len: int, *, top_k: int = VOCAB
+    decoder: Callable[[], Decoder],
+    batch: list[list[int]],
+    backend: Backend,
+    max_len: int,
+    *,
+    top_k: int = VOCAB,
+    compiled: bool = False,
 ) -> list[list[FinishedSequence]]:
-    answers, _ = run(lambda _: decoder(), batch, backend, NoDrafts(), max_len=max_len, top_k=top_k)
+    answers, _ = run(lambda _: decoder(), batch, backend, NoDrafts(), max_len=max_len, top_k=top_k, compiled=compiled)
     return answers
 
 
@@ -62,15 +70,19 @@ def assert_same(found: list[FinishedSequence], expected: list[FinishedSequence],
 def check_beam(
     target: Transformer | Table, source: list[int], width: int, max_len: int, penalty: float
 ) -> list[FinishedSequence]:
+    """By the loop in Python and, where there is a compiler, by the compiled one."""
     backend = target if isinstance(target, Table) else TorchBackend(target)
-    (found,) = decode(
-        lambda: beam_search(width=width, max_len=max_len, length_penalty=penalty),
-        [source],
-        backend,
-        max_len,
-        top_k=width + 1,  # all that a beam search needs
-    )
-    assert_same(found, naive_beam(target, source, width, max_len, penalty))
+    expected = naive_beam(target, source, width, max_len, penalty)
+    for compiled in LOOPS:
+        (found,) = decode(
+            lambda: beam_search(width=width, max_len=max_len, length_penalty=penalty),
+            [source],
+            backend,
+            max_len,
+            top_k=width + 1,  # all that a beam search needs
+            compiled=compiled,
+        )
+        assert_same(found, expected)
     return found
 
 

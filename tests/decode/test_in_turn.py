@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from compilers import needs_compiler
 
 from chemspec.decode import registry as decoders
-from chemspec.decode.compiled.loop import can_run
 from chemspec.decode.continuous import DIVIDED, divides, keep_full
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.draft.base import Drafter
@@ -30,7 +30,6 @@ from chemspec.testing import tiny_model
 VOCAB = 20
 GREEDY = DecodeSettings(decoder="greedy", n=1, max_len=12)
 BEAM = DecodeSettings(decoder="beam", n=3, max_len=12)
-compiled = pytest.mark.skipif(not can_run([], NoDrafts()), reason="there is no compiler here")
 
 
 class Device:
@@ -143,7 +142,7 @@ def values(decoded: Sequence[Decoded]) -> tuple[Any, Any]:
     return answers, passes
 
 
-@compiled
+@needs_compiler
 @pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
 @pytest.mark.parametrize("drafter", [NoDrafts(), Copy(length=4, count=2)], ids=["none", "copy"])
 @pytest.mark.parametrize("name", ["triton", "graphs"])
@@ -163,7 +162,7 @@ def test_halves_in_turn_are_the_undivided_batch(name: str, drafter: Drafter, set
     assert device.overlapped >= 2 * shorter - 1 and not device.under_way
 
 
-@compiled
+@needs_compiler
 def test_the_host_hides_behind_the_device() -> None:
     batch = sources(16)
     whole = Device(TorchBackend(model()))
@@ -177,7 +176,7 @@ def test_the_host_hides_behind_the_device() -> None:
     assert halves.passes <= 2 * whole.passes
 
 
-@compiled
+@needs_compiler
 def test_only_large_batches_on_a_device_that_the_compiled_loop_knows_are_divided() -> None:
     class Strange(NoDrafts):
         def plan_pass(self, *_: Any, **__: Any) -> Any: ...

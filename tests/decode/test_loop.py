@@ -520,7 +520,7 @@ def test_of_a_draft_longer_than_the_answer_only_what_is_known_is_told() -> None:
 def test_a_node_that_is_computed_again_gets_a_number_of_its_own() -> None:
     query = QueryState((5,), greedy(max_len=4))
     query.start()
-    first = query.record([(BOS,), (BOS, 5)], {(BOS,)})
-    again = query.record([(BOS, 5), (BOS, 5, 6), (BOS, 7)], set())  # the first of them had been cleared away
+    first = query.record([(BOS,), (BOS, 5)], {(BOS,)}, query.requested)
+    again = query.record([(BOS, 5), (BOS, 5, 6), (BOS, 7)], set(), ())  # the first of them had been cleared away
     assert first.parents == (-1, 0) and again.parents == (0, 2, 0)
     assert query.numbers == {(BOS,): 0, (BOS, 5): 2, (BOS, 5, 6): 3, (BOS, 7): 4}

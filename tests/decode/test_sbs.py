@@ -203,8 +203,8 @@ def test_a_width_of_one_is_greedy_whatever_is_drafted(
 @given(queries, st.integers(0, 99), st.integers(1, 12))
 def test_with_the_oracle_a_width_of_one_takes_one_pass(source: list[int], seed: int, max_len: int) -> None:
     table = Table(seed, vocab_size=VOCAB)
-    _, (passes,) = sbs([source], table, Oracle(table), width=1, max_len=max_len)
-    assert len(passes) == 1
+    ((answer,),), (passes,) = sbs([source], table, Oracle(table), width=1, max_len=max_len)
+    assert [step.emitted for step in passes] == [len(answer.tokens)]
 
 
 def test_drafts_that_fit_save_most_passes() -> None:
@@ -213,6 +213,19 @@ def test_drafts_that_fit_save_most_passes() -> None:
     _, (plain,) = sbs([source], table, NoDrafts(), width=4, max_len=24)
     _, (fast,) = sbs([source], table, Windows(length=10), width=4, max_len=24)
     assert 2 * len(fast) <= len(plain)
+
+
+@given(batches, st.integers(0, 99), st.sampled_from(sorted(DRAFTERS)), st.integers(1, 4), st.integers(1, 12))
+def test_emitted_tokens_are_those_of_the_longest_hypothesis(
+    batch: list[list[int]], seed: int, drafter: str, width: int, max_len: int
+) -> None:
+    table = Table(seed, vocab_size=VOCAB, copying=3.0)
+    found, passes = sbs(batch, table, DRAFTERS[drafter](table), width=width, max_len=max_len)
+    for answers, own in zip(found, passes, strict=True):
+        emitted = sum(step.emitted for step in own)
+        assert max(len(answer.tokens) for answer in answers) <= emitted <= max_len
+        if drafter == "none":  # one token a pass, but for a last pass that ends a shorter hypothesis
+            assert all(step.emitted <= 1 for step in own)
 
 
 @pytest.mark.parametrize("max_len", range(1, 8))
@@ -421,6 +434,8 @@ def test_it_runs_in_the_engine(engine: Engine, drafter: str) -> None:
         assert log_probs == sorted(log_probs, reverse=True)
         assert all(len(answer.tokens) <= 20 for answer in result.hypotheses)
         assert all(step.drafted == 0 for step in result.trace.passes)
+        written = max(len(answer.token_log_probs) for answer in result.hypotheses)
+        assert written <= sum(step.emitted for step in result.trace.passes) <= 20
         assert len({(answer.smiles, answer.ended) for answer in result.hypotheses}) == len(result.hypotheses)
 
 

@@ -374,7 +374,7 @@ def test_a_model_without_the_drafter(folder: Path, tmp_path: Path, drafter: str,
         file.unlink()
     (tmp_path / "retro" / "drafters" / kind).rmdir()
     engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
-    with pytest.raises(ValueError, match=f"no small model '{kind}'.*--recipe retro-{kind}.*another drafter"):
+    with pytest.raises(ValueError, match=f"no drafter '{kind}'.*`-m retro-50k` has one, or choose another"):
         engine.predict(QUERIES, replace(GREEDY, drafter=drafter))
     assert engine.predict(QUERIES[:1], GREEDY)[0].status == "ok"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from compilers import skip_without_compiler
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
@@ -18,7 +19,7 @@ from chemspec.data.arrays import Pairs, RaggedArray, pad
 from chemspec.draft.calibration import FILE, AttentionWeights, DrafterCalibration, Head
 from chemspec.draft.registry import Attention, Copy
 from chemspec.engine.engine import Engine
-from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
+from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Backend, Session
 from chemspec.model.transformer import Transformer
@@ -62,10 +63,8 @@ def test_a_session_tells_where_its_heads_look(specials: bool, runtime: str) -> N
     sources = [[4, 5, 6, 7, 8], [9, 4, 11]]
     backend: Backend = TorchBackend(model)
     if runtime == "native":
-        try:
-            backend = NativeBackend(model.float(), threads=2)
-        except NoKernelError as why:
-            pytest.skip(f"no compiled kernel here: {why}")
+        skip_without_compiler()
+        backend = NativeBackend(model.float(), threads=2)
     session = Session(backend, sources, top_k=2, heads=HEADS)
     paths: list[Prefix] = [(BOS, 5, 6, 7), (BOS, 4)]
     session.score([[paths[0][:2]], [paths[1]]])
@@ -166,7 +165,7 @@ def test_calibrating_learns_everything(tmp_path: Path) -> None:
     told: list[str] = []
     knowledge, report = calibrate(engine, prepared(tmp_path / "data"), queries=20, heads=2, made="me", tell=told.append)
     assert knowledge.edit_table is not None
-    assert report.nodes == len(knowledge.edit_table.steps)
+    assert report.nodes == knowledge.edit_table.nodes
     assert knowledge.made == "me"
     assert len(told) == 3
     assert 0 < report.answers <= 20
@@ -233,7 +232,7 @@ def test_a_models_own_answers_teach_it_too(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     engine = Engine.load(model, threads=1)
     learned = engine.knowledge()
-    assert learned.edit_table is not None and len(learned.edit_table.steps) > 1
+    assert learned.edit_table is not None and learned.edit_table.nodes > 1
     assert "--unlabelled asked.smi" in learned.made
     calls = {}
     for name in ("none", "copy", "mixed"):

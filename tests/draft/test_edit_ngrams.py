@@ -3,29 +3,51 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
+from compilers import needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 from small import TOKENIZER
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.decode.planner import Planner
-from chemspec.draft.calibration import BY_CHANCE, FILE, AttentionWeights, Head
+from chemspec.draft.calibration import (
+    BY_CHANCE,
+    FILE,
+    TABLE_FILE,
+    AttentionWeights,
+    Head,
+    default_table,
+    source_of_edits,
+)
 from chemspec.draft.copy import TokenClasses, align_pointer
 from chemspec.draft.registry import Copy, DrafterCalibration, Mixed, NoDrafts
 from chemspec.draft.tree import builder, native
 from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
 from chemspec.draft.tree.copy_state import MAX_MATCH, CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, COPY_ONLY, EDGES, EditNgramTable, chance_class, context, count_edits
+from chemspec.draft.tree.table_file import (
+    COLUMNS,
+    MATCH_LEVEL,
+    load_shared_table,
+    load_table,
+    save_shared_table,
+    save_table,
+)
 from chemspec.engine.engine import Engine, installed
 from chemspec.evaluation import reference
 from chemspec.model.cost import CostCurve
-from chemspec.settings import Task
+from chemspec.settings import DecodeSettings, Task
 from chemspec.testing import Table, run
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Prefix
@@ -125,10 +147,10 @@ def test_chances_are_chances_likeliest_first(source: list[int], text: list[int])
 def test_what_tells_nothing_new_is_not_kept() -> None:
     """Plain copying needs no contexts, and what is seen seldom has none."""
     copies = [(source, source) for source, _ in edited(1)]
-    assert len(count_edits(copies, TokenClasses()).steps) == 1
-    assert len(count_edits(edited(0), TokenClasses(), min_change=0.0).steps) > len(TABLE.steps) > 1
-    assert len(count_edits(edited(0), TokenClasses(), min_visits=10**6).steps) == 1
-    assert count_edits([], TokenClasses()).steps == [()]
+    assert count_edits(copies, TokenClasses()).nodes == 1
+    assert count_edits(edited(0), TokenClasses(), min_change=0.0).nodes > TABLE.nodes > 1
+    assert count_edits(edited(0), TokenClasses(), min_visits=10**6).nodes == 1
+    assert not count_edits([], TokenClasses()).tokens
 
 
 def test_a_context_begins_with_what_tells_most() -> None:
@@ -137,12 +159,169 @@ def test_a_context_begins_with_what_tells_most() -> None:
     assert found == [5, 2, 4, 6, BOS, 7, PAD, EOS, PAD, PAD, PAD]
 
 
-def test_a_table_survives_the_disk() -> None:
-    found = EditNgramTable.from_json(json.loads(json.dumps(TABLE.to_json())), VOCAB)
-    assert found.children == TABLE.children
-    for one, other in zip(found.steps, TABLE.steps, strict=True):
-        assert [step for step, _ in one] == [step for step, _ in other]
-        assert [chance for _, chance in one] == pytest.approx([chance for _, chance in other], abs=5e-4)
+def as_json(table: EditNgramTable) -> dict[str, object]:
+    """A table as version 0.2 stored it."""
+    steps = [range(*ends) for ends in pairwise(table.starts)]
+    return {
+        "parents": [node for node, ends in enumerate(pairwise(table.children)) for _ in range(*ends)],
+        "entries": list(table.entries[1:]),
+        "steps": [[part for at in own for part in (table.tokens[at], table.thousandths[at])] for own in steps],
+    }
+
+
+def test_a_table_of_version_0_2_is_read() -> None:
+    assert EditNgramTable.from_json(json.loads(json.dumps(as_json(TABLE))), VOCAB) == TABLE
+    # In another order of nodes, parents first.
+    values = {"parents": [0, 1, 0], "entries": [7, 4, 5], "steps": [[3, 900], [4, 800], [5, 700, COPY, 9], []]}
+    found = EditNgramTable.from_json(values, VOCAB)
+    assert list(found.children) == [1, 3, 3, 4, 4]
+    assert list(found.entries) == [0, 5, 7, 4]
+    assert list(found.starts) == [0, 1, 1, 2, 4]
+
+
+@given(st.integers(0, 10**6))
+def test_a_table_survives_the_disk(seed: int) -> None:
+    table = tables(Random(seed))
+    with TemporaryDirectory() as folder:
+        save_table(Path(folder) / "table", table)
+        assert load_table(Path(folder) / "table", VOCAB) == table
+        assert [file.name for file in Path(folder).iterdir()] == ["table"]
+
+
+def columns_of(table: EditNgramTable) -> dict[str, list[int]]:
+    children, starts = ([end - begin for begin, end in pairwise(ends)] for ends in (table.children, table.starts))
+    columns = children, list(table.entries), starts, list(table.tokens), list(table.thousandths)
+    return dict(zip(COLUMNS, columns, strict=True))
+
+
+SMALL = {"children": [2, 1, 0, 0], "entries": [0, 4, 6, 1], "steps": [1, 0, 0, 2], "tokens": [3, COPY, 5]}
+SMALL["thousandths"] = [900, 500, 400]
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({}, ""),
+        ({"children": [2, 1, 0]}, "do not fit"),
+        ({"children": [2, 1, 1, 0]}, "do not fit"),
+        ({"children": [0, 3, 0, 0]}, "do not fit"),  # node 1 would be its own parent
+        ({"children": [4, -1, 0, 0]}, "fewer than no children"),
+        ({"children": [2**40, 1, 0, 0]}, "or too many"),
+        ({"children": [], "entries": [], "steps": [], "tokens": [], "thousandths": []}, "do not fit"),
+        ({"entries": [0, 6, 4, 1]}, "not in order"),
+        ({"entries": [0, 4, 4, 1]}, "not in order"),
+        ({"entries": [0, 4, VOCAB, 1]}, "another vocabulary"),
+        ({"entries": [0, -1, 6, 1]}, "another vocabulary"),
+        ({"steps": [1, 0, 0, 3]}, "do not fit"),
+        ({"steps": [4, 0, 0, -1]}, "fewer than no"),
+        ({"tokens": [3, COPY, VOCAB]}, "another vocabulary"),
+        ({"tokens": [3, COPY, PAD]}, "no answer has"),
+        ({"tokens": [3, COPY, BOS]}, "no answer has"),
+        ({"tokens": [3, -2, 4]}, "no answer has"),
+        ({"tokens": [3, COPY]}, "do not fit"),
+        ({"thousandths": [900, 1001, 400]}, "probabilities"),
+        ({"thousandths": [900, -1, 400]}, "probabilities"),
+        ({"thousandths": [0.9, 0.5, 0.4]}, "whole numbers"),
+        ({"thousandths": [[900, 500, 400]]}, "shape"),
+        ({"more": [1]}, "not a table"),
+    ],
+)
+def test_a_damaged_table_in_a_file_is_refused(tmp_path: Path, change: dict[str, list[int]], fault: str) -> None:
+    arrays = {name: np.array(values or np.zeros(0, int)) for name, values in {**SMALL, **change}.items()}
+    save_file(arrays, tmp_path / TABLE_FILE)
+    how = {"vocab_size": VOCAB, "layers": 2, "heads": 2}
+    if not fault:
+        table = DrafterCalibration.load(tmp_path, **how).edit_table
+        assert table is not None
+        assert columns_of(table) == SMALL
+        return
+    with pytest.raises(ValueError, match=f"{TABLE_FILE}: .*{fault}.*chemspec dev calibrate"):
+        DrafterCalibration.load(tmp_path, **how)
+
+
+def test_a_file_with_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
+    """Whatever is read leads to some node and to tokens of the vocabulary, in compiled code too."""
+    random, file = Random(3), tmp_path / "table"
+    save_table(file, TABLE)
+    whole, library = file.read_bytes(), native.library()
+    read = 0
+    for _ in range(400):
+        raw = bytearray(whole)
+        for _ in range(random.choice((1, 1, 4))):
+            raw[random.randrange(len(raw))] = random.choice((0, 1, 2, 127, 128, 255))
+        file.write_bytes(raw[: random.choice((len(raw), len(raw), random.randrange(len(raw))))])
+        try:
+            table = load_table(file, VOCAB)
+        except ValueError:
+            continue
+        read += 1
+        source, limits = random.choices(range(3, VOCAB), k=20), TreeLimits(40, 16, 24)
+        expected = builder.tree_builder(table, CopyTracker(source, TokenClasses()))((BOS, *source[:4]), limits)
+        if library is not None:
+            compiled = native.NativeTreeBuilder(library, table, source, TokenClasses())
+            assert compiled((BOS, *source[:4]), limits) == expected
+    assert read > 10
+
+
+# Another vocabulary ------------------------------------------------------------------------------
+
+NAMES = ("<pad>", "<bos>", "<eos>", "<unk>", *"CNOScn")
+
+
+@given(st.integers(0, 10**6), st.permutations(NAMES[3:]), queries, texts)
+def test_a_table_says_the_same_in_another_vocabulary(
+    seed: int, others: list[str], source: list[int], text: list[int]
+) -> None:
+    table, names = tables(Random(seed)), (*NAMES[:3], *others, "Br")
+    ids = [names.index(name) for name in NAMES]
+    with TemporaryDirectory() as folder:
+        save_table(Path(folder) / "table", table, tokens=NAMES)
+        carried = load_shared_table(Path(folder) / "table", names)
+    assert carried is not None
+    theirs = steps_after(carried, [ids[token] for token in source], [ids[token] for token in text])
+    ours = steps_after(table, source, text)
+    assert list(theirs.items()) == [(step if step == COPY else ids[step], chance) for step, chance in ours.items()]
+
+
+@given(st.integers(0, 10**6), st.sets(st.sampled_from(NAMES[3:]), max_size=4))
+def test_what_another_vocabulary_lacks_is_left_out(seed: int, missing: set[str]) -> None:
+    """Nothing else: contexts without the token are there, with the steps that do not write it."""
+    table = tables(Random(seed))
+    names = tuple(name for name in NAMES if name not in missing)
+    ids = {number: names.index(name) for number, name in enumerate(NAMES) if name not in missing}
+    with TemporaryDirectory() as folder:
+        save_table(Path(folder) / "table", table, tokens=NAMES)
+        carried = load_shared_table(Path(folder) / "table", names)
+    expected: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for path, steps in contexts(table).items():
+        known = [entry if depth == MATCH_LEVEL else ids.get(entry) for depth, entry in enumerate(path, 1)]
+        if None not in known:
+            kept = [(step if step == COPY else ids[step], chance) for step, chance in steps if step in {COPY, *ids}]
+            expected[tuple(entry for entry in known if entry is not None)] = kept
+    if carried is None:
+        assert 2 * len(expected) < table.nodes
+    else:
+        assert contexts(carried) == expected
+
+
+def contexts(table: EditNgramTable) -> dict[tuple[int, ...], list[tuple[int, int]]]:
+    """The steps by the entries that lead to them."""
+    paths: list[tuple[int, ...]] = [()]
+    for node, (begin, end) in enumerate(pairwise(table.children)):
+        paths += [(*paths[node], table.entries[child]) for child in range(begin, end)]
+    steps = [range(begin, end) for begin, end in pairwise(table.starts)]
+    return {
+        path: [(table.tokens[at], table.thousandths[at]) for at in own] for path, own in zip(paths, steps, strict=True)
+    }
+
+
+@pytest.mark.parametrize("vocabulary", ["", "3", "[1, 2, 3, 4, 5]", '["C"]'])
+def test_a_shared_table_without_its_vocabulary_is_refused(tmp_path: Path, vocabulary: str) -> None:
+    arrays = {name: np.array(values) for name, values in SMALL.items()}
+    about = {"about": f'{{"vocabulary": {vocabulary}}}'} if vocabulary else None
+    save_file(arrays, tmp_path / "table", about)
+    with pytest.raises(ValueError, match=r"Expecting value|no texts"):
+        load_shared_table(tmp_path / "table", NAMES)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +341,56 @@ def test_a_table_survives_the_disk() -> None:
 )
 def test_a_damaged_table_is_refused(change: dict[str, object], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        EditNgramTable.from_json({**TABLE.to_json(), **change}, VOCAB)
+        EditNgramTable.from_json({**as_json(TABLE), **change}, VOCAB)
+
+
+def bare_copy(name: str, folder: Path) -> Path:
+    """A shipped model without what its drafters have learned."""
+    unwanted = shutil.ignore_patterns("drafting.*", "drafters")
+    return Path(shutil.copytree(next(model for model in installed() if model.name == name), folder, ignore=unwanted))
+
+
+@pytest.mark.parametrize("task", ["forward", "retro"])
+def test_the_default_table_is_that_of_the_shipped_model(task: Task, tmp_path: Path) -> None:
+    """Made again by `chemspec dev share-edits --model TASK --out assets/drafting/TASK.safetensors`."""
+    engine, file = Engine.load(task, threads=1), tmp_path / "table"
+    own = engine.knowledge().edit_table
+    assert own is not None
+    save_shared_table(file, own, engine.tokenizer.alphabet, deepest=7, made="")
+    tokens = engine.tokenizer.alphabet
+    assert load_shared_table(file, tokens) == default_table(task, tokens)
+    assert file.stat().st_size < 1e6
+    assert source_of_edits(engine.folder, task) == "own"
+
+
+def test_a_model_without_a_table_drafts_with_the_default_one(tmp_path: Path) -> None:
+    """Another vocabulary than that of the model whose table it is, fewer passes, the same answers."""
+    folder = bare_copy("retro-50k", tmp_path / "bare")
+    engine = Engine.load(folder, threads=1)
+    assert engine.tokenizer != Engine.load("retro", threads=1).tokenizer
+    assert source_of_edits(folder, "retro") == "default"
+    engine.resources._curve = CostCurve((1, 128), (1e-3, 2e-3))
+    asked, how = reference.bench_queries("retro")[:8], DecodeSettings(decoder="greedy", n=1)
+    runs = [engine.predict(list(asked), how)]
+    engine.resources._knowledge = DrafterCalibration()
+    runs.append(engine.predict(list(asked), how))
+    with_table, by_copying = (sum(len(result.trace.passes) for result in results) for results in runs)
+    assert with_table < 0.8 * by_copying
+    assert [result.hypotheses for result in runs[0]] == [result.hypotheses for result in runs[1]]
+
+
+def test_a_vocabulary_with_little_of_the_default_table_drafts_by_copying() -> None:
+    assert default_table("retro", ("<pad>", "<bos>", "<eos>", "<unk>", "C", "c", "1")) is None
+    assert default_table("reagents", NAMES) is None
+
+
+def test_a_damaged_default_table_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chemspec.draft.calibration.assets", lambda: tmp_path)
+    assert default_table("retro", NAMES) is None
+    (tmp_path / "drafting").mkdir()
+    (tmp_path / "drafting/retro.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match=r"drafting/retro\.safetensors: .*install chemspec again"):
+        default_table("retro", NAMES)
 
 
 # The tree ----------------------------------------------------------------------------------------
@@ -226,7 +454,7 @@ def test_a_tree_has_no_more_paths_and_no_longer_ones_than_it_may() -> None:
 # Compiled ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(native.library() is None, reason="no compiled code here")
+@needs_compiler
 @settings(max_examples=400)
 @given(st.integers(0, 10**6))
 def test_compiled_code_grows_the_same_trees(seed: int) -> None:
@@ -257,7 +485,7 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
 
 
 @pytest.mark.weights
-@pytest.mark.skipif(native.library() is None, reason="no compiled code here")
+@needs_compiler
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
     if task not in {folder.name for folder in installed()}:
@@ -311,7 +539,7 @@ def tables(random: Random) -> EditNgramTable:
         steps.append(tuple(zip(tokens, shares, strict=True)))
     keys = [(random.randrange(node), random.randrange(VOCAB)) for node in range(1, 20)]
     children = {parent << 20 | entry: node for node, (parent, entry) in enumerate(keys, 1)}
-    return EditNgramTable(children, steps)
+    return EditNgramTable.of(children, steps)
 
 
 @pytest.mark.parametrize("name", ["fixed", "planned", "planned, free"])
@@ -352,7 +580,15 @@ def test_knowledge_survives_the_disk(tmp_path: Path) -> None:
     known = DrafterCalibration((0.25,) * 9, (0.5,) * 11, COPY_ONLY, READING, "a command")
     known.save(tmp_path)
     assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == known
-    assert [file.name for file in tmp_path.iterdir()] == [FILE]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [FILE, TABLE_FILE]
+    replace(known, edit_table=None).save(tmp_path)
+    assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2) == replace(known, edit_table=None)
+
+
+def test_a_file_of_version_0_2_is_read(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(json.dumps({"made": "once", "by_match": [0.5] * 9, "phrases": as_json(TABLE)}))
+    found = DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2)
+    assert found == DrafterCalibration(by_match=(0.5,) * 9, edit_table=TABLE, made="once")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from compilers import skip_without_compiler
 
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
@@ -56,12 +57,10 @@ def naive_fill(model: Transformer, source: Sequence[int], prefix: Prefix, k: int
 
 def native(model: Transformer) -> Any:
     """The compiled kernel for a model."""
-    from chemspec.model.runners.native.runner import NativeBackend, NoKernelError
+    from chemspec.model.runners.native.runner import NativeBackend
 
-    try:
-        return NativeBackend(model, threads=2)
-    except NoKernelError as why:
-        pytest.skip(f"no compiled kernel here: {why}")
+    skip_without_compiler()
+    return NativeBackend(model, threads=2)
 
 
 @pytest.mark.parametrize("decoder_layers", [1, 2])

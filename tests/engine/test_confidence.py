@@ -92,6 +92,9 @@ def test_it_is_kept_in_the_model_folder(tmp_path: Path) -> None:
     one.save(tmp_path)
     assert confidence.load(tmp_path, "abc") == one
     assert confidence.load(tmp_path / "none", "abc") is None
+    file = tmp_path / confidence.FILE
+    file.write_text(json.dumps({**json.loads(file.read_text()), "likeness": 0.0, "usual": 0.0}))  # of version 0.2
+    assert confidence.load(tmp_path, "abc") == one
 
 
 @pytest.mark.parametrize(
@@ -100,6 +103,7 @@ def test_it_is_kept_in_the_model_folder(tmp_path: Path) -> None:
         ({"digest": "old"}, "other weights"),
         ({"slope": -1}, "a slope or an offset that is none"),
         ({"slope": "x"}, "cannot be read"),
+        ({"likeness": 4.0, "usual": 0.5}, "term for likeness"),  # of version 0.2
         ({"measured": 3}, "cannot be read"),
     ],
 )

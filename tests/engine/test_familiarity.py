@@ -1,10 +1,9 @@
-"""A query unlike the training data is told so, and the confidence heeds it; of other weights nothing is known."""
+"""A query unlike the training data has a note that says so; a file of other weights says nothing."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -13,11 +12,8 @@ from hypothesis import strategies as st
 from small import tiny_folder
 
 from chemspec.engine import familiarity
-from chemspec.engine.confidence import Confidence, fit, fit_likeness, log_odds, squash
 from chemspec.engine.engine import Engine
 from chemspec.engine.familiarity import Familiarity, Products, nearest_products
-from chemspec.evaluation.accuracy import KnownReaction
-from chemspec.evaluation.calibration import _likeness, examine
 from chemspec.evaluation.familiarity import of_training
 from chemspec.precedents.rows import fingerprint
 from chemspec.settings import DecodeSettings
@@ -62,47 +58,18 @@ def test_training_queries_are_counted_once_each() -> None:
         of_training([], (), [], digest="", made="")
 
 
-def test_an_engine_notes_what_is_unlike_and_is_less_sure_of_it(tmp_path: Path) -> None:
+def test_an_engine_notes_what_is_unlike(tmp_path: Path) -> None:
     folder = tiny_folder(tmp_path / "retro")
-    digest = Engine.load(folder, threads=1).digest
-    Confidence(digest, 1.0, 0.0, "", {}, likeness=4.0, usual=0.5).save(folder)
     how = DecodeSettings(n=2, max_len=8)
-    before = Engine.load(folder, threads=1).predict("CCCCO", how)
-    Familiarity(digest, {"O": 2}, 400, 0.999, "").save(folder)
     engine = Engine.load(folder, threads=1)
-    after, likeness = engine.predict("CCCCO", how), engine.prepare("CCCCO").likeness
-    assert likeness is not None and 0 < likeness <= 1
-    assert any("O (in 2 queries)" in note for note in after.notes) and not any("queries" in one for one in before.notes)
-    assert [one.tokens for one in after.hypotheses] == [one.tokens for one in before.hypotheses]
-    assert engine.confidence is not None
-    assert after.hypotheses == engine.confidence.assess(before.hypotheses, likeness)
+    before = engine.predict("CCCCO", how)
+    Familiarity(engine.digest, {"O": 2}, 400, 0.999, "").save(folder)
+    engine = Engine.load(folder, threads=1)
+    after = engine.predict("CCCCO", how)
+    assert any("O (in 2 queries)" in note and "alike" in note for note in after.notes)
+    assert not any("queries" in note for note in before.notes)
+    assert after.hypotheses == before.hypotheses
     replace(engine.familiarity or SEEN, digest="other").save(folder)
     assert Engine.load(folder, threads=1).familiarity is None
     (folder / familiarity.FILE).write_text("{")
     assert Engine.load(folder, threads=1).familiarity is None
-
-
-def test_the_chance_grows_with_likeness_where_that_was_measured() -> None:
-    one = Confidence("d", 1.0, 0.0, "", {}, likeness=3.0, usual=0.6)
-    assert one.of(0.5) == one.of(0.5, 0.6) == pytest.approx(0.5)
-    assert one.of(0.5, 0.2) < one.of(0.5) < one.of(0.5, 0.9)
-    assert Confidence("d", 1.0, 0.0, "", {}).of(0.5, 0.1) == pytest.approx(0.5)
-
-
-def test_the_fit_finds_what_likeness_adds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    rng = Random(1)
-    rows, alike = [], []
-    for _ in range(8000):
-        p, one = rng.random(), rng.random() - 0.5
-        rows.append((p, rng.random() < squash(0.8 * log_odds(p) - 0.2 + 3 * one)))
-        alike.append(one)
-    assert fit_likeness(rows, alike) == pytest.approx((0.8, -0.2, 3.0), abs=0.15)
-    assert fit_likeness(rows, [0.0] * len(rows))[:2] == pytest.approx(fit(rows, offset=True))
-    answered = [[(p, p, right)] for p, right in rows]
-    engine = replace(Engine.load(tiny_folder(tmp_path / "retro"), threads=1), familiarity=SEEN)
-    asked = [KnownReaction(str(number), "") for number in range(len(rows))]
-    monkeypatch.setattr(Familiarity, "likeness", lambda _, query: alike[int(query)] + 0.5)
-    found = _likeness(engine, asked, answered, examine(answered))
-    assert found["likeness"] == pytest.approx(3, abs=0.2) and found["usual"] == pytest.approx(0.5, abs=0.02)
-    Random(2).shuffle(alike)  # now it says nothing
-    assert _likeness(engine, asked, answered, examine(answered)) == {}

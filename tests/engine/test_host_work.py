@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from compilers import skip_without_compiler
 
 from chemspec.decode.compiled import loop
 from chemspec.decode.compiled.build import library
@@ -26,8 +27,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     tokenizer = Tokenizer.build([QUERY])
     checkpoint.save(folder, tiny_model(0, len(tokenizer), d_model=32).float(), tokenizer, task="retro")
     engine = Engine.load(folder, device="cpu", threads=1)
-    if engine.runtime != "native" or library() is None:
-        pytest.skip("no compiled code here")
+    skip_without_compiler()
+    assert engine.runtime == "native" and library() is not None
     return engine
 
 

@@ -18,7 +18,7 @@ TEXTBOOK = [
     ("Boc protection", "CC(C)(C)OC(=O)OC(=O)OC(C)(C)C.NCc1ccccc1.CCN(CC)CC.ClCCl", "CC(C)(C)OC(=O)NCc1ccccc1"),
     (
         "Suzuki coupling",
-        "COC(=O)c1ccc(Br)cc1.OB(O)c1ccc(F)cc1.O=C([O-])[O-].[Na+].[Na+].Cc1ccccc1.CCO",
+        "COC(=O)c1ccc(Br)cc1.OB(O)c1ccc(F)cc1.O=C([O-])[O-].[Na+].[Na+].c1ccc(P(c2ccccc2)c2ccccc2)cc1.[Pd].Cc1ccccc1.CCO",
         "COC(=O)c1ccc(-c2ccc(F)cc2)cc1",
     ),
     ("ester hydrolysis", "COC(=O)c1ccc(Br)cc1.[Li+].[OH-].C1CCOC1.O", "O=C(O)c1ccc(Br)cc1"),

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from compilers import skip_without_compiler
 from typer.testing import CliRunner
 
 from chemspec import cli
@@ -31,13 +32,11 @@ from chemspec.importers import hf, hf_weights
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.cost import CostCurve
 from chemspec.model.runners.hf_runner import HfBackend, HfRunner, IdMap
-from chemspec.model.runners.native import build
 from chemspec.model.runners.torch_runner import best
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend, CompactionThreshold, Session
 from chemspec.model.weights import Weights
 from chemspec.settings import DecodeSettings, ModelConfig
-from chemspec.system.compiled import NoKernelError
 from chemspec.tokenizer import BOS, EOS, TokenError
 from chemspec.types import DecodeResult, FinishedSequence, Prefix
 
@@ -185,10 +184,7 @@ def own(kind: str, runtime: str) -> Backend:
 def way(request: pytest.FixtureRequest) -> str:
     """What computes a model: layers of transformers, or a network of ours in one of two runtimes."""
     if request.param == "native":
-        try:
-            build.kernel()
-        except NoKernelError as why:
-            pytest.skip(f"no compiled kernel here: {why}")
+        skip_without_compiler()
     return str(request.param)
 
 
@@ -423,10 +419,7 @@ def test_no_drafter_changes_an_answer(kind: str, decoder: str) -> None:
 @pytest.mark.parametrize("kind", ["t5 v1.0", "t5 v1.1", "bart"])
 @pytest.mark.parametrize("dtype", ["fp32", "int8"])
 def test_on_the_kernel_drafts_and_batches_change_no_bit(kind: str, dtype: str) -> None:
-    try:
-        build.kernel()
-    except NoKernelError as why:
-        pytest.skip(f"no compiled kernel here: {why}")
+    skip_without_compiler()
     found = Engine.load(folder_of(kind), task="retro", device="cpu", dtype=dtype, runtime="native", threads=2)
     for decoder, n in (("greedy", 1), ("beam", 3)):
         settings: dict[str, Any] = {"decoder": decoder, "n": n, "max_len": MAX_LEN}

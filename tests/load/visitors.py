@@ -165,7 +165,8 @@ def file_beside(home: Path, queries: list[str], seconds: float) -> subprocess.Po
     """A file that is answered all the while."""
     source = home / "batch.smi"
     source.write_text("\n".join(queries * (1 + int(5 * seconds))))  # more than can be answered
-    words = ["predict", str(source), "--task", "retro", "-n", "5", "-o", str(home / "batch.jsonl"), "--threads", "1"]
+    words = ["predict", str(source), "--task", "retro", "-n", "5", "--no-distinct", "--threads", "1"]
+    words += ["-o", str(home / "batch.jsonl")]
     return subprocess.Popen(
         [sys.executable, "-m", "chemspec.cli", *words],
         stdout=subprocess.DEVNULL,

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
+from triton_resources import KERNELS
 
 from chemspec.model.runners.triton import int8_kernels, kernels
-from chemspec.model.runners.triton.resources import KERNELS
 from chemspec.model.runners.triton.runner import DecoderPass, EncoderPass, TritonBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import preset

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from click.testing import Result
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
@@ -113,17 +115,57 @@ def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> N
     folder = tiny_folder(tmp_path / "bare", task="forward")
     engine = Engine.load(folder, threads=1, device="cpu")
     for kind, recipe in (("spec_drafter", "forward-spec-drafter"), ("medusa", "forward-medusa")):
-        with pytest.raises(CheckpointError, match=f"no drafter '{kind}'.*chemspec train --recipe {recipe}"):
+        with pytest.raises(ValueError, match=f"no drafter '{kind}'.*chemspec train --recipe {recipe}"):
             engine.predict(["CCO"], DecodeSettings(drafter=kind))
     other = Engine.load(tiny_folder(tmp_path / "other", task="reagents"), threads=1, device="cpu")
     for kind in ("medusa", "ar"):
-        with pytest.raises(ValueError, match="no recipe trains one; choose another drafter"):
+        with pytest.raises(ValueError, match="no recipe trains one, or choose another drafter"):
             other.companion(kind)
     done = CliRunner().invoke(
         app, ["predict", "CCO", "--model", str(folder), "--drafter", "spec_drafter", "--device", "cpu"]
     )
     assert done.exit_code == 2
     assert "chemspec train --recipe forward-spec-drafter" in done.output
+    bare = Engine.load(tiny_folder(tmp_path / "retro", task="retro"), threads=1, device="cpu")
+    with pytest.raises(ValueError, match=r"no drafter 'spec_drafter'.*; `-m retro-50k` has one, or choose another"):
+        bare.companion("spec_drafter")
+
+
+def install(*arguments: object, answer: str | None = None) -> Result:
+    return CliRunner().invoke(app, ["dev", "install-drafter", *map(str, arguments)], input=answer)
+
+
+def test_a_drafter_is_installed_and_replaced_only_when_agreed(folder: Path, tmp_path: Path) -> None:
+    run, model = tmp_path / "run", tmp_path / "model"
+    shutil.copytree(folder / "drafters/blockwise", run / "blockwise")
+    shutil.copytree(folder, model, ignore=shutil.ignore_patterns("drafters"))
+    there = model / "drafters/blockwise"
+    assert install(run, "--model", model).exit_code == 0
+    assert (there / "model.safetensors").read_bytes() == (run / "blockwise/model.safetensors").read_bytes()
+    (there / "card.md").write_text("of the old weights")
+    for arguments, answer in (((run,), "n\n"), ((run,), None)):
+        refused = install(*arguments, "--model", model, answer=answer)
+        assert refused.exit_code == 1 and "Replace it?" in refused.output
+        assert (there / "card.md").is_file()
+    assert install(run / "blockwise", "--model", model, answer="y\n").exit_code == 0
+    assert not (there / "card.md").exists()
+    assert install(run, "--model", model, "--yes").exit_code == 0
+    assert [entry.name for entry in (model / "drafters").iterdir()] == ["blockwise"]
+
+
+def test_what_cannot_draft_for_a_model_is_not_installed(folder: Path, tmp_path: Path) -> None:
+    other = tiny_folder(tmp_path / "other", seed=5)
+    for arguments, fault in (
+        ((folder / "drafters/medusa", "--model", other), "other weights than the target's"),
+        ((tmp_path, "--model", other), "holds no trained drafter"),
+        ((folder, "--model", other), "say with --kind"),
+        ((folder / "drafters/medusa", "--model", folder, "--kind", "ar"), "of kind 'medusa', not 'ar'"),
+    ):
+        done = install(*arguments)
+        assert done.exit_code == 2 and fault in " ".join(done.output.split())
+    assert not (other / "drafters").exists()
+    assert install(folder, "--model", other, "--kind", "ar").exit_code == 0
+    assert Engine.load(other, threads=1, device="cpu").companion("ar")
 
 
 def test_a_drafter_of_another_vocabulary_is_refused(folder: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from compilers import COMPILES, needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import EMULATED, SOME_KINDS, compiled_for
@@ -33,11 +34,7 @@ def able(library: ctypes.CDLL) -> list[str]:
     return [name for number, name in enumerate(INSTRUCTIONS) if library.chemspec_has(number)]
 
 
-try:
-    HERE = able(build.kernel())
-except NoKernelError:
-    HERE = []  # torch alone
-needs_kernel = pytest.mark.skipif(not HERE, reason="no compiled kernel here")
+HERE = able(build.kernel()) if COMPILES else []  # torch alone
 
 
 @cache
@@ -55,7 +52,7 @@ def test_a_session_in_torch_gives_the_bits_of_the_decoder_without_cache(
     check(TorchBackend(reference), reference, *script, within=0)
 
 
-@needs_kernel
+@needs_compiler
 @given(scripts(), st.sampled_from(sorted(VARIANTS)), st.sampled_from(HERE or [""]), st.sampled_from([1, 3]))
 def test_a_session_in_the_kernel_gives_the_bits_of_the_decoder_without_cache(
     script: tuple[list[list[int]], list[Round]], variant: str, instructions: str, threads: int
@@ -88,14 +85,14 @@ def equals_torch(names: Sequence[str], width: int, heads: int, wide: int) -> Non
         assert scores(backend, sources, paths, 83) == expected, instructions
 
 
-@needs_kernel
+@needs_compiler
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_instructions_give_the_bits_of_torch(shape: tuple[int, int, int]) -> None:
     """Of one row and of many, where outputs fill no panel and inputs no group, and where sums exceed 24 bits."""
     equals_torch(HERE, *shape)
 
 
-@needs_kernel
+@needs_compiler
 @pytest.mark.slow  # compiles the kernel once a kind of processor
 @pytest.mark.parametrize("kind", SOME_KINDS)
 def test_other_processors_give_the_same_bits(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +102,7 @@ def test_other_processors_give_the_same_bits(kind: str, tmp_path: Path, monkeypa
         equals_torch(names, *shape)
 
 
-@needs_kernel
+@needs_compiler
 @pytest.mark.parametrize("instructions", HERE)
 def test_the_largest_sums_are_exact(instructions: str) -> None:
     """Weights and activations at the ends of their range: a product that saturates would show."""
@@ -223,7 +220,7 @@ def test_other_runtimes_refuse_it(folder: Path, options: dict[str, str], message
         Engine.load(folder, dtype="int8", device="cpu", **options)
 
 
-@needs_kernel
+@needs_compiler
 def test_instructions_that_are_not_here_are_refused(folder: Path) -> None:
     with pytest.raises(NoKernelError, match="no sse9 here; there are plain"):
         NativeBackend(tiny(sorted(VARIANTS)[0])[0], threads=1, int8=True, instructions="sse9")
@@ -232,7 +229,7 @@ def test_instructions_that_are_not_here_are_refused(folder: Path) -> None:
 QUERIES = ["O=C(NCc1ccccc1)c1ccccc1", "COC(=O)c1ccc(Br)cc1", "CC(C)(C)OC(=O)NCc1ccccc1"]
 
 
-@needs_kernel
+@needs_compiler
 @pytest.mark.weights
 @pytest.mark.skipif(not installed(), reason="no model in assets/models")
 @pytest.mark.parametrize("how", [{"decoder": "greedy", "n": 1}, {"decoder": "beam", "n": 4}], ids=["greedy", "beam"])

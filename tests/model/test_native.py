@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import SOME_KINDS, compiled_for
@@ -29,10 +30,7 @@ from chemspec.testing import naive_log_probs, tiny_model
 from chemspec.tokenizer import BOS, Tokenizer
 from chemspec.types import Scores
 
-try:
-    build.kernel()
-except NoKernelError as why:
-    pytest.skip(f"no compiled kernel here: {why}", allow_module_level=True)
+pytestmark = needs_compiler
 
 
 FORMATS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

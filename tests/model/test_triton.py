@@ -20,6 +20,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import triton_int8_reference as int8_reference
+import triton_reference as reference
+from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT, TESTS
@@ -33,7 +36,7 @@ from chemspec.model import int8
 from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.runners.triton import int8_reference, reference, runner
+from chemspec.model.runners.triton import runner
 from chemspec.model.runners.triton.pool import Pool, Ranges, Space
 from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError, checked, rounded
 from chemspec.model.runners.triton.weights import pack, split
@@ -41,7 +44,6 @@ from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import NodeBatch, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig, preset
-from chemspec.system.compiled import NoKernelError
 from chemspec.testing import naive_log_probs, tiny_model
 from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
 
@@ -159,11 +161,9 @@ def test_drafts_and_batches_change_no_bit(decoder: str) -> None:
     assert bits(backend, Copy(length=6, count=2), sources, settings) == expected
 
 
+@needs_compiler
 def test_it_agrees_with_the_compiled_kernel() -> None:
-    try:
-        native = NativeBackend(model_of("pre"), threads=1)
-    except NoKernelError as why:
-        pytest.skip(f"no compiled kernel here: {why}")
+    native = NativeBackend(model_of("pre"), threads=1)
     found, expected = (Session(one, [[4, 5, 6]], top_k=VOCAB) for one in (backend_of("pre"), native))
     for path in ((BOS, 4, 5), (BOS, 4, 6, 7)):
         (ours,), (theirs,) = found.score([[path]]), expected.score([[path]])
@@ -389,7 +389,7 @@ def test_products_and_attention_equal_their_twins_in_the_interpreter() -> None:
 
 
 def usages(config: ModelConfig, architecture: int, *names: str, dtype: str = "fp32") -> list[Any]:
-    from chemspec.model.runners.triton.resources import compiled, launches
+    from triton_resources import compiled, launches
 
     both = *launches(config, 16, dtype=dtype), *launches(config, 64, encoder=True, dtype=dtype)
     found = {one.variant: one for one in both}
@@ -442,7 +442,7 @@ def test_attention_compiles_for_a_gpu(tmp_path: Path, monkeypatch: pytest.Monkey
 @needs_triton
 def test_a_pass_is_a_few_dozen_launches_whose_kernels_do_not_depend_on_its_size() -> None:
     """What differed between sizes would be compiled anew, and might add in another order."""
-    from chemspec.model.runners.triton.resources import Speeds, launches
+    from triton_resources import Speeds, launches
 
     config = preset("mt-4x4", vocab_size=279)
     passes = [launches(config, rows) for rows in (1, 16, 4096)]
@@ -460,7 +460,11 @@ def test_a_pass_is_a_few_dozen_launches_whose_kernels_do_not_depend_on_its_size(
 @pytest.mark.parametrize(("dtype", "kernels"), [("fp32", 15), ("int8", 14)])
 def test_no_size_of_a_pass_has_machine_code_of_its_own(dtype: str, kernels: int, tmp_path: Path) -> None:
     """One row or thousands, aligned or not, whatever is asked for: the code of the first pass serves all."""
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
+    environment = {
+        **os.environ,
+        "TRITON_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, TESTS))),
+    }
     command = [sys.executable, TESTS / "model" / "compile_passes.py", dtype]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

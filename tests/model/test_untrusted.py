@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import resource
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from limited import outcome
 from safetensors.torch import load_file, save_file
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
@@ -43,12 +42,27 @@ def rewrite(file: Path, **values: Any) -> None:
 
 def refused(load: Callable[[], Any], error: type[Exception] = CheckpointError) -> str:
     """The reason; within two seconds, and without a gigabyte."""
-    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    with pytest.raises(error) as caught:
-        load()
-    assert time.process_time() - began < 2
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB
-    return str(caught.value)
+    return outcome(load, error, seconds=2, size=1_000_000_000)
+
+
+def test_what_takes_too_long_or_too_much_is_not_refused() -> None:
+    """Or else the tests below could not fail."""
+
+    def takes(work: Callable[[], Any]) -> Callable[[], None]:
+        def taken() -> None:
+            work()
+            raise CheckpointError("late")
+
+        return taken
+
+    def spin() -> None:
+        while True:
+            pass
+
+    assert refused(takes(lambda: bytearray(100_000_000))) == "late"
+    for work in (takes(lambda: bytearray(1_100_000_000)), spin, lambda: None):
+        with pytest.raises(AssertionError, match="exit code"):
+            refused(work)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +88,7 @@ def test_a_config_that_lies_is_refused_before_anything_is_allocated(
     assert reason in refused(lambda: checkpoint.load(folder))
 
 
-@pytest.mark.parametrize("name", ["decoder.layers.0.linear1.weight", "embedding.weight", "output.bias"])
+@pytest.mark.parametrize("name", ["decoder.layers.0.linear1.weight", "embedding.weight"])
 @pytest.mark.parametrize("size", [1e38, -3e38])
 def test_weights_whose_scores_are_no_numbers_are_refused(folder: Path, name: str, size: float) -> None:
     state = load_file(folder / "model.safetensors")
@@ -83,16 +97,18 @@ def test_weights_whose_scores_are_no_numbers_are_refused(folder: Path, name: str
     if "linear1" in name:
         state[name].fill_(size)
     save_file(state, folder / "model.safetensors")
-    if name == "output.bias":  # large numbers may be fine: then the answers are, too
-        try:
-            engine = Engine.load(folder, threads=1, device="cpu")
-        except CheckpointError:
-            return
-        results = engine.predict(QUERIES, decoder="greedy", n=1, max_len=8)
-        assert all(torch.isfinite(torch.tensor(one.hypotheses[0].log_prob)) for one in results if one.status == "ok")
-        return
     assert "infinite or undefined" in refused(lambda: checkpoint.load(folder).model)
     assert "infinite or undefined" in refused(lambda: Engine.load(folder, threads=1, device="cpu"))
+
+
+@pytest.mark.parametrize("size", [1e38, -3e38])
+def test_large_scores_that_are_numbers_give_answers(folder: Path, size: float) -> None:
+    state = load_file(folder / "model.safetensors")
+    state["output.bias"][[0, -1]] = size
+    save_file(state, folder / "model.safetensors")
+    results = Engine.load(folder, threads=1, device="cpu").predict(QUERIES, decoder="greedy", n=1, max_len=8)
+    for result in results:
+        assert result.status == "ok" and torch.isfinite(torch.tensor(result.hypotheses[0].log_prob))
 
 
 @pytest.mark.parametrize("tokens", [["\ud800"], ["C\nN"], ["\x1b[2J"]])

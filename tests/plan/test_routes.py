@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import xml.etree.ElementTree as ET
@@ -149,6 +150,23 @@ def test_twins_are_grouped_and_repeats_dropped() -> None:
     assert [route.score for route in found] == pytest.approx([0.4, 0.3, 0.2], rel=SIZE)
     assert distance(chloride, chloride) == 0 < distance(chloride, bromide) <= ALIKE < distance(chloride, other)
     assert distance(chloride, other) == pytest.approx(distance(other, chloride))
+
+
+def test_a_step_that_two_branches_need_is_done_once() -> None:
+    """Its chance counts once, and so does the step."""
+    shared = Node("CCO", "", Proposal(("C=C", "O"), 0.5), (leaf("C=C"), leaf("O")))
+    acid = Node("CCOC(=O)CBr", "", Proposal(("CCO", "O=C(O)CBr"), 0.8), (shared, leaf("O=C(O)CBr")))
+    route = Route(Node("CCOCC(=O)OCC", "", Proposal(("CCOC(=O)CBr", "CCO"), 0.9), (acid, shared)))
+    assert [node.smiles for node in route.steps] == ["CCO", "CCOC(=O)CBr", "CCOCC(=O)OCC"]
+    assert route.score == math.prod(node.step.prior(node.smiles) for node in (route.root, acid, shared) if node.step)
+
+
+def test_of_equal_chances_the_step_into_smaller_parts_comes_first() -> None:
+    halves, whole = one_step("CCCCC(=O)O", "CCCCN"), one_step("CCCCC(=O)NCCC", "C")
+    assert halves.score > whole.score
+    assert ranked([whole, halves], 2) == ranked([halves, whole], 2) == [halves, whole]
+    likelier = one_step("CCCCC(=O)NCCC", "C", chance=0.5 * math.exp(SIZE))
+    assert ranked([halves, likelier], 2) == [likelier, halves], "it breaks ties and no more"
 
 
 def test_pictures_show_every_molecule(found: Plan) -> None:

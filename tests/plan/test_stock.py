@@ -84,6 +84,24 @@ def test_membership_is_that_of_a_set(bought: list[str], asked: int) -> None:
     assert bool(stock.source("C" * asked)) == ("C" * asked in bought)
 
 
+@pytest.mark.parametrize(
+    "family",
+    [
+        ["C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "CC(N)C(=O)O"],  # enantiomers, and the one that does not say
+        ["CC(=O)O", "CC(=O)[O-]"],
+        ["CO", "[2H]C([2H])([2H])O", "[13CH3]O"],
+        ["C/C=C/C", "C/C=C\\C"],
+    ],
+    ids=["enantiomers", "charge", "isotope", "double bond"],
+)
+def test_one_molecule_is_not_bought_for_its_like(family: list[str]) -> None:
+    """The first 14 letters of their keys, those of the skeleton, are the same."""
+    assert len({inchikey(smiles)[:14] for smiles in family}) == 1
+    for bought in family:
+        stock = Stock({"list": parse(bought.encode(), "list.smi")})
+        assert [smiles for smiles in family if stock.source(smiles)] == [bought]
+
+
 def test_a_million_keys_take_less_than_fifty_megabytes() -> None:
     numbers = np.char.zfill(np.arange(1_000_000).astype("S27"), 27)
     keys = np.append(numbers, np.bytes_(ETHANOL))  # letters sort behind figures

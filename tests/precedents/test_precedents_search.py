@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
-from precedents_index import make
+from precedents_index import make, write
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
 from chemspec.precedents import Precedents, in_words
+from chemspec.precedents.build import build
 from chemspec.precedents.rows import fingerprint
 from chemspec.precedents.search import _tanimoto
 
@@ -49,6 +51,37 @@ def test_the_very_reaction_comes_first_and_is_told(index: Precedents) -> None:
     assert (found.same.similarity, found.product) == (1.0, 1)
     assert found.seen_by("retro") and found.seen_by("forward")
     assert not index.find("COC(=O)c1ccccc1", "O=C(O)c1ccccc1").seen_by("forward")
+
+
+def index_of(folder: Path, *reactions: str) -> Precedents:
+    """An index of reactions without agents, reagents or patents."""
+    pairs = [reaction.split(">>") for reaction in reactions]
+    rows = [{"product": product, "reactants": flask, "patent_id": "", "mapped_rxn": ""} for flask, product in pairs]
+    build([write(folder / "retro_train.csv.gz", rows)], folder / "index", workers=1)
+    return Precedents.open(folder / "index")
+
+
+def test_a_close_reaction_stands_before_a_more_similar_one_of_the_kind(tmp_path: Path) -> None:
+    index = index_of(
+        tmp_path,
+        "CCCCCCCCCCCC(=O)Cl.Nc1ccc(C(F)(F)F)cc1>>CCCCCCCCCCCC(=O)Nc1ccc(C(F)(F)F)cc1",
+        "Cc1ccccc1C(=O)Cl.Nc1ccccc1>>Cc1ccccc1C(=O)Nc1ccccc1",
+    )
+    far, near = index.find("CCC(=O)Cl.Nc1ccccc1", "CCC(=O)Nc1ccccc1").nearest
+    assert far.close and not near.close and far.similarity < near.similarity
+
+
+def test_the_very_reaction_stands_before_others_that_are_as_similar(tmp_path: Path) -> None:
+    """Fingerprints do not tell enantiomers apart."""
+    reactions = (
+        "CC(=O)Cl.C[C@H](N)c1ccccc1>>CC(=O)N[C@@H](C)c1ccccc1",
+        "CC(=O)Cl.C[C@@H](N)c1ccccc1>>CC(=O)N[C@H](C)c1ccccc1",
+    )
+    index = index_of(tmp_path, *reactions)
+    for reaction in reactions:
+        found = index.find(*reaction.split(">>"), n=2)
+        assert [(one.close, one.similarity, one.same) for one in found.nearest] == [(True, 1, True), (True, 1, False)]
+        assert found.same == found.nearest[0]
 
 
 def test_agents_do_not_hide_the_very_reaction(index: Precedents) -> None:

@@ -110,9 +110,9 @@ def test_rxn_answers_a_retro_question_in_one_step(running: Running, engines: dic
 
 
 def test_rxn_says_what_is_wrong(running: Running) -> None:
-    number = post(running, "/predictions/pr", {"reactants": "CC("})["id"]
-    found = fetch(running, f"/predictions/{number}")
-    assert (found["status"], found["attempts"]) == ("ERROR", []) and "never closed" in found["message"]
+    status, refusal, _ = running.send("POST", f"{RXN}/predictions/pr", {"reactants": "CC("})
+    assert status == 422 and "never closed" in refusal["detail"]
+    number = post(running, "/predictions/pr", {"reactants": "CCN"})["id"]
     assert running.send("GET", f"{RXN}/predictions/{'0' * 32}")[0] == 404
     assert running.send("GET", f"{RXN}/retrosynthesis/{number}")[0] == 404  # the number of another kind of question
 

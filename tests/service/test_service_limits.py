@@ -134,7 +134,8 @@ def test_who_leaves_is_decoded_no_further(engines: dict[str, Engine]) -> None:
     gated = Gated(engines["retro"])
     with serving([{"retro": gated}], batch_size=1) as service:
         body = json.dumps({**ASK, "queries": ["CCO", "CCN"]}).encode()
-        head = f"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        head = f"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+        head += "\r\nContent-Type: application/json"
         with socket.create_connection(("127.0.0.1", service.port)) as client:
             client.sendall(head.encode() + b"\r\n\r\n" + body)
             until(lambda: gated.batches, "the batch")

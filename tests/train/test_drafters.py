@@ -14,6 +14,7 @@ import torch
 from small import TOKENIZER, tiny_folder
 
 from chemspec.data.arrays import Pairs, RaggedArray, pad
+from chemspec.engine.companions import install_drafter, trained_drafter
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint, drafter_checkpoints
 from chemspec.model.spec_drafter import drafter_config
@@ -116,7 +117,9 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
     settings = replace(recipe.train, tokens=600, lr=1e-2, warmup=2, steps=30, minutes=0, holdout=10, validate_every=10)
     recipe = replace(recipe, train=settings, glance=(0.5, 0.3))
     found = train_drafter(recipe, taught, own, tmp_path / "run", quiet=True)
-    assert found == drafter_checkpoints.drafter_dir(own, recipe.kind)
+    assert found == tmp_path / "run" / recipe.kind
+    assert not (own / "drafters").exists()
+    assert install_drafter(*trained_drafter(tmp_path / "run"), own) == drafter_checkpoints.drafter_dir(own, recipe.kind)
     lines = (tmp_path / "run" / "log.csv").read_text().splitlines()
     head = lines[0].split(",")
     rows = [dict(zip(head, line.split(","), strict=True)) for line in lines[1:]]
@@ -130,7 +133,7 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
     # From the checkpoint after ten steps to the very same weights.
     (tmp_path / "again" / "checkpoints").mkdir(parents=True)
     shutil.copy(tmp_path / "run" / "checkpoints" / "step=10.ckpt", tmp_path / "again" / "checkpoints" / "last.ckpt")
-    train_drafter(recipe, taught, own, tmp_path / "again", quiet=True, install=False)
+    train_drafter(recipe, taught, own, tmp_path / "again", quiet=True)
     whole, resumed = (
         read_checkpoint(tmp_path / run / "checkpoints" / "last.ckpt")["state_dict"] for run in ("run", "again")
     )
@@ -155,7 +158,7 @@ def test_frozen_layers_and_embeddings_stay_as_the_target_s(folder: Path, taught:
     recipe = drafter_recipe("retro-spec-drafter")
     settings = replace(recipe.train, tokens=600, warmup=1, steps=3, minutes=0, holdout=10, validate_every=3)
     recipe = replace(recipe, train=settings, shape={"encoder": 3, "decoder": 1})
-    train_drafter(recipe, taught, folder, tmp_path / "run", quiet=True, install=False)
+    train_drafter(recipe, taught, folder, tmp_path / "run", quiet=True)
     state = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")["state_dict"]
     target = checkpoint.load(folder).model
     for name, weight in target.encoder.layers[1].state_dict().items():

@@ -109,9 +109,16 @@ def test_the_page_shows_searches_and_changes(store: Store, monkeypatch: pytest.M
     assert "damaged" in page.run().error[0].value
 
 
+def test_a_name_of_a_collection_is_text(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, "store", lambda: store)
+    store.keep(replace(AMIDE, question="<img src=x onerror=alert(1)>", label="<i>x</i>", added=3.0))
+    bodies = "".join(item.proto.body for item in pages.opened("collections", {}).get("html"))
+    assert "<h2>&lt;img src=x onerror=alert(1)&gt;</h2>" in bodies and "&lt;i&gt;x&lt;/i&gt;" in bodies
+    assert "<img src=x" not in bodies and "<i>x" not in bodies
+
+
 def test_on_a_server_they_are_those_of_a_visit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
-    monkeypatch.delenv("CHEMSPEC_HISTORY", raising=False)
     monkeypatch.setattr(owner.st, "session_state", {})
     monkeypatch.setattr(owner.st, "get_option", lambda name: {"server.address": "0.0.0.0"}[name])
     assert not owner.on_disk() and tmp_path not in owner.store().path.parents

@@ -42,8 +42,9 @@ from chemspec.ui.batch import job_queue, jobs, rows
 from chemspec.ui.batch.beside import Beside
 from chemspec.ui.batch.job_queue import JobView
 from chemspec.ui.batch.jobs import Job, JobError
-from chemspec.ui.common import app_dir, uploads
+from chemspec.ui.common import app_dir, safe, uploads
 from chemspec.ui.common.uploads import Sheet
+from chemspec.ui.predict import schemes
 
 UNSTAMPED = (
     "batch_size",
@@ -194,11 +195,14 @@ def test_old_jobs_go_after_thirty_days_and_others_stay() -> None:
     for file in (jobs.folder(old.id), *jobs.folder(old.id).iterdir()):
         os.utime(file, (now - 31 * 86_400,) * 2)
     jobs.clean()
-    assert {path.name for path in jobs.root().iterdir()} == {new.id, "notes.txt"}
+    assert jobs.load(old.id)  # a day after it was found to be old
+    jobs.clean(now + 86_500)
+    assert {path.name for path in jobs.root().iterdir()} == {new.id, "notes.txt", "old.json"}
     jobs.clean(now + 29 * 86_400)
     assert jobs.load(new.id)
     jobs.clean(now + 31 * 86_400)
-    assert [path.name for path in jobs.root().iterdir()] == ["notes.txt"]
+    jobs.clean(now + 33 * 86_400)
+    assert {path.name for path in jobs.root().iterdir()} == {"notes.txt", "old.json"}
 
 
 def test_too_many_jobs_push_out_old_ones_but_none_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,6 +283,39 @@ def test_a_stopped_job_keeps_its_rows_and_goes_on_without_repeating_any(tmp_path
     wait(job)
     assert answered(job) == queries
     assert asked(tmp_path) == queries[len(stored) :]
+
+
+def test_a_job_that_is_resumed_while_the_runner_is_at_another_is_done_by_the_same_runner(tmp_path: Path) -> None:
+    first, second = make(["C", "hold", "N"]), make(["hold", "O"])
+    submit(first)
+    wait_for((tmp_path / "held").exists)
+    submit(second)
+    job_queue.stop(first.id)
+    wait(second, "running")
+    submit(jobs.load(first.id))
+    assert job_queue.view(first.id) == JobView(replace(first, state="waiting"), "waiting", 1)
+    (tmp_path / "go").touch()
+    wait(first)
+    assert len(job_queue._runners) == 1  # no other one was started
+    assert (answered(second), answered(first)) == (["hold", "O"], ["C", "hold", "N"])
+
+
+def test_a_job_whose_runner_was_killed_before_it_said_that_all_rows_are_there_is_done(tmp_path: Path) -> None:
+    job, half = make(["C", "N"]), make(["C", "N"])
+    submit(job)
+    wait(job)
+    wait_for(lambda: job_queue.at_work() is None and not job_queue._beginning())
+    for name in ("rows.jsonl", "rows.jsonl.settings.json"):
+        (jobs.folder(half.id) / name).write_bytes((jobs.folder(job.id) / name).read_bytes())
+    jobs.answers(half).write_bytes(jobs.answers(job).read_bytes().splitlines(keepends=True)[0])
+    for one in (job, half):
+        jobs.save(replace(one, state="waiting"))
+    assert [job_queue.view(one.id).state for one in (job, half)] == ["done", "interrupted"]
+    (tmp_path / "asked").unlink()
+    job_queue.resume()  # as the next server does
+    wait(half)
+    assert [jobs.load(one.id).state for one in (job, half)] == ["done", "done"]
+    assert asked(tmp_path) == ["N"]  # no row twice
 
 
 def test_a_waiting_job_can_be_stopped_and_deleted(tmp_path: Path) -> None:
@@ -652,19 +689,34 @@ GOOD = ["", "CCO", "-3.5", "+1", "1e-9", "-.5", "[Na+]", "name", "<script>", "'"
 
 @pytest.mark.parametrize("text", EVIL)
 def test_formulas_are_made_harmless(text: str) -> None:
-    assert rows.harmless(text) == "'" + text
+    assert safe.harmless(text) == "'" + text
 
 
 @pytest.mark.parametrize("text", GOOD)
 def test_other_cells_stay_as_they_are(text: str) -> None:
-    assert rows.harmless(text) == text
+    assert safe.harmless(text) == text
+
+
+@given(st.text(" \t\r\n\f\u2003", max_size=3), st.sampled_from("=+-@＝＋－＠|%"), st.text())
+def test_no_cell_begins_like_a_formula(blanks: str, sign: str, rest: str) -> None:
+    text = blanks + sign + rest
+    found = safe.harmless(text)
+    if found != "'" + text:
+        assert found == text
+        float(text.replace(",", "."))  # the one thing that may begin with a sign
 
 
 @given(st.text())
-def test_no_cell_begins_like_a_formula(text: str) -> None:
-    found = rows.harmless(text)
-    assert found.removeprefix("'") == text.removeprefix("'")
-    assert found.lstrip()[:1] not in tuple("=@") and not found.startswith(("-c", "+c"))
+def test_no_more_than_a_sign_is_added(text: str) -> None:
+    assert safe.harmless(text) in (text, "'" + text)
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\uff1d", " =", "\n=", "|", "%"])
+def test_a_table_of_answers_has_no_formulas_and_a_line_an_answer(start: str) -> None:
+    text = schemes.to_csv([{"query": f'{start}HYPERLINK("http://x","y")', "note": "two\nlines"}])
+    assert len(text.splitlines()) == 2
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row["query"].startswith("'") and row["note"] == "two lines"
 
 
 def test_downloads_hold_the_uploaded_columns_and_the_answers() -> None:

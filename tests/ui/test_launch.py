@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gc
+import tomllib
 from collections.abc import MutableMapping
 from threading import Thread
 from typing import Any
 
 import pytest
 import streamlit as st
+import uvicorn
 
 from chemspec.asset_files import app_script, assets
 from chemspec.chem.formats import name_list, reagents, short_names
 from chemspec.plan import stock
+from chemspec.system.host_check import AllowedHosts, HostCheck
 from chemspec.ui.common import buyable, queued_engine
 from chemspec.ui.launch import __main__ as launch
 from chemspec.ui.launch import warm
@@ -68,33 +71,30 @@ def test_the_app_is_served_with_its_styles_and_options(monkeypatch: pytest.Monke
 
     class App:
         def __init__(self, script: Any, *, middleware: list[Any]) -> None:
-            made.extend((script, middleware[0].kwargs["styles"]))
+            made.extend((script, {part.cls: part.kwargs for part in middleware}))
 
         def run(self, *, config: dict[str, Any]) -> None:
             made.append(config)
 
-    monkeypatch.setattr(st, "App", App, raising=False)
+    monkeypatch.setattr(st, "App", App)
     monkeypatch.setattr(warm, "start", lambda: made.append("warm"))
+    monkeypatch.setattr(uvicorn.config, "HTTP_PROTOCOLS", dict(uvicorn.config.HTTP_PROTOCOLS))
     options = ["--server.port", "1", "--server.headless", "true", "--browser.gatherUsageStats", "false"]
-    assert launch.main([*options, "--server.address", "::1"]) == 0
-    script, styles, begun, config = made
+    assert launch.main([*options, "--server.address", "::1", "--allowed-host", "chem.example.org"]) == 0
+    script, around, begun, config = made
+    styles = around[StyledPage]["styles"]
+    assert around[HostCheck]["allowed"] == AllowedHosts.of("::1", ["chem.example.org"])
     assert begun == "warm"  # before anybody can come
     assert script == app_script() and config == {
         "server.port": 1,
         "server.headless": True,
         "browser.gatherUsageStats": False,
         "server.address": "::1",
+        "browser.serverAddress": "::1",
+        "server.allowedHosts": ["*"],
     }
     for name in launch.EARLY:
         assert (assets() / "web" / name).read_text() in styles
-
-
-def test_an_older_streamlit_serves_its_own_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[list[str]] = []
-    monkeypatch.delattr(st, "App", raising=False)
-    monkeypatch.setattr(launch.subprocess, "call", lambda words: started.append(words) or 0)
-    launch.main(["--server.port", "1"])
-    assert started[0][1:] == ["-m", "streamlit", "run", str(app_script()), "--server.port", "1"]
 
 
 def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,3 +115,10 @@ def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypat
     assert buyable.built_in(stock.BUILT_IN).lists
     monkeypatch.setenv("CHEMSPEC_WARM_UP", "0")
     assert warm.start() is None
+
+
+def test_the_settings_keep_errors_and_names_on_this_machine() -> None:
+    settings = tomllib.loads((app_script().parent / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
+    assert settings["client"]["showErrorLinks"] is False  # buttons that send an error to a search engine
+    assert settings["server"]["allowedHosts"] == ["127.0.0.1", "localhost"]
+    assert settings["browser"]["gatherUsageStats"] is False

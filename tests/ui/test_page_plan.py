@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 sys.path.append(str(TESTS / "plan"))
 
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 from toy import AMIDE, BOUGHT, Toy, retro, stock
 
@@ -29,7 +32,7 @@ from chemspec.plan.search import PlanSettings
 from chemspec.plan.tree import Seen
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
-from chemspec.ui.plan import ask, projects, tree_view
+from chemspec.ui.plan import ask, live, projects, tree_view
 
 SMILES = str(chem.canonical(AMIDE))
 
@@ -198,3 +201,23 @@ def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.Monkey
 def test_an_empty_page_offers_examples() -> None:
     page = pages.opened("plan")
     assert {one.label for one in page.button} >= {"Search", *ask.EXAMPLES}
+
+
+def test_what_a_stopped_search_found_is_read_once_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, seen = Event(), []
+    asked: Any = SimpleNamespace(key="one", project=None)
+
+    def result(how: str) -> str:
+        seen.append((how, ended.is_set()))
+        return "what was found"
+
+    class State(dict):  # type: ignore[type-arg]
+        __getattr__, __setattr__ = dict.__getitem__, dict.__setitem__
+
+    state = State(plan_stopped="one", plan_under_way=("one", SimpleNamespace(result=result), ended))
+    monkeypatch.setattr(st, "session_state", state)
+    monkeypatch.setattr(live, "_keep", lambda *_: None)
+    waits = ended.wait
+    monkeypatch.setattr(ended, "wait", lambda *_: (ended.set(), waits(0)))  # the old script ends while this one waits
+    assert live.search(asked, None) == "what was found"  # type: ignore[arg-type]
+    assert seen == [("stopped", True)]

@@ -13,9 +13,12 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine.engine import installed, model_folder, usable
+from chemspec import chem, metrics
+from chemspec.engine.engine import Engine, installed, model_folder, usable
+from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
 from chemspec.ui.common import saved
+from chemspec.ui.step import question_form
 
 QUERY = "CC(=O)Cl.Nc1ccccc1"
 
@@ -34,16 +37,35 @@ def players(app: AppTest) -> list[Any]:
 
 
 @needs_models
-def test_the_empty_page_offers_three_examples_of_which_one_is_a_beam_search() -> None:
+def test_the_page_opens_with_an_example_and_offers_others() -> None:
     app = opened()
-    assert not players(app)
+    assert len(players(app)) == 1 and not app.query_params
     names = [one.key for one in app.button if (one.key or "").startswith("step_example")]
-    assert len(names) == 3
-    app.button(key=names[-1]).click().run()
-    assert not app.exception
-    assert len(players(app)) == 1
-    assert app.session_state["step_text"]
-    assert app.selectbox(key="step_decoder").value == "beam"
+    assert len(names) == len(question_form.examples())
+    for name, example in zip(names, question_form.examples(), strict=True):
+        app.button(key=name).click().run()
+        assert not app.exception and len(players(app)) == 1
+        settings = app.session_state["step_shown"].settings
+        assert settings.decoder == app.selectbox(key="step_decoder").value == example["decoder"]
+        assert settings.draft_length == example.get("length", 0)
+
+
+@needs_models
+def test_the_boc_protection_of_the_paper_is_answered_with_its_product_and_its_drafts() -> None:
+    example = next(one for one in question_form.examples() if one.get("drafter") == "windows")
+    settings = DecodeSettings(decoder="greedy", n=1, drafter="windows", draft_length=example["length"])
+    (answer,) = Engine.load(model_folder("forward")).predict([example["query"]], settings)
+    assert answer.hypotheses[0].canonical == chem.canonical("CC(=O)c1ccc2c(ccn2C(=O)OC(C)(C)C)c1")
+    assert 0 < 2 * len(answer.trace.passes) < metrics.PassCounts.of(answer).standard
+
+
+@needs_models
+def test_a_trace_plays_by_itself_once_a_visit() -> None:
+    app = opened(task="forward", smi=QUERY)
+    first = app.session_state["step_played"]
+    app.session_state["step_text"] = "CCO.CC(=O)Cl"
+    app.button(key="step_run").click().run()
+    assert app.session_state["step_played"] == first
 
 
 @needs_models
@@ -116,7 +138,6 @@ def test_a_file_that_is_no_trace_is_refused_with_a_message(raw: bytes, says: str
     app = opened()
     app.file_uploader(key="step_file").set_value(("<b>x</b>.json", raw, "application/json")).run()
     assert not app.exception
-    assert not players(app)
     assert says in app.error[0].value
     app.run()
     assert says in app.error[0].value  # it does not vanish

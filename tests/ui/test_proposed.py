@@ -12,7 +12,7 @@ from chemspec.evaluation import roundtrip
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.predict import answers, ask, precedents, proposed, verdicts
+from chemspec.ui.predict import answers, ask, checks, precedents, proposed, verdicts
 
 TARGET, ACID = "CC(=O)Nc1ccccc1", "CC(=O)O.Nc1ccccc1"
 REAGENTS = "CCN=C=NCCCN(C)C.ClCCl"
@@ -43,11 +43,11 @@ def cards() -> list[verdicts.AnswerCard]:
 
 
 def test_the_forward_model_is_asked_with_them_where_it_doubts(decoded: list[tuple[str, str]]) -> None:
-    (card,) = answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
+    (card,) = checks.add_forward_checks(ASKED, cards(), "forward")  # type: ignore[arg-type]
     assert card.check is not None and card.check.agrees and card.check.added == REAGENTS
     assert ("forward", ACID) in decoded and ("forward", f"{ACID}.{REAGENTS}") in decoded
     before = list(decoded)
-    answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
+    checks.add_forward_checks(ASKED, cards(), "forward")  # type: ignore[arg-type]
     assert decoded == before, "a page is run again at every click"
 
 
@@ -61,22 +61,22 @@ def test_an_unsure_opinion_is_asked_for_again_and_the_surer_one_kept(
         chance, product = said[added]
         return verdicts.Check(product == target, chance, product, added)
 
-    monkeypatch.setattr(answers, "opinion", check)
-    monkeypatch.setattr(answers, "_usual", lambda *_: given[0])
-    monkeypatch.setattr(answers.proposed, "first", lambda *_: given[1])
-    (card,) = answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
+    monkeypatch.setattr(checks, "opinion", check)
+    monkeypatch.setattr(checks, "_usual", lambda *_: given[0])
+    monkeypatch.setattr(checks.proposed, "first", lambda *_: given[1])
+    (card,) = checks.add_forward_checks(ASKED, cards(), "forward")  # type: ignore[arg-type]
     assert card.check == verdicts.Check(True, 0.2, TARGET, ""), "neither a lower chance nor another product"
     given[:2] = given[1:]
-    (card,) = answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
+    (card,) = checks.add_forward_checks(ASKED, cards(), "forward")  # type: ignore[arg-type]
     assert card.check is not None and card.check.sure and card.check.added == REAGENTS
     assert len([query for model, query in decoded if model == "forward"]) == 4, "each question once"
 
 
 def test_reactants_of_two_targets_have_an_opinion_each(decoded: list[tuple[str, str]]) -> None:
     other = ask.Asked("retro", "retro", "CCO", DecodeSettings())
-    (card,) = answers.checked(other, cards(), "forward")  # type: ignore[arg-type]
+    (card,) = checks.add_forward_checks(other, cards(), "forward")  # type: ignore[arg-type]
     assert card.check is not None and card.check.agrees
-    (card,) = answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
+    (card,) = checks.add_forward_checks(ASKED, cards(), "forward")  # type: ignore[arg-type]
     assert card.check is not None and card.check.product == TARGET
 
 
@@ -94,7 +94,7 @@ def test_they_stand_over_the_arrow_as_what_they_are(decoded: list[tuple[str, str
 
 def test_without_a_model_nothing_is_proposed(decoded: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queued_engine, "models", lambda task, **_: [] if task == "reagents" else [task])
-    (card,) = answers.checked(ASKED, cards(), "forward")  # type: ignore[arg-type]
+    (card,) = checks.add_forward_checks(ASKED, cards(), "forward")  # type: ignore[arg-type]
     assert card.check is not None and not card.check.agrees
     assert precedents.over_arrow(ASKED, card) == ("", "") and proposed.several(ASKED, card) == ()
     assert not any(model == "reagents" for model, _ in decoded)

@@ -8,6 +8,7 @@ from typing import Any
 from xml.parsers import expat
 
 from chemspec.chem import LONGEST
+from chemspec.chem.parsing import cdxml_refusal
 from chemspec.chem.smiles_syntax import Fault
 
 _DEEPEST = 50  # elements within elements; ChemDraw needs about ten
@@ -122,6 +123,10 @@ def check_cdxml(text: str) -> CdxmlFile | Fault:
     except expat.ExpatError as error:
         message = f"line {error.lineno}: this is not well-formed XML ({expat.ErrorString(error.code)})"
         return Fault(f"{message}; was the file cut off?", 0, len(text), "syntax")
+    # ChemDraw names a document type on its own server; nothing has to look there.
+    clean = _DOCTYPE.sub("", clean.strip(), count=1)
+    if refusal := cdxml_refusal(clean):
+        return Fault(refusal, 0, len(text), "length")
     if not walk.nodes:
         return Fault("this ChemDraw file holds no atoms", 0, len(text), "empty")
     if walk.arrows and not walk.steps:
@@ -133,8 +138,7 @@ def check_cdxml(text: str) -> CdxmlFile | Fault:
     if walk.captions:
         shown = " ".join(walk.captions)
         notes.append(f"text in the drawing left out: {shown[:60]!r}")
-    # ChemDraw names a document type on its own server; nothing has to look there.
-    return CdxmlFile(_DOCTYPE.sub("", clean.strip(), count=1), walk.steps, tuple(notes))
+    return CdxmlFile(clean, walk.steps, tuple(notes))
 
 
 def vague(mol: Any) -> Fault | None:

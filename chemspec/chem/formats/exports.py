@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
@@ -16,10 +14,9 @@ from rdkit.Chem.Draw import rdMolDraw2D
 
 from chemspec import chem
 from chemspec.chem.formats.molfile import RDKIT_ERRORS
-from chemspec.types import DecodeResult
+from chemspec.chem.parsing import mol_from_smiles
 
 MOST_ATOMS = 999  # what a V2000 table can hold, and more than a drawing can show
-CSV_COLUMNS = ("query", "rank", "smiles", "canonical", "valid", "log_prob", "probability", "status", "message")
 
 
 def to_sdf(rows: Sequence[Mapping[str, object]]) -> str:
@@ -47,53 +44,6 @@ def _line(value: object) -> str:
 
 def _field(key: str) -> str:
     return re.sub(r"[^\w .()%/-]+", "_", key).strip()[:80] or "_"
-
-
-def to_csv(results: Sequence[DecodeResult]) -> str:
-    """Return a table, one line for each answer, and one for each query without answers. Columns: `CSV_COLUMNS`.
-
-    A cell of text that a spreadsheet would take for a formula (it begins with = + - @ or a tab) gets an apostrophe in
-    front, unless it is a number; line breaks become blanks.
-    """
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\r\n")
-    writer.writerow(CSV_COLUMNS)
-    for result in results:
-        for line in _answers(result):
-            writer.writerow([cell(value) for value in line])
-    return buffer.getvalue()
-
-
-def _answers(result: DecodeResult) -> list[list[object]]:
-    tail = [result.status, "; ".join(filter(None, [result.message, *result.notes]))]
-    if not result.hypotheses:
-        return [[result.query, "", "", "", "", "", "", *tail]]
-    return [
-        [
-            result.query,
-            rank,
-            found.smiles,
-            found.canonical,
-            "yes" if found.valid else "no",
-            f"{found.log_prob:.6f}",
-            f"{found.probability:.6g}",
-            *tail,
-        ]
-        for rank, found in enumerate(result.hypotheses, 1)
-    ]
-
-
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-# The full-width forms count as well: some spreadsheets turn them into the plain ones.
-_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20\t]")
-
-
-def cell(value: object) -> str:
-    """Return a value as text that no spreadsheet takes for a formula, without line breaks."""
-    raw = str(value)
-    text = re.sub(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+", " ", raw).replace("\0", "\N{REPLACEMENT CHARACTER}")
-    text = text.encode("utf-8", errors="backslashreplace").decode("utf-8")
-    return f"'{text}" if _FORMULA.match(raw) and not _NUMBER.fullmatch(text) else text
 
 
 def to_png(smiles: str, *, width: int = 800, height: int = 500) -> bytes:
@@ -255,7 +205,7 @@ def _flat(smiles: str) -> Any | None:
     if not chem.is_valid(smiles):
         return None
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles)
+        mol = mol_from_smiles(smiles)
         if mol is None or mol.GetNumAtoms() > MOST_ATOMS:
             return None
         try:

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rdkit import Chem, rdBase
-from rdkit.Chem import rdChemReactions
 
+from chemspec.chem import parsing
+from chemspec.chem.parsing import RDKIT_ERRORS as RDKIT_ERRORS
 from chemspec.chem.query import LONGEST, bonds_of
 from chemspec.chem.smiles_syntax import Fault, show
-
-# What C++ throws, as Python sees it: broken invariants, bad values, std::out_of_range, std::bad_alloc and so on.
-RDKIT_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, MemoryError, OverflowError)
 
 
 class NumberedLine(NamedTuple):
@@ -86,6 +84,7 @@ def read_molfile(lines: Sequence[NumberedLine]) -> Any | Fault:
     Lines lost or added above the counts line, as by copying, do not matter.
     """
     at = _find_counts(lines)
+    block = block_of(lines)
     if at is None:
         place = lines[min(3, len(lines) - 1)]
         return blame(place, "this should be the counts line of a molfile, which ends in V2000")
@@ -94,8 +93,13 @@ def read_molfile(lines: Sequence[NumberedLine]) -> Any | Fault:
     scan = _scan_v3000(body) if version3 else _scan_v2000(body)
     if isinstance(scan, Fault):
         return scan
-    block = "\n".join(["", "", "", *(line.text for line in body)])
     return _read(block, scan, lines)
+
+
+def block_of(lines: Sequence[NumberedLine]) -> str:
+    """Return these lines as RDKit wants a molfile, the counts line its fourth; without one nothing."""
+    at = _find_counts(lines)
+    return "" if at is None else "\n".join(["", "", "", *(line.text for line in lines[at:])])
 
 
 def _find_counts(lines: Sequence[NumberedLine]) -> int | None:
@@ -237,9 +241,11 @@ def _float(text: str) -> float | None:
 
 def _read(block: str, atoms: Sequence[NumberedLine], lines: Sequence[NumberedLine]) -> Any | Fault:
     whole = lines[0].start, lines[-1].start + len(lines[-1].text)
+    if refusal := parsing.molblock_refusal(block):
+        return Fault(refusal, *whole, "length")
     with rdBase.BlockLogs():
         try:
-            raw = Chem.MolFromMolBlock(block, sanitize=False, removeHs=False)
+            raw = parsing.mol_from_molblock(block, sanitize=False)
             if raw is None:
                 return Fault(f"this molfile cannot be read: {_reason(block)}", *whole, "syntax")
             if raw.GetNumAtoms() == 0:
@@ -247,7 +253,7 @@ def _read(block: str, atoms: Sequence[NumberedLine], lines: Sequence[NumberedLin
             fault = _no_molecule(raw) or _chemistry(raw, atoms)
             if fault is not None:
                 return fault if fault.end else Fault(fault.message, *whole, fault.kind)
-            mol = Chem.MolFromMolBlock(block)
+            mol = parsing.mol_from_molblock(block)
         except RDKIT_ERRORS:
             mol = None
     return Fault("RDKit cannot make a molecule of this", *whole, "other") if mol is None else mol
@@ -256,7 +262,7 @@ def _read(block: str, atoms: Sequence[NumberedLine], lines: Sequence[NumberedLin
 def _reason(block: str) -> str:
     """Return RDKit's objection to a molfile. Only its reader of reactions tells it without going through the log."""
     try:
-        rdChemReactions.ReactionFromRxnBlock(f"$RXN\n\n\n\n  1  0\n$MOL\n{block}")
+        parsing.reaction_from_rxnblock(f"$RXN\n\n\n\n  1  0\n$MOL\n{block}")
     except RDKIT_ERRORS as error:
         text = str(error).rpartition("The error was:")[2].strip().split("\n")[0]
         # Its line numbers count the lines put above the block.

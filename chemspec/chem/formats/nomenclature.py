@@ -14,6 +14,8 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
+from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
+
 TABLE = Path(__file__).with_name("parents.tsv")
 NITROGEN = 90
 LONGEST = 120  # characters of a name
@@ -71,7 +73,7 @@ def _ester(text: str) -> Any | None:
     if alkyl not in ALKYL or not acid.endswith("ate"):
         return None
     mol = _substituted(f"{acid[:-3]}ic acid")
-    found: Any = mol.GetSubstructMatches(Chem.MolFromSmarts("C(=O)[OX2H1]")) if mol else ()
+    found: Any = mol.GetSubstructMatches(mol_from_smarts("C(=O)[OX2H1]")) if mol else ()
     if len(found) != 1:
         return None
     return _joined(mol, found[0][2], ALKYL[alkyl])
@@ -93,7 +95,7 @@ def _substituted(text: str) -> Any | None:
         wanted += [(place, prefix[2]) for place in places]
         rest = rest[prefix.end() :]
     smiles, alike, suffix = found
-    mol: Any = Chem.MolFromSmiles(smiles)
+    mol: Any = mol_from_smiles(smiles)
     benzene = alike == "ring"
     groups = [(locant, PREFIXES[name]) for locant, name in sorted(wanted, key=lambda one: one[0] == "n")]  # N- last
     for locant, group in (*suffix, *groups):
@@ -112,7 +114,7 @@ def _substituted(text: str) -> Any | None:
             return None
     for atom in mol.GetAtoms():
         atom.SetAtomMapNum(0)
-    return Chem.MolFromSmiles(Chem.MolToSmiles(mol))
+    return mol_from_smiles(Chem.MolToSmiles(mol))
 
 
 def _parent(text: str) -> tuple[str, str, tuple[tuple[str, str], ...]] | None:
@@ -146,7 +148,7 @@ def _nitrogen(mol: Any) -> Any | None:
 def _joined(mol: Any, place: int, group: str) -> Any | None:
     """Put a group in place of a hydrogen of an atom."""
     size = mol.GetNumAtoms()
-    made = Chem.RWMol(Chem.CombineMols(mol, Chem.MolFromSmiles(group)))
+    made = Chem.RWMol(Chem.CombineMols(mol, mol_from_smiles(group)))
     atom = made.GetAtomWithIdx(place)
     if atom.GetNumExplicitHs():
         atom.SetNumExplicitHs(atom.GetNumExplicitHs() - 1)

@@ -12,7 +12,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdinchi
 
 from chemspec import chem
-from chemspec.chem import salts
+from chemspec.chem import parsing, salts
 from chemspec.chem.formats import cdxml, molfile, name_list, reagents
 from chemspec.chem.formats.molfile import NumberedLine
 from chemspec.chem.smiles_syntax import Fault
@@ -316,6 +316,9 @@ def _reaction(lines: Sequence[NumberedLine], side: str, notes: tuple[str, ...]) 
     if isinstance(sides, Fault):
         return sides
     wanted = [blocks for name, blocks in sides.items() if name.lower() in _roles(side)]
+    # RDKit would take as long for many molecules of some rings as for one of many.
+    if refusal := parsing.molblock_refusal(*(molfile.block_of(block) for blocks in wanted for block in blocks)):
+        return Fault(refusal, lines[0].start, lines[-1].start + len(lines[-1].text), "length")
     mols = [molfile.read_molfile(block) for blocks in wanted for block in blocks]
     for mol in mols:
         if isinstance(mol, Fault):
@@ -402,7 +405,7 @@ def _xml(text: str, side: str) -> _Molecules | Fault:
     whole = 0, len(text)
     with rdBase.BlockLogs():
         try:
-            mols = list(Chem.MolsFromCDXML(facts.clean))
+            mols = parsing.mols_from_cdxml(facts.clean)
         except molfile.RDKIT_ERRORS as error:
             reason = str(error).strip().split("\n")[0]
             message = f"RDKit cannot read this ChemDraw file: {reason}; {_EXPORT}"
@@ -445,11 +448,9 @@ def _inchi(text: str, _: str) -> _Molecules | Fault:
     # RDKit takes seconds to see that 99999 molecules are too many.
     if re.search(r"\d{4}", match[1].split("/")[1]):
         return Fault("the formula in this InChI is too large", *whole, "length")
-    with rdBase.BlockLogs():
-        try:
-            mol, code, reason, _log = rdinchi.InchiToMol(f"InChI={match[1]}")
-        except molfile.RDKIT_ERRORS as error:
-            mol, code, reason = None, 2, str(error)
+    if refusal := parsing.inchi_refusal(f"InChI={match[1]}"):
+        return Fault(refusal, *whole, "length")
+    mol, code, reason = parsing.mol_from_inchi(f"InChI={match[1]}")
     if mol is None or mol.GetNumAtoms() == 0 or code:
         reason = reason.strip().rstrip(".")
         message = "this InChI cannot be turned into a molecule; is it complete?"
@@ -462,7 +463,7 @@ def _inchi(text: str, _: str) -> _Molecules | Fault:
 
 # Nitrogen that takes the hydrogen, carbon, and what gives it: imidic acids, imines on an aromatic ring, lactims.
 _RARE = tuple(
-    Chem.MolFromSmarts(pattern)
+    parsing.mol_from_smarts(pattern)
     for pattern in (
         *("[NX2]=[CX3]-[OX2H,SX2H]", "[NX2]=[c]:[nH]", "[NX2]=[c]:[a]:[a]:[nH]", "[NX2]=[c]:[a]:[nH]"),
         "[nX2;r6]:[c;r6]-[OX2H,SX2H]",
@@ -481,7 +482,7 @@ def _common_form(mol: Any, inchi: str) -> Any:
             for pattern in _RARE:
                 while match := better.GetSubstructMatch(pattern):
                     _move_hydrogen(better, match[0], match[1], match[-1])
-            plain = Chem.MolFromSmiles(Chem.MolToSmiles(better))
+            plain = parsing.mol_from_smiles(Chem.MolToSmiles(better))
             return plain if plain is not None and rdinchi.MolToInchi(plain)[0] == inchi else mol
         except molfile.RDKIT_ERRORS:
             return mol
@@ -530,6 +531,8 @@ def _name(text: str, side: str) -> _Molecules | Fault | None:
         return _Molecules([found[0]], _meaning(listed[0], found[1]))
     named = {part: reagents.find(part) for part in listed}
     smiles = {part: found[0] if found else part for part, found in named.items()}
+    if sum(sum(parsing.ring_labels(written)) for written in smiles.values()) > 2 * parsing.MOST_RINGS:
+        return Fault(parsing.TOO_MANY_RINGS, 0, len(text), "length")
     unread = [part for part, written in smiles.items() if not chem.is_valid(written)]
     if len(listed) < 2 or (side == "retro" and not any(named.values())) or (unread and len(unread) == len(listed)):
         return None

@@ -11,7 +11,6 @@ from chemspec.decode import planner
 from chemspec.decode.beam import GUESS_COST
 from chemspec.draft.tree import native
 from chemspec.draft.tree.builder import MIN_CHANCE
-from chemspec.draft.tree.edit_ngrams import EDGES
 from chemspec.system import compiled
 from chemspec.tokenizer import BOS
 from chemspec.types import AHEAD, ASKED
@@ -38,7 +37,6 @@ CONSTANTS = {
     "DRAFTED_AHEAD": AHEAD,
     "GUESS_COST": GUESS_COST,
     "MIN_CHANCE": MIN_CHANCE,
-    "EDGES": ",".join(map(repr, EDGES)),
     "CERTAIN": ",".join(map(str, planner.CERTAIN)),
     **{name: getattr(planner, name) for name in PLANNER},
 }

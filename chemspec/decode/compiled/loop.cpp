@@ -58,8 +58,9 @@ class QueryState {
     calls = 0;
     for (const int node : missing) tree[node].missing_pass = pass;
     before_ = leading();
-    if (asks && planner_) rules_.width ? follow_as_planned() : extend_as_planned();
-    else if (asks) rules_.width ? follow(nullptr) : extend();
+    branched_ = asks && !rules_.width;
+    if (branched_) planner_ ? extend_as_planned() : extend();
+    else if (asks) planner_ ? follow_as_planned() : follow(nullptr);
     computed.clear();
     for (const int node : missing) need(node);
     for (const int node : added_) need(node);
@@ -83,11 +84,12 @@ class QueryState {
     }
     PassRecord pass{};
     pass.asked = int(missing.size()), pass.computed = int(computed.size()), pass.width = width;
-    if (settings_.record) grow(pass);
     missing.clear();
+    if (settings_.record) waited_ = requested_;
     double margin = INF;
     pass.emitted = resume(margin);
     accept(pass);
+    if (settings_.record) grow(pass);
     if (tree[before_].drafts_pass == pass_) pass.drafts = tree[before_].drafts, pass.drafts_count = tree[before_].drafts_count;
     record.passes.push_back(pass);
     record.margins.push_back(margin);
@@ -335,7 +337,7 @@ class QueryState {
     added_.push_back(node);
   }
 
-  // The first draft of a pass that leads to a node is the one it comes from.
+  // The first draft of a pass that leads to a node is the one it comes from, until `accept` knows better.
   void lead(int node, int which, int at) {
     if (tree[node].draft_pass == pass_) return;
     tree[node].draft = which, tree[node].position = at, tree[node].draft_pass = pass_;
@@ -371,10 +373,11 @@ class QueryState {
   // `QueryState.accepted`.
   void accept(PassRecord& pass) {
     tree.path(leading(), path_);
-    const int first = tree[before_].depth + 1, spans = int(record.spans.size());
-    for (int depth = first; depth < std::min(first - 1 + pass.emitted, int(path_.size())); depth++) {
+    const int first = tree[before_].depth + 1, spans = int(record.spans.size()), end = std::min(first - 1 + pass.emitted, int(path_.size()));
+    for (int depth = first, credited = first; depth < end; depth++) {
+      if (tree[path_[depth]].draft < 0) continue;
+      if (branched_ && depth >= credited) credited = credit_longest(depth, end);
       const Node& node = tree[path_[depth]];
-      if (node.draft < 0) continue;
       const int32_t copied = list.source(node.draft, node.position), name = list.drafts[node.draft].name;
       const Span span = {depth - 1, 1, name, copied >= 0, std::max(copied, 0), std::max(copied, 0) + 1};
       Span* last = int(record.spans.size()) > spans ? &record.spans.back() : nullptr;
@@ -387,6 +390,22 @@ class QueryState {
     pass.spans = int(record.spans.size()) - spans;
   }
 
+  // Credits the accepted tokens from `depth` on to the draft with the longest accepted run, of equal ones the first; returns where
+  // that ends.
+  int credit_longest(int depth, int end) {
+    const int start = depth - tree[path_[depth]].position, anchor = path_[start - 1];
+    if (tree[anchor].drafts_pass != pass_) return depth + 1;  // drafted in an earlier pass
+    int longest = tree[path_[depth]].draft, run = 0;
+    for (int which = tree[anchor].drafts; which < tree[anchor].drafts + tree[anchor].drafts_count; which++) {
+      const int most = std::min(list.drafts[which].length, end - start);
+      int matched = 0;
+      while (matched < most && tree[path_[start + matched]].token == list.token(which, matched)) matched++;
+      if (matched > run) longest = which, run = matched;
+    }
+    for (int at = depth; at < start + run; at++) tree[path_[at]].draft = longest, tree[path_[at]].position = at - start;
+    return start + run;
+  }
+
   // `QueryState.record`.
   void grow(PassRecord& pass) {
     for (const int at : computed) {
@@ -397,8 +416,8 @@ class QueryState {
       record.sources.push_back(node.missing_pass == pass_ ? ASKED : copied < 0 ? DRAFTED_AHEAD : copied);
       node.number = numbers_++;
     }
-    pass.grown = int(computed.size()), pass.beam = int(requested_.size());
-    for (const int node : requested_) record.beam.push_back(tree[node].number);
+    pass.grown = int(computed.size()), pass.beam = int(waited_.size());
+    for (const int node : waited_) record.beam.push_back(tree[node].number);
   }
 
   Drafter& drafter_;
@@ -408,7 +427,7 @@ class QueryState {
   Search search_;
   const int number_;
   Beam beam_, ahead_;
-  std::vector<int> requested_, added_, chain_, path_, weighed_;
+  std::vector<int> requested_, waited_, added_, chain_, path_, weighed_;  // waited_: requested before the decoder went on
   std::vector<std::pair<int, int>> kinds_;  // of the levels of the look-ahead, by depth
   std::vector<Scores> given_;
   std::vector<int32_t> guesses_, text_;
@@ -416,6 +435,7 @@ class QueryState {
   std::vector<int32_t> ids_;  // of every node's scores, `count_` each
   std::vector<double> log_probs_;
   int count_ = 0, kept_ = 0, pass_ = -1, before_ = 0, numbers_ = 0;
+  bool branched_ = false;  // drafts of this pass were added side by side
   void* loop_ = nullptr;
 };
 

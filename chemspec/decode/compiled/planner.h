@@ -35,11 +35,6 @@ struct AcceptanceRecord {
   void add(int kind, bool hit) { hits[kind] += hit, tries[kind] += 1; }
 };
 
-inline int chance_class(double chance) {
-  static constexpr double edges[] = {EDGES};
-  return int(std::upper_bound(std::begin(edges), std::end(edges), chance) - std::begin(edges));
-}
-
 class Planner {
  public:
   explicit Planner(const PlannerArgs& args)

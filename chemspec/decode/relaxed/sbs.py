@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import exp
 
 from chemspec.decode.beam import Hyp
-from chemspec.decode.protocol import START, Decoder, finished
+from chemspec.decode.protocol import START, Decoder, ScoreRequest, finished
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix, Scores
 
@@ -35,7 +35,8 @@ def speculative_beam_search(
     while any(_open(hyp, max_len) for hyp in beam):
         live = [hyp for hyp in beam if _open(hyp, max_len)]
         lines = {hyp.tokens: _lines(hyp.tokens, drafts(hyp.tokens), max_len) for hyp in live}
-        asked = tuple(dict.fromkeys(prefix for own in lines.values() for line in own for prefix in line))
+        prefixes = dict.fromkeys(prefix for own in lines.values() for line in own for prefix in line)
+        asked = ScoreRequest.of_hypotheses(prefixes, (hyp.tokens for hyp in beam))
         known = dict(zip(asked, (yield asked), strict=True))
         candidates = [hyp for hyp in beam if not _open(hyp, max_len)]
         for hyp in live:

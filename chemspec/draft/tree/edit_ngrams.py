@@ -10,13 +10,12 @@ probabilities. "Go on copying" is one of the steps, so the table also predicts w
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import accumulate
-from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.tree.copy_state import CopyState, CopyTracker
@@ -24,7 +23,7 @@ from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Prefix
 
 COPY = -1  # the step that writes what the query has at the position of the copy state
-CHILD_BASE = 1 << 20  # a child is found under parent * CHILD_BASE + entry
+CHILD_BASE = 1 << 20  # in `EditNgramTable.of`, a child is found under parent * CHILD_BASE + entry
 Steps = tuple[tuple[int, float], ...]  # steps with their probabilities, likeliest first
 # The probabilities that a table gives fall into classes between these.
 EDGES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
@@ -34,31 +33,6 @@ EDGES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
 def chance_class(chance: float) -> int:
     """Return the class of a table's probability, from 0 to len(EDGES)."""
     return bisect_right(EDGES, chance)
-
-
-class Packed(NamedTuple):
-    """A table as arrays for compiled code.
-
-    Attributes:
-        slots: a hash table of the children: key, node, key, node, ..., each in the first free slot from
-            `hashed(key, bits)` on; -1 where none is.
-        bits: there are two to the power of so many slots.
-        starts: where in `steps` each node's begin; one more than there are nodes.
-        steps: probability, token and class of each step, as `STEP`.
-    """
-
-    slots: array[int]
-    bits: int
-    starts: array[int]
-    steps: bytes
-
-
-STEP = Struct("=dii")
-
-
-def hashed(key: int, bits: int) -> int:
-    """Return a key's slot among 2 ** bits: the upper bits of its product with 2^64 over the golden ratio."""
-    return (key * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> (64 - bits)
 
 
 def _kind(match: int) -> int:
@@ -87,15 +61,55 @@ def context(text: Sequence[int], state: CopyState, prefix: Prefix) -> list[int]:
 
 @dataclass(frozen=True)
 class EditNgramTable:
-    """The table: a tree over contexts, whose node 0 is the empty one.
+    """The table: a tree over contexts, as arrays that compiled code reads where they lie.
+
+    Nodes are numbered breadth first from the empty context, node 0, so that the children of a node lie side by side, in
+    the order of their entries.
 
     Attributes:
-        children: parent * CHILD_BASE + context entry -> node.
-        steps: the likeliest next steps of every node.
+        children: of every node its first child; one more than there are nodes, the last of them the number of nodes.
+        entries: of every node the context entry that leads to it from its parent; of node 0 it means nothing.
+        starts: where the steps of every node begin, the likeliest first; one more than there are nodes.
+        tokens: the token of every step, or `COPY`.
+        thousandths: its probability.
     """
 
-    children: dict[int, int]
-    steps: list[Steps]
+    children: array[int]
+    entries: array[int]
+    starts: array[int]
+    tokens: array[int]
+    thousandths: array[int]
+
+    @classmethod
+    def of(cls, children: Mapping[int, int], steps: Sequence[Steps]) -> EditNgramTable:
+        """Return the table of nodes in any order, parents first.
+
+        Args:
+            children: parent * CHILD_BASE + context entry -> node.
+            steps: the likeliest next steps of every node.
+        """
+        below: dict[int, list[tuple[int, int]]] = {}
+        for key, node in children.items():
+            below.setdefault(key // CHILD_BASE, []).append((key % CHILD_BASE, node))
+        order, entries, firsts = [0], [0], [1]
+        for node in order:  # which grows meanwhile
+            for entry, child in sorted(below.get(node, ())):
+                order.append(child)
+                entries.append(entry)
+            firsts.append(len(order))
+        flat = [step for node in order for step in steps[node]]
+        return cls(
+            array("i", firsts),
+            array("i", entries),
+            array("i", accumulate((len(steps[node]) for node in order), initial=0)),
+            array("i", [token for token, _ in flat]),
+            array("H", [round(1000 * chance) for _, chance in flat]),
+        )
+
+    @property
+    def nodes(self) -> int:
+        """How many contexts it knows, the empty one included."""
+        return len(self.entries)
 
     def next_edits(self, text: Sequence[int], state: CopyState, prefix: Prefix) -> Steps:
         """Return the likeliest steps after a prefix.
@@ -105,40 +119,19 @@ class EditNgramTable:
             state: the prefix aligned with it.
             prefix: what has been written.
         """
-        find, node = self.children.get, 0
+        node = 0
         for entry in context(text, state, prefix):
-            child = find(node * CHILD_BASE + entry)
-            if child is None:
+            end = self.children[node + 1]
+            child = bisect_left(self.entries, entry, self.children[node], end)
+            if child == end or self.entries[child] != entry:
                 break
             node = child
-        return self.steps[node]
-
-    @cached_property
-    def packed(self) -> Packed:
-        """The same for compiled code; worked out at first use."""
-        bits = len(self.children).bit_length() + 1  # at most half are taken
-        slots = array("q", [-1]) * (2 << bits)
-        for key, node in self.children.items():
-            slot = hashed(key, bits)
-            while slots[2 * slot] >= 0:
-                slot = (slot + 1) % (1 << bits)
-            slots[2 * slot], slots[2 * slot + 1] = key, node
-        starts = array("i", accumulate(map(len, self.steps), initial=0))
-        steps = (STEP.pack(chance, token, chance_class(chance)) for steps in self.steps for token, chance in steps)
-        return Packed(slots, bits, starts, b"".join(steps))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the nodes in order, with parent, entry, and steps as token, thousandths, token, thousandths, ..."""
-        keys = sorted(self.children, key=self.children.__getitem__)
-        return {
-            "parents": [key // CHILD_BASE for key in keys],
-            "entries": [key % CHILD_BASE for key in keys],
-            "steps": [[part for step in steps for part in (step[0], round(1000 * step[1]))] for steps in self.steps],
-        }
+        steps = range(self.starts[node], self.starts[node + 1])
+        return tuple((self.tokens[at], self.thousandths[at] / 1000) for at in steps)
 
     @classmethod
     def from_json(cls, values: Any, vocab_size: int) -> EditNgramTable:
-        """Read what `to_json` wrote.
+        """Read a table as version 0.2 stored it: nodes with parent, entry, and steps as token and thousandths.
 
         Raises:
             ValueError: for anything else, or another vocabulary's tokens.
@@ -163,8 +156,7 @@ class EditNgramTable:
                 raise ValueError(f"the phrases are of another vocabulary: {token}, {chance}")
             if token in (PAD, BOS) or token < COPY:
                 raise ValueError(f"the phrases hold token {token}, which no answer has")
-        steps = [tuple((token, chance / 1000) for token, chance in steps) for steps in pairs]
-        return cls(children, steps)
+        return cls.of(children, [tuple((token, chance / 1000) for token, chance in steps) for steps in pairs])
 
 
 def count_edits(
@@ -244,8 +236,8 @@ def _pruned(
 
     if counts[0]:
         keep(0, chances(0, {}), 0)
-    return EditNgramTable(children, steps)
+    return EditNgramTable.of(children, steps)
 
 
 # The table of a model that was not calibrated: it knows no edits, only that copying goes on.
-COPY_ONLY = EditNgramTable({}, [((COPY, 0.9),)])
+COPY_ONLY = EditNgramTable.of({}, [((COPY, 0.9),)])

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
-from ctypes import c_char_p, c_double, c_int32, c_void_p
+from ctypes import c_double, c_int32, c_void_p
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 
 from chemspec.draft.copy import MAX_MATCH, MAX_SKIP, TokenClasses
 from chemspec.draft.tree.builder import PROBES, Tree, TreeLimits
 from chemspec.draft.tree.copy_state import initial_state
-from chemspec.draft.tree.edit_ngrams import CHILD_BASE, COPY, EditNgramTable
+from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable
 from chemspec.system import compiled
 from chemspec.tokenizer import EOS, PAD
 from chemspec.types import Prefix
@@ -22,7 +23,7 @@ CONSTANTS = {
     "MAX_MATCH": MAX_MATCH,
     "MAX_SKIP": MAX_SKIP,
     "PROBES": ",".join(map(str, PROBES)),
-    "CHILD_BASE": CHILD_BASE,
+    "EDGES": ",".join(map(repr, EDGES)),
     "COPY": COPY,
     "PAD": PAD,
     "EOS": EOS,
@@ -32,15 +33,14 @@ FLAGS = ("-ffp-contract=off", *(f"-D{name}={value}" for name, value in CONSTANTS
 
 
 class Table(ctypes.Structure):
-    """An `EditNgramTable` as the compiled code reads it; `packed` must outlive it."""
+    """An `EditNgramTable` as the compiled code reads it; the table must outlive it."""
 
-    _fields_ = (("slots", c_void_p), ("starts", c_void_p), ("steps", c_char_p), ("bits", c_int32))
+    _fields_ = tuple((field.name, c_void_p) for field in fields(EditNgramTable))
 
     @classmethod
     def of(cls, edit_table: EditNgramTable) -> Table:
         """Return the structure; it is good for as long as the table lives."""
-        packed = edit_table.packed
-        return cls(_at(packed.slots), _at(packed.starts), packed.steps, packed.bits)
+        return cls(*(_at(getattr(edit_table, field.name)) for field in fields(edit_table)))
 
 
 class _Query(ctypes.Structure):
@@ -105,7 +105,7 @@ class NativeTreeBuilder:
         text, rings = array("i", (*source, EOS)), array("i", token_classes.rings)
         self._table = Table.of(edit_table)
         self._query = _Query(_at(text), _at(rings), len(text), len(rings), start.position, start.pointer)
-        self._kept = (edit_table.packed, text, rings)  # the structures hold no more than addresses
+        self._kept = (edit_table, text, rings)  # the structures hold no more than addresses
 
     def __call__(self, prefix: Prefix, limits: TreeLimits) -> Tree:
         """Build the tree of the likeliest nodes after a prefix."""

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -24,16 +25,9 @@ struct CopyState {
 extern "C" {
 
 // Arrays belong to the caller and outlive the call.
-struct Step {
-  double chance;
-  int32_t token, chance_class;
-};
-
-struct Table {  // `edit_ngrams.Packed`
-  const int64_t* slots;
-  const int32_t* starts;
-  const Step* steps;
-  int32_t bits;
+struct Table {  // `EditNgramTable`
+  const int32_t *children, *entries, *starts, *tokens;
+  const uint16_t* thousandths;
 };
 
 struct Query {
@@ -165,16 +159,20 @@ int32_t context_node(const Table& table, const CopyTracker& tracker, const CopyS
   const int match = state.match, kind = match < 3 ? match : match < 6 ? 3 : 4;
   const int32_t context[] = {last(1), kind, last(2), tracker.ahead(state, 0), last(3), tracker.ahead(state, 1),
                              last(4), tracker.ahead(state, 2), last(5), last(6), last(7)};
-  const int64_t size = int64_t(1) << table.bits;
   int32_t node = 0;
   for (const int32_t entry : context) {
-    const int64_t key = node * int64_t(CHILD_BASE) + entry;
-    int64_t slot = int64_t(uint64_t(key) * 0x9E3779B97F4A7C15 >> (64 - table.bits));
-    while (table.slots[2 * slot] >= 0 && table.slots[2 * slot] != key) slot = (slot + 1) % size;
-    if (table.slots[2 * slot] < 0) break;
-    node = int32_t(table.slots[2 * slot + 1]);
+    const int32_t *const first = table.entries + table.children[node], *const end = table.entries + table.children[node + 1];
+    const int32_t* const child = std::lower_bound(first, end, entry);
+    if (child == end || *child != entry) break;
+    node = int32_t(child - table.entries);
   }
   return node;
+}
+
+// `edit_ngrams.chance_class`.
+inline int chance_class(double chance) {
+  static constexpr double edges[] = {EDGES};
+  return int(std::upper_bound(std::begin(edges), std::end(edges), chance) - std::begin(edges));
 }
 
 struct Candidate {  // a token that may become a node
@@ -231,14 +229,14 @@ namespace {
     const int32_t context = context_node(table, tracker, state, last);
     pushed.clear();
     for (int at = table.starts[context]; at < table.starts[context + 1]; at++) {
-      const Step& step = table.steps[at];
-      const double chance = path_chance * (limits.accept_rates ? limits.accept_rates[step.chance_class] : step.chance);
+      const double step_chance = table.thousandths[at] / 1000.0;
+      const double chance = path_chance * (limits.accept_rates ? limits.accept_rates[chance_class(step_chance)] : step_chance);
       if (chance < limits.min_chance) continue;
-      const bool copies = step.token == COPY;
-      const int32_t token = copies ? tracker.copied_token(state) : step.token;
+      const bool copies = table.tokens[at] == COPY;
+      const int32_t token = copies ? tracker.copied_token(state) : table.tokens[at];
       if (std::find(pushed.begin(), pushed.end(), token) != pushed.end()) continue;
       pushed.push_back(token);
-      heap.push({chance, step.chance, ++serial, parent, token, copies ? state.position : -1});
+      heap.push({chance, step_chance, ++serial, parent, token, copies ? state.position : -1});
     }
   };
   ThroughputStop stop(limits.pass_seconds);

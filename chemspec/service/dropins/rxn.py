@@ -16,7 +16,8 @@ from fastapi import FastAPI, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from chemspec import chem
-from chemspec.service.dropins.tasks import Journal
+from chemspec.service.dropins.tasks import Journal, JournalError
+from chemspec.service.guard import LOG
 from chemspec.service.scheduler import STOPPED, Job, QueueFullError, StoppingError
 from chemspec.service.schema import How, Problem, Text
 from chemspec.service.service import RefusedError, Service
@@ -27,6 +28,8 @@ ROOT = "/rxn/api/api/v1"
 PATIENCE = 10.0  # seconds for which fetching waits for an answer that is not there yet
 ALTERNATIVES = 5
 PAUSE = 0.2  # seconds between two attempts to queue what an earlier process accepted
+RETRY = 1.0  # seconds between two attempts to write an answer
+LAST_WAIT = 5.0  # seconds that a stop waits for answers to be written
 Kind = Literal["one", "batch", "topn", "retro"]
 
 
@@ -90,6 +93,7 @@ class Tasks:
         """Open the journal, if it is not open; None for one in memory."""
         self._journal = journal if isinstance(journal, Journal) else Journal(journal)
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._unwritten: dict[str, Any] = {}  # answers that the journal has not taken yet, by number
 
     def resume(self, service: Service) -> None:
         """Go on with what an earlier process accepted and did not answer."""
@@ -101,14 +105,19 @@ class Tasks:
         """Queue a question, keep it, and return its number.
 
         Raises:
-            RefusedError: if it cannot be asked.
+            RefusedError: if it cannot be asked, none of its queries can be read, or it cannot be kept.
         """
         question = {"kind": kind, "task": task, "queries": list(queries), "n": n}
         jobs = await _submit(service, question)
+        refusals = [job.ready.refusal for job in jobs if job.ready.refusal is not None]
+        if len(refusals) == len(jobs):  # they wait for nothing, so no queue would limit how many are kept
+            raise RefusedError(422, "invalid", refusals[0].message)
         try:
             number = await asyncio.to_thread(self._journal.add, question)
-        except BaseException:
+        except BaseException as error:
             service.abandon(jobs, "not kept")
+            if isinstance(error, JournalError):
+                raise RefusedError(503, "not_kept", str(error), after=60) from error
             raise
         self._running[number] = asyncio.create_task(self._finish(number, question, jobs))
         return number
@@ -117,29 +126,38 @@ class Tasks:
         """Return a question and, where it comes in time, its answer.
 
         Raises:
-            RefusedError: if there is no such number.
+            RefusedError: if there is no such number, or the journal cannot be read.
         """
         ends = time.monotonic() + patience
-        if number in self._running:
-            await asyncio.wait({self._running[number]}, timeout=patience)
-        row = await asyncio.to_thread(self._journal.read, number)
-        while row is not None and row[1] is None and time.monotonic() < ends:  # another process may answer it
-            await asyncio.sleep(PAUSE)
-            row = await asyncio.to_thread(self._journal.read, number)
+        row = await self._read(number)
+        while row is not None and row[1] is None and (left := ends - time.monotonic()) > 0:
+            if number in self._running:
+                await asyncio.wait({self._running[number]}, timeout=min(left, PAUSE))
+            else:
+                await asyncio.sleep(PAUSE)  # another replica may answer it
+            row = await self._read(number)
         if row is None or row[0]["kind"] not in kinds:
             raise RefusedError(404, "unknown_number", "there is no such number, or its answer has expired")
         return row
 
+    async def _read(self, number: str) -> tuple[dict[str, Any], Any] | None:
+        try:
+            row = await asyncio.to_thread(self._journal.read, number)
+        except JournalError as error:
+            raise RefusedError(503, "not_kept", str(error), after=5) from error
+        return row and (row[0], self._unwritten.get(number, row[1]))
+
     async def close(self) -> None:
         """Keep what is answered, and leave the rest to the next start."""
         if self._running:
-            await asyncio.wait(self._running.values(), timeout=5.0)
+            await asyncio.wait(self._running.values(), timeout=LAST_WAIT)
         for task in self._running.values():
             task.cancel()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
         self._journal.close()
 
     async def _again(self, service: Service, number: str, question: dict[str, Any]) -> None:
+        """Ask a question of an earlier process."""
         while True:
             try:
                 jobs = await _submit(service, question)
@@ -148,23 +166,45 @@ class Tasks:
                 await asyncio.sleep(PAUSE)
             except StoppingError:
                 return
-            except RefusedError as error:  # there may be another model now
-                if error.code == "stopping":
-                    return
-                await asyncio.to_thread(self._journal.answer, number, {"error": str(error)})
-                self._running.pop(number, None)
+            except Exception as error:  # there may be other models now
+                if getattr(error, "code", "") != "stopping":
+                    await self._keep(number, _failure(error))
                 return
         await self._finish(number, question, jobs)
 
     async def _finish(self, number: str, question: dict[str, Any], jobs: Sequence[Job]) -> None:
+        """Wait for an answer and keep it."""
         try:
             results = [await job.result for job in jobs]
-            if not any(result.message == STOPPED for result in results):
-                pairs = zip(question["queries"], results, strict=True)
-                written = {"results": [_brief(query, one) for query, one in pairs]}
-                await asyncio.to_thread(self._journal.answer, number, written)
-        finally:
-            self._running.pop(number, None)
+            if any(result.message == STOPPED for result in results):
+                self._running.pop(number, None)
+                return  # it is for the next start
+            pairs = zip(question["queries"], results, strict=True)
+            answer = {"results": [_brief(query, one) for query, one in pairs]}
+        except Exception as error:
+            answer = _failure(error)
+        await self._keep(number, answer)
+
+    async def _keep(self, number: str, answer: dict[str, Any]) -> None:
+        """Write an answer, again and again where the disk is full; meanwhile clients get it from memory."""
+        self._unwritten[number] = answer
+        problem = ""
+        while True:
+            try:
+                await asyncio.to_thread(self._journal.answer, number, answer)
+                break
+            except Exception as error:  # of the disk; where the journal is an actor's, of the cluster
+                if problem != (problem := type(error).__name__):
+                    LOG.error("an answer cannot be written", extra={"told": {"error": problem}})
+                await asyncio.sleep(RETRY)
+        self._unwritten.pop(number, None)
+        self._running.pop(number, None)
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    """Return an unforeseen error as an answer; the message of one of ours may be told, that of others may not."""
+    message = str(error) if isinstance(error, RefusedError) else f"the service failed over it ({type(error).__name__})"
+    return {"error": message}
 
 
 async def _submit(service: Service, question: dict[str, Any]) -> list[Job]:

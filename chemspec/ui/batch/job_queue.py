@@ -28,7 +28,7 @@ from typing import IO, Any
 
 from chemspec.io.writers import flat
 from chemspec.settings import DecodeSettings
-from chemspec.system.files import write_whole
+from chemspec.system.files import OTHERS, open_private, write_whole
 from chemspec.system.threads import usable_cores
 from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import Job, JobError
@@ -38,6 +38,11 @@ MOST_WAITING = 20
 PREDICT = (sys.executable, "-m", "chemspec.cli", "predict")
 NICE = 10  # a tenth of the time that a visitor's work gets beside it
 WRITE_EVERY = 16  # rows; what a prediction that is killed has to do again at most
+# A prediction that crashes is started again: it passes a row that has cost two of them.
+CRASHES = {
+    -getattr(signal, name) for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL") if hasattr(signal, name)
+}
+MOST_CRASHES = 30  # in a row, which pass ten rows at least
 LONGEST_CELL = csv.field_size_limit()
 _runners: list[subprocess.Popen[bytes]] = []  # started here, to be waited for once they have ended
 
@@ -80,7 +85,7 @@ def submit(job: Job, digest: str) -> None:
         # Behind all others, also where the clock was set back or has not moved since the last one.
         place = max(time.time_ns(), queue[-1][0] + 1 if queue else 0)
         with _said():
-            write_whole(jobs.folder(job.id) / "place", str(place))
+            write_whole(jobs.folder(job.id) / "place", str(place), private=True)
         _save(replace(job, state="waiting", message=""))
     resume()
 
@@ -209,7 +214,7 @@ def _until(ready: Callable[[], bool], timeout: float) -> None:
 @contextmanager
 def _locked(patience: float = 0.0) -> Iterator[IO[bytes] | None]:
     """Hold the lock of the folder; None if somebody else does."""
-    with (app_dir.folder() / "jobs.lock").open("a+b") as file:
+    with open_private(app_dir.folder() / "jobs.lock", "a+b") as file:
         free = False
         end = time.monotonic() + patience
         while not (free := _take(file)) and time.monotonic() < end:
@@ -291,22 +296,36 @@ def work(predict: Sequence[str] = PREDICT) -> None:
 
 
 def _run(job: Job, lock: IO[bytes], predict: Sequence[str]) -> tuple[jobs.State, str]:
-    """Predict what is left of a job; return how it ended and why."""
+    """Predict what is left of a job, again after a crash; return how it ended and why."""
+    for _ in range(MOST_CRASHES):
+        code, told = _predict(job, lock, predict)
+        if code not in CRASHES:
+            return told
+        with suppress(JobError):
+            if jobs.load(job.id).state == "waiting":
+                continue
+        return told
+    return "failed", f"the prediction crashed {MOST_CRASHES} times (signal {-code}); resume to go on behind these rows"
+
+
+def _predict(job: Job, lock: IO[bytes], predict: Sequence[str]) -> tuple[int, tuple[jobs.State, str]]:
+    """Predict what is left of a job once; return the process's exit code, how it ended and why."""
     log = jobs.folder(job.id) / "log"
     _tell(lock, job=job.id)
     try:
-        with log.open("wb") as output:
+        with open_private(log, "wb") as output:
             process = subprocess.Popen(
                 [*predict, *_words(job)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                umask=OTHERS,  # the files of answers are private, too
                 pass_fds=(lock.fileno(),) if fcntl else (),
             )
     except OSError as error:
-        return "failed", f"the prediction cannot be started: {error.strerror or error}; make room and resume"
+        return 1, ("failed", f"the prediction cannot be started: {error.strerror or error}; make room and resume")
     except ValueError as error:
-        return "failed", f"the uploaded rows cannot be read ({error}); start a new job with the file"
+        return 1, ("failed", f"the uploaded rows cannot be read ({error}); start a new job with the file")
     _tell(lock, job=job.id, pid=process.pid)
     try:
         if jobs.load(job.id).state != "waiting":  # stopped before there was anything to end
@@ -315,10 +334,10 @@ def _run(job: Job, lock: IO[bytes], predict: Sequence[str]) -> tuple[jobs.State,
         process.terminate()
     code = process.wait()
     if _answered(job) == job.total:
-        return "done", ""
+        return 0, ("done", "")
     if code < 0:
-        return "failed", f"the prediction was ended by the system (signal {-code}); resume to try again"
-    return "failed", _complaint(log, job)
+        return code, ("failed", f"the prediction was ended by the system (signal {-code}); resume to try again")
+    return code, ("failed", _complaint(log, job))
 
 
 def _words(job: Job) -> list[str]:
@@ -337,7 +356,7 @@ def _queries(job: Job) -> Path:
     path = jobs.folder(job.id) / "queries.csv"
     if max(map(len, texts)) > LONGEST_CELL:  # then they were the lines of a list
         path = path.with_suffix(".txt")
-    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+    with open_private(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         if path.suffix == ".txt":
             file.writelines(flat(text) + "\n" for text in texts)
         else:

@@ -26,6 +26,7 @@ from typing import Literal
 import msgspec
 
 from chemspec.settings import DecodeSettings, Task
+from chemspec.system.files import open_private, private_folder, write_whole
 from chemspec.ui.common import app_dir
 from chemspec.ui.common.uploads import Sheet
 
@@ -33,7 +34,7 @@ DAYS = 30  # a job is kept after its last change
 MOST_JOBS = 200
 MOST_BYTES = 2_000_000_000  # of all jobs together
 KEEPING = (
-    f"A job is kept for {DAYS} days after its last change. If more than {MOST_JOBS} jobs or "
+    f"A job is kept for {DAYS} days after its last change, and a day more. If more than {MOST_JOBS} jobs or "
     f"{MOST_BYTES // 1_000_000_000} GB come together, jobs that have not changed for a day go first, oldest first."
 )
 State = Literal["waiting", "running", "stopped", "done", "failed"]  # "running" in jobs of earlier versions only
@@ -111,8 +112,8 @@ def create(
     job = Job(name, file[-200:], sheet.columns, column, model, digest, task, settings, len(sheet.rows), time.time())
     place = folder(name)
     try:
-        place.mkdir(parents=True, mode=0o700)
-        with uploaded(job).open("w", encoding="ascii") as lines:
+        private_folder(private_folder(root()) / name)
+        with open_private(uploaded(job), "w", encoding="ascii") as lines:
             for row in sheet.rows:
                 lines.write(json.dumps(row) + "\n")
             lines.flush()
@@ -128,13 +129,7 @@ def create(
 
 def save(job: Job) -> None:
     """Write a job's description: wholly or not at all."""
-    place = folder(job.id)
-    new = place / f"job.json.{secrets.token_hex(4)}"  # two servers may share the folder
-    with new.open("w", encoding="ascii") as file:
-        json.dump(asdict(job), file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(place / "job.json")
+    write_whole(folder(job.id) / "job.json", json.dumps(asdict(job)), private=True)
 
 
 def load(name: str) -> Job:
@@ -201,9 +196,11 @@ def clean(now: float | None = None) -> None:
         shutil.rmtree(half, ignore_errors=True)
     kept = sorted(_found())
     size, count = sum(size for _, size, _ in kept), len(kept)
+    old = [place.name for changed, _, place in kept if now - changed > DAYS * 86_400]
+    expired = app_dir.old_for_a_day(root(), old, now) if root().is_dir() else ()
     for changed, bytes_, place in kept:
         age = (now - changed) / 86_400
-        if age > DAYS or (age > 1 and (size > MOST_BYTES or count >= MOST_JOBS)):
+        if place.name in expired or (age > 1 and (size > MOST_BYTES or count >= MOST_JOBS)):
             with suppress(JobError):
                 delete(place.name)
                 size, count = size - bytes_, count - 1

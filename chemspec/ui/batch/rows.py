@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -17,12 +16,12 @@ from chemspec.io.writers import csv_row, flat
 from chemspec.ui.batch import beside, jobs
 from chemspec.ui.batch.beside import Beside
 from chemspec.ui.batch.jobs import Job, JobError
+from chemspec.ui.common import safe
 
 ANSWER = ("smiles", "chance", "probability", "log_prob", "note", *beside.COLUMNS)  # columns of each answer
 MOST_LOOKED_UP = 1000  # answers of a table beside which something is looked up: some 15 ms each
 Cell = str | float
 NOTHING = Beside()
-_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
 @contextmanager
@@ -102,18 +101,6 @@ class JsonLines:
         return line
 
 
-def harmless(text: str) -> str:
-    """Return a text as a cell that no spreadsheet takes for a formula.
-
-    A formula begins with = + - @ (or their wide forms), maybe after blanks; such a cell gets a leading ', which
-    spreadsheets do not show. Numbers stay as they are, and so does every SMILES that can be read: none begins with
-    these signs.
-    """
-    start = text.lstrip()[:1]
-    suspicious = start in tuple("=+-@＝＋－＠|%") or text[:1] in tuple("\t\r\n")
-    return "'" + text if suspicious and start and not _NUMBER.fullmatch(text.strip()) else text
-
-
 def others(job: Job) -> list[int]:
     """Return the numbers of the columns that do not hold the queries."""
     return [place for place in range(len(job.columns)) if place != job.column]
@@ -122,8 +109,8 @@ def others(job: Job) -> list[int]:
 def as_csv(job: Job, known: Beside = NOTHING) -> bytes:
     """Return the answers so far as a table: number, the uploaded columns, what was answered.
 
-    Every cell that visitors filled is made `harmless`. The table begins with a byte order mark if it holds more than
-    ASCII: without one, Excel takes UTF-8 for something else.
+    Every cell that visitors filled is made `safe.harmless`. The table begins with a byte order mark if it holds more
+    than ASCII: without one, Excel takes UTF-8 for something else.
 
     Args:
         job: whose answers they are.
@@ -131,7 +118,7 @@ def as_csv(job: Job, known: Beside = NOTHING) -> bytes:
     """
     head, lines = _table(job, known)
     table: list[Sequence[Cell]] = [head, *lines]
-    text = "".join(csv_row(harmless(cell) if isinstance(cell, str) else cell for cell in line) for line in table)
+    text = "".join(csv_row(safe.harmless(cell) if isinstance(cell, str) else cell for cell in line) for line in table)
     return text.encode("utf-8" if text.isascii() else "utf-8-sig")
 
 

@@ -6,6 +6,7 @@ import streamlit as st
 
 from chemspec.ui.collect import owner
 from chemspec.ui.collect.store import LONGEST, STATUSES, Kept, StoreError
+from chemspec.ui.common import safe
 
 NAME = "collect_name"  # in the session: the name used last
 
@@ -27,6 +28,6 @@ def popover(one: Kept, *, key: str) -> None:
             try:
                 owner.store().keep(kept)
             except StoreError as error:
-                st.error(f"It is not kept: {error}", icon=None)
+                st.error(f"It is not kept: {safe.plain(str(error))}", icon=None)
             else:
                 st.success("Kept; the page Collections has it.")

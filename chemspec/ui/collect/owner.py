@@ -1,8 +1,7 @@
 """Whose collections these are: of the user of this machine, or of one visitor of a server.
 
 Whoever starts the app on their own machine has them in a file from the start. On a server, which many visit, they are
-those of a visit and end with it: nobody there should read what others keep. As for the history, CHEMSPEC_HISTORY keeps
-them on disk there too, for all who use the server.
+those of a visit and end with it: nobody there should read what others keep.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 import streamlit as st
 
 from chemspec.ui.collect.store import FILE, Store, StoreError
-from chemspec.ui.common import history, served
+from chemspec.ui.common import served
 from chemspec.ui.common.app_dir import AppDirError, app_dir
 
 _KEY = "collect_folder"
@@ -31,7 +30,7 @@ class _Folder:
 
 def on_disk() -> bool:
     """Return whether collections outlive the visit."""
-    return history.on_disk() or served.is_local()
+    return served.is_local()
 
 
 def store() -> Store:

@@ -12,6 +12,9 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
+from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.system.files import private_file
+
 STATUSES = ("idea", "ordered", "tried", "worked", "failed")
 MOST = 5000  # answers of a collection file
 LONGEST = {"question": 100, "note": 2000, "query": 3000, "answer": 3000, "task": 20, "model": 200, "label": 200}
@@ -70,10 +73,7 @@ class Store:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
-            new = not self.path.exists()
-            with closing(sqlite3.connect(self.path, timeout=5)) as base, base:
-                if new:
-                    self.path.chmod(0o600)
+            with closing(sqlite3.connect(private_file(self.path), timeout=5)) as base, base:
                 base.execute(_TABLE)
                 yield base
         except sqlite3.OperationalError as error:
@@ -158,9 +158,12 @@ def matching(kept: Sequence[Kept], *, text: str = "", structure: str = "", statu
     return found
 
 
+MOST_COMPARED = 200_000  # pairs of atoms in a search for a structure, of which some patterns need all there are
+
+
 def _pattern(text: str) -> Any:
     with rdBase.BlockLogs():
-        pattern = (Chem.MolFromSmiles(text) or Chem.MolFromSmarts(text)) if len(text) <= 500 else None
+        pattern = (mol_from_smiles(text) or mol_from_smarts(text)) if len(text) <= 500 else None
     if pattern is None:
         raise ValueError("the structure is neither a SMILES nor a SMARTS")
     return pattern
@@ -168,8 +171,20 @@ def _pattern(text: str) -> Any:
 
 def _has(smiles: str, pattern: Any) -> bool:
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles)
-    return mol is not None and bool(mol.HasSubstructMatch(pattern))
+        mol = mol_from_smiles(smiles)
+    if mol is None:
+        return False
+    left = MOST_COMPARED
+
+    def compare(*_: Any) -> bool:
+        nonlocal left
+        left -= 1
+        return left > 0  # then nothing fits any more, and the search ends
+
+    how = Chem.SubstructMatchParameters()
+    how.setExtraAtomCheckFunc(compare)
+    found = bool(mol.HasSubstructMatch(pattern, how))
+    return found and left > 0
 
 
 def record(one: Kept) -> dict[str, object]:

@@ -56,7 +56,7 @@ def _searched(kept: Sequence[Kept]) -> list[Kept]:
     try:
         return matching(kept, text=text, structure=structure, status=status)
     except ValueError as error:
-        st.warning(f"Not searched by structure: {error}.")
+        st.warning(f"Not searched by structure: {safe.plain(str(error))}.")
         return matching(kept, text=text, status=status)
 
 

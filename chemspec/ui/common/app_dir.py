@@ -1,11 +1,15 @@
-"""Where the app keeps what outlives a server: jobs and history."""
+"""Where the app keeps what outlives a server: jobs, searches for routes and collections."""
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
+from chemspec.system.files import private_folder, write_whole
 from chemspec.system.home import folder as folder
 
 
@@ -21,7 +25,11 @@ def app_dir() -> Path:
     """
     try:
         chosen = folder()
-        chosen.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not chosen.is_dir():  # the mode of an existing one is for its owner to choose, see `home.warn_if_open`
+            private_folder(chosen)
+        for name in ("jobs", "plans"):  # the names of the folders in them are secrets; earlier versions left them open
+            if (chosen / name).is_dir():
+                private_folder(chosen / name)
         # Permission bits do not tell of read-only disks and full ones; a file does.
         with tempfile.TemporaryFile(dir=chosen) as file:
             file.write(b"\n")
@@ -33,3 +41,24 @@ def app_dir() -> Path:
             "make room, or set CHEMSPEC_HOME to a folder that can be written and start the app again"
         ) from error
     return chosen
+
+
+def old_for_a_day(folder: Path, names: Iterable[str], now: float) -> set[str]:
+    """Return which of these names were found too old a day ago already, and keep when each was first found so.
+
+    A clock that jumps makes everything old at once; a day is time to set it right, and then nothing is deleted.
+
+    Args:
+        folder: where that is kept.
+        names: of what is too old now.
+        now: seconds since 1970.
+    """
+    file = folder / "old.json"
+    before: dict[str, float] = {}
+    with suppress(OSError, ValueError, TypeError):
+        before = {str(name): float(since) for name, since in json.loads(file.read_text(encoding="ascii")).items()}
+    since = {name: min(now, before.get(name, now)) for name in names}
+    if since != before:
+        with suppress(OSError):  # then the day begins with the next attempt
+            write_whole(file, json.dumps(since), private=True)
+    return {name for name, first in since.items() if now - first >= 86_400}

@@ -25,6 +25,7 @@ def picker(
     notes: tuple[str, ...] = (),
     kinds: tuple[str, ...] = ("cut", "keep"),
     hint: str = HINT,
+    colouring: draw.Colouring = draw.PLAIN,
 ) -> None:
     """Draw a molecule with marks, and tell of every change.
 
@@ -37,7 +38,11 @@ def picker(
         notes: a text for each of these.
         kinds: of marks that can be made, in the order of clicks.
         hint: shown where nothing is marked.
+        colouring: of the atoms.
     """
+    svg = draw.molecule(
+        smiles, width=-1, height=-1, dark=theme.dark(), tags=True, bold=bold, notes=notes, colouring=colouring
+    )
     offered = named(smiles)
 
     def changed() -> None:
@@ -53,7 +58,7 @@ def picker(
         data={
             "smiles": smiles,
             "turn": st.session_state.get(f"{key}_turn", 0),  # the last change that these marks know of
-            "svg": draw.molecule(smiles, width=-1, height=-1, dark=theme.dark(), tags=True, bold=bold, notes=notes),
+            "svg": svg,
             "bonds": [[*pair, name] for name, pair in offered.items()],
             "cut": list(marks[0]),
             "keep": list(marks[1]),

@@ -5,22 +5,53 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from html import escape
 from typing import Any
 
 import numpy as np
 import streamlit as st
-from rdkit import Chem, rdBase
+from rdkit import rdBase
 from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
+from chemspec.chem.parsing import mol_from_smiles
+
 MOST_ATOMS = 300  # a drawing of more says nothing and takes long
 LENGTH = 22  # pixels of a bond
 
+RING = 9.5  # pixels: radius of the ring around an atom
+
 Bonds = tuple[tuple[int, int], ...]
 Alike = tuple[str, Bonds]  # a SMILES; pairs of an atom of the molecule drawn and one of that
+
+
+@dataclass(frozen=True)
+class Colouring:
+    """Marks on atoms, by index in the SMILES as written (`chem.atom_tokens`).
+
+    Attributes:
+        fills: colours ("#rrggbb") behind atoms; a bond between two atoms of one colour takes it too.
+        ringed: atoms in a dashed ring.
+        notes: short texts beside atoms.
+    """
+
+    fills: tuple[tuple[int, str], ...] = ()
+    ringed: tuple[int, ...] = ()
+    notes: tuple[tuple[int, str], ...] = ()
+
+    def renumbered(self, numbers: Mapping[int, int]) -> Colouring:
+        """Return the marks of the atoms that `numbers` has, under their numbers there."""
+        return Colouring(
+            tuple((numbers[atom], color) for atom, color in self.fills if atom in numbers),
+            tuple(numbers[atom] for atom in self.ringed if atom in numbers),
+            tuple((numbers[atom], text) for atom, text in self.notes if atom in numbers),
+        )
+
+
+PLAIN = Colouring()
 
 
 def molecule(
@@ -34,6 +65,7 @@ def molecule(
     bold: Bonds = (),
     notes: tuple[str, ...] = (),
     like: Alike | None = None,
+    colouring: Colouring = PLAIN,
 ) -> str:
     """Return a molecule as SVG; empty where the SMILES cannot be read or has more than `MOST_ATOMS` atoms.
 
@@ -48,8 +80,10 @@ def molecule(
         bold: bonds to draw thick, as pairs of atoms.
         notes: a letter for each of these, written beside the bond.
         like: another molecule, and which atom of this one is which of that: they are laid out alike.
+        colouring: more marks on atoms; its colours take the place of `fills`.
     """
-    return _molecule(smiles, width, height, dark, tuple(sorted(fills.items())), tags, bold, notes, like)
+    colored = colouring.fills or tuple(sorted(fills.items()))
+    return _molecule(smiles, width, height, dark, replace(colouring, fills=colored), tags, bold, notes, like)
 
 
 @lru_cache(maxsize=2000)
@@ -58,14 +92,14 @@ def _molecule(
     width: int,
     height: int,
     dark: bool,
-    fills: tuple[tuple[int, str], ...],
+    colouring: Colouring,
     tags: bool,
     bold: Bonds,
     notes: tuple[str, ...],
     like: Alike | None,
 ) -> str:
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles) if 0 < len(smiles) <= 3000 else None
+        mol = mol_from_smiles(smiles)
     if mol is None or not 0 < mol.GetNumAtoms() <= MOST_ATOMS:
         return ""
     for atom in mol.GetAtoms():
@@ -74,6 +108,10 @@ def _molecule(
             atom.SetNumRadicalElectrons(0)  # of a metal's ion RDKit would draw its unpaired electrons
     if like is not None:
         lay_out(mol, *like)
+    count = mol.GetNumAtoms()
+    for number, note in colouring.notes:
+        if number < count:
+            mol.GetAtomWithIdx(number).SetProp("atomNote", note)
     thick = [bond for bond in (mol.GetBondBetweenAtoms(*pair) for pair in bold) if bond is not None]
     for bond, note in zip(thick, notes, strict=False):
         bond.SetProp("bondNote", note)
@@ -86,11 +124,12 @@ def _molecule(
     options.maxFontSize = 15
     options.annotationFontScale = 0.8
     options.setBondNoteColour((0.37, 0.83, 0.77) if dark else (0.04, 0.42, 0.39))
+    options.setAtomNoteColour((0.9, 0.94, 0.93) if dark else (0.07, 0.13, 0.12))
     if dark:
         rdMolDraw2D.SetDarkMode(drawer)
         options.clearBackground = False
         options.updateAtomPalette({7: (0.56, 0.64, 1.0), 8: (1.0, 0.5, 0.47), 53: (0.8, 0.55, 0.95)})
-    colors = {atom: _rgba(color) for atom, color in fills if atom < mol.GetNumAtoms()}
+    colors = {atom: _rgba(color) for atom, color in colouring.fills if atom < count}
     bonds = {
         bond.GetIdx(): colors[bond.GetBeginAtomIdx()]
         for bond in mol.GetBonds()
@@ -106,8 +145,15 @@ def _molecule(
     )
     if tags:
         drawer.TagAtoms(mol)
+    centres = [drawer.GetDrawCoords(number) for number in colouring.ringed if number < count]
     drawer.FinishDrawing()
     text = str(drawer.GetDrawingText())
+    rings = "".join(
+        f"<circle class='ring' cx='{at.x:.1f}' cy='{at.y:.1f}' r='{RING}' fill='none' "
+        f"stroke='{'#e6efed' if dark else '#12201e'}' stroke-width='1.6' stroke-dasharray='3 2'/>"
+        for at in centres
+    )
+    text = text.replace("</svg>", f"{rings}</svg>")
     for bond in thick:
         text = re.sub(rf"(class='bond-{bond.GetIdx()} [^>]*stroke-width:)[\d.]+", r"\g<1>4", text)
     return re.sub(r"<\?xml.*?\?>", "", text).replace("\n", " ").strip()
@@ -115,7 +161,7 @@ def _molecule(
 
 def lay_out(mol: Any, model: str, pairs: Bonds) -> None:
     """Give a molecule the places of another's atoms; where that would squeeze it, its own, turned to look alike."""
-    other = Chem.MolFromSmiles(model)
+    other = mol_from_smiles(model)
     if other is None or len(pairs) < 3:
         return
     rdDepictor.Compute2DCoords(other)

@@ -1,8 +1,10 @@
 """A login before every page, where whoever runs the app wants one: Streamlit's OpenID Connect.
 
 CHEMSPEC_LOGIN=1 closes the pages to everybody who has not logged in with the provider that `[auth]` in Streamlit's
-secrets names; CHEMSPEC_LOGIN="@example.org, jane@example.com" opens them only to these addresses and domains. Where the
-provider is not set up, the pages stay closed.
+secrets names; CHEMSPEC_LOGIN="@example.org, jane@example.com" opens them only to these addresses and domains, of which
+the provider must say that it has verified them (`email_verified`). Some providers never say so: where nobody can claim
+another's address there, CHEMSPEC_LOGIN_UNVERIFIED=1 takes addresses without it. Where the provider is not set up, the
+pages stay closed.
 """
 
 from __future__ import annotations
@@ -12,16 +14,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
+from streamlit import runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from chemspec.ui.common import safe
 
 OFF = ("", "0", "false", "no", "off")
 ANYBODY = ("1", "true", "yes", "on")
+_admitted: set[str] = set()  # sessions that have passed the gate
 
 
 def gate() -> None:
     """Let the page be drawn for those who may see it; for others say what to do, and end the script."""
-    wanted = os.environ.get("CHEMSPEC_LOGIN", "").strip().lower()
+    wanted = _wanted()
     if wanted in OFF:
         return
     user = _user()
@@ -39,6 +44,24 @@ def gate() -> None:
         st.error(f"This server is not open to {name}.")
         st.button("Log out", key="logout", on_click=st.logout)
         st.stop()
+    _admit()
+
+
+def may_upload(session: str) -> bool:
+    """Whether files of a session are taken: it has passed the gate, or there is none."""
+    return _wanted() in OFF or session in _admitted
+
+
+def _admit() -> None:
+    context = get_script_run_ctx()
+    if context is not None and context.session_id not in _admitted and runtime.exists():
+        active = runtime.get_instance().is_active_session
+        _admitted.intersection_update([session for session in list(_admitted) if active(session)])
+        _admitted.add(context.session_id)
+
+
+def _wanted() -> str:
+    return os.environ.get("CHEMSPEC_LOGIN", "").strip().lower()
 
 
 def _user() -> Mapping[str, Any]:
@@ -60,7 +83,9 @@ def _login() -> None:
 def _may(user: Mapping[str, Any], wanted: str) -> bool:
     """Whether an address is among those wanted, or of a domain among them; the provider must have checked it."""
     email = str(user.get("email") or "").lower()
-    if not email or user.get("email_verified") is False:
+    verified = str(user.get("email_verified")).lower() == "true"  # some providers send it as a text
+    trusted = os.environ.get("CHEMSPEC_LOGIN_UNVERIFIED", "").strip().lower() in ANYBODY
+    if not email or not (verified or trusted):
         return False
     _, _, domain = email.rpartition("@")
     return any(one in (email, f"@{domain}") for one in (part.strip() for part in wanted.split(",")) if one)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import streamlit as st
 
 from chemspec.engine.engine import Engine
@@ -12,25 +15,51 @@ from chemspec.ui.common import queued_engine
 _KEY = "predict_stopped"
 
 
-def answer(model: Engine, query: str, settings: DecodeSettings) -> DecodeResult | None:
-    """The answer, or None if the visitor stopped it. What takes less than a moment shows no progress at all."""
+def answer(
+    model: Engine,
+    query: str,
+    settings: DecodeSettings,
+    *,
+    first: DecodeSettings | None = None,
+    preview: Callable[[DecodeResult], None] = lambda _: None,
+) -> tuple[DecodeResult, DecodeResult | None] | None:
+    """Answer a query; what takes less than a moment shows no progress at all.
+
+    Args:
+        model: that answers.
+        query: a SMILES.
+        settings: of the search.
+        first: a quicker search, made before.
+        preview: draws what that one found, while the search goes on.
+
+    Returns:
+        the answer and that of the quicker search, if there was one; None if the visitor stopped it.
+    """
     stopped = st.session_state.get(_KEY)
     if stopped == (model.digest, query, settings):
         st.info("Stopped. Ask again to start anew.")
         return None
     place = st.empty()
-    lines: list[object] = []
+    lines: list[Any] = []
 
     def report(line: str) -> None:
         if not lines:
-            with place.container(horizontal=True, vertical_alignment="center"):
-                lines.append(st.empty())
-                st.button("Stop", key="predict_stop", on_click=_stop, args=(model.digest, query, settings))
-        lines[0].caption(line)  # type: ignore[attr-defined]
+            with place.container():
+                with st.container(horizontal=True, vertical_alignment="center"):
+                    lines.append(st.empty())
+                    st.button("Stop", key="predict_stop", on_click=_stop, args=(model.digest, query, settings))
+                lines.append(st.container())
+        if quick and len(lines) == 2:
+            with lines.pop():
+                preview(quick)
+        lines[0].caption(line)
 
-    result = queued_engine.answer(model, query, settings, report=report)
+    quick = None
+    if first is not None:
+        quick = queued_engine.answer(model, query, first, report=report)
+    result = quick if quick and first == settings else queued_engine.answer(model, query, settings, report=report)
     place.empty()
-    return result
+    return result, quick
 
 
 def _stop(digest: str, query: str, settings: DecodeSettings) -> None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from html import escape
 
 import streamlit as st
-from rdkit import Chem
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import pair
 from chemspec.settings import Task
-from chemspec.ui.common import queued_engine
+from chemspec.ui.common import queued_engine, safe
 from chemspec.ui.common.web_files import web_file
 
 QUESTION = {"forward": "Forward: what forms?", "retro": "Retro: how to make it?"}
@@ -106,7 +106,7 @@ def folded(text: str, read: Read) -> str:
         return ""
     if read.other:
         return f"{read.kind}, a reaction of {len(pair(read.reaction.replace('>>', '.').split('.')))} molecules"
-    atoms = Chem.MolFromSmiles(read.smiles).GetNumAtoms()
+    atoms = mol_from_smiles(read.smiles).GetNumAtoms()
     return f"{read.kind}, {atoms} atom{'s' * (atoms != 1)}"
 
 
@@ -124,8 +124,8 @@ def link() -> tuple[str, str]:
 
 def warn_of_unknown(name: str) -> None:
     """Say that a link names a model that is not there."""
-    known = ", ".join(queued_engine.models()) or "none"
-    st.warning(f"The link names a model that is not installed: {name[:60]!r}. Installed: {known}.")
+    known = safe.plain(", ".join(queued_engine.models())) or "none"
+    st.warning(f"The link names a model that is not installed: {safe.plain(name[:60])}. Installed: {known}.")
 
 
 def fault_html(text: str, fault: chem.Fault) -> str:

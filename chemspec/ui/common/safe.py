@@ -1,10 +1,11 @@
-"""Text that somebody else wrote, made fit for Streamlit's Markdown: nothing in it is fetched or formatted."""
+"""Text that somebody else wrote, made fit for Streamlit's Markdown and for spreadsheets: nothing in it is run."""
 
 from __future__ import annotations
 
 import re
 
 _MARKS = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|$~:&=^\"'])")
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})(?=[ \t])", flags=re.MULTILINE)
 
 
@@ -22,3 +23,15 @@ def markdown(text: str, *, under: int = 0) -> str:
     """
     text = re.sub(r"!+(?=\[)", "", text)
     return _HEADING.sub(lambda match: "#" * min(6, len(match[1]) + under), text)
+
+
+def harmless(text: str) -> str:
+    """Return a text as a cell that no spreadsheet takes for a formula.
+
+    A formula begins with = + - @ (or their wide forms), maybe after blanks; such a cell gets a leading ', which
+    spreadsheets do not show. Numbers stay as they are, and so does every SMILES that can be read: none begins with
+    these signs.
+    """
+    start = text.lstrip()[:1]
+    suspicious = start in tuple("=+-@＝＋－＠|%") or text[:1] in tuple("\t\r\n")
+    return "'" + text if suspicious and start and not _NUMBER.fullmatch(text.strip()) else text

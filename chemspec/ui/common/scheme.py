@@ -8,9 +8,10 @@ from html import escape
 from itertools import accumulate
 from typing import Any
 
-from rdkit import Chem, rdBase
+from rdkit import rdBase
 
 from chemspec.chem.formats.short_names import set_apart
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import pair
 from chemspec.ui.common import draw
 from chemspec.ui.common.web_files import web_file
@@ -33,6 +34,7 @@ class Side:
         labels: a text below each molecule, for a salt that of any of its ions.
         bold: bonds to draw thick.
         like: a molecule whose layout is taken over, and pairs of an atom here and one there.
+        origins: marks that tell where atoms came from; they take the place of the highlight.
     """
 
     smiles: str
@@ -40,6 +42,7 @@ class Side:
     labels: tuple[str, ...] = ()
     bold: draw.Bonds = ()
     like: draw.Alike | None = None
+    origins: draw.Colouring | None = None
 
 
 def reaction(left: Side, right: Side, *, dark: bool = False, apart: bool = False, over: str = "") -> str:
@@ -100,7 +103,7 @@ def side(what: Side, *, dark: bool = False, only: Sequence[int] | None = None) -
 
 def drawings(what: Side, only: Sequence[int] | None = None) -> list[str]:
     """Return the molecules of one side as SVG."""
-    return [draw.molecule(part, width=-1, height=-1, **how) for _, part, how in pieces(what, only)]
+    return [_drawn(part, **how) for _, part, how in pieces(what, only)]
 
 
 def pieces(what: Side, only: Sequence[int] | None = None) -> Iterator[tuple[tuple[int, ...], str, dict[str, Any]]]:
@@ -113,13 +116,23 @@ def pieces(what: Side, only: Sequence[int] | None = None) -> Iterator[tuple[tupl
         ions = tuple(places[ion] for ion in salt)
         atoms = (atom for ion in ions for atom in range(ends[ion], ends[ion + 1]))
         here = {atom: number for number, atom in enumerate(atoms)}
-        fills = {here[atom]: CHANGED for atom in what.atoms if atom in here}
+        shown = () if what.origins else what.atoms
+        fills = {here[atom]: CHANGED for atom in shown if atom in here}
+        origins = what.origins.renumbered(here) if what.origins else None
         bold = tuple((here[a], here[b]) for a, b in what.bold if a in here and b in here)
         like = (model, tuple((here[atom], there) for atom, there in pairs if atom in here)) if model else None
-        yield ions, ".".join(parts[ion] for ion in ions), {"fills": fills, "bold": bold, "like": like}
+        yield (
+            ions,
+            ".".join(parts[ion] for ion in ions),
+            {"fills": fills, "bold": bold, "like": like, **({"origins": origins} if origins else {})},
+        )
 
 
 _PLUS = '<span class="cs-plus">+</span>'
+
+
+def _drawn(smiles: str, *, origins: draw.Colouring | None = None, **how: Any) -> str:
+    return draw.molecule(smiles, width=-1, height=-1, colouring=origins or draw.PLAIN, **how)
 
 
 def figure(
@@ -131,13 +144,16 @@ def figure(
     bold: draw.Bonds = (),
     notes: tuple[str, ...] = (),
     like: draw.Alike | None = None,
+    origins: draw.Colouring | None = None,
 ) -> str:
     """Return one molecule at the size that its bonds ask for, with its SMILES as the text for who cannot see it.
 
-    The arguments are those of `draw.molecule`; the label is written below.
+    The arguments are those of `draw.molecule`; the label is written below, `origins` are its colouring.
     """
-    svg = draw.molecule(smiles, width=-1, height=-1, dark=dark, fills=fills, bold=bold, notes=notes, like=like)
+    svg = _drawn(smiles, dark=dark, fills=fills, bold=bold, notes=notes, like=like, origins=origins)
     note = f"; {len(fills)} atoms that change are highlighted" if fills else ""
+    if origins:
+        note = f"; coloured by origin: {len(origins.fills)} atoms from drafts, {len(origins.ringed)} ringed"
     alt = escape(f"drawing of {smiles}{note}", quote=True)
     inside = (
         f'<img src="{draw.data_uri(svg)}" alt="{alt}">' if svg else f'<div class="cs-undrawn">{escape(smiles)}</div>'
@@ -154,5 +170,5 @@ def arrow(text: str = "") -> str:
 
 def _atoms(smiles: str) -> int:
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles) if 0 < len(smiles) <= 3000 else None
+        mol = mol_from_smiles(smiles)
     return 0 if mol is None else int(mol.GetNumAtoms())

@@ -13,6 +13,7 @@ import streamlit as st
 from chemspec.client import Client, ServiceError
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Pass, result_from_json
+from chemspec.ui.common import safe
 
 PATIENCE = 10.0  # seconds for which a service that is full is asked again; somebody waits at a page
 COUNTS = ("asked", "computed", "drafted", "emitted", "accepted", "width")
@@ -93,7 +94,9 @@ def engines() -> dict[str, ServedEngine]:
     try:
         return _engines(where)
     except (ServiceError, ValueError) as error:
-        st.error(f"The service that answers questions cannot be reached; reload the page later. ({error})")
+        st.error(
+            f"The service that answers questions cannot be reached; reload the page later. ({safe.plain(str(error))})"
+        )
         st.stop()
 
 

@@ -24,6 +24,7 @@ import streamlit.components.v1 as components
 from rdkit import Chem, rdBase
 
 from chemspec import chem
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.ui.common import vendor
 
 LONGEST = 4 * chem.LONGEST  # characters; three sides of a reaction and more
@@ -123,7 +124,7 @@ def kekule(text: str) -> str:
 
     def side(smiles: str) -> str:
         with rdBase.BlockLogs():
-            mol = Chem.MolFromSmiles(smiles)
+            mol = mol_from_smiles(smiles)
             if mol is None:
                 return smiles
             Chem.Kekulize(mol, clearAromaticFlags=True)

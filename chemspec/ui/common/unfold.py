@@ -1,13 +1,15 @@
-"""A parquet file or workbook from standard input as TSV on standard output; a program of its own, started by `uploads`.
+"""A file from standard input as rows on standard output; a program of its own, started by `uploads`.
 
-A few bytes of either can unfold to gigabytes inside the library that reads them, and a damaged file can end the whole
-process. Here that harms nobody: this process may take so much memory and time and no more.
+A few bytes of Parquet or a workbook can unfold to gigabytes inside the library that reads them, and a damaged file or a
+structure that RDKit does not survive can end the whole process. Here that harms nobody: this process may take so much
+memory and time and no more.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,19 +19,25 @@ from pathlib import Path
 Rows = Sequence[Sequence[object]]
 MEMORY = 512_000_000  # bytes on top of what Python and the library take
 SECONDS = 20  # of computing
+STRUCTURES = ".sdf"  # stands for all files of structures
+MODULES = {
+    ".parquet": ("pyarrow.parquet",),
+    ".xlsx": ("openpyxl", "chemspec.io.spreadsheets"),
+    STRUCTURES: ("chemspec.io.structures",),
+}
 
 
 def main(kind: str, most_text: int, most_rows: int, most_columns: int) -> str:
     """Print the file; returns what is wrong with it, if anything."""
     raw = sys.stdin.buffer.read()
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve more than they use
-    for module in {".parquet": ("pyarrow.parquet",), ".xlsx": ("openpyxl", "chemspec.io.spreadsheets")}[kind]:
+    for module in MODULES[kind]:
         import_module(module)
-    _limit()  # on what comes on top of them
-    left = most_text
+    _limit(seconds(kind))  # on what comes on top of them
+    left, lines = most_text, json_lines if kind == STRUCTURES else tsv
     try:
         for rows in reading(kind, raw, most_rows, most_columns):
-            left -= sys.stdout.buffer.write(tsv(rows))
+            left -= sys.stdout.buffer.write(lines(rows))
             if left < 0:
                 return f"it holds more than {most_text // 1_000_000} MB of text"
     except MemoryError:
@@ -43,7 +51,7 @@ def reading(kind: str, raw: bytes, most_rows: int, most_columns: int) -> Iterato
     """Yield the rows of a file, some at a time, the header first.
 
     Args:
-        kind: ".parquet" or ".xlsx".
+        kind: ".parquet", ".xlsx" or `STRUCTURES`.
         raw: its bytes.
         most_rows: more are an error.
         most_columns: more are an error.
@@ -52,7 +60,7 @@ def reading(kind: str, raw: bytes, most_rows: int, most_columns: int) -> Iterato
         ValueError: if it cannot be read, or is beyond a limit.
         MemoryError: if it unfolds to more than there is memory for.
     """
-    return {".parquet": _parquet, ".xlsx": _workbook}[kind](raw, most_rows, most_columns)
+    return {".parquet": _parquet, ".xlsx": _workbook, STRUCTURES: _structures}[kind](raw, most_rows, most_columns)
 
 
 def _parquet(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
@@ -82,7 +90,17 @@ def _parquet(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
 def _workbook(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
     from chemspec.io import spreadsheets
 
-    for number, row in enumerate(spreadsheets.rows(raw, "it")):
+    return _limited(spreadsheets.rows(raw, "it"), most_rows, most_columns)
+
+
+def _structures(raw: bytes, most_rows: int, most_columns: int) -> Iterator[Rows]:
+    from chemspec.io import structures
+
+    return _limited(structures.rows(raw.decode("utf-8"), "the file"), most_rows, most_columns)
+
+
+def _limited(rows: Iterator[list[str]], most_rows: int, most_columns: int) -> Iterator[Rows]:
+    for number, row in enumerate(rows):
         if number > most_rows:
             raise _LimitError(f"it has more than {most_rows:,} rows, the limit")
         if len(row) > most_columns:
@@ -101,7 +119,17 @@ def tsv(rows: Rows) -> bytes:
     return buffer.getvalue().encode("utf-8", errors="backslashreplace")
 
 
-def _limit() -> None:
+def json_lines(rows: Rows) -> bytes:
+    """Return rows as JSON, one a line: a CSV's cells may not be as long as a record that cannot be read."""
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def seconds(kind: str) -> int:
+    """Return how long a file may compute."""
+    return SECONDS * (6 if kind == STRUCTURES else 1)  # of which a record takes some milliseconds
+
+
+def _limit(seconds: int) -> None:
     try:
         import resource
 
@@ -109,7 +137,7 @@ def _limit() -> None:
     except (ImportError, OSError):
         return  # not Linux: the limits on rows and text stand, the one on memory does not
     resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 
 if __name__ == "__main__":

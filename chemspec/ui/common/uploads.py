@@ -5,6 +5,7 @@ The name of a file says how it is to be read and is shown; it is never opened.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -70,7 +71,8 @@ def read(raw: bytes, name: str, *, header: bool = True) -> Sheet:
     if ending in structures.ENDINGS:
         if (count := text.count("$$$$") + text.count("$RFMT") + text.count("$MFMT")) > 2 * MOST_ROWS:
             raise FileError(f"the file has about {count:,} records; {MOST_ROWS:,} are the limit, so split it")
-        return _rows(structures.rows(text, "the file"), header=True)
+        unfolded = _unfold(text.encode("utf-8", errors="replace"), unfold.STRUCTURES)
+        return _rows(map(json.loads, unfolded.splitlines()), header=True)
     return _table(text, ending, header=header) if ending in TABLES else _list(text)
 
 
@@ -106,14 +108,14 @@ def _unfold(raw: bytes, ending: str) -> str:
             [sys.executable, "-m", unfold.__name__, ending, *limits],
             input=raw,
             capture_output=True,
-            timeout=3 * unfold.SECONDS,
+            timeout=3 * unfold.seconds(ending),
         )
     except subprocess.TimeoutExpired:
-        raise FileError("the file takes too long to read; save it as CSV") from None
+        raise FileError("the file takes too long to read; split it, or save it as CSV") from None
     if done.returncode == 3:
         raise FileError(f"the file cannot be used: {done.stderr.decode(errors='replace')}")
     if done.returncode:
-        raise FileError("the file is damaged, or unfolds to more than there is memory for")
+        raise FileError("the file is damaged, or takes more memory or time than a file may")
     return done.stdout.decode("utf-8")
 
 

@@ -16,8 +16,9 @@ from rdkit.Chem import rdDistGeom, rdForceFieldHelpers
 from rdkit.Geometry import Point3D
 
 from chemspec import chem
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.smiles_syntax import Fault
-from chemspec.ui.common import theme, vendor
+from chemspec.ui.common import safe, theme, vendor
 from chemspec.ui.common.web_files import web_file
 
 MOST_ATOMS = 200  # not counting hydrogen
@@ -36,7 +37,7 @@ def show(smiles: str, *, height: int = 320, key: str = "view3d") -> None:
         return
     model = conformer(smiles)
     if isinstance(model, Fault):
-        st.caption(f"No 3-D view: {model.message}.")
+        st.caption(f"No 3-D view: {safe.plain(model.message)}.")
         return
     alt = f"3-D model of {smiles}; drag to turn it, scroll to zoom"
     with st.container(key=key):
@@ -85,7 +86,7 @@ def conformer(smiles: str) -> str | Fault:
     """
     if (fault := chem.explain(smiles)) is not None:
         return fault
-    whole = Chem.MolFromSmiles(smiles)
+    whole = mol_from_smiles(smiles)
     if whole.GetNumHeavyAtoms() > MOST_ATOMS:
         many = whole.GetNumHeavyAtoms()
         return _fault(smiles, f"{many} atoms are too many; the limit is {MOST_ATOMS}")
@@ -99,7 +100,7 @@ def conformer(smiles: str) -> str | Fault:
 
 @lru_cache(maxsize=200)  # which keeps no exceptions: a busy machine may have more time later
 def _shape(smiles: str) -> str:
-    whole = Chem.MolFromSmiles(smiles)
+    whole = mol_from_smiles(smiles)
     for atom in whole.GetAtoms():
         atom.SetAtomMapNum(0)
     end = time.monotonic() + SECONDS

@@ -1,22 +1,29 @@
 """Serve the app: `python -m chemspec.ui.launch --server.port 8501`, with the options of `streamlit run`.
 
-A file in a folder of its own, because Streamlit puts the folder of what is started onto the module path.
+`--allowed-host NAME` gives a further name of the server. A file in a folder of its own, because Streamlit puts the
+folder of what is started onto the module path.
 """
 
 from __future__ import annotations
 
-import subprocess
+import logging
 import sys
 from typing import Any
 
 import streamlit as st
+import uvicorn.config
+from starlette.middleware import Middleware
 
 from chemspec.asset_files import app_script, assets
+from chemspec.system import connections
+from chemspec.system.host_check import ANY_INTERFACE, AllowedHosts, HostCheck
 from chemspec.ui.common.security import Headers
 from chemspec.ui.launch import warm
 from chemspec.ui.launch.head import StyledPage
+from chemspec.ui.launch.upload_limits import UploadLimits
 
 EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web; the first page is Predict
+LOG = logging.getLogger("chemspec.app")
 
 
 def typed(value: str) -> bool | int | str:
@@ -26,19 +33,39 @@ def typed(value: str) -> bool | int | str:
     return int(value) if value.isdecimal() else value
 
 
-def main(words: list[str]) -> int:
-    """Serve until stopped; with a Streamlit that cannot be wrapped, serve its own page."""
-    server: Any = getattr(st, "App", None)
-    if not hasattr(server, "run"):
-        return subprocess.call([sys.executable, "-m", "streamlit", "run", str(app_script()), *words])
-    from starlette.middleware import Middleware
+def settings(words: list[str]) -> tuple[dict[str, Any], AllowedHosts]:
+    """Return Streamlit's settings and the names of the server, from a command line."""
+    pairs = list(zip(words[::2], words[1::2], strict=True))
+    added = [value for name, value in pairs if name == "--allowed-host"]
+    config: dict[str, Any] = {
+        name.removeprefix("--"): typed(value) for name, value in pairs if name != "--allowed-host"
+    }
+    host = str(config.setdefault("server.address", "127.0.0.1"))
+    # Without it Streamlit asks servers outside for this machine's address, to print it at the start.
+    config.setdefault("browser.serverAddress", "localhost" if host in ANY_INTERFACE else host)
+    config["server.allowedHosts"] = ["*"]  # looked at before; the settings file has those for `streamlit run`
+    return config, AllowedHosts.of(host, added)
 
+
+def main(words: list[str]) -> int:
+    """Serve until stopped."""
+    config, allowed = settings(words)
+    sys.argv = sys.argv[:1]
+    refused = connections.Refusals(
+        lambda counts: LOG.warning("refused: %s", ", ".join(f"{count} {what}" for what, count in counts.items()))
+    )
+    # Streamlit starts uvicorn itself and has no option for its protocol.
+    limited: Any = connections.limited_protocol(refused, connections.most_connections())
+    uvicorn.config.HTTP_PROTOCOLS["auto"] = limited
     web = assets() / "web"
     styles = "".join((web / name).read_text(encoding="utf-8") for name in EARLY)
-    config = {name.removeprefix("--"): typed(value) for name, value in zip(words[::2], words[1::2], strict=True)}
-    sys.argv = sys.argv[:1]
-    around = [Middleware(StyledPage, styles=f"<style>{styles}</style>"), Middleware(Headers)]
-    app = server(app_script(), middleware=around)
+    around = [
+        Middleware(Headers),
+        Middleware(HostCheck, allowed=allowed, links=True, refused=refused),
+        Middleware(UploadLimits, refused=refused),
+        Middleware(StyledPage, styles=f"<style>{styles}</style>"),
+    ]
+    app: Any = st.App(app_script(), middleware=around)
     warm.start()
     app.run(config=config)
     return 0

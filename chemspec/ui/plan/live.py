@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from threading import Event
 
 import streamlit as st
 
@@ -25,6 +26,7 @@ from chemspec.ui.plan import projects, tree_view, view
 from chemspec.ui.plan.ask import Asked
 
 EVERY = 2.0  # seconds between two drawings of tree and best route
+LONGEST_STEP = 60.0  # seconds that a search may go on after it was stopped
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,10 @@ def search(asked: Asked, models: Expander) -> Plan:
     if state.get("plan_stopped") != asked.key:
         state.plan_stopped = None  # that was another search
     elif "plan_under_way" in state:
-        key, under_way = state.plan_under_way
+        key, under_way, ended = state.plan_under_way
         if key == asked.key:
+            # The script that searches goes on to its next report, and adds to what is read here, until it ends.
+            ended.wait(LONGEST_STEP)
             queued_engine.remembered("_plans", asked.key, lambda: under_way.result("stopped"))
             _keep(asked, "stopped")
     return queued_engine.remembered("_plans", asked.key, lambda: _watched(asked, models), most=10)
@@ -79,10 +83,11 @@ def _watched(asked: Asked, models: Expander) -> Plan:
             st.button("Stop", key="plan_stop", on_click=_stop, args=(asked,))
         tree, picture = st.empty(), st.empty()
     drawn = time.monotonic() - EVERY / 2  # the first drawing comes early
+    ended = Event()
 
     def watch(now: Search) -> bool:
         nonlocal drawn
-        st.session_state.plan_under_way = (asked.key, now)
+        st.session_state.plan_under_way = (asked.key, now, ended)
         line.caption(f"{now.expansions} of {asked.settings.expansions} molecules expanded, {now.seconds:.0f} s")
         if now.expansions and time.monotonic() - drawn > EVERY:
             with tree.container():
@@ -93,7 +98,10 @@ def _watched(asked: Asked, models: Expander) -> Plan:
             drawn = time.monotonic()
         return False
 
-    found = plan_routes(asked.target, models, asked.stock, asked.settings, watch)
+    try:
+        found = plan_routes(asked.target, models, asked.stock, asked.settings, watch)
+    finally:
+        ended.set()
     place.empty()
     _keep(asked, found.message)
     return found

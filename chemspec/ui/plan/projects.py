@@ -28,7 +28,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.plan.search import PlanSettings
 from chemspec.plan.stock import Keys
-from chemspec.system import files
+from chemspec.system.files import private_folder, write_whole, write_whole_bytes
 from chemspec.ui.common import app_dir
 from chemspec.ui.common.web_files import web_file
 
@@ -87,12 +87,13 @@ def save(project: Project, own: Keys | None = None) -> None:
     place = folder(project.id)
     if not place.exists():
         clean()
-        place.mkdir(parents=True, mode=0o700)
+        private_folder(private_folder(place.parent) / place.name)
     if own is not None:
         content = io.BytesIO()
         np.save(content, own)
-        files.write_whole_bytes(place / "stock.npy", content.getvalue())
-    files.write_whole(place / "project.json", json.dumps(asdict(replace(project, changed=time.time()))))
+        write_whole_bytes(place / "stock.npy", content.getvalue(), private=True)
+    text = json.dumps(asdict(replace(project, changed=time.time())))
+    write_whole(place / "project.json", text, private=True)
 
 
 def load(name: str) -> Project:
@@ -145,8 +146,10 @@ def clean(now: float | None = None) -> None:
             facts = [file.stat() for file in (place, *place.iterdir())]
             found.append((max(one.st_mtime for one in facts), sum(one.st_size for one in facts), place))
     size = sum(bytes_ for _, bytes_, _ in found)
-    for number, (changed, bytes_, place) in enumerate(sorted(found)):
-        if now - changed > DAYS * 86_400 or len(found) - number >= MOST or size > MOST_BYTES:
+    old = [place.name for changed, _, place in found if now - changed > DAYS * 86_400]
+    expired = app_dir.old_for_a_day(app_dir.folder() / "plans", old, now) if found else ()
+    for number, (_, bytes_, place) in enumerate(sorted(found)):
+        if place.name in expired or len(found) - number >= MOST or size > MOST_BYTES:
             shutil.rmtree(place, ignore_errors=True)
             size -= bytes_
 

@@ -9,6 +9,7 @@ from html import escape
 from math import exp
 from typing import Any
 from urllib.parse import urlencode
+from zlib import crc32
 
 import streamlit as st
 
@@ -18,24 +19,31 @@ from chemspec.chem.formats import name_list
 from chemspec.chem.formats.short_names import set_apart
 from chemspec.chem.salts import pair
 from chemspec.chem.strategy import Strategy, families, family_of
-from chemspec.engine.engine import Engine
-from chemspec.evaluation.roundtrip import HOW
 from chemspec.io import spreadsheets
-from chemspec.metrics import numbers
 from chemspec.types import DecodeResult, Hypothesis, to_json
 from chemspec.ui.collect import keep
 from chemspec.ui.collect.store import Kept
-from chemspec.ui.common import nav, question, queued_engine, scheme, theme, view3d
+from chemspec.ui.common import scheme, theme, view3d
 from chemspec.ui.common.buyable import marks
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.predict import ask, guiding, precedents, proposed, schemes, why, written
+from chemspec.ui.predict import (
+    ask,
+    atom_colours,
+    guiding,
+    origins,
+    picture,
+    precedents,
+    proposed,
+    schemes,
+    why,
+    written,
+)
+from chemspec.ui.predict.picture import Picture
 from chemspec.ui.predict.verdicts import (
     AnswerCard,
-    Check,
+    cards,
     chance,
     measured,
-    opinion,
-    order,
     own_chance,
     percent,
     spoiled,
@@ -43,8 +51,6 @@ from chemspec.ui.predict.verdicts import (
     warning,
     word,
 )
-from chemspec.ui.speed import timing
-from chemspec.ui.speed.race_settings import race_against_standard
 
 CSS = web_file("answers.css")
 FOOTNOTE = {
@@ -54,68 +60,31 @@ FOOTNOTE = {
     "Forward model: asked what forms from the reactants, alone or with usual or proposed reagents; a doubt, no proof. "
     "What it doubts counts a fifth in the order. Class, shading and bold bonds are guessed by comparing structures.",
 }
-CHECKED = 8  # ideas that the forward model is asked about
-MOST = 500  # steps of which a session remembers opinions
 LONGEST_NAME = 32  # characters below a drawing
 SMALLEST = 4  # characters of a molecule worth asking about next
-Opinions = dict[tuple[str, str], tuple[Check, ...]]  # of steps: target, reactants
-
-
-# --- before drawing ------------------------------------------------------------------------------
-
-
-def checked(asked: ask.Asked, found: Sequence[AnswerCard], forward: Engine) -> list[AnswerCard]:
-    """Return the cards with the forward model's opinion of the first few, in their new order.
-
-    Where it is not sure to get the target back from the reactants alone, it is asked again with the conditions of the
-    nearest precedents, or with the usual reagents of the class; and then with those that a model proposes.
-    """
-    kept: Opinions = st.session_state.setdefault("predict_checks", {})
-    heads = {(asked.smiles, card.best.canonical): card for card in found[:CHECKED] if card.best.valid}
-    _ask_forward(forward, dict.fromkeys(heads, ""), kept)
-    proposed.propose(asked, [*heads.values()])
-    for reagents in (_usual, proposed.first):
-        more = {step: reagents(asked, card) for step, card in heads.items() if not _best(kept[step]).sure}
-        _ask_forward(forward, {step: added for step, added in more.items() if added}, kept)
-    queued_engine.forget(kept, MOST)
-    with_opinions = [
-        replace(card, check=_best(kept[step]) if (step := (asked.smiles, card.best.canonical)) in kept else None)
-        for card in found
-    ]
-    return order(asked.task, asked.smiles, with_opinions)
-
-
-def _usual(asked: ask.Asked, card: AnswerCard) -> str:
-    return precedents.conditions(asked, card) or (card.change.reagents if card.change else "")
-
-
-def _ask_forward(forward: Engine, questions: dict[tuple[str, str], str], kept: Opinions) -> None:
-    """Ask, once, what forms from the reactants of steps (target, reactants) with added reagents; keep the opinions."""
-    new = {step: added for step, added in questions.items() if all(one.added != added for one in kept.get(step, ()))}
-    texts = [".".join(filter(None, (reactants, added))) for (_, reactants), added in new.items()]
-    results = queued_engine.decode_many(forward, texts, HOW) if texts else []
-    for (step, added), result in zip(new.items(), results, strict=True):
-        kept[step] = (*kept.get(step, ()), opinion(step[0], result, added))
-
-
-def _best(opinions: Sequence[Check]) -> Check:
-    """Return the surest that agrees; else the last with a product: reagents may hold what the model cannot read."""
-    return max(reversed(opinions), key=lambda one: (one.agrees, one.chance if one.agrees else bool(one.product)))
-
 
 # --- drawing -------------------------------------------------------------------------------------
 
 
-def show(asked: ask.Asked, result: DecodeResult, found: Sequence[AnswerCard], *, still: bool = False) -> None:
+def show(
+    asked: ask.Asked,
+    result: DecodeResult,
+    found: Sequence[AnswerCard],
+    first: DecodeResult | None = None,
+    *,
+    still: bool = False,
+) -> None:
     """Draw heading, warning, cards, and what was left out.
 
     Args:
         asked: the question.
         result: the answer.
         found: its cards.
+        first: the first answer, decoded greedily: the card that has it shows its passes.
         still: without buttons; for an example.
     """
     shown = list(found[: asked.cards])
+    drawn = picture.of(first, shown)
     if asked.expected:
         st.html(written.banner(asked, result))
     if told := warning(asked.task, asked.smiles, result, shown):
@@ -125,15 +94,23 @@ def show(asked: ask.Asked, result: DecodeResult, found: Sequence[AnswerCard], *,
         why.remember(found)
     wide = shown if asked.task == "retro" else shown[:1]
     for card in wide:
-        _card(asked, card, wide=True, still=still)
+        _card(asked, card, drawn, wide=True, still=still)
     rest = shown[len(wide) :]
-    for first in range(0, len(rest), 2):
-        for place, card in zip(st.columns(2, gap="small"), rest[first : first + 2], strict=False):
+    for start in range(0, len(rest), 2):
+        for place, card in zip(st.columns(2, gap="small"), rest[start : start + 2], strict=False):
             with place:
-                _card(asked, card, wide=False, still=still)
+                _card(asked, card, drawn, wide=False, still=still)
     if not still:
         _left_out(asked, result, found[asked.cards :])
         st.caption(f"{FOOTNOTE[asked.task]} {precedents.footnote()}")
+
+
+def preview(asked: ask.Asked, first: DecodeResult) -> None:
+    """Draw the answer that was decoded greedily, while the search for several goes on."""
+    found = cards(asked.task, asked.smiles, first) if first.status == "ok" else []
+    if drawn := picture.of(first, found):
+        st.html("<h2>The first answer; alternatives follow</h2>")
+        _card(replace(asked, cards=1), found[0], drawn, wide=True, still=True)
 
 
 def heading(asked: ask.Asked, found: Sequence[AnswerCard]) -> str:
@@ -146,16 +123,20 @@ def heading(asked: ask.Asked, found: Sequence[AnswerCard]) -> str:
     return strategies if answers == count else f"{strategies}, {answers} answers"
 
 
-def _card(asked: ask.Asked, card: AnswerCard, *, wide: bool, still: bool) -> None:
+def _card(asked: ask.Asked, card: AnswerCard, drawn: Picture | None, *, wide: bool, still: bool) -> None:
     best, name = card.best, f"predict_{'still_' * still}{card.rank}"
+    own = drawn if drawn and drawn.rank == card.rank else None
     with st.container(border=True, gap=None, key=f"{name}_card", height="content" if wide else "stretch"):
-        st.html(head(asked, card) + drawing(asked, card, wide=wide))
+        coloured = own if still or atom_colours.wanted() else None
+        st.html(head(asked, card) + drawing(asked, card, coloured, wide=wide))
         with _row(f"{name}_foot"):
             st.html(foot(asked, card), width="stretch")
             if best.valid and not still:
                 with _row(f"{name}_foot_buttons", width="content"):
                     _actions(asked, card, name)
-        if not still:
+        if own:
+            picture.show(own, asked, name, still=still)
+        elif not still:
             st.code(best.canonical or best.smiles, language=None)
 
 
@@ -187,8 +168,11 @@ def head(asked: ask.Asked, card: AnswerCard) -> str:
     )
 
 
-def drawing(asked: ask.Asked, card: AnswerCard, *, wide: bool) -> str:
-    """The scheme of an answer, as safe HTML: of a retro answer its reactants, of further products the product."""
+def drawing(asked: ask.Asked, card: AnswerCard, coloured: Picture | None = None, *, wide: bool) -> str:
+    """The scheme of an answer, as safe HTML: of a retro answer its reactants, of further products the product.
+
+    `coloured` puts the colours of the passes on the atoms.
+    """
     best = card.best
     if not best.valid:
         return '<p class="cs-hint">There is nothing to draw.</p>'
@@ -196,9 +180,13 @@ def drawing(asked: ask.Asked, card: AnswerCard, *, wide: bool) -> str:
     if asked.task == "retro":
         left, _ = schemes.sides(best.canonical, asked.smiles, card.change)
         arrow = _retro_arrow(*precedents.over_arrow(asked, card))
-        inside = scheme.side(replace(left, labels=_captions(best.canonical)), dark=dark)
+        marks_on_atoms = origins.on_answer(coloured.view, best.canonical) if coloured else None
+        inside = scheme.side(replace(left, labels=_captions(best.canonical), origins=marks_on_atoms), dark=dark)
         return f'<div class="cs-scheme cs-tight">{arrow}{inside}</div>'
     left, right = schemes.sides(asked.smiles, best.canonical, card.change)
+    if coloured:
+        left = replace(left, origins=origins.on_query(coloured.view, asked.smiles))
+        right = replace(right, origins=origins.on_answer(coloured.view, best.canonical))
     if wide:
         return scheme.reaction(left, right, dark=dark, apart=True)
     return f'<div class="cs-scheme cs-tight">{scheme.side(right, dark=dark)}</div>'
@@ -306,7 +294,9 @@ def _left_out(asked: ask.Asked, result: DecodeResult, more: Sequence[AnswerCard]
 
 def _actions(asked: ask.Asked, card: AnswerCard, name: str) -> None:
     parts = [part for part in dict.fromkeys(card.best.canonical.split(".")) if len(part) >= SMALLEST]
-    back = st.popover("Go back", on_change="rerun", key=f"{name}_back", type="tertiary", help="What is this made from?")
+    # A key of its own for each question: the popover of the question before would stay open.
+    key = f"{name}_back_{crc32(asked.smiles.encode()):x}"
+    back = st.popover("Go back", on_change="rerun", key=key, type="tertiary", help="What is this made from?")
     if back.open:
         with back:
             for number, part in enumerate(parts):
@@ -433,22 +423,3 @@ def row(asked: ask.Asked, card: AnswerCard) -> dict[str, object]:
         "trouble": "; ".join(troubles(asked.task, asked.smiles, card)),
         "reaction": f"{left}>>{right}",
     }
-
-
-def details(asked: ask.Asked, result: DecodeResult) -> None:
-    """Say last and small what the decoder did, and where to see more of it."""
-    counts = numbers([result.trace])
-    told = f"{counts.emitted} tokens in {timing.passes(counts.passes)} ({counts.tokens_per_pass:.1f} a pass), "
-    told += timing.ms(1000 * counts.seconds)
-    told = "; ".join(filter(None, [told, result.trace.settings.get("exactness")]))  # older files say nothing
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_speed"):
-        st.html(f'<div class="cs-strip">Speed details: {told}</div>')
-        about = "Race this question, with drafts and without, on the page Speed"
-        if st.button("Measure the saving", key="predict_measure", type="tertiary", help=about):
-            race_against_standard(asked.settings)
-            nav.go("speed", task=asked.model, smi=asked.smiles)
-        width = result.distinct.widths[-1] if result.distinct else asked.settings.n
-        can_be_stepped = asked.settings.decoder in question.STEPPED and width <= question.MOST_STEPPED
-        if can_be_stepped and st.button("How was this made?", key="predict_step", type="tertiary"):
-            how: dict[str, Any] = {"decoder": asked.settings.decoder, "n": str(width), "drafts": asked.settings.drafter}
-            nav.go("step", task=asked.model, smi=asked.smiles, **how)

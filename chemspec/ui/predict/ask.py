@@ -13,10 +13,10 @@ from chemspec import chem, tasks
 from chemspec.chem import formats
 from chemspec.chem.formats.short_names import set_apart
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.common import buyable, history, question, queued_engine, safe, sketcher, vendor, widgets
+from chemspec.ui.common import buyable, draw, history, question, queued_engine, safe, sketcher, vendor, widgets
 from chemspec.ui.common.options import options
 from chemspec.ui.common.question import QueryText, Read
-from chemspec.ui.predict import guiding, understood
+from chemspec.ui.predict import atom_colours, guiding, understood
 
 TASKS: tuple[Task, ...] = tasks.about_molecules()
 FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN or CDXML; a list with dots, commas, + or lines"
@@ -109,9 +109,10 @@ def _follow_link() -> None:
     """Take over what the address says, where somebody followed a link or went back."""
     state = st.session_state
     link = question.link()
-    arrived = "predict_task" not in state  # widgets are forgotten while another page is shown
+    arrived = state.get("predict_task") not in TASKS  # widgets are forgotten while another page is shown
     if arrived:
-        state.predict_task = state.get("predict_last_task", TASKS[0])
+        last = state.get("predict_last_task")
+        state.predict_task = last if last in TASKS else TASKS[0]
     moved = state.pop("predict_moved", False)
     asked = state.get("predict_asked")
     if (arrived or moved) and link[1] and not (asked and link == _link()):
@@ -248,15 +249,18 @@ def _hint(place: Any, text: str, read: Read, task: Task, *, stands: bool) -> Non
     small = f'<div class="cs-hint{" cs-warn" * amber}">{escape(notes)}</div>' if notes else ""
     said = f'<div class="cs-hint" role="status">{escape(line)}</div>{small}'
     other = understood.other_side(read.other, task)
+    colours, about = (stands and atom_colours.of_query(read.ordered)) or (draw.PLAIN, "")
+    other = (f'<p class="cs-hint">{escape(about)}</p>' if about else "") + other
     if task == "retro" and understood.pickable(read.ordered):
         place.html(said)
         with place:
             target, cuts = state.get("predict_cuts", ("", ()))
-            guiding.picker(read.ordered, cuts if stands and target == read.ordered else ())
+            shown = cuts if stands and target == read.ordered and not about else ()  # one kind of number at a time
+            guiding.picker(read.ordered, shown, colours)
         if other:
             place.html(other)
     else:
-        place.html(said + understood.picture(read.ordered, task) + other)
+        place.html(said + understood.picture(read.ordered, task, colours if about else None) + other)
 
 
 def _upload(task: Task) -> None:
@@ -311,13 +315,7 @@ def history_menu() -> None:
                 kwargs={"model": entry.model},
             )
         st.button("Clear the history", on_click=history.clear, key="predict_history_clear")
-        st.caption(
-            "Kept on disk by this server, for everybody who uses it."
-            if history.on_disk()
-            else "Kept until this tab is closed. To keep it on disk, start the app with CHEMSPEC_HISTORY=1."
-        )
-        if fault := history.fault():
-            st.warning(f"The history on disk cannot be used: {fault}")
+        st.caption("Kept until this tab is closed.")
 
 
 def _main(smiles: str) -> str:

@@ -10,8 +10,8 @@ from chemspec import chem
 from chemspec.asset_files import assets
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json
-from chemspec.ui.common import examples, scheme, theme
-from chemspec.ui.predict import answers, ask, verdicts
+from chemspec.ui.common import examples, nav, scheme, theme
+from chemspec.ui.predict import answers, ask, origins, picture, verdicts
 
 COLUMNS = 3
 
@@ -30,19 +30,56 @@ def gallery(task: Task) -> None:
 
 
 @cache
-def recorded(task: Task) -> DecodeResult:
-    """Return the answer to the example of a task, as the shipped model gave it."""
-    return result_from_json((assets() / "examples" / f"answered_{task}.json").read_text(encoding="utf-8"))
+def recorded(task: Task, kind: str = "answered") -> DecodeResult:
+    """Return the answer to the example of a task, as the shipped model gave it.
+
+    Args:
+        task: of the example.
+        kind: "answered" for the search for several answers, "first" for the first one, decoded greedily.
+    """
+    return result_from_json((assets() / "examples" / f"{kind}_{task}.json").read_text(encoding="utf-8"))
 
 
 def example(task: Task) -> None:
     """Draw an example that was answered before; nothing is decoded."""
-    result = recorded(task)
+    result, first = recorded(task), recorded(task, "first")
     asked = ask.Asked(task, task, result.query, DecodeSettings(), cards=3 if task == "retro" else 1)
     found = verdicts.cards(task, result.query, result)
     with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
         st.html(f"<h2>An example, answered: {answers.heading(asked, found)}</h2>", width="stretch")
         st.button("Ask it", key="predict_ask_example", type="tertiary", on_click=ask.put, args=(result.query, task))
     if task == "retro":
-        st.html(f'<div class="cs-scheme cs-tight">{scheme.figure(result.query, dark=theme.dark())}</div>')
-    answers.show(asked, result, found, still=True)
+        drawn = picture.of(first, found)
+        origins_of_query = origins.on_query(drawn.view, result.query) if drawn else None
+        target = scheme.figure(result.query, dark=theme.dark(), origins=origins_of_query)
+        st.html(f'<div class="cs-scheme cs-tight">{target}</div>')
+    answers.show(asked, result, found, first, still=True)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_faster"):
+        st.html(
+            '<p class="cs-why-fast"><b>Several times fewer model runs, not one token changed</b>: a run checks a whole '
+            "piece copied from your question.</p>",
+            width="content",
+        )
+        if st.button("See how", key="predict_see_how", type="tertiary"):
+            nav.go("step", task=task, smi=result.query, decoder="greedy", n="1", drafts="auto")
+
+
+FIT = {
+    "forward": (
+        "couplings, amides, protection and its removal, substitution, oxidation and reduction of small molecules; "
+        "about 3 of 4 first answers are right on patent reactions it never saw.",
+        "metathesis, click, Diels–Alder, Fmoc removal, E or Z, temperature, time and amounts; it does not notice a "
+        "missing catalyst.",
+    ),
+    "retro": (
+        "the last step of drug-like targets: amides, amines, biaryls, ethers, protecting groups; about half of the "
+        "first ideas are those of the record.",
+        "natural products, macrocycles, organometallics, and whether a step works in your hands: it knows no yields.",
+    ),
+}
+
+
+def fit(task: Task) -> None:
+    """Say in two lines what the shipped model of a task is good for, and what not."""
+    good, bad = FIT[task]
+    st.html(f'<p class="cs-fit"><span><b>Good for</b> {good}</span><span><b>Not for</b> {bad}</span></p>')

@@ -13,7 +13,7 @@ from chemspec.chem.guide import Guide
 from chemspec.chem.strategy import families
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.common import bond_picker
+from chemspec.ui.common import bond_picker, draw
 from chemspec.ui.predict.verdicts import percent
 
 _KEY = "predict_guide"  # in the session: the target, and its guide as text
@@ -67,12 +67,13 @@ def apply(settings: DecodeSettings, target: str) -> DecodeSettings:
 # --- drawing ---------------------------------------------------------------------------------------
 
 
-def picker(target: str, marked: Sequence[tuple[tuple[int, int], str]]) -> None:
+def picker(target: str, marked: Sequence[tuple[tuple[int, int], str]], colouring: draw.Colouring = draw.PLAIN) -> None:
     """Draw the target, to mark its bonds.
 
     Args:
         target: canonical, one molecule.
         marked: bonds with a text, to draw thick.
+        colouring: of its atoms.
     """
     wanted = of(target)
     told = {guide.named(target)[name] for name in wanted.cut}  # which all answers break: no numbers under the mark
@@ -84,6 +85,7 @@ def picker(target: str, marked: Sequence[tuple[tuple[int, int], str]]) -> None:
         on_change=lambda smiles, marks: put(smiles, replace(of(smiles), cut=marks[0], keep=marks[1])),
         bold=tuple(pair for pair, _ in plain),
         notes=tuple(text for _, text in plain),
+        colouring=colouring,
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import streamlit as st
 
 from chemspec.chem.reagent_sets import balanced
 from chemspec.evaluation.roundtrip import PROPOSE
+from chemspec.metrics import PassCounts
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
 from chemspec.ui.predict.ask import Asked
@@ -19,6 +21,13 @@ SETS = 3  # of a reaction
 MOST = 500  # reactions that a session remembers
 
 
+class Proposal(NamedTuple):
+    """Reagents proposed for one reaction, and the passes of the model that it took."""
+
+    sets: Sets = ()
+    passes: PassCounts = PassCounts()
+
+
 def propose(asked: Asked, cards: Sequence[AnswerCard]) -> None:
     """Ask the model about the cards' reactions that it has not been asked about yet, in one batch."""
     engine = queued_engine.find("reagents") if asked.task == "retro" else None
@@ -27,8 +36,14 @@ def propose(asked: Asked, cards: Sequence[AnswerCard]) -> None:
     if engine is None or not lacking:
         return
     for one, result in zip(lacking, queued_engine.decode_many(engine, lacking, PROPOSE), strict=True):
-        kept[one] = _sets(result)
+        kept[one] = Proposal(_sets(result), PassCounts.of(result))
     queued_engine.forget(kept, MOST)
+
+
+def passes(asked: Asked, cards: Sequence[AnswerCard]) -> tuple[int, PassCounts]:
+    """Return for how many of these cards reagents were proposed, and the passes that it took."""
+    made = [one for card in cards if (one := _kept().get(_question(asked, card)))]
+    return len(made), PassCounts.total(one.passes for one in made)
 
 
 def first(asked: Asked, card: AnswerCard) -> str:
@@ -38,7 +53,7 @@ def first(asked: Asked, card: AnswerCard) -> str:
 
 def several(asked: Asked, card: AnswerCard) -> Sets:
     """Return the likeliest sets of reagents proposed for a card."""
-    return _kept().get(_question(asked, card), ())
+    return _kept().get(_question(asked, card), Proposal()).sets
 
 
 def _sets(result: DecodeResult) -> Sets:
@@ -49,8 +64,8 @@ def _sets(result: DecodeResult) -> Sets:
     return tuple(found.items())[:SETS]
 
 
-def _kept() -> dict[str, Sets]:
-    kept: dict[str, Sets] = st.session_state.setdefault("predict_reagents", {})
+def _kept() -> dict[str, Proposal]:
+    kept: dict[str, Proposal] = st.session_state.setdefault("predict_reagents", {})
     return kept
 
 

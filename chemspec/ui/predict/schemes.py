@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from rdkit import Chem
 from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
 from chemspec.chem import formats
-from chemspec.chem.formats.exports import cell
 from chemspec.chem.formats.short_names import set_apart
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import Strategy
 from chemspec.io import spreadsheets
-from chemspec.ui.common import draw, scheme
+from chemspec.io.writers import flat
+from chemspec.ui.common import draw, safe, scheme
 
 
 def sides(reactants: str, product: str, change: Strategy | None) -> tuple[scheme.Side, scheme.Side]:
@@ -94,14 +94,14 @@ def _laid_out(reactants: str, product: str, change: Strategy | None) -> tuple[li
     drawn, names = set_apart(reactants.split("."), scheme.reacting(left))
     mols: list[Any] = []
     for _, part, how in scheme.pieces(left, drawn):
-        mols.append(Chem.MolFromSmiles(part))
+        mols.append(mol_from_smiles(part))
         if mols[-1] is None:
             return [], None, ()
         if how["like"]:
             draw.lay_out(mols[-1], *how["like"])
         if not mols[-1].GetNumConformers():
             rdDepictor.Compute2DCoords(mols[-1])
-    target = Chem.MolFromSmiles(product)
+    target = mol_from_smiles(product)
     if target is not None:
         rdDepictor.Compute2DCoords(target)
     return mols, target, names
@@ -147,11 +147,11 @@ def to_png(reactants: str, product: str, change: Strategy | None, over: str = ""
 
 
 def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return rows of the same keys as a table; no cell can be taken for a formula."""
+    """Return rows of the same keys as a table; no cell is taken for a formula or has line breaks."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(rows[0] if rows else ())
-    writer.writerows([cell(value) for value in row.values()] for row in rows)
+    writer.writerows([safe.harmless(flat(str(value))) for value in row.values()] for row in rows)
     return buffer.getvalue()
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from rdkit import Chem, rdBase
+from rdkit import rdBase
 from rdkit.Chem import Descriptors, rdMolDescriptors
 
 from chemspec.chem.formats import name_list
 from chemspec.chem.formats.short_names import set_apart
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.settings import Task
 from chemspec.ui.common import draw, scheme, theme
 
@@ -21,7 +22,7 @@ def in_words(smiles: str) -> str:
     """Return name, formula and mass of one molecule, the name if it has a common one, or how many there are."""
     parts = smiles.split(".")
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles)
+        mol = mol_from_smiles(smiles)
         formula = rdMolDescriptors.CalcMolFormula(mol).translate(_LOWER)
         mass = Descriptors.MolWt(mol)  # type: ignore[attr-defined]
     if len(parts) > 1:
@@ -31,17 +32,17 @@ def in_words(smiles: str) -> str:
 
 def pickable(smiles: str) -> bool:
     """Return whether this is one molecule with bonds to mark, small enough to be drawn."""
-    return "." not in smiles and 1 < Chem.MolFromSmiles(smiles).GetNumAtoms() <= draw.MOST_ATOMS
+    return "." not in smiles and 1 < mol_from_smiles(smiles).GetNumAtoms() <= draw.MOST_ATOMS
 
 
-def picture(smiles: str, task: Task) -> str:
+def picture(smiles: str, task: Task, origins: draw.Colouring | None = None) -> str:
     """Return what was read as safe HTML: of a flask its reactants, with the names of the others below."""
-    dark = theme.dark()
+    dark, side = theme.dark(), scheme.Side(smiles, origins=origins)
     if task == "retro":
-        return f'<div class="cs-read">{scheme.side(scheme.Side(smiles), dark=dark)}</div>'
+        return f'<div class="cs-read">{scheme.side(side, dark=dark)}</div>'
     drawn, names = set_apart(smiles.split("."))
     said = f"<p>{' · '.join(names)}</p>" if names else ""
-    return f'<div class="cs-read">{scheme.side(scheme.Side(smiles), dark=dark, only=drawn)}{said}</div>'
+    return f'<div class="cs-read">{scheme.side(side, dark=dark, only=drawn)}{said}</div>'
 
 
 def other_side(smiles: str, task: Task) -> str:

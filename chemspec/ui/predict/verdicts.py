@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rdkit import Chem
-
 from chemspec import chem
 from chemspec.chem import formula_balance
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import BYSTANDERS, Strategy, strategy
 from chemspec.engine.distinct import is_echo
 from chemspec.evaluation.roundtrip import UNSURE, leads_back
+from chemspec.metrics import PassCounts
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
 
 CONFIDENT, DOUBTFUL = 0.8, UNSURE  # chances from which on, and below which, other words are used
+NO_PASSES = PassCounts()
 TROUBLE = 0.2  # what the chance of a retro card counts in the order, where something speaks against it
 
 
@@ -28,12 +29,14 @@ class Check:
         chance: its probability of that answer.
         product: its first answer; empty where there is none.
         added: SMILES of the reagents that were added to the question; empty if none.
+        passes: of the forward model for this opinion.
     """
 
     agrees: bool
     chance: float
     product: str
     added: str = ""
+    passes: PassCounts = NO_PASSES
 
     @property
     def sure(self) -> bool:
@@ -45,8 +48,9 @@ def opinion(target: str, result: DecodeResult, added: str = "") -> Check:
     """Return what the forward model says of reactants by its answer to them, with `added` reagents or none."""
     first = next((one for one in result.hypotheses if one.valid), None) if result.status == "ok" else None
     if first is None:
-        return Check(False, 0.0, "", added)
-    return Check(leads_back(target, first.canonical), first.probability, first.canonical, added)
+        return Check(False, 0.0, "", added, PassCounts.of(result))
+    agrees = leads_back(target, first.canonical)
+    return Check(agrees, first.probability, first.canonical, added, PassCounts.of(result))
 
 
 @dataclass(frozen=True)
@@ -209,7 +213,7 @@ def _core(task: Task, left: str, change: Strategy | None) -> str:
         aside = aside - {"CN(C)C=O"}
     given, start, kept = set(change.origin) if change else set(), 0, []
     for part in left.split("."):
-        mol = Chem.MolFromSmiles(part)
+        mol = mol_from_smiles(part)
         atoms = range(start, start + (mol.GetNumAtoms() if mol else 0))
         start = atoms.stop
         if part not in aside or (atoms and given.issuperset(atoms)):

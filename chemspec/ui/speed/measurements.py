@@ -21,7 +21,7 @@ from chemspec.ui.speed import charts, race, race_settings, timing, trials
 from chemspec.ui.speed.timing import LaneFigures
 
 BENCHED = ("auto", "mixed", "copy", "smart", "windows", "ar", "spec_drafter", "blockwise", "medusa")
-BUSY = 1.5  # programs at work for each core, above which times are doubted
+STALE = "These results are of an earlier query or choice; start again for the present one."
 R = TypeVar("R", trials.Trial, trials.BenchRun)
 
 
@@ -77,41 +77,61 @@ def offered(model: Engine, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def race_part(model: Engine, query: str) -> None:
-    """Choose lanes, run them, and show what was run."""
-    chosen = race_settings.choose(queued_engine.drafters(model.name, here=True)[0])
-    about = "Runs of each lane after a warm-up; the median counts."
-    keeping: Any = {"default": 5, "persist_state": "session", "help": about}
-    repeats = widgets.choice("Repeats", (3, 5, 11), key="speed_repeats", **keeping)
-    measure(
-        "speed_race",
-        "Start the race",
-        start=lambda: trials.start(model, query, timing.with_standards(chosen), asked=len(chosen), repeats=repeats),
-        run=lambda trial, say: trials.run(trial, model, say),
-        intro="Press the button: the query is answered the standard way, one token a pass, and with drafts. "
-        "Then both runs are replayed side by side, slow enough to watch.",
-        show=lambda trial: show_race(trial, now=(model.name, query, chosen)),
-    )
+    """Run the lanes and show what was run, at first by itself; below it choose other lanes."""
+    results = st.container()
+    with st.container(key="speed_lanes"):
+        chosen = race_settings.choose(queued_engine.drafters(model.name, here=True)[0])
+        about = "Runs of each lane after a warm-up; the median counts."
+        keeping: Any = {"default": 5, "persist_state": "session", "help": about}
+        repeats = widgets.choice("Repeats", (3, 5, 11), key="speed_repeats", **keeping)
+    if "speed_race" not in st.session_state:
+        st.session_state.setdefault("speed_race_start_go", True)
+    with results:
+        measure(
+            "speed_race",
+            "Start the race",
+            start=lambda: trials.start(model, query, timing.with_standards(chosen), asked=len(chosen), repeats=repeats),
+            run=lambda trial, say: trials.run(trial, model, say),
+            intro="The query is answered the standard way, one token a pass, and with drafts. Then both runs are "
+            "replayed side by side, slow enough to watch.",
+            show=lambda trial: show_race(trial, now=(model.name, query, chosen)),
+        )
 
 
 def show_race(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings, ...]]) -> None:
     """Show everything about one race."""
     lanes = timing.rows(trial.settings, trial.good)
-    about(trial, stale=now != (trial.model, trial.query, trial.settings[: trial.asked]))
+    about(trial)
+    if now != (trial.model, trial.query, trial.settings[: trial.asked]):
+        st.info(STALE)
     if not lanes:
         return
     answer = next(results for results in trial.good if results)[0].hypotheses[0]
+    asked, rounds = trial.settings[: trial.asked], trial.good[: trial.asked]
+    race.replay(asked, rounds, number=f"{id(trial)}-{trial.done}-{trial.where}", clock=trial.quiet)
     left, right = st.columns([3, 1], vertical_alignment="center")
     with left:
-        widgets.figures(headline(lanes))
+        widgets.figures(headline(lanes, quiet=trial.quiet))
     with right:
         svg = draw.molecule(answer.canonical, width=260, height=120, dark=theme.dark())
         draw.show(svg, f"The answer: {answer.smiles}")
-    asked, rounds = trial.settings[: trial.asked], trial.good[: trial.asked]
-    race.replay(asked, rounds, number=f"{id(trial)}-{trial.done}-{trial.where}")
-    table(lanes, added=trial.settings[trial.asked :])
+    doubts(trial, stale=False)
+    added = trial.settings[trial.asked :]
+    table(lanes, added=added, times=trial.quiet)
     for number in range(trial.asked):
         show_difference(trial, number)
+    if trial.quiet:
+        on_the_clock(trial)
+    else:
+        with st.expander("Times all the same, of a busy machine"):
+            table(lanes, added=added, times=True)
+            on_the_clock(trial)
+
+
+def on_the_clock(trial: trials.Trial) -> None:
+    """Show every pass of the visitor's lanes on one axis of time."""
     st.subheader("Every pass on the clock")
+    asked, rounds = trial.settings[: trial.asked], trial.good[: trial.asked]
     charts.gantt([(timing.name(lane), timing.typical(own)) for lane, own in zip(asked, rounds, strict=True) if own])
     st.caption(
         "One bar is one pass: drafting and the model's run; a number in it is how many tokens it wrote. The gaps are "
@@ -121,24 +141,29 @@ def show_race(trial: trials.Trial, *, now: tuple[str, str, tuple[DecodeSettings,
     st.caption(trial.where)
 
 
-def headline(lanes: Sequence[LaneFigures]) -> list[tuple[str, str]]:
-    """Return the figures of the fastest lane with drafts, an exact one if there is one, against its standard."""
+def headline(lanes: Sequence[LaneFigures], *, quiet: bool) -> list[tuple[str, str]]:
+    """Return the figures of the fastest lane with drafts, an exact one if there is one, against its standard.
+
+    Passes come first: they are exact on any machine. Times follow only where the machine was quiet and the spread of
+    the runs carries the difference; equal work is told as equal.
+    """
     drafted = [lane for lane in lanes if lane.speedup is not None and not timing.is_standard(lane.settings)]
     if not drafted:
         return []
     best = min(drafted, key=lambda lane: (not lane.settings.exact, lane.time.median))
     base = next(lane for lane in lanes if lane.settings == timing.standard(best.settings))
-    # A figure that the spread of its own runs does not carry is none.
-    clear = best.time.high < base.time.low or base.time.high < best.time.low
-    gain = timing.times(best.speedup or 1.0) if clear else "not measurable now"
-    shown = [
-        (gain, f"{timing.name(best.settings)}, against standard" + ("" if clear else ": the quartiles overlap")),
-        (timing.ms(best.time.median), f"instead of {timing.ms(base.time.median)}"),
-        (timing.passes(best.passes), f"instead of {timing.count(base.passes)}"),
-    ]
+    same = ("yes" if best.same else "no", "same answer")
+    if best.passes == base.passes and not best.counts.accepted:
+        why = "no draft was accepted" if best.counts.drafted else "this search was not drafted"
+        return [(timing.passes(best.passes), f"{timing.name(best.settings)}, as without drafts: {why}"), same]
+    about = f"{timing.name(best.settings)}, instead of {timing.count(base.passes)}"
+    shown = [(timing.passes(best.passes), about)]
     if best.settings.exact:
         shown.append((f"{best.counts.tokens_per_pass:.1f}", "tokens per pass"))
-    return [*shown, ("yes" if best.same else "no", "same answer")]
+    if quiet and timing.gain(best, lanes):
+        shown.append((timing.ms(best.time.median), f"instead of {timing.ms(base.time.median)}"))
+        shown.append((timing.times(best.speedup or 1.0), "by the medians of the runs"))
+    return [*shown, same]
 
 
 COLUMNS = {
@@ -164,15 +189,13 @@ COLUMNS = {
 }
 
 
-def table(lanes: Sequence[LaneFigures], *, added: Collection[DecodeSettings]) -> None:
-    """Show the measured settings as a table; those that the visitor did not choose are marked."""
+def table(lanes: Sequence[LaneFigures], *, added: Collection[DecodeSettings], times: bool) -> None:
+    """Show the measured settings as a table, with `times` or without; those that nobody chose are marked."""
     st.caption(f"Medians over {lanes[0].time.runs} runs each. Point at a heading for its definition.")
     rows = [
         {
             "setting": timing.name(lane.settings) + " (for comparison)" * (lane.settings in added),
-            "time": lane.time.median,
-            "quartiles": f"{timing.ms(lane.time.low)} to {timing.ms(lane.time.high)}",
-            "speed-up": lane.speedup,
+            **(_times(lane) if times else {}),
             "passes": lane.passes,
             "tokens per pass": lane.counts.tokens_per_pass if lane.settings.exact else None,
             "acceptance rate": lane.counts.acceptance_rate if lane.settings.exact else None,
@@ -184,11 +207,19 @@ def table(lanes: Sequence[LaneFigures], *, added: Collection[DecodeSettings]) ->
     st.dataframe(rows, hide_index=True, column_config=COLUMNS, placeholder="–", alt="Results")
 
 
+def _times(lane: LaneFigures) -> dict[str, Any]:
+    return {
+        "time": lane.time.median,
+        "quartiles": f"{timing.ms(lane.time.low)} to {timing.ms(lane.time.high)}",
+        "speed-up": lane.speedup,
+    }
+
+
 def _yes(same: bool | None) -> str:
     return "" if same is None else "yes" if same else "no, see below"
 
 
-def about(trial: trials.Trial, *, stale: bool) -> None:
+def about(trial: trials.Trial) -> None:
     """Show what a visitor must know before believing the figures of a trial."""
     if trial.problem:
         what = "It cannot be run so" if trial.refusal else "Some runs gave no answer"
@@ -198,7 +229,6 @@ def about(trial: trials.Trial, *, stale: bool) -> None:
     if trial.done < trial.wanted:
         done = f"{trial.done} of {trial.wanted} runs were made"
         st.warning(f"Stopped: {done}. " + ("The figures are of those." if trial.done else "Start again."))
-    doubts(trial, stale=stale)
 
 
 def doubts(trial: trials.Trial | trials.BenchRun, *, stale: bool) -> None:
@@ -208,13 +238,13 @@ def doubts(trial: trials.Trial | trials.BenchRun, *, stale: bool) -> None:
             "Other visitors or a batch job were using this server during the run, so these times may be off. Run it "
             "again for better ones."
         )
-    elif trial.load > BUSY * usable_cores():
+    elif not trials.quiet(trial.load):
         st.warning(
             f"The server was busy when the run began ({trial.load:.0f} programs for {usable_cores()} cores), so these "
             "times may be off."
         )
     if stale:
-        st.info("These results are of an earlier query or choice; start again for the present one.")
+        st.info(STALE)
 
 
 def show_difference(trial: trials.Trial, number: int) -> None:

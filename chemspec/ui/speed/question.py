@@ -7,21 +7,21 @@ import streamlit as st
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.engine.engine import Engine
-from chemspec.ui.common import examples, queued_engine, widgets
+from chemspec.ui.common import examples, queued_engine, safe, widgets
 from chemspec.ui.common.question import QUESTION, QueryText, fault_html, link, said_html, warn_of_unknown
 
 BOX = QueryText("speed")
 
 
 def model_name() -> str:
-    """Draw the choice of a model and return its name, at first that of the first one; empty if none is installed."""
+    """Draw the choice of a model and return its name, at first the retro model; empty if none is installed."""
     names = queued_engine.models(here=True)
     if not names:
         return ""
     _follow_link(names)
     state = st.session_state
     if state.get("speed_model") not in names:
-        state.speed_model = names[0]
+        state.speed_model = "retro" if "retro" in names else names[0]  # where most of an answer is copied
     return widgets.choice(
         "Question",
         names,
@@ -54,7 +54,7 @@ def query(model: Engine) -> str:
         return ""
     ready = model.prepare(read.smiles)
     if ready.refusal:
-        st.error(ready.refusal.message)
+        st.error(safe.plain(ready.refusal.message))
         return ""
     state.speed_link = (model.name, read.smiles)
     if dict(st.query_params) != {"task": model.name, "smi": read.smiles}:

@@ -19,13 +19,21 @@ _replay = st.components.v2.component(
 )
 
 
-def replay(settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, number: str) -> None:
+PASSES = (
+    "These are recorded runs, made one after the other on the server, which was busy: they are replayed pass by pass, "
+    "every pass as long as another. A pass that checks drafts is a little dearer than one of a single token."
+)
+
+
+def replay(settings: Sequence[DecodeSettings], rounds: timing.Rounds, *, number: str, clock: bool = True) -> None:
     """Show lanes to play, pause and scrub; starts by itself unless the visitor asked for less motion.
 
     Args:
         settings: one a lane.
         rounds: of each its results.
         number: tells this race from the one before, whose replay must not go on.
+        clock: by the clock; otherwise pass by pass, where times cannot be believed.
     """
-    lanes = timing.lanes(settings, rounds)
-    _replay(data={"id": number, "lanes": lanes, "caption": CAPTION}, key="speed_replay")
+    lanes = timing.lanes(settings, rounds, clock=clock)
+    caption = CAPTION if clock else PASSES
+    _replay(data={"id": number, "lanes": lanes, "caption": caption, "clock": clock}, key="speed_replay")

@@ -11,7 +11,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.ui.speed import timing
 
 MOST = 4
-MOST_ANSWERS = 10  # of a timed search: wider ones take seconds a run, during which nobody else gets an answer
+MOST_ANSWERS = 50  # of a timed search: as many as the page Predict searches
 START = ("none", "auto", "copy", "windows")  # the drafter of a lane when it is added
 DECODER_HELP = (
     "Greedy writes the best token at every step. Beam search keeps the n best texts. Both are exact: drafts never "

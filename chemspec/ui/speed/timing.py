@@ -127,8 +127,8 @@ def delivery(result: DecodeResult) -> list[int]:
     """Return for each token of the first answer, eos included, the index of the pass that wrote it.
 
     The k-th step of a search writes the k-th token of every live hypothesis, so the steps of a beam tell when the
-    ancestors of its first answer had grown to k tokens. A step of SBS may write several tokens, which the trace does
-    not tell: there they are spread evenly.
+    ancestors of its first answer had grown to k tokens. The hypotheses of SBS grow apart, so that nothing tells when
+    the first one had: there the tokens are spread evenly.
     """
     passes = result.trace.passes
     if not passes or not result.hypotheses:
@@ -169,6 +169,20 @@ def rows(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[LaneFigures
     return measured
 
 
+def gain(lane: LaneFigures, lanes: Sequence[LaneFigures]) -> tuple[float, float] | None:
+    """Return the median milliseconds of a drafted lane and of its standard; None where their quartiles overlap."""
+    base = next((one for one in lanes if one.settings == standard(lane.settings) and one is not lane), None)
+    if base is None or not (lane.time.high < base.time.low or base.time.high < lane.time.low):
+        return None
+    return lane.time.median, base.time.median
+
+
+def same_way(lane: LaneFigures, way: DecodeSettings) -> bool:
+    """Return whether a lane is a search: same decoder, width and drafter."""
+    mine, other = lane.settings, way
+    return (mine.decoder, mine.n, mine.drafts_by) == (other.decoder, other.n, other.drafts_by)
+
+
 def _standard_of(item: DecodeSettings, settings: Sequence[DecodeSettings], rounds: Rounds) -> Sequence[DecodeResult]:
     wanted = standard(item)
     return rounds[settings.index(wanted)] if wanted in settings else ()
@@ -198,11 +212,12 @@ def closest(one: DecodeResult, other: DecodeResult) -> float:
     return min(gaps)
 
 
-def lanes(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[dict[str, Any]]:
+def lanes(settings: Sequence[DecodeSettings], rounds: Rounds, *, clock: bool = True) -> list[dict[str, Any]]:
     """Return what the replay shows: of each setting its typical run, as JSON values.
 
     Each lane has `name`, `note`, `ms` (when it was done), `ends` (of each pass, ms) and `tokens`: pairs of text and
-    kind ("copied", "own", "end"), with `by`, the index of the pass that wrote each.
+    kind ("copied", "own", "end"), with `by`, the index of the pass that wrote each. Without a `clock` every pass lasts
+    one unit.
     """
     shown = []
     for lane, results in zip(settings, rounds, strict=True):
@@ -211,12 +226,13 @@ def lanes(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[dict[str, 
         result = typical(results)
         first, drafted = result.hypotheses[0], copied(result)
         tokens = [(text, "copied" if place in drafted else "own") for place, text in enumerate(first.tokens)]
+        bars = timeline(result.trace)
         shown.append(
             {
                 "name": name(lane),
                 "note": SPREAD_EVENLY if not lane.exact else FIRST_OF_BEAM if lane.decoder == "beam" else "",
-                "ms": 1e3 * result.trace.seconds,
-                "ends": [bar.end for bar in timeline(result.trace)],
+                "ms": 1e3 * result.trace.seconds if clock else float(len(bars)),
+                "ends": [bar.end if clock else float(bar.number) for bar in bars],
                 "tokens": tokens + [(END, "end")] * (first.ended == "eos"),
                 "by": delivery(result),
             }

@@ -19,6 +19,7 @@ from chemspec.ui.common import queued_engine
 from chemspec.ui.speed import timing
 
 Say = Callable[[float, str], Any]  # share done (0 to 1), one line; one Streamlit call, at which a stop takes effect
+BUSY = 1.5  # programs at work for each core, above which times are doubted
 WARM_UP = 2  # queries of a benchmark that are answered before it starts
 
 
@@ -46,6 +47,11 @@ class Trial:
     rounds: list[list[DecodeResult]] = field(default_factory=list)
     others: bool = False
     refusal: str = ""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nobody else seems to have used the machine."""
+        return quiet(self.load, others=self.others)
 
     @property
     def good(self) -> list[list[DecodeResult]]:
@@ -84,6 +90,11 @@ class BenchRun:
     refusal: str = ""
 
 
+def quiet(load: float, *, others: bool = False) -> bool:
+    """Return whether times measured at this load, and with or without others in the queue, can be believed."""
+    return not others and load <= BUSY * usable_cores()
+
+
 def start(model: Engine, query: str, settings: Sequence[DecodeSettings], *, asked: int, repeats: int) -> Trial:
     """Return a trial before its first run."""
     rounds: list[list[DecodeResult]] = [[] for _ in settings]
@@ -98,7 +109,7 @@ def run(trial: Trial, model: Engine, say: Say) -> None:
         nonlocal warm
         # Whoever is in the queue between two runs of ours is somebody else; but in the warm-up it may be what is left
         # of a run that this visitor has just stopped.
-        trial.others = trial.others or (warm and _disturbed())
+        trial.others = trial.others or (warm and disturbed())
         told = f"Run {trial.done + 1} of {trial.wanted}"
         if "warming" in line:
             told = "Warming up: one run of each, not counted"
@@ -116,8 +127,8 @@ def run(trial: Trial, model: Engine, say: Say) -> None:
         trial.refusal = str(error)
 
 
-def _disturbed() -> bool:
-    """Whether other visitors are in the queue, or a batch job is at work."""
+def disturbed() -> bool:
+    """Return whether other visitors are in the queue, or a batch job is at work."""
     return len(queued_engine.turns()) > 0 or job_queue.at_work() is not None
 
 
@@ -130,7 +141,7 @@ def bench(kept: BenchRun, model: Engine, say: Say) -> None:
 
     def answer(query: str, settings: DecodeSettings, line: str, *, counts: bool = True) -> DecodeResult:
         def report(text: str) -> None:
-            kept.others = kept.others or (counts and _disturbed())
+            kept.others = kept.others or (counts and disturbed())
             say(len(kept.cases) / max(1, kept.wanted), text)
 
         report(line)

@@ -10,8 +10,10 @@ import streamlit as st
 
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
+from chemspec.system import host
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, theme
+from chemspec.ui.speed import trials
 from chemspec.ui.speed.timing import standard, timeline, typical
 from chemspec.ui.step.trace_view import TraceView, by_offset
 
@@ -40,6 +42,13 @@ def measured(
     return fast, slow
 
 
+def believable(fast: DecodeResult | None, slow: DecodeResult | None) -> tuple[float, float] | None:
+    """Return milliseconds with and without drafts; None where they were not measured, or the machine was busy."""
+    if fast is None or slow is None or not trials.quiet(host.load(), others=trials.disturbed()):
+        return None
+    return 1e3 * fast.trace.seconds, 1e3 * slow.trace.seconds
+
+
 def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | None) -> None:
     """Draw tokens written against milliseconds; each line ends when its run had ended."""
     traces = {FAST: result.trace} | ({STANDARD: slow.trace} if slow else {})
@@ -66,7 +75,9 @@ def against_time(view: TraceView, result: DecodeResult, slow: DecodeResult | Non
         dear = " Fewer passes, but dearer ones: with this drafter the standard way is faster here."
         slower = len(result.trace.passes) < len(slow.trace.passes)
         slower = slower and result.trace.seconds > 1.05 * slow.trace.seconds
-        st.caption(f"Measured here, one after the other, median of three runs: {ends}." + dear * slower)
+        quiet = trials.quiet(host.load(), others=trials.disturbed())
+        told = dear * slower if quiet else " The machine was busy, so these times may be off."
+        st.caption(f"Measured here, one after the other, median of three runs: {ends}.{told}")
     else:
         st.caption(f"As measured when the trace was recorded: {ends}.")
 

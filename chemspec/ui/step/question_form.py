@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import streamlit as st
@@ -14,11 +15,15 @@ from chemspec.chem import formats
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.common import draw, queued_engine, saved, theme
+from chemspec.ui.common import queued_engine, safe, saved
 from chemspec.ui.common.question import MOST_STEPPED, STEPPED, QueryText, fault_html, link, said_html, warn_of_unknown
 
 DECODERS = dict(zip(STEPPED, ("Greedy: one answer", "Beam search: several answers"), strict=True))
 BOX = QueryText("step")
+INTRODUCTION = (
+    "A model writes its answer token by token. Here you watch it copy whole spans of your query instead: which guesses "
+    "it confirms, which it throws away, and where each atom of the answer came from."
+)
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,11 @@ def current(names: list[str]) -> Question | DecodeResult | None:
             warn_of_unknown(linked[0])
         st.session_state.update(step_link=linked, step_shown=None)
         ask(linked[0] if linked[0] in names else (names or [""])[0], linked[1], **_linked_way())
+    elif names and not linked[1]:
+        _start(names)
     if names:
         _form(names)
+        _examples(names)
     shown: Question | DecodeResult | None = st.session_state.get("step_shown")
     return shown
 
@@ -53,7 +61,16 @@ def _linked_way() -> dict[str, Any]:
     return {"decoder": decoder, "n": max(2, int(n)), "drafter": drafter}
 
 
-def ask(model: str, query: str, decoder: str = "greedy", n: int = 5, drafter: str = "") -> None:
+def ask(
+    model: str,
+    query: str,
+    decoder: str = "greedy",
+    n: int = 5,
+    drafter: str = "",
+    length: int = 0,
+    *,
+    linked: bool = True,
+) -> None:
     """Put a question into the form and run it.
 
     Without a drafter it is the page's own choice: a beam alone fills its passes on a small machine, and `auto` then
@@ -65,15 +82,17 @@ def ask(model: str, query: str, decoder: str = "greedy", n: int = 5, drafter: st
         decoder: of `DECODERS`.
         n: width of a beam.
         drafter: that guesses.
+        length: most tokens of a draft; 0 leaves it to the drafter.
+        linked: put the question into the address.
     """
     chosen = drafter or ("auto" if decoder == "greedy" else "copy")
-    st.session_state.update(step_model=model, step_decoder=decoder, step_n=n, step_drafter=chosen, step_length=0)
+    st.session_state.update(step_model=model, step_decoder=decoder, step_n=n, step_drafter=chosen, step_length=length)
     BOX.put(query)
-    _run()
+    _run(linked=linked)
 
 
-def _run() -> None:
-    """Put what the form asks on show, and into the address, so that the page can be shared."""
+def _run(*, linked: bool = True) -> None:
+    """Put what the form asks on show, and if `linked` into the address, so that the page can be shared."""
     state = st.session_state
     model, decoder = state.step_model, state.step_decoder
     read = formats.read_any(state.step_text, task=queued_engine.task_of_model(model) or "forward")
@@ -86,8 +105,9 @@ def _run() -> None:
             record=True,
         )
         state.update(step_shown=Question(model, read.smiles, settings), step_link=(model, read.smiles))
-        way = {"decoder": decoder, "n": str(settings.n), "drafts": settings.drafter}
-        st.query_params.from_dict({"task": model, "smi": read.smiles, **way})
+        if linked:
+            way = {"decoder": decoder, "n": str(settings.n), "drafts": settings.drafter}
+            st.query_params.from_dict({"task": model, "smi": read.smiles, **way})
 
 
 def _enter(text: str) -> None:
@@ -134,7 +154,7 @@ def upload() -> None:
         about = "A .json file saved on this page; at most 5 MB. No model is needed to look at it."
         st.file_uploader(about, type=["json"], key="step_file", on_change=_open)
         if fault := st.session_state.get("step_file_fault"):
-            st.error(fault)
+            st.error(safe.plain(fault))
 
 
 def _open() -> None:
@@ -150,25 +170,34 @@ def _open() -> None:
         state.step_file_fault = str(error)
 
 
-def welcome(names: list[str]) -> None:
-    """The empty page: what one sees here, and three examples."""
-    st.markdown(
-        "A model writes its answer token by token. Here you watch it copy whole spans of your query instead: "
-        "which guesses it confirms, which it throws away, and where each atom of the answer came from."
-    )
-    examples = json.loads((assets() / "examples" / "step.json").read_text(encoding="utf-8"))
-    for column, example in zip(st.columns(3), examples, strict=True):
-        title, query = example["title"], example["query"]
-        with column, st.container(border=True, height="stretch"):
-            st.markdown(f"**{title}**")
-            st.caption(example["line"])
-            draw.show(draw.molecule(query, width=300, height=150, dark=theme.dark()), title)
+@cache
+def examples() -> tuple[dict[str, Any], ...]:
+    """Return the examples of this page."""
+    return tuple(json.loads((assets() / "examples" / "step.json").read_text(encoding="utf-8")))
+
+
+def _examples(names: list[str]) -> None:
+    """Offer the examples that an installed model can answer, in one row."""
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="step_examples"):
+        st.caption("Examples", width="content")
+        for example in examples():
+            title = example["title"]
             able = [name for name in queued_engine.models(example["task"]) if name in names]
+            how = {what: value for what, value in example.items() if what in ("decoder", "drafter", "length")}
             st.button(
-                "Step through",
+                title,
                 key=f"step_example_{title}",
+                help=example["line"],
                 disabled=not able,
-                width="stretch",
                 on_click=ask,
-                args=(able[0] if able else "", query, example["decoder"]),
+                args=(able[0] if able else "", example["query"]),
+                kwargs=how,
             )
+
+
+def _start(names: list[str]) -> None:
+    """Put the first example on show, for who comes without a question; the address stays as it is."""
+    first = examples()[0]
+    able = [name for name in queued_engine.models(first["task"]) if name in names]
+    if able and "step_text" not in st.session_state:
+        ask(able[0], first["query"], first["decoder"], linked=False)

@@ -54,9 +54,18 @@ def _element() -> Callable[..., Any]:
     return st.components.v2.component("chemspec_trace", html='<div id="trace"></div>', css=css, js=js)
 
 
-def player(result: DecodeResult, view: TraceView) -> None:
-    """Put a trace on the page to step through, at first before its first pass."""
+def player(result: DecodeResult, view: TraceView, times: tuple[float, float] | None = None) -> None:
+    """Put a trace on the page to step through; at a visitor's first one it plays by itself.
+
+    Args:
+        result: with the trace.
+        view: the same as values for drawing.
+        times: milliseconds with and without drafts, where they were measured.
+    """
     data = frames([result], [view], [Frame(PLAYER, step=0)], alt="Trace player", dark=theme.dark())
+    data["scenes"][0]["times"] = times
+    played = st.session_state.setdefault("step_played", data["id"])
+    data["autoplay"] = played == data["id"]
     _element()(key="trace_player", data=data)
 
 

@@ -1,0 +1,110 @@
+"""Tables of what `speed` measured: a narrow one for terminals, a wide one for documents, and a sentence on both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from chemspec.io import tables
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+COLUMNS = {
+    "task": "{task}",
+    "decoder": "{decoder}",
+    "n": "{n}",
+    "batch": "{batch}",
+    "engine": "{engine} {version}",
+    "runtime": "{runtime}",
+    "drafter": "{drafter}",
+    "dtype": "{dtype}",
+    "queries": "{queries}",
+    "ms/query": "{median_ms:.2f}",
+    "quartiles": "{q1_ms:.2f}-{q3_ms:.2f}",
+    "speed-up": "{speedup:.2f}",
+    "95 %": "{speedup_low:.2f}-{speedup_high:.2f}",
+    "× CTranslate2": "{peer:.2f}",
+    "its 95 %": "{peer_low:.2f}-{peer_high:.2f}",
+    "roof ms": "{roof_ms:.2f}",
+    "tok/s": "{tokens_per_second:.0f}",
+    "passes": "{passes_per_query:.1f}",
+    "nodes/pass": "{nodes_per_pass:.1f}",
+    "tok/pass": "{tokens_per_pass:.2f}",
+    "Python": "{host_share:.0%}",
+    "same list": "{same_list:.0%}",
+    "same first": "{same_first:.0%}",
+    "peak MB": "{peak_mb:.0f}",
+}
+
+
+NARROW = {
+    "task": "{task}",
+    "decoder": "{decoder}",
+    "dtype": "{dtype}",
+    "drafter": "{drafter}",
+    "ms": "{median_ms:.1f}",
+    "times faster": "{faster}",
+    "passes": "{passes_per_query:.1f}",
+    "same answers": "{same}",
+}
+VARYING = {"engine": "{engine}", "batch": "{batch}"}  # columns of a narrow table where there are several
+
+
+def table(report: Mapping[str, Any]) -> Table:
+    """Return the report for a terminal, in 100 columns unless programs and batch sizes differ."""
+    rows = [_short(row) for row in report["rows"]]
+    varying = {name: form for name, form in VARYING.items() if len({row[name] for row in rows}) > 1}
+    return tables.terminal({**varying, **NARROW}, rows, remarks=_remarks(report))
+
+
+def _short(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row for the narrow table; one that others are compared with has no gain of its own."""
+    compared = row["speedup"] is not None and not _is_standard(row)
+    interval = f"{row['speedup']:.2f} ({row['speedup_low']:.2f} to {row['speedup_high']:.2f})" if compared else None
+    same = f"{_same(row)} of {row['queries']}" if not _is_standard(row) else None
+    return {**row, "decoder": _decoder(row), "faster": interval, "same": same}
+
+
+def sentence(report: Mapping[str, Any]) -> str:
+    """Return what drafts brought, the least and the largest gain of each decoder; empty where nothing was drafted."""
+    drafted = [row for row in report["rows"] if row["engine"] == "chemspec" and not _is_standard(row)]
+    gains: dict[str, list[float]] = {}
+    for row in drafted:
+        if row["speedup"] is not None:
+            gains.setdefault(_decoder(row), []).append(row["speedup"])
+    if not gains:
+        return ""
+    told = [f"{decoder} {_from_to(values)} times" for decoder, values in gains.items()]
+    lists, same = sum(row["queries"] for row in drafted), sum(map(_same, drafted))
+    return f"As fast with drafts as without: {', '.join(told)}; {same} of {lists} lists of answers are the same."
+
+
+def _is_standard(row: Mapping[str, Any]) -> bool:
+    """Return whether a row is chemspec's own without drafts, with which others are compared."""
+    return bool(row["engine"] == "chemspec" and row["drafter"] == "none")
+
+
+def _decoder(row: Mapping[str, Any]) -> str:
+    return f"beam of {row['n']}" if row["decoder"] == "beam" else str(row["decoder"])
+
+
+def _same(row: Mapping[str, Any]) -> int:
+    return round(float(row["same_list"]) * int(row["queries"]))
+
+
+def _from_to(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def markdown(report: Mapping[str, Any], command: str) -> str:
+    """Return the report for a document, with the command and the machine that gave it."""
+    facts = {name: value for name, value in report["machine"].items() if name != "plan" and value is not None}
+    machine = ", ".join(f"{name} {value}" for name, value in facts.items())
+    rows = tables.markdown(COLUMNS, report["rows"])
+    return "\n".join([f"`{command}`", "", machine, "", rows, "", *_remarks(report), ""])
+
+
+def _remarks(report: Mapping[str, Any]) -> list[str]:
+    return [text for text in dict.fromkeys([*report["notes"], *(row["note"] for row in report["rows"])]) if text]

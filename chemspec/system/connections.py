@@ -1,0 +1,168 @@
+"""What one client can take of an HTTP server before anything is asked of it: limits of headers, time and connections.
+
+uvicorn bounds none of the three with its usual parser. Here headers have a size and a deadline, and connections a
+number. Where there is no room for another, one that has sent no complete request gives way: the oldest of the address
+that has most. So connections that send slowly, however many, keep nobody out who sends a whole request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+HEADER_BYTES = 65_536  # of a request line and headers
+HEADER_SECONDS = 10.0  # from the first byte of a request, or from the start of a connection, to the end of headers
+CONNECTIONS = 1000  # at once, where the system lets a process open that many files
+BACKLOG = 128  # connections that the system keeps until they are accepted; a process accepts so many in one go
+LOG_SECONDS = 10.0  # between two lines of the log about what was refused
+STATUS = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
+
+
+def most_connections() -> int:
+    """Return how many connections a server may hold; a quarter of the files that it may open is left for others."""
+    try:
+        import resource
+
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    except ImportError:  # Windows
+        return CONNECTIONS
+    return CONNECTIONS if files == resource.RLIM_INFINITY else min(CONNECTIONS, max(8, files * 3 // 4))
+
+
+class Refusals:
+    """Counts what is refused, by reason, and logs it: the first at once, later ones together every `LOG_SECONDS`."""
+
+    def __init__(self, log: Callable[[Mapping[str, int]], None]) -> None:
+        self._log = log
+        self._counts: Counter[str] = Counter()
+        self._quiet = False
+
+    def __call__(self, reason: str) -> None:
+        """Count one; to be called where an event loop runs."""
+        self._counts[reason] += 1
+        if not self._quiet:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._quiet = bool(self._counts)
+        if self._counts:
+            self._log(dict(self._counts))
+            self._counts.clear()
+            asyncio.get_running_loop().call_later(LOG_SECONDS, self._tell)
+
+
+def limited_protocol(refused: Callable[[str], None], most: int) -> type[asyncio.Protocol]:
+    """Return uvicorn's HTTP protocol with the limits of this module, for its option `http`.
+
+    Args:
+        refused: gets "header_bytes", "header_seconds" or "connections" for each connection that is closed.
+        most: connections at once, those of WebSockets among them.
+    """
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    counts = hasattr(AutoHTTPProtocol, "on_headers_complete")  # httptools; h11 has a limit of its own
+
+    class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        """One connection."""
+
+        _deadline: asyncio.TimerHandle | None = None  # set while headers are awaited
+        _heard = False  # whether a byte came since then
+        _size = 0  # bytes of incomplete headers or trailers: since uvicorn was told of headers, or of a part of a body
+        since = 0.0  # when this connection, or its last request, began
+
+        def connection_made(self, transport: Any) -> None:
+            room = len(self.connections) < most or _make_room(self.connections)
+            super().connection_made(transport)
+            if room:
+                self._await_headers()
+            else:
+                self._refuse(503, "connections", "too many connections; try again later")
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._end_wait()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            if self._deadline is None and self.idle:
+                self._await_headers()
+            self._heard = True
+            for start in range(0, len(data), HEADER_BYTES):
+                if self.transport.is_closing():
+                    return
+                part, before = data[start : start + HEADER_BYTES], self.cycle
+                self._size += len(part) * counts
+                super().data_received(part)
+                if self.cycle is not before:  # uvicorn has read a request's headers
+                    self._end_wait()
+                if self._size >= HEADER_BYTES:
+                    self._refuse(431, "header_bytes", f"the headers have more than {HEADER_BYTES} bytes")
+
+        def on_headers_complete(self) -> None:
+            self._size = 0
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._size = 0
+            super().on_body(body)
+
+        def handle_websocket_upgrade(self, *event: Any) -> None:
+            self._end_wait()
+            super().handle_websocket_upgrade(*event)
+
+        @property
+        def idle(self) -> bool:
+            """Whether no request is being answered."""
+            return self.cycle is None or self.cycle.response_complete
+
+        @property
+        def incomplete(self) -> bool:
+            """Whether it has sent no complete request that is not answered yet."""
+            return self.idle or bool(self.cycle.more_body)
+
+        def give_way(self) -> None:
+            """Close it at once, for another."""
+            refused("connections")
+            self.connections.discard(self)
+            self.transport.abort()
+
+        def _await_headers(self) -> None:
+            self._heard, self.since = False, self.loop.time()
+            self._deadline = self.loop.call_later(HEADER_SECONDS, self._late)
+
+        def _end_wait(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+        def _late(self) -> None:
+            if self._heard:
+                self._refuse(408, "header_seconds", f"the headers did not arrive within {HEADER_SECONDS:g} s")
+            else:  # browsers open connections that they may need, and take an answer there for that to a later request
+                self.transport.close()
+
+        def _refuse(self, status: int, reason: str, message: str) -> None:
+            self._end_wait()
+            refused(reason)
+            body = json.dumps({"detail": message, "code": reason})
+            head = f"HTTP/1.1 {status} {STATUS[status]}\r\ncontent-type: application/json\r\n"
+            head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            self.transport.write((head + body).encode())
+            self.transport.close()
+
+    def _make_room(connections: set[Any]) -> bool:
+        """Close the oldest connection without a complete request, of the address that has most; False if none is."""
+        counts = Counter(_address(one) for one in connections)
+        waiting = [one for one in connections if isinstance(one, LimitedProtocol) and one.incomplete]
+        if not waiting:
+            return False
+        max(waiting, key=lambda one: (counts[_address(one)], -one.since)).give_way()
+        return True
+
+    return LimitedProtocol
+
+
+def _address(connection: Any) -> str:
+    return connection.client[0] if connection.client else ""

@@ -1,0 +1,76 @@
+"""Limit how many uploaded files Streamlit keeps in memory: of one visitor, and of all together.
+
+It keeps each file until its visitor takes it away or has been gone for some minutes, however many there are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+from streamlit import runtime
+
+from chemspec.ui.common import login
+
+VISIT_FILES = 5  # of one visitor, each of at most server.maxUploadSize
+ALL_BYTES = 500_000_000  # of all visitors
+ADDRESS = "/_stcore/upload_file/"  # and then the visitor's session and the file's name
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
+
+
+class UploadLimits:
+    """An ASGI application around Streamlit's, which refuses files beyond the limits and those before a login."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], refused: Callable[[str], None]) -> None:
+        self._app, self._refused = app, refused
+        self._coming: Counter[str] = Counter()  # files on their way, by session
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or pass it on."""
+        if scope["type"] != "http" or scope["method"] != "PUT" or ADDRESS not in scope["path"]:
+            await self._app(scope, receive, send)
+            return
+        session, _, file = scope["path"].partition(ADDRESS)[2].partition("/")
+        if problem := self._problem(session, file):
+            self._refused("upload")
+            await _refuse(send, *problem)
+            return
+        self._coming[session] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._coming[session] -= 1
+            self._coming += Counter()  # drops those without any
+
+    def _problem(self, session: str, file: str) -> tuple[int, str] | None:
+        if not login.may_upload(session):
+            return 401, "log in first"
+        held = files()
+        others = set(held.get(session, ())) - {file}
+        if len(others) + self._coming[session] >= VISIT_FILES:
+            return 413, f"{VISIT_FILES} files are kept already; take one away, or reload the page"
+        if sum(len(one.data) for kept in held.values() for one in kept.values()) > ALL_BYTES:
+            return 503, "this server holds too many uploaded files; try again in some minutes"
+        return None
+
+
+def files() -> dict[str, dict[str, Any]]:
+    """Return the files that Streamlit keeps, by session and name."""
+    storage: Mapping[str, Mapping[str, Any]] = runtime.get_instance().uploaded_file_mgr.file_storage  # type: ignore[attr-defined]
+    return {session: dict(kept) for session, kept in list(storage.items())}
+
+
+async def _refuse(send: Send, status: int, message: str) -> None:
+    body = json.dumps({"detail": message}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,42 @@
+"""The first answer, decoded greedily with drafts, beside the search for several answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from chemspec.metrics import numbers
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult
+from chemspec.ui.predict.ask import Asked
+from chemspec.ui.predict.verdicts import AnswerCard
+
+
+def greedy(settings: DecodeSettings) -> DecodeSettings | None:
+    """Return the greedy search with the drafter of a search; None where its answer is none of what was asked for.
+
+    That is so for samples and for relaxed searches, for several spellings of a query, and where a guide chooses.
+    """
+    if settings.decoder not in ("greedy", "beam") or settings.augment > 1 or settings.guide:
+        return None
+    return settings if settings.decoder == "greedy" else replace(settings, decoder="greedy", n=1, distinct=False)
+
+
+def card_of(first: DecodeResult | None, cards: Sequence[AnswerCard]) -> AnswerCard | None:
+    """Return the card whose answer is the molecule that was decoded greedily; None where no card has it."""
+    if first is None or first.status != "ok" or not first.hypotheses or not first.hypotheses[0].valid:
+        return None
+    return next((card for card in cards if card.best.canonical == first.hypotheses[0].canonical), None)
+
+
+def drafted(first: DecodeResult) -> bool:
+    """Return whether any token of the answer was accepted from a draft."""
+    return numbers([first.trace]).accepted > 0
+
+
+def search_of(asked: Asked, result: DecodeResult, first: DecodeResult | None) -> DecodeSettings:
+    """Return the search to measure and to step through: the greedy one if a card shows it, else that of the answers."""
+    if first is not None and (way := greedy(asked.settings)):
+        return way
+    width = result.distinct.widths[-1] if result.distinct else asked.settings.n
+    return replace(asked.settings, n=width)

@@ -1,0 +1,168 @@
+"""The race: lanes fill in the order of the recorded passes, hold the answer, and what is said of them is true."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from rich.console import Console
+from rich.text import Text
+from small import QUERIES, tiny_folder
+from typer.testing import CliRunner
+
+from chemspec.cli import app, lanes, race
+from chemspec.cli.lanes import Lane, Token
+from chemspec.engine.engine import Engine
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult
+
+QUERY = QUERIES[3]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    tiny_folder(folder / "retro")
+    tiny_folder(folder / "forward", task="forward", seed=1)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _models(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
+
+
+@pytest.fixture(scope="module")
+def rounds(home: Path) -> list[list[DecodeResult]]:
+    settings = DecodeSettings(decoder="greedy", n=1, drafter="windows", max_len=30)
+    return race.by_turns(Engine.load(home / "retro", threads=1), QUERY, settings)
+
+
+def shown(drawn: list[Lane], now: float, width: int) -> list[str]:
+    """Lines of a frame without what they are folded to."""
+    return [part.plain for part in lanes.frame(drawn, now, width, 1).renderables if isinstance(part, Text)]
+
+
+def written(text: str) -> str:
+    return text.replace(" ", "")
+
+
+lane_strategy = some.lists(some.tuples(some.sampled_from(["C", "[C@@H]", "Cl", "("]), some.booleans()), min_size=1)
+
+
+@given(drawn=lane_strategy, width=some.integers(20, 90), now=some.floats(0, 40))
+def test_a_frame_shows_the_passes_that_had_ended_and_always_fits(
+    drawn: list[tuple[str, bool]], width: int, now: float
+) -> None:
+    tokens, last = [], 0
+    for at, (text, new) in enumerate(drawn):
+        last += new and at > 0
+        tokens.append(Token(text, "copied" if new else "own", last))
+    lane = Lane("x", tuple(tokens), tuple(float(end) for end in range(1, last + 2)))
+    head, *lines, _, _legend = shown([lane], now, width)
+    assert max(map(len, lines)) <= width
+    assert written("".join(lines)) == "".join(token.text for token in tokens if token.written_by + 1 <= now)
+    assert f" {min(int(now), last + 1)} of {last + 1} passes" in head
+    assert len(shown([lane], 0, width)) == len(shown([lane], 99, width)) == len(lines) + 3
+    assert [len(line) for line in shown([lane], 99, width)[1:-2]] == list(map(len, lines))
+
+
+def test_at_the_end_both_lanes_hold_the_answer(rounds: list[list[DecodeResult]]) -> None:
+    standard, drafted = race.recorded(rounds)
+    answer = rounds[0][0].hypotheses[0]
+    expected = [*answer.tokens, *["end"] * (answer.ended == "eos")]
+    for lane in (standard, drafted):
+        assert [token.text for token in lane.tokens] == expected
+    assert {token.kind for token in standard.tokens} == {"own"}
+    assert [token.written_by for token in standard.tokens] == list(range(len(expected)))
+    accepted = sum(step.accepted for step in rounds[1][0].trace.passes)
+    assert sum(token.kind != "own" for token in drafted.tokens) == accepted
+
+
+def test_the_replay_shows_frame_after_frame_and_leaves_the_last(rounds: list[list[DecodeResult]]) -> None:
+    drawn, now = race.recorded(rounds), [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
+    lanes.replay(console, drawn, clock=lambda: now[0], sleep=sleep)
+    out = console.file.getvalue()  # type: ignore[attr-defined]
+    seen = [int(count) for count in re.findall(r"standard +(\d+) of", out)]
+    assert seen == sorted(seen) and (seen[0], seen[-1]) == (0, len(drawn[0].ends))
+    assert now[0] * 1e3 >= lanes.slowed(drawn) * max(lane.milliseconds for lane in drawn)
+    assert out.endswith("\x1b[?25h")  # the cursor is shown again
+
+
+def test_an_interrupted_replay_shows_the_cursor_again(rounds: list[list[DecodeResult]]) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
+    with pytest.raises(KeyboardInterrupt):
+        lanes.replay(console, race.recorded(rounds), clock=lambda: 0.0, sleep=interrupt)
+    assert console.file.getvalue().endswith("\x1b[?25h")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("slowest", "factor"), [(24.0, 50), (90.0, 20), (3000.0, 1)])
+def test_a_replay_takes_two_seconds_at_most_unless_the_run_did(slowest: float, factor: int) -> None:
+    assert lanes.slowed([Lane("x", (), (1.0, slowest)), Lane("y", (), (2.0,))]) == factor
+
+
+def test_identical_is_found_out_and_not_claimed(rounds: list[list[DecodeResult]]) -> None:
+    assert race.identity(rounds) == "yes, to the last bit"
+    (first, *others), drafted = rounds
+    answer = first.hypotheses[0]
+    scores = (answer.token_log_probs[0] + 1e-12, *answer.token_log_probs[1:])
+    rounded = replace(first, hypotheses=(replace(answer, token_log_probs=scores),))
+    assert race.identity([[rounded, *others], drafted]) == "yes, with scores that differ in their last digits"
+    other = replace(first, hypotheses=(replace(answer, tokens=(*answer.tokens, "C")),))
+    assert race.identity([[*others, other], drafted]) == "no"
+
+
+def call(*words: str) -> Any:
+    result = CliRunner().invoke(app, ["race", *words, "--threads", "1"])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def test_in_a_pipe_there_is_the_table_and_a_sentence() -> None:
+    done = call(QUERY)
+    assert done.exit_code == 0 and "\x1b" not in done.stdout
+    head, standard, speculative, verdict = done.stdout.rstrip("\n").split("\n")
+    assert head.split()[:4] == ["passes", "tokens", "a", "pass"]
+    assert (standard.split()[0], speculative.split()[0]) == race.NAMES
+    assert verdict.startswith("identical: yes, to the last bit; ")
+    assert f" instead of {standard.split()[1]}; " in verdict
+
+
+@pytest.mark.parametrize(("query", "more", "model"), [("CCO", (), "retro"), ("CC.O", (), "forward")])
+def test_a_flask_is_asked_what_forms_and_a_molecule_what_from(query: str, more: tuple[str, ...], model: str) -> None:
+    done = json.loads(call(query, "--json").stdout)
+    assert done["model"] == model
+    assert json.loads(call(query, "-t", "retro", "-n", "3", "--json").stdout)["model"] == "retro"
+    assert [(lane["name"], lane["runs"]) for lane in done["lanes"]] == [("standard", 5), ("speculative", 5)]
+    standard = done["lanes"][0]
+    assert standard["passes"] == standard["tokens"]
+
+
+def test_a_query_that_cannot_be_read_is_named() -> None:
+    done = call("CC(")
+    assert done.exit_code == 1
+    assert "invalid" in done.stdout and "never closed" in done.stdout
+
+
+def test_the_race_needs_none_of_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("streamlit", "pandas", "altair"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in [name for name in sys.modules if name.startswith("chemspec.ui")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert call("CCO").exit_code == 0

@@ -1,0 +1,86 @@
+"""What drafts saved is a true number: "instead of" is what decoding without drafts takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from small import QUERIES, tiny_folder
+
+from chemspec.engine.engine import Engine, installed
+from chemspec.evaluation.reference import bench_queries
+from chemspec.metrics import ONE_PASS_A_STEP, Savings, savings
+from chemspec.settings import RULES, DecodeSettings, Task
+from chemspec.types import DecodeResult, result_from_json, to_json
+
+WAYS: dict[str, dict[str, Any]] = {
+    "greedy": {"decoder": "greedy", "n": 1},
+    "beam": {"decoder": "beam", "n": 3},
+    "ranked by length": {"decoder": "beam", "n": 3, "length_penalty": 1.0},
+    "sample": {"decoder": "sample", "n": 4, "temperature": 2.0},
+    "several spellings": {"decoder": "beam", "n": 2, "augment": 3},
+    "different answers": {"decoder": "beam", "n": 4, "distinct": True},
+    "different answers of several spellings": {"decoder": "beam", "n": 3, "augment": 2, "distinct": True},
+    **{rules: {"decoder": "beam", "n": 3, "rules": rules} for rules in RULES[1:]},
+}
+
+
+def check(engine: Engine, queries: list[str], settings: DecodeSettings) -> Savings:
+    """Compare what the drafted answers say with a run without drafts, and return the sum of it."""
+    drafted = [savings(result) for result in engine.predict(queries, settings)]
+    plain = [savings(result) for result in engine.predict(queries, replace(settings, drafter="none"))]
+    assert [saved.standard for saved in drafted] == [saved.passes for saved in plain]
+    assert [saved.tokens for saved in drafted] == [saved.tokens for saved in plain]
+    assert all((saved.standard, saved.copied, saved.drafted) == (saved.passes, 0, 0) for saved in plain)
+    total = sum(drafted[1:], drafted[0])
+    assert total.standard == sum(saved.passes for saved in plain)
+    return total
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    return Engine.load(tiny_folder(tmp_path_factory.mktemp("models") / "retro"), threads=1)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize("way", WAYS)
+def test_standard_passes_are_those_of_a_run_without_drafts(way: str, batch_size: int, tiny: Engine) -> None:
+    check(tiny, QUERIES, DecodeSettings(drafter="mixed", max_len=30, batch_size=batch_size, **WAYS[way]))
+
+
+@pytest.mark.skipif(not {"forward", "retro"} <= {one.name for one in installed()}, reason="no models")
+@pytest.mark.parametrize("way", ["greedy", "beam", "different answers"])
+@pytest.mark.parametrize("task", ["forward", "retro"])
+def test_they_are_on_the_built_in_queries_too(task: Task, way: str) -> None:
+    engine, settings = Engine.load(task, threads=1), DecodeSettings(drafter="mixed", **WAYS[way])
+    saved = check(engine, list(bench_queries(task)[:6]), settings)
+    assert saved.standard and saved.passes < saved.standard / 2 and saved.copied > 0
+
+
+def test_a_list_of_different_answers_counts_all_its_searches(tiny: Engine) -> None:
+    (result,) = engine_results = tiny.predict(["CCO"], n=4, distinct=True, max_len=20, drafter="none")
+    assert result.distinct and len(result.distinct.widths) == len(result.distinct.earlier) + 1 == 3
+    each = [len(tiny.predict("CCO", n=width, max_len=20, drafter="none").trace.passes) for width in (4, 8, 16)]
+    assert [len(one.trace.passes) for one in (*result.distinct.earlier, *engine_results)] == each
+    assert savings(result).passes == sum(each)
+    again = result_from_json(to_json(result))
+    assert again.distinct and savings(again) == savings(result)
+
+
+@pytest.mark.parametrize("decoder", ["sbs", "sampled-beam", "speculative-sample"])
+def test_where_a_step_may_take_no_pass_nothing_is_claimed(decoder: str, tiny: Engine) -> None:
+    assert decoder not in ONE_PASS_A_STEP
+    drafter = "windows" if decoder == "sbs" else "none"
+    saved = savings(tiny.predict("CCO", decoder=decoder, n=2, max_len=20, drafter=drafter))
+    assert saved.standard is None and saved.passes > 0
+
+
+def test_relaxed_greedy_claims_no_standard(tiny: Engine) -> None:
+    result = tiny.predict("CCO", decoder="greedy", n=1, beta=3, drafter="copy", max_len=20)
+    saved, (answer,) = savings(result), result.hypotheses
+    assert saved.standard is None and saved.tokens == len(answer.token_log_probs)
+
+
+def test_a_query_that_was_not_answered_saved_nothing() -> None:
+    assert savings(DecodeResult("C(", "invalid", "")) == Savings(0, 0, None, 0, 0)

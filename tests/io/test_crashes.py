@@ -1,0 +1,95 @@
+"""A row that ends the process fails in the end; rows beside it, and processes that somebody killed, cost no row."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chemspec.io import crashes
+from chemspec.io.crashes import CRASH, KILL, MOST, CrashLog
+
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+from chemspec.io import writers
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Hypothesis
+
+class Engine:
+    digest, dtype = "d", "fp32"
+    def expect(self, queries): ...
+    def predict(self, queries, settings, *, progress):
+        for query in queries:
+            if query == "die":
+                os.kill(os.getpid(), int(sys.argv[3]))
+        return [DecodeResult(q, "ok", "", (Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6),)) for q in queries]
+
+queries = sys.argv[4:]
+writers.predict_file(Engine(), queries, Path(sys.argv[1]), DecodeSettings(n=1), every=int(sys.argv[2]))
+"""
+QUERIES = ["C", "CC", "die", "CCC", "die", "CCCC"]
+
+
+def statuses(out: Path) -> list[tuple[str, str]]:
+    return [(row["query"], row["status"]) for row in csv.DictReader(io.StringIO(out.read_text()))]
+
+
+@pytest.mark.parametrize(("how", "deaths"), [(signal.SIGSEGV, 2), (signal.SIGABRT, 2), (signal.SIGKILL, 5)])
+@pytest.mark.parametrize("every", [1, 4, 16])
+def test_a_file_with_rows_that_kill_is_finished(how: signal.Signals, deaths: int, every: int, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    ended = 0
+    while (done := _run(out, every, how)) < 0:
+        assert done == -how
+        ended += 1
+        assert ended <= 2 * deaths + 2, "every death brings the end nearer"
+    assert done == 0
+    assert statuses(out) == [(query, "failed" if query == "die" else "ok") for query in QUERIES]
+    assert ended >= deaths, "one death may be by chance"
+    assert not list(tmp_path.glob("*.crash"))
+
+
+def _run(out: Path, every: int, how: signal.Signals) -> int:
+    command = [sys.executable, "-c", PROGRAM, str(out), str(every), str(int(how)), *QUERIES]
+    return subprocess.run(command, stderr=subprocess.DEVNULL).returncode
+
+
+def log_of(facts: dict[str, int], after: str, done: int) -> CrashLog:
+    log = CrashLog(io.StringIO())
+    log.remember(json.dumps(facts) + "\n" + after, done)
+    return log
+
+
+@given(st.integers(0, 50), st.integers(1, 50), st.integers(1, 40))
+def test_a_kill_after_progress_is_no_row_s_fault(row: int, rows: int, further: int) -> None:
+    facts = {"row": row, "rows": rows, "weight": MOST - 1, "until": 0, "inherited": 0}
+    log = log_of(facts, "", row + further)
+    assert not log.fails(row + further) and log.size(row + further, 64) == 64
+
+
+@given(st.integers(0, 50), st.integers(2, 50))
+def test_rows_among_which_it_crashed_go_one_by_one(row: int, rows: int) -> None:
+    facts = {"row": row, "rows": rows, "weight": 0, "until": 0, "inherited": 0}
+    log = log_of(facts, "Fatal Python error: Segmentation fault", row)
+    assert [log.size(place, 64) for place in (row, row + rows - 1, row + rows)] == [1, 1, 64]
+    assert not any(map(log.fails, range(row, row + rows)))
+    alone = {"row": row + 1, "rows": 1, "weight": log._weight(row + 1), "until": row + rows, "inherited": CRASH}
+    assert log_of(alone, "Fatal Python error: Aborted", row + 1).fails(row + 1)
+    assert not log_of(alone, "", row + 1).fails(row + 1), "a kill weighs less"
+    assert KILL < CRASH
+
+
+def test_what_is_torn_is_no_death(tmp_path: Path) -> None:
+    (tmp_path / "out.csv.crash").write_text('{"row": 0, "ro')
+    with crashes.watched(tmp_path / "out.csv", 0) as log:
+        assert log.size(0, 64) == 64 and not log.fails(0)
+    assert not list(tmp_path.iterdir())

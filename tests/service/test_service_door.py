@@ -1,0 +1,226 @@
+"""What stands between the port and the routes: names, headers, time and connections. Real sockets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from collections.abc import Iterator, Mapping
+
+import pytest
+import rawhttp
+from serving import Gated, Running, serving, until
+from small import QUERIES
+from watched import Watch
+
+pytest.importorskip("fastapi")
+
+from chemspec.engine.engine import Engine
+from chemspec.service import guard, server
+from chemspec.system import connections
+
+STREAM = "/v1/stream?query=CCO&task=retro&max_len=4"
+
+
+def test_a_request_of_another_site_is_refused(running: Running) -> None:
+    own = f"127.0.0.1:{running.port}"
+    before = running.count("refused_requests_total", reason="host")
+    rebound = {"Host": f"evil.example:{running.port}", "Origin": f"http://evil.example:{running.port}"}
+    for path in ("/healthz", "/v1/models", STREAM):
+        assert rawhttp.get(running.port, path, {"Host": own})[0] == 200
+        assert rawhttp.get(running.port, path, {"Host": own, "Origin": f"http://{own}"})[0] == 200
+        for headers in (rebound, {"Host": rebound["Host"]}):
+            status, text = rawhttp.get(running.port, path, headers)
+            assert status == 403 and '"code": "host"' in text and "--allowed-host evil.example" in text
+        status, text = rawhttp.get(running.port, path, {"Host": own, "Origin": "http://evil.example"})
+        assert status == 403 and '"code": "origin"' in text
+        for mode in ("no-cors", "navigate"):  # a picture, a link: without an Origin
+            headers = {"Host": own, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode}
+            assert rawhttp.get(running.port, path, headers)[0] == 403
+    assert rawhttp.get(running.port, "/healthz", {}, version="1.0")[0] == 200  # the probes of some proxies
+    assert running.count("refused_requests_total", reason="host") == before + 6
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n", b"X-Line: " + 90 * b"x" + b"\r\n"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Value: ", 1000 * b"x"),
+        (b"GET /", 1000 * b"x"),
+        (
+            b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n",
+            b"X-Trailer: " + 87 * b"x" + b"\r\n",
+        ),
+        (b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;", 1000 * b"x"),
+    ],
+    ids=["lines", "value", "address", "trailers", "extension"],
+)
+def test_headers_without_an_end_are_refused_before_they_take_memory(
+    running: Running, start: bytes, piece: bytes
+) -> None:
+    before = running.count("refused_requests_total", reason="header_bytes")
+    with rawhttp.connected(running.port) as connection:
+        connection.sendall(start)
+        rawhttp.pour(connection, piece, 1_000_000)
+        assert rawhttp.answer(connection)[0] in (431, 400, 0)  # what is under way when it closes may hide the answer
+    until(lambda: running.count("refused_requests_total", reason="header_bytes") == before + 1, "the refusal")
+
+
+def test_large_headers_and_bodies_within_the_limits_are_answered(running: Running) -> None:
+    status, _, _ = running.send("GET", "/healthz", headers={"X-Large": 50_000 * "x"})
+    assert status == 200
+    status, document, _ = running.send("POST", "/v1/predict", {"queries": 200 * [900 * "("], "task": "retro"})
+    assert status == 200 and len(document["results"]) == 200
+    with rawhttp.connected(running.port) as connection:  # one connection, and more than a header's limit in all
+        for _ in range(3):
+            large = {"Host": "localhost", "X-Large": 40_000 * "x"}
+            connection.sendall(rawhttp.head("/healthz", large))
+            assert rawhttp.answer(connection)[0] == 200
+
+
+def test_headers_that_take_their_time_are_ended(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.1)
+    with rawhttp.connected(running.port) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        status, text = rawhttp.answer(connection)
+        assert status == 408 and '"code": "header_seconds"' in text
+        assert connection.recv(1) == b""
+    with rawhttp.connected(running.port) as connection:  # such as browsers open in advance
+        assert connection.recv(1) == b""
+    with rawhttp.connected(running.port) as connection:  # the deadline is that of every request
+        connection.sendall(rawhttp.head("/healthz", {"Host": "localhost"}))
+        assert rawhttp.answer(connection)[0] == 200
+        connection.sendall(b"\r\n")
+        assert rawhttp.answer(connection)[0] == 408
+
+
+def test_a_body_that_takes_its_time_is_ended(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "SLOWEST", 0.1)
+    with rawhttp.connected(running.port) as connection:
+        headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": "100"}
+        connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + b"{")
+        status, text = rawhttp.answer(connection)
+        assert status == 408 and '"code": "slow"' in text
+        assert connection.recv(1) == b""
+
+
+@pytest.fixture
+def small_room(engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Gated]]:
+    """A service with room for eight connections, whose model waits for its gate."""
+    monkeypatch.setattr(connections, "most_connections", lambda: 8)
+    gated = Gated(engines["retro"])
+    with serving([{"retro": gated}]) as service:  # type: ignore[dict-item]
+        yield service, gated
+
+
+def test_slow_connections_keep_nobody_out(small_room: tuple[Running, Gated]) -> None:
+    service, gated = small_room
+    body = json.dumps({"queries": QUERIES[0], "task": "retro", "n": 1, "max_len": 8}).encode()
+    headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(body))}
+    asked = rawhttp.connected(service.port)
+    asked.sendall(rawhttp.head("/v1/predict", headers, method="POST") + body)
+    until(lambda: gated.batches, "the batch")
+    slow: list[socket.socket] = []
+    for number in range(100):
+        slow.append(rawhttp.connected(service.port))
+        if number % 2:  # headers that never end
+            slow[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        else:  # a body that never ends
+            slow[-1].sendall(rawhttp.head("/v1/predict", headers, method="POST") + b"{")
+        if number % 10 == 9:
+            assert rawhttp.get(service.port, "/healthz", {"Host": "localhost"})[0] == 200
+    until(lambda: service.count("refused_requests_total", reason="connections") >= 92, "the refusals")
+    assert len(service.server.server_state.connections) <= 8
+    gated.gate.set()
+    assert rawhttp.answer(asked)[0] == 200  # who waits for an answer is not sent away
+    for connection in (asked, *slow):
+        connection.close()
+
+
+def test_where_everybody_waits_for_an_answer_a_further_one_is_told(small_room: tuple[Running, Gated]) -> None:
+    service, gated = small_room
+    body = json.dumps({"queries": QUERIES[0], "task": "retro", "n": 1, "max_len": 8}).encode()
+    headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(body))}
+    asked = [rawhttp.connected(service.port) for _ in range(8)]
+    for connection in asked:
+        connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + body)
+    until(lambda: service.service.waiting == 7 and gated.batches, "the questions")
+    with rawhttp.connected(service.port) as connection:
+        status, text = rawhttp.answer(connection)
+        assert status == 503 and '"code": "connections"' in text
+    gated.gate.set()
+    assert [rawhttp.answer(connection)[0] for connection in asked] == [200] * 8
+    for connection in asked:
+        connection.close()
+
+
+def test_what_is_refused_is_logged_without_who_asked(
+    engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "LOG_SECONDS", 0.01)
+    monkeypatch.setattr(server.LOG, "propagate", True)
+    with caplog.at_level(logging.WARNING, server.LOG.name), serving([engines]) as service:
+        for _ in range(3):
+            rawhttp.get(service.port, "/healthz?q=CCO", {"Host": "evil.example"})
+        told = until(lambda: [one.told for one in caplog.records if sum_of(caplog.records) >= 3], "the log")
+    assert all(set(one) == {"host"} for one in told)
+    lines = [server._Json().format(record) for record in caplog.records]
+    assert not [line for line in lines if "127.0.0.1" in line or "CCO" in line or "evil" in line]
+
+
+def sum_of(records: list[logging.LogRecord]) -> int:
+    """How many refusals a log tells of."""
+    return sum(record.told["host"] for record in records if record.getMessage() == "refused")  # type: ignore[attr-defined]
+
+
+def test_a_model_that_hangs_is_seen(engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    gated = Gated(engines["retro"])
+    with serving([{"retro": gated}], hang=0.2) as service:  # type: ignore[dict-item]
+        monkeypatch.setattr(gated, "keep_decoding", lambda *_, **__: iter([gated.gate.wait()][:0]))
+        assert service.send("GET", "/healthz")[0] == 200
+        with rawhttp.connected(service.port) as connection:
+            body = b'{"queries": "CCO", "task": "retro", "n": 1}'
+            headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(body))}
+            connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + body)
+            until(lambda: not service.service.healthy, "the hang")
+            status, document, _ = service.send("GET", "/healthz")
+            assert status == 503 and "a forward pass has not ended within 0.2 s" in document["detail"]
+            assert service.send("GET", "/readyz")[0] == 503
+        gated.gate.set()
+        until(lambda: service.service.healthy, "the end of the pass")
+
+
+def test_passes_that_end_are_no_hang(engines: Mapping[str, Engine]) -> None:
+    gated = Gated(engines["retro"])  # while its gate is closed it runs one pass after the other
+    with serving([{"retro": gated}], hang=30.0) as service:  # type: ignore[dict-item]
+        scheduler = service.service._scheduler
+        with rawhttp.connected(service.port) as connection:
+            body = b'{"queries": "CCO", "task": "retro", "n": 1}'
+            headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(body))}
+            connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + body)
+            first = until(lambda: scheduler._last_sign[0], "the first pass")
+            until(lambda: scheduler._last_sign[0] > first, "a later pass")
+            assert service.service.healthy
+            gated.gate.set()
+            assert rawhttp.answer(connection)[0] == 200
+        until(lambda: scheduler._last_sign[0] is None, "rest")
+
+
+def test_the_service_asks_no_other_machine(
+    folders: Mapping[str, object], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    from serving import Process
+
+    folder = tmp_path_factory.mktemp("watched")
+    watch = Watch(folder / "hook")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("PYTHONPATH",):
+            patch.setenv(name, watch.environment[name])
+        with Process(folder, [folders["retro"]], "--host", "0.0.0.0", "--allowed-host", "chem.example.org") as process:  # type: ignore[list-item]
+            for host in (f"127.0.0.1:{process.port}", "chem.example.org", "10.1.2.3", socket.gethostname()):
+                assert rawhttp.get(process.port, "/readyz", {"Host": host})[0] == 200
+            for headers in ({"Host": "evil.example"}, {"Host": "localhost", "Origin": "http://evil.example"}):
+                assert rawhttp.get(process.port, "/readyz", headers)[0] == 403
+            assert rawhttp.get(process.port, STREAM, {"Host": "localhost"})[0] == 200
+            assert process.stop() == 0
+    assert watch.outside() == []

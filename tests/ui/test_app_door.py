@@ -1,0 +1,131 @@
+"""The app's server as `chemspec app` starts it: who may ask, what it asks of others, and how it ends. Real sockets."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import rawhttp
+from paths import ROOT
+from serving import HURRY, until
+from watched import Watch
+
+pytest.importorskip("streamlit")
+
+PROXY = "chem.example.org"
+
+
+@dataclass
+class App:
+    """A server in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+    watch: Watch
+
+    def handshake(self, host: str, origin: str | None) -> int:
+        """Ask for the WebSocket as a browser does; returns the status."""
+        headers = {"Host": host, **rawhttp.WEBSOCKET, **({"Origin": origin} if origin else {})}
+        return rawhttp.get(self.port, "/_stcore/stream", headers)[0]
+
+
+@contextmanager
+def started(folder: Path, *options: str, **environment: str) -> Iterator[App]:
+    """Run `chemspec app` with these options, watched."""
+    watch = Watch(folder / "hook")
+    log = folder / "log"
+    words = [sys.executable, "-m", "chemspec.cli", "app", "--headless", "--port", "0", *options]
+    settings = {"CHEMSPEC_WARM_UP": "0", "CHEMSPEC_HOME": str(folder / "home"), **environment}
+    with log.open("wb") as out:
+        process = subprocess.Popen(words, stdout=out, stderr=out, cwd=ROOT, env={**watch.environment, **settings})
+    try:
+
+        def port() -> int | None:
+            assert process.poll() is None, log.read_text()
+            found = re.search(r"URL: http://\S+:(\d+)", log.read_text())
+            return int(found[1]) if found and is_open(int(found[1])) else None
+
+        yield App(process, until(port, "the app", 4 * HURRY), log, watch)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def is_open(port: int) -> bool:
+    """Whether somebody listens there."""
+    with socket.socket() as asks:
+        return asks.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    folder = tmp_path_factory.mktemp("app")
+    with started(folder, "--host", "0.0.0.0", "--allowed-host", PROXY) as running:
+        yield running
+
+
+def test_only_pages_of_the_app_itself_open_its_websocket(app: App) -> None:
+    own = f"127.0.0.1:{app.port}"
+    for _ in range(2):  # not only the first time
+        assert app.handshake(own, f"http://{own}") == 101
+        assert app.handshake(own, None) == 101
+        assert app.handshake(f"evil.example:{app.port}", f"http://evil.example:{app.port}") == 403  # rebound
+        assert app.handshake(own, "http://evil.example") == 403
+        assert app.handshake(own, "http://127.0.0.1:3000") == 403
+        assert app.handshake(own, "null") == 403
+
+
+def test_a_proxy_may_change_the_host_or_keep_it(app: App) -> None:
+    assert app.handshake(PROXY, f"https://{PROXY}") == 101
+    assert app.handshake(f"127.0.0.1:{app.port}", f"https://{PROXY}") == 101
+    assert app.handshake(f"127.0.0.1:{app.port}", f"https://{PROXY}.evil.example") == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/collections", "/_stcore/health", "/_stcore/host-config"])
+def test_pages_are_sent_under_the_names_of_the_server_only(app: App, path: str) -> None:
+    for host in (f"127.0.0.1:{app.port}", "localhost", "10.1.2.3", socket.gethostname(), PROXY):
+        status, text = rawhttp.get(app.port, path, {"Host": host})
+        assert status == 200 and "content-security-policy" in text
+    status, text = rawhttp.get(app.port, path, {"Host": "evil.example", "Accept": "text/html"})
+    assert status == 403 and "--allowed-host evil.example" in text and "content-security-policy" in text
+    own = {"Host": f"127.0.0.1:{app.port}", "Sec-Fetch-Site": "cross-site"}
+    assert rawhttp.get(app.port, path, {**own, "Sec-Fetch-Mode": "navigate"})[0] == 200
+    assert rawhttp.get(app.port, path, {**own, "Sec-Fetch-Mode": "no-cors"})[0] == 403
+    assert rawhttp.get(app.port, path, {**own, "Origin": "http://evil.example"})[0] == 403
+
+
+def test_headers_without_an_end_are_refused(app: App) -> None:
+    with rawhttp.connected(app.port) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Value: ")
+        rawhttp.pour(connection, 1000 * b"x", 1_000_000)
+        assert rawhttp.answer(connection)[0] in (431, 400, 0)
+    until(lambda: "header_bytes" in app.log.read_text(), "the line in the log")
+    assert "127.0.0.1" not in app.log.read_text()
+
+
+def test_nothing_is_asked_of_another_machine(app: App) -> None:
+    assert rawhttp.get(app.port, "/", {"Host": "localhost"})[0] == 200
+    for host, origin in (("evil.example", "http://evil.example"), ("localhost", "http://evil.example")):
+        app.handshake(host, origin)
+    assert app.watch.outside() == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there the server is a process of its own")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_who_kills_the_app_ends_its_server(tmp_path: Path, number: int) -> None:
+    with started(tmp_path) as app:
+        assert app.handshake("10.1.2.3", "http://10.1.2.3") == 403  # by default it answers under this machine's names
+        app.process.send_signal(number)
+        app.process.wait(HURRY)
+        until(lambda: not is_open(app.port), "the end of the server")
+        assert app.watch.outside() == []

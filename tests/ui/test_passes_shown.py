@@ -1,0 +1,204 @@
+"""What the page Predict shows of the passes behind its answers: run by run, in colours on the atoms, in one total."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html import unescape
+from typing import Any
+
+import pytest
+
+import pages
+
+pytest.importorskip("streamlit")
+
+from rdkit import Chem
+
+from chemspec.engine.engine import Engine, installed, model_folder
+from chemspec.evaluation import reference
+from chemspec.metrics import PassCounts
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult
+from chemspec.ui.common import draw, queued_engine
+from chemspec.ui.predict import first_answer, gallery, origins, picture, totals, verdicts
+from chemspec.ui.predict.ask import Asked
+
+MODELS = {folder.name for folder in installed()}
+weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
+LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
+GREEDY = DecodeSettings(decoder="greedy", n=1)
+
+
+@pytest.fixture(scope="module", params=["forward", "retro"])
+def greedy_runs(request: pytest.FixtureRequest) -> list[DecodeResult]:
+    if not {"forward", "retro"} <= MODELS:
+        pytest.skip("no models")
+    engine = Engine.load(model_folder(request.param))
+    return engine.predict(reference.bench_queries(request.param)[:8], replace(GREEDY, drafter="mixed"))
+
+
+def words(text: str) -> str:
+    return unescape(re.sub("<[^>]+>", "", text))
+
+
+@weights
+@pytest.mark.parametrize("task", ["forward", "retro"])
+@pytest.mark.parametrize("n", [1, 3])
+def test_passes_instead_of_are_those_that_no_drafts_take(task: str, n: int) -> None:
+    engine = Engine.load(model_folder(task))
+    queries = reference.bench_queries(task)[:4]
+    ways = [DecodeSettings(decoder="greedy" if n == 1 else "beam", n=n, drafter=name) for name in ("none", "mixed")]
+    plain, drafted = (engine.predict(queries, way) for way in ways)
+    for slow, fast in zip(plain, drafted, strict=True):
+        assert PassCounts.of(slow) == (len(slow.trace.passes), len(slow.trace.passes))
+        assert PassCounts.of(fast) == (len(fast.trace.passes), len(slow.trace.passes))
+
+
+@weights
+def test_searches_that_were_too_narrow_are_counted_too() -> None:
+    engine = Engine.load(model_folder("retro"))
+    how = DecodeSettings(n=20, distinct=True)
+    (result,) = engine.predict([LIDOCAINE], how)
+    assert result.distinct is not None and len(result.distinct.widths) > 1
+    ways = [DecodeSettings(n=width, drafter="none") for width in result.distinct.widths]
+    assert PassCounts.of(result).standard == sum(len(engine.predict([LIDOCAINE], way)[0].trace.passes) for way in ways)
+
+
+def test_a_strip_is_the_text_pass_by_pass(greedy_runs: list[DecodeResult]) -> None:
+    for run in greedy_runs:
+        view = origins.read(run)
+        assert view is not None
+        text = words(origins.strip(view))
+        assert text == run.hypotheses[0].smiles + "end"
+        made = origins.runs(view)
+        assert len(made) == len(run.trace.passes)
+        assert [len(one.accepted) + len(one.own) for one in made] == [step.emitted for step in run.trace.passes]
+        assert [len(one.accepted) for one in made] == [step.accepted for step in run.trace.passes]
+        assert origins.bars(view).count("<i ") == len(made)
+        label = re.search('aria-label="([^"]*)"', origins.strip(view))
+        assert label and "chosen by the model itself" in label[1] and run.hypotheses[0].smiles in unescape(label[1])
+
+
+def test_colours_are_on_the_same_atoms_however_the_molecule_is_written(greedy_runs: list[DecodeResult]) -> None:
+    for run in greedy_runs:
+        view, best = origins.read(run), run.hypotheses[0]
+        assert view is not None
+        mol = Chem.MolFromSmiles(best.smiles)
+        for other in (best.canonical, Chem.MolToSmiles(mol, doRandom=True)):
+            target, places = Chem.MolFromSmiles(other), origins.same_atoms(best.smiles, other)
+            assert sorted(places.values()) == list(range(mol.GetNumAtoms()))
+            for bond in mol.GetBonds():
+                ends = places[bond.GetBeginAtomIdx()], places[bond.GetEndAtomIdx()]
+                assert target.GetBondBetweenAtoms(*ends) is not None
+        colours = origins.on_answer(view, best.canonical)
+        atoms = {atom for atom, _ in colours.fills} | set(colours.ringed)
+        assert atoms == set(range(mol.GetNumAtoms())), "every atom was accepted or chosen"
+        assert not {atom for atom, _ in colours.fills} & set(colours.ringed)
+        assert len(colours.notes) == len({color for _, color in colours.notes}), "one number a run: never colour alone"
+    assert origins.same_atoms("CCO", "CCN") == {} == origins.same_atoms("CCO", "CC")
+
+
+def test_rings_and_numbers_are_in_the_drawing() -> None:
+    marked = draw.molecule("CCO", colouring=draw.Colouring(((0, "#0072B2"),), (2,), ((0, "1"),)))
+    plain = draw.molecule("CCO")
+    assert marked.count("class='ring'") == 1 and "stroke-dasharray" in marked
+    assert marked.count("class='note'") > plain.count("class='note'")
+
+
+@weights
+def test_without_drafts_nothing_is_coloured_and_the_page_says_so() -> None:
+    engine = Engine.load(model_folder("retro"))
+    first = engine.predict([LIDOCAINE], replace(GREEDY, drafter="none"))[0]
+    found = verdicts.cards("retro", LIDOCAINE, first)
+    assert picture.of(first, found) is None
+    assert "no draft was accepted" in origins.saving(PassCounts.of(first))
+    asked = Asked("retro", "retro", LIDOCAINE, replace(GREEDY, drafter="none"))
+    assert totals.remark(first) == "drafts are switched off"
+    assert "drafts saved none" in totals.line(PassCounts.of(first))
+    assert first_answer.search_of(asked, first, first).drafter == "none"
+
+
+def test_the_strip_belongs_to_the_card_that_has_its_answer_and_to_no_other() -> None:
+    result, first = gallery.recorded("retro"), gallery.recorded("retro", "first")
+    found = verdicts.cards("retro", result.query, result)
+    drawn = picture.of(first, found)
+    assert drawn is not None and drawn.canonical == first.hypotheses[0].canonical
+    assert found[drawn.rank - 1].best.canonical == drawn.canonical
+    others = [card for card in found if card.rank != drawn.rank]
+    assert picture.of(first, others) is None
+    assert "another first answer" in totals._elsewhere(first)
+
+
+@pytest.mark.parametrize(
+    ("settings", "there"),
+    [
+        (DecodeSettings(n=20, distinct=True), True),
+        (GREEDY, True),
+        (DecodeSettings(decoder="sample", n=5), False),
+        (DecodeSettings(decoder="sbs", n=5, drafter="copy"), False),
+        (DecodeSettings(n=5, augment=3), False),
+        (DecodeSettings(n=5, distinct=True, guide="break C6-N8"), False),
+    ],
+)
+def test_the_first_answer_is_decoded_greedily_where_it_is_one_of_those_asked_for(
+    settings: DecodeSettings, there: bool
+) -> None:
+    way = first_answer.greedy(settings)
+    assert (way is not None) == there
+    if way:
+        assert (way.decoder, way.n, way.drafter) == ("greedy", 1, settings.drafter)
+
+
+def html(page: Any) -> str:
+    return " ".join(item.proto.body for item in page.get("html"))
+
+
+@weights
+def test_the_page_adds_up_and_its_buttons_mean_the_search_that_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = pages.opened("predict", {"task": "retro", "smi": LIDOCAINE})
+    text = html(page)
+    total = re.search(r"This page: ([\d,]+) passes of the models instead of ([\d,]+)", text)
+    rows = re.findall(r"<span><b>([\d,]+)</b> instead of ([\d,]+)", text)
+    assert total and len(rows) == 4  # first answer, beam, checks, reagents
+    for column in (0, 1):
+        assert int(total[column + 1].replace(",", "")) == sum(int(row[column].replace(",", "")) for row in rows)
+    strip = re.search(r"<b>(\d+) passes</b> of the model instead of (\d+)", text)
+    assert strip and (strip[1], strip[2]) == rows[0]
+    (kept,) = [key for key in page.session_state["_answers"] if key[3].decoder == "greedy"]
+    gone: dict[str, Any] = {}
+    monkeypatch.setattr("chemspec.ui.common.nav.go", lambda name, **query: gone.update({name: query}))
+    page.button(key="predict_step").click().run()
+    assert gone["step"]["decoder"] == kept[3].decoder == "greedy" and gone["step"]["drafts"] == kept[3].drafter
+    page.button(key="predict_measure").click().run()
+    state = page.session_state
+    lanes = [(state[f"speed_lane{k}_decoder"], state[f"speed_lane{k}_drafter"]) for k in (0, 1)]
+    assert lanes == [("greedy", "none"), ("greedy", kept[3].drafter)]
+
+
+@weights
+def test_the_chip_colours_target_and_answer() -> None:
+    page = pages.opened("predict", {"task": "retro", "smi": LIDOCAINE})
+    assert "coloured by origin" not in html(page)
+    page.session_state["predict_origins"] = ["Where it came from"]
+    page.run()
+    text = html(page)
+    assert "coloured by origin" in text and "Coloured: the pieces that answer 1 copied" in text
+    assert "tokens are pieces of your molecule" in text and "The model itself chose" in text
+
+
+@weights
+def test_a_greedy_page_decodes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[DecodeSettings] = []
+    decode = queued_engine.decode
+
+    def counting(model: Any, query: str, settings: DecodeSettings, **more: Any) -> DecodeResult:
+        asked.append(settings)
+        return decode(model, query, settings, **more)
+
+    monkeypatch.setattr(queued_engine, "decode", counting)
+    state = {"predict_search": "greedy"}
+    page = pages.opened("predict", {"task": "forward", "smi": "CC(=O)Cl.Nc1ccccc1"}, state)
+    assert [one.decoder for one in asked] == ["greedy"]
+    told = re.search(r"This page: (\d+) passes of the models instead of (\d+)", html(page))
+    assert told and f"<b>{told[1]} passes</b> of the model instead of {told[2]}" in html(page)

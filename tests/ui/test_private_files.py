@@ -1,0 +1,109 @@
+"""Whatever the umask, and whoever made the home: other accounts of the machine read nothing of what visitors keep."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import TESTS
+from plan import toy
+from typer.testing import CliRunner
+
+from chemspec.cli import app
+from chemspec.plan.expand import Expander
+from chemspec.plan.search import PlanSettings
+from chemspec.settings import DecodeSettings
+from chemspec.system import cache, home
+from chemspec.system.files import write_whole
+from chemspec.ui.batch import job_queue, jobs
+from chemspec.ui.collect import store
+from chemspec.ui.common import app_dir
+from chemspec.ui.common.uploads import Sheet
+from chemspec.ui.plan import projects
+
+HOW = DecodeSettings(decoder="greedy", n=1)
+
+
+@pytest.fixture(params=[0o022, 0o000], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+@pytest.fixture
+def open_home(umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home that systemd or an administrator made, with a folder of jobs that an earlier version made."""
+    place = tmp_path / "home"
+    (place / "jobs").mkdir(parents=True)
+    (place / "jobs.lock").touch()
+    for folder in (place, place / "jobs"):
+        folder.chmod(0o755)
+    monkeypatch.setenv("CHEMSPEC_HOME", str(place))
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FAKE_PREDICT", str(tmp_path))
+    return place
+
+
+def open_to_others(folder: Path) -> dict[str, str]:
+    """The paths below a folder that other accounts may do anything with, and their modes."""
+    modes = {path: path.lstat().st_mode for path in folder.rglob("*")}
+    return {str(path): stat.filemode(mode) for path, mode in modes.items() if mode & 0o077}
+
+
+def test_everything_below_an_open_home_is_private(open_home: Path) -> None:
+    sheet = Sheet(("smiles",), (("CCO",), ("x",), ("C" * 200_000,)))  # the last one makes a list instead of a table
+    whole = jobs.create(sheet, file="f", column=0, model="m", digest="d", task="retro", settings=HOW)
+    table = jobs.create(Sheet(("s",), (("C",),)), file="f", column=0, model="m", digest="d", task="retro", settings=HOW)
+    for job in (whole, table):
+        write_whole(jobs.folder(job.id) / "place", "1", private=True)
+        jobs.save(jobs.Job(**{**vars(job), "state": "waiting"}))
+    job_queue.work([sys.executable, str(TESTS / "ui" / "fake_predict.py")])
+    assert [jobs.load(job.id).state for job in (whole, table)] == ["done", "done"]
+    project = projects.Project(projects.new_id(), toy.AMIDE, (), "mine", PlanSettings())
+    projects.save(project, np.array([b"x" * 27], dtype="S27"))
+    store.Store(app_dir.app_dir() / store.FILE).keep(store.Kept("q", "retro", "m", "CCO", "CC"))
+    made = {path.name for path in open_home.rglob("*")}
+    assert made >= {"jobs", "plans", "jobs.lock", "log", "place", "rows.jsonl", "rows.jsonl.settings.json", "job.json"}
+    assert made >= {"queries.csv", "queries.txt", "input.jsonl", "project.json", "stock.npy", store.FILE}
+    assert open_to_others(open_home) == {}
+
+
+def test_what_is_cached_of_visitors_is_private(open_home: Path, tmp_path: Path) -> None:
+    Expander(toy.retro()).expand([toy.AMIDE])  # type: ignore[arg-type]
+    cache.write("stock", json.dumps(["CCO"]).encode())
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+    assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
+    assert open_to_others(tmp_path / "cache") == {}
+
+
+def test_a_home_that_is_not_there_is_made_private(umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "new" / "home"))
+    app_dir.app_dir()
+    assert open_to_others(tmp_path) == {}
+    assert home.warn_if_open() == ""
+
+
+def test_an_open_home_is_told_with_the_command_that_closes_it(open_home: Path) -> None:
+    warning = home.warn_if_open()
+    assert str(open_home) in warning
+    command = warning.partition("To close it: ")[2]
+    assert command.startswith("chmod 700 ")
+    assert os.system(command) == 0
+    assert home.warn_if_open() == ""
+
+
+def test_the_command_that_starts_the_app_tells_of_an_open_home(
+    open_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "call", lambda *_, **__: 0)
+    assert f"chmod 700 {open_home}" in CliRunner().invoke(app, ["app"]).stderr
+    open_home.chmod(0o700)
+    assert CliRunner().invoke(app, ["app"]).stderr == ""
