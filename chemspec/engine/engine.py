@@ -570,6 +570,8 @@ class Engine:
     def _begin(self, rows: Sequence[PreparedQuery], settings: DecodeSettings) -> tuple[Decoding, Join]:
         """Open a session and start its decoders; the clock runs from here on. Also returns what lets others join."""
         resources, drafter = self.resources, self._drafter(settings)
+        in_loop = decoders.loop_drafter(settings, drafter)
+        planner = self._planner(settings, in_loop)  # may time the model once, which is no part of an answer
         began = time.perf_counter()
         # A model cannot write more than it has positions for.
         if settings.max_len >= self.config.max_positions:
@@ -585,7 +587,6 @@ class Engine:
         )
         if hasattr(drafter, "watch") and isinstance(drafter, SessionReader):  # see `needs_of`
             drafter.watch(session)
-        in_loop = decoders.loop_drafter(settings, drafter)
 
         def started(sources: Sequence[tuple[int, ...]]) -> list[Decoder]:
             return [decoders.build(source, settings, drafter) for source in sources]
@@ -600,7 +601,7 @@ class Engine:
             clock=lambda: time.perf_counter() - began,
             record=settings.record,
             vocab_size=self.config.vocab_size,
-            planner=self._planner(settings, in_loop),
+            planner=planner,
             threads=self.threads,
         )
 

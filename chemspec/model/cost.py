@@ -18,14 +18,14 @@ from chemspec.tokenizer import BOS, SPECIALS
 from chemspec.types import Prefix
 
 # Beside powers of two, what tells a staircase: tile instructions compute 16 rows for the price of one.
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 17, 24, 32, 33, 48, 64, 128)
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 17, 32, 33, 64)
 # On a GPU a batch of many queries is a size of its own: (queries, new nodes of each).
 BATCHES = ((32, 16), (128, 16), (256, 32))
 QUERIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # batches among which `fastest_batch` chooses
 QUIET = 0.75  # a load per core at which times are to be trusted
 SOURCE, WRITTEN = 40, 24  # a typical query, half an answer
 # How often a pass is timed: those of few nodes more often, for there a mistake of 0.1 ms decides.
-SMALL, REPEATS = 16, (12, 4)
+SMALL, REPEATS = 16, (4, 2)
 # Passes of a trial, of which the fastest counts: the first ones make room in the cache, which one pass in many does.
 BRANCHES = 3
 LOOP_SECONDS = 5e-6  # of the compiled loop's own work in a pass
@@ -170,7 +170,7 @@ def _ready(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
 
 
 def cached(key: str, make: Callable[[], CostCurve], *, load: Callable[[], float] = host.load_per_core) -> CostCurve:
-    """Return the curve measured earlier, or a new one; what a busy machine gave is measured again on a quieter one.
+    """Return the curve measured earlier, or a new one; what a busy machine gave is measured again on a quiet one.
 
     Args:
         key: of model, runtime and machine; names the file in the cache.
@@ -182,7 +182,7 @@ def cached(key: str, make: Callable[[], CostCurve], *, load: Callable[[], float]
         try:
             stored = json.loads(content)
             curve = CostCurve(tuple(stored["nodes"]), tuple(stored["seconds"]))
-            if stored["load"] <= max(QUIET, now):
+            if stored["load"] <= QUIET or now > QUIET:
                 return curve
         except (ValueError, KeyError, TypeError):
             pass  # damaged: measure again
