@@ -60,7 +60,7 @@ def drafters() -> None:
     st.subheader("Measured")
     report = lessons.measured()
     if not report:
-        st.info("No comparison is stored here; `chemspec dev papers` makes one.")
+        st.info("No comparison is stored here; `chemspec bench papers` makes one.")
         return
     with st.container(horizontal=True):
         task = widgets.choice("Task", ("retro", "forward"), key="learn_task")
@@ -72,9 +72,9 @@ def drafters() -> None:
     st.dataframe(lessons.table(rows), hide_index=True)
     machine = report["machine"]
     st.caption(
-        f"Medians over {rows[0]['queries']} random test queries, recorded {machine['date']} on {machine['cpu']}, "
-        f"{machine['threads']} threads, by "
-        "`chemspec dev papers`. The answers of all rows are the same."
+        f"Medians over {rows[0]['queries']} {report.get('queries', 'queries')}, recorded {machine['date']} on "
+        f"{machine['cpu']}, {machine['threads']} threads, by "
+        "`chemspec bench papers`. The answers of all rows are the same."
     )
 
 

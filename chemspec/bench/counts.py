@@ -92,7 +92,8 @@ def draft_lengths(
             {
                 **row.pick("decoder", "n", "drafter"),
                 "gamma": str(how.draft_length or "adaptive") if learned else "",
-                **row.pick("passes", "draft_calls"),
+                **row.pick("passes", "passes_per_query", "draft_calls"),
+                "calls_per_query": counted.draft_calls / counted.queries,
                 "calls_per_pass": counted.draft_calls / max(1, counted.passes),
                 **row.pick("nodes_per_pass", "tokens_per_pass", "acceptance_rate", "draft_hit_rate", "alpha"),
                 "same": fmean(row.same()),
@@ -176,15 +177,28 @@ def target_megabytes(engine: Engine) -> float:
 
 
 DRAFTER_COLUMNS = {
-    "task": "{task}",
     "decoder": "{decoder}{width}",
     "drafter": "{drafter}",
-    "passes per query": "{passes_per_query:.2f}",
-    "tokens per pass": "{tokens_per_pass:.2f}",
-    "acceptance rate": "{acceptance_rate:.0%}",
-    "hit rate": "{draft_hit_rate:.0%}",
-    "nodes per pass": "{nodes_per_pass:.1f}",
-    "weights (fp32)": "{megabytes:.1f} MB ({part:.0%} of the target's)",
+    "queries": "{queries}",
+    "passes": "{passes_per_query:.2f}",
+    "tokens/pass": "{tokens_per_pass:.2f}",
+    "accepted": "{acceptance_rate:.0%}",
+    "hits": "{draft_hit_rate:.0%}",
+    "nodes/pass": "{nodes_per_pass:.1f}",
+    "weights MB": "{megabytes:.1f}",
+    "same": "{same}",
+}
+LENGTH_COLUMNS = {
+    "decoder": "{decoder}",
+    "drafter": "{drafter}",
+    "gamma": "{gamma}",
+    "passes": "{passes_per_query:.1f}",
+    "calls": "{calls_per_query:.1f}",
+    "nodes/pass": "{nodes_per_pass:.1f}",
+    "tokens/pass": "{tokens_per_pass:.2f}",
+    "hits": "{draft_hit_rate:.0%}",
+    "alpha": "{alpha:.3f}",
+    "same": "{same:.0%}",
 }
 RULE_COLUMNS = {
     "drafter": "{drafter}",
@@ -198,10 +212,9 @@ RULE_COLUMNS = {
 }
 
 
-def drafter_table(rows: Sequence[dict[str, Any]], target: float) -> str:
-    """Return what `drafters` counted as Markdown; `target` are the megabytes of the target's weights."""
-    more = ({"width": row["n"] if row["n"] > 1 else None, "part": row["megabytes"] / target} for row in rows)
-    return tables.markdown(DRAFTER_COLUMNS, [row | extra for row, extra in zip(rows, more, strict=True)])
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of `drafters` with what `DRAFTER_COLUMNS` needs besides."""
+    return {**row, "width": row["n"] if row["n"] > 1 else None, "same": "yes" if row["same"] else "no"}
 
 
 def rule_table(rows: Sequence[dict[str, Any]]) -> str:

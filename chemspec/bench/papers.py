@@ -1,32 +1,30 @@
 """Measure the papers' tables and figures: one run, the same queries and machine for every row.
 
-Which rows and columns there are stands in `papers.toml`, the page around them in `papers.md`. Rows that cannot finish
-in time use as many of the queries as they can, in the same order, and are compared with the standard decoder on these.
+Which rows there are, and what the papers report beside them, stands in `papers.toml`. Rows that are compared take turns
+query by query, so that what else the machine does falls on all of them alike. A row that cannot finish in time uses as
+many of the queries as it can, in the same order, and is compared with the standard decoder on these.
 """
 
 from __future__ import annotations
 
-import json
 import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any
 
-import torch
-
-from chemspec.bench.charts import charts, svg
-from chemspec.bench.speed import asked, machine, peak_mb, reset_peak
-from chemspec.bench.sweep import Progress, Row, Setting, sweep
+from chemspec import evaluation
+from chemspec.bench import memory
+from chemspec.bench.counts import target_megabytes
+from chemspec.bench.speed import asked, machine
+from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable
-from chemspec.evaluation.accuracy import RANKS, rank_of
-from chemspec.io import tables
+from chemspec.evaluation.accuracy import RANKS, rank_of, share
 from chemspec.io.writers import brief
 from chemspec.metrics import Spread
 from chemspec.plugins import DECODERS, DRAFTERS
@@ -34,12 +32,12 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.system.energy import Meter
 from chemspec.types import DecodeResult
 
-BEGIN, END = "<!-- chemspec dev papers: begin -->", "<!-- end -->"
 ACCURATE = (*RANKS, 25)
+FEW = 30  # a row of fewer queries tells little: its speed-up stands in brackets, and its accuracy nowhere
 # The papers' tables are about USPTO-50K's standard protocol, and about drafters, which retro-50k has all of.
 MODELS: dict[Task, str] = {"forward": "forward", "retro": "retro-50k"}
-NO_TRUTH = "Accuracy (table 4) is left out: the built-in queries have no answers; give --source."
-WANTED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+NO_TRUTH = "Accuracy on the queries of this run is left out: the built-in ones have no answers; give --source."
+ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -47,35 +45,41 @@ class PapersSettings:
     """How much to measure.
 
     Attributes:
-        source: folder with the test sets, which have the true answers that table 4 needs; none takes the built-in
-            queries.
+        source: folder with the test sets, whose true answers accuracy needs; none takes the built-in queries.
         limit: queries of a row.
         seconds: for each row; when they are over, the row ends with the batch under way.
         widths: of the beams.
         batches: of the latency-throughput curve.
+        memory: batch sizes whose peak memory is measured, each in a process of its own.
     """
 
     source: Path | None = None
-    limit: int = 200
-    seconds: float = 20.0
+    limit: int = 60
+    seconds: float = 8.0
     widths: tuple[int, ...] = (5, 10, 25, 50)
     batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+    memory: tuple[int, ...] = (1, 8, 32)
     threads: int = 0
     device: str = "auto"
     dtype: str = "auto"
     runtime: str = "auto"
 
     def __post_init__(self) -> None:
-        if min((self.limit, *self.widths, *self.batches)) < 1 or self.seconds <= 0:
+        if min((self.limit, *self.widths, *self.batches, *self.memory)) < 1 or self.seconds <= 0:
             raise ValueError("limit, widths and batches must be at least 1, and the seconds of a row above 0")
 
+    @property
+    def loading(self) -> dict[str, Any]:
+        """Options of `Engine.load`."""
+        return {name: getattr(self, name) for name in ("device", "dtype", "threads", "runtime")}
 
-PLAIN = {"decoder": "greedy", "n": 1, "batch_size": 1, "drafting": "fixed"}
-ABOUT = ("name", "against", "paper", "needs")  # what a row of `papers.toml` says besides its settings
+
+PLAIN: dict[str, Any] = {"decoder": "greedy", "n": 1, "batch_size": 1, "drafting": "fixed"}
+ABOUT = ("name", "against", "paper", "paper_accepted", "needs")  # what a row says besides its settings
 
 
 def settings_of(table: str, have: Iterable[str] = (), **common: Any) -> list[Setting]:
-    """Return the rows that `papers.toml` wants in a table.
+    """Return the rows of a table in `papers.toml`.
 
     Args:
         table: its name there.
@@ -84,18 +88,25 @@ def settings_of(table: str, have: Iterable[str] = (), **common: Any) -> list[Set
     """
     learned = {name for name, spec in DRAFTERS.items() if spec.companions}
     settings = []
-    for row in WANTED[table]:
+    for row in ROWS[table]:
         options = {**row, **common}
-        name, against, paper, needs = (options.pop(key, "") for key in ABOUT)
+        name, against, paper, accepted, needs = (options.pop(key, "") for key in ABOUT)
         lists = [value if isinstance(value, list) else [value] for value in options.values()]
         for values in product(*lists):
             how = DecodeSettings(**{**PLAIN, **dict(zip(options, values, strict=True))})
             if not {how.drafter, needs} & learned <= set(have):
                 continue
-            minutes = paper.get(str(how.n)) if paper else None
-            speedup = minutes[0] / minutes[1] if minutes else None
-            settings.append(Setting(name.format(**asdict(how)), how, against.format(**asdict(how)), speedup))
+            texts = _published(paper, how), _published(accepted, how)
+            settings.append(Setting(name.format(**asdict(how)), how, against.format(**asdict(how)), *texts))
     return settings
+
+
+def _published(paper: str | Mapping[str, Mapping[str, str]], how: DecodeSettings) -> str:
+    """Return what a paper reports for a row: one text, or one for each value of a setting."""
+    if isinstance(paper, str):
+        return paper
+    ((setting, texts),) = paper.items()
+    return texts.get(str(getattr(how, setting)), "")
 
 
 def settings_by_table(suite: PapersSettings, task: Task, have: Sequence[str]) -> dict[str, list[Setting]]:
@@ -111,48 +122,55 @@ def settings_by_table(suite: PapersSettings, task: Task, have: Sequence[str]) ->
     return {"retro": settings_of("retro") + beams, "learned": learned}
 
 
-def measure(
-    engine: Engine, queries: Sequence[str], setting: Setting, *, seconds: float, meter: Meter | None
+def race(
+    entries: Sequence[tuple[Engine, Setting]], queries: Sequence[str], *, seconds: float, meter: Meter | None
 ) -> list[Row]:
-    """Answer queries in batches until they or the seconds are over, after an untimed batch of the shortest query.
+    """Answer queries in batches, all settings by turns, after an untimed batch of the shortest query.
 
     Batches hold queries of like length, so that none is measured by its padding, and come in random order, so that the
     first ones stand for all.
 
     Args:
-        engine: that answers.
+        entries: engines and settings, all of one batch size; the first is what the others are compared with.
         queries: SMILES.
-        setting: how.
-        seconds: when they are over, the batch under way is the last.
+        seconds: of each setting; when they are over, it answers no further batch.
         meter: of the processor's energy, if there is one.
+
+    Returns:
+        A row for each entry, in their order.
     """
-    size = setting.settings.batch_size
+    size = entries[0][1].settings.batch_size
     ordered = sorted(queries, key=len) if size > 1 else list(queries)
     batches = [ordered[start : start + size] for start in range(0, len(ordered), size)]
     if size > 1:
         Random(0).shuffle(batches)
-    engine.predict([min(queries, key=len)] * size, setting.settings)
-    reset_peak()
-    before = meter.read() if meter else ()
-    spent: list[float] = []
-    results: list[DecodeResult] = []
-    began = time.perf_counter()
-    for batch in batches:
-        start = time.perf_counter()
-        results += engine.predict(batch, setting.settings)
-        spent.append(time.perf_counter() - start)
-        if time.perf_counter() - began > seconds:
-            break
-    cuda = engine.device.startswith("cuda")
-    row = Row.of(
-        setting,
-        results,
-        seconds=tuple(spent),
-        sizes=tuple(len(batch) for batch in batches[: len(spent)]),
-        peak_mb=torch.cuda.max_memory_allocated() / 1e6 if cuda else peak_mb(),
-        joules=meter.joules(before) if meter else None,
-    )
-    return [row]
+    for engine, setting in entries:
+        engine.predict([min(queries, key=len)] * min(size, len(queries)), setting.settings)
+    spent: list[list[float]] = [[] for _ in entries]
+    results: list[list[DecodeResult]] = [[] for _ in entries]
+    joules = [0.0] * len(entries)
+    for turn, batch in enumerate(batches):
+        for place in range(len(entries)):
+            which = (place + turn) % len(entries)
+            if sum(spent[which]) > seconds:
+                continue
+            engine, setting = entries[which]
+            before = meter.read() if meter else ()
+            began = time.perf_counter()
+            results[which] += engine.predict(batch, setting.settings)
+            spent[which].append(time.perf_counter() - began)
+            joules[which] += meter.joules(before) if meter else 0.0
+    rows = [
+        Row.of(
+            setting,
+            answered,
+            seconds=tuple(times),
+            sizes=tuple(map(len, batches[: len(times)])),
+            joules=used if meter else None,
+        )
+        for (_, setting), answered, times, used in zip(entries, results, spent, joules, strict=True)
+    ]
+    return [rows[0], *(replace(row, baseline=rows[0]) for row in rows[1:])]
 
 
 def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: Meter | None) -> dict[str, Any]:
@@ -164,57 +182,86 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: M
         meter: of the processor's energy, if there is one.
 
     Returns:
-        `{"machine", "notes", "forward", "retro", "curve", "learned", "accuracy", "speedups"}`: rows of tables 2 and 3,
-        of the curve, of learned drafters and of table 4, and for some rows the speed-up of every query, in time and in
-        passes.
+        `{"machine", "models", "queries", "notes", "forward", "retro", "curve", "learned", "alone", "memory",
+        "accuracy", "cards", "speedups"}`: rows of A's tables 2 and 3, of the curve, of learned drafters, of models
+        without drafts, of peak memory, of accuracy on these queries and on whole test sets, and for some rows the
+        speed-up of every query, in time and in passes.
     """
-    options = {name: getattr(suite, name) for name in ("device", "dtype", "threads", "runtime")}
-    engines: dict[Task, Engine] = {task: Engine.load(name, **options) for task, name in MODELS.items()}
+    engines: dict[Task, Engine] = {task: Engine.load(name, **suite.loading) for task, name in MODELS.items()}
     work = {task: settings_by_table(suite, task, usable(engine.folder)) for task, engine in engines.items()}
     total, done = sum(len(settings) for planned in work.values() for settings in planned.values()), 0
-    report: dict[str, Any] = {"forward": [], "retro": [], "curve": [], "learned": [], "accuracy": [], "speedups": {}}
+    tables = ("forward", "retro", "curve", "learned", "alone", "memory", "accuracy", "cards")
+    report: dict[str, Any] = {**{table: [] for table in tables}, "speedups": {}}
     notes = [] if meter else ["Energy is not reported by this machine."]
-    timed = partial(measure, seconds=suite.seconds, meter=meter)
     for task, planned in work.items():
         engine = engines[task]
         known = asked(engine, suite.source, suite.limit)
+        queries = [question.query for question in known]
         truth = {question.query: question.answer for question in known if question.answer}
         for table, settings in planned.items():
-            rows = sweep(
-                engine,
-                [question.query for question in known],
-                settings,
-                measure=timed,
-                progress=lambda some, _, before=done: progress(before + some, total),  # type: ignore[misc]
-            )
-            done += len(settings)
-            for row in rows:
-                facts = _facts(row)
-                report[table].append(facts)
-                if table == "learned":
-                    facts["weights_mb"] = drafter_megabytes(engine.folder, facts["drafter"])
-            if table not in ("forward", "retro"):
-                continue
-            report["accuracy"] += [_accuracy(task, row, truth) for row in rows if truth]
-            report["speedups"] |= {
-                f"{task}, {row.setting.name}": _speedups(row)
-                for row in rows
-                if row.baseline and (row.setting.settings.batch_size, row.setting.settings.n) == (1, 1)
-            }
-        if not truth and notes[-1:] != [NO_TRUTH]:
-            notes.append(NO_TRUTH)
-    return {"machine": machine(suite.threads), "suite": asdict(suite), "notes": notes, **report}
+            rows: dict[str, Row] = {}
+            for group in _compared(settings):
+                entries = [(engine, setting) for setting in group]
+                for row in race(entries, queries, seconds=suite.seconds, meter=meter):
+                    rows[row.setting.name] = row
+                    done += 1
+                    progress(done, total)
+            _add(report, task, table, [rows[setting.name] for setting in settings], truth)
+        for row in report["learned"]:
+            row.setdefault("weights_mb", drafter_megabytes(engine.folder, row["drafter"]))
+        if task == "retro":
+            report["alone"] += _alone(suite, engine, queries, truth)
+            report["memory"] += _memory(suite, engine, queries)
+        report["cards"] += _cards(engine)
+        notes += [NO_TRUTH] if not truth and NO_TRUTH not in notes else []
+        notes += _too_large(planned, len(queries))
+    return {
+        "machine": machine(suite.threads),
+        "models": {engine.name: engine.digest for engine in engines.values()},
+        "queries": "random reactions of the standard test sets" if suite.source else "built-in queries",
+        "suite": asdict(suite),
+        "notes": list(dict.fromkeys(notes)),
+        **report,
+    }
+
+
+def _compared(settings: Sequence[Setting]) -> list[list[Setting]]:
+    """Return the settings in groups, each one that others are compared with and these."""
+    groups: dict[str, list[Setting]] = {}
+    for setting in settings:
+        groups.setdefault(setting.baseline or setting.name, []).append(setting)
+    return list(groups.values())
+
+
+def _too_large(planned: Mapping[str, Sequence[Setting]], queries: int) -> list[str]:
+    """Return a sentence on the batch sizes that are larger than the number of queries."""
+    sizes = {setting.settings.batch_size for settings in planned.values() for setting in settings}
+    large = sorted(size for size in sizes if size > queries)
+    return [f"Batches of {' and '.join(map(str, large))} hold {queries} queries here: there are no more."] * bool(large)
+
+
+def _add(report: dict[str, Any], task: Task, table: str, rows: Sequence[Row], truth: Mapping[str, str]) -> None:
+    """Add a table's rows to the report, with what else is told of the papers' own tables."""
+    report[table] += map(_facts, rows)
+    if table not in ("forward", "retro"):
+        return
+    report["accuracy"] += [row for each in rows if truth and (row := _accuracy(task, each, truth))["queries"] >= FEW]
+    report["speedups"] |= {
+        f"{task}, {row.setting.name}": _speedups(row)
+        for row in rows
+        if row.baseline and (row.setting.settings.batch_size, row.setting.settings.n) == (1, 1)
+    }
 
 
 def _facts(row: Row) -> dict[str, Any]:
     """Return a row of the report; it is compared on the batches that its baseline has answered too."""
     times, counted, settings = row.times, row.counted, row.setting.settings
-    speedup = same = None
+    speedup: tuple[float | None, ...] = (None,) * 3
+    same = first = None
     if base := row.baseline:
-        common = min(len(row.seconds), len(base.seconds))
-        speedup = Spread.of(base.per_query[:common]).median / Spread.of(row.per_query[:common]).median
+        speedup = paired_ratio(base.per_query, row.per_query)
         if DECODERS[settings.decoder].drafts != "sampled":  # whose draws are others
-            same = fmean(row.same())
+            same, first = fmean(row.same()), fmean(row.same(first=True))
     return {
         "name": row.setting.name,
         "decoder": settings.decoder,
@@ -223,18 +270,23 @@ def _facts(row: Row) -> dict[str, Any]:
         "batch": settings.batch_size,
         "exact": settings.exact,
         "queries": len(row.results),
+        "timings": len(row.seconds),
         "median_ms": times.median,
         "q1_ms": times.low,
         "q3_ms": times.high,
         "latency_ms": Spread.of(1e3 * spent for spent in row.seconds).median,
         "queries_per_second": sum(row.sizes) / sum(row.seconds),
-        "speedup": speedup,
+        **dict(zip(("speedup", "speedup_low", "speedup_high"), speedup, strict=True)),
         "paper": row.setting.paper,
+        "paper_accepted": row.setting.paper_accepted,
         "same_list": same,
+        "same_first": first,
         **row.pick("passes_per_query", "nodes_per_pass", "tokens_per_pass"),
         "acceptance_rate": counted.acceptance_rate if settings.exact else None,
+        "acceptance_length": counted.acceptance_length,
+        "draft_hit_rate": counted.draft_hit_rate,
+        "draft_ms_per_pass": 1e3 * counted.draft_seconds / counted.passes,
         "calls_per_query": counted.draft_calls / counted.queries,
-        "peak_mb": row.peak_mb,
         "joules_per_query": None if row.joules is None else row.joules / len(row.results),
     }
 
@@ -249,13 +301,13 @@ def _speedups(row: Row) -> list[tuple[float, float]]:
 
 
 def _accuracy(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
-    """Return top-k of a row, and of its baseline on the same queries; in per cent."""
+    """Return top-k of a row, and of its baseline on the same queries: proportions with their 95 % intervals."""
     common = min(len(each.results) for each in (row, row.baseline or row))
 
-    def top(measured: Row) -> dict[str, float]:
+    def top(measured: Row) -> dict[str, dict[str, float]]:
         ranks = [rank_of(truth[result.query], brief(result)["hypotheses"]) for result in measured.results[:common]]
         most = measured.setting.settings.n
-        return {str(k): 100 * fmean(0 < rank <= k for rank in ranks) for k in ACCURATE if k <= most}
+        return {str(k): share(sum(0 < rank <= k for rank in ranks), common) for k in ACCURATE if k <= most}
 
     return {
         "task": task,
@@ -266,82 +318,58 @@ def _accuracy(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-# --- for a document ------------------------------------------------------------------------------
+def _alone(
+    suite: PapersSettings, engine: Engine, queries: Sequence[str], truth: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return T's table 1: the model and the small ones that draft for it, each decoding by itself, greedily."""
+    small = [kind for kind in ("ar", "medium") if (engine.folder / "drafters" / kind / "config.json").is_file()]
+    engines = [engine, *(Engine.load(engine.folder / "drafters" / kind, **suite.loading) for kind in small)]
+    plain = DecodeSettings(**PLAIN, drafter="none")
+    names = ["the model", *small]
+    entries = [
+        (each, Setting(name, plain, names[0] * (each is not engine), ROWS["alone"].get(name, "")))
+        for each, name in zip(engines, names, strict=True)
+    ]
+    rows = race(entries, queries, seconds=suite.seconds, meter=None)
+    enough = truth and len(rows[0].results) >= FEW
+    return [
+        {
+            **_facts(row),
+            "weights_mb": target_megabytes(each),
+            "right": _accuracy("retro", row, truth)["top"]["1"] if enough else None,
+        }
+        for row, each in zip(rows, engines, strict=True)
+    ]
 
 
-def write(report: Mapping[str, Any], command: str, out: Path) -> list[Path]:
-    """Draw the charts into `out`/charts, write the numbers beside them and put the tables into `out`/benchmarks.md.
+def _memory(suite: PapersSettings, engine: Engine, queries: Sequence[str]) -> list[dict[str, Any]]:
+    """Return X's tables 8 and 10: peak memory and latency by batch size, without and with the Spec-Drafter."""
+    drafters = [name for name in ("none", "spec_drafter") if name in usable(engine.folder)]
+    rows = []
+    for size in suite.memory:
+        sample = list(queries[: max(suite.memory)])
+        plain = DecodeSettings(**{**PLAIN, "batch_size": size})
+        row: dict[str, Any] = {"batch": size, "queries": len(sample), "spec_drafter_mb": None, "added_mb": None}
+        row |= {"paper_mb": None, "paper_latency": None, **ROWS["memory"].get(str(size), {})}
+        for name in drafters:
+            used = memory.in_child(engine.folder, sample, replace(plain, drafter=name), suite.loading)
+            row |= {f"{name}_mb": used["peak_mb"], f"{name}_ms": used["latency_ms"]}
+        if len(drafters) > 1:
+            row["added_mb"] = row["spec_drafter_mb"] - row["none_mb"]
+        rows.append(row)
+    return rows
 
-    Only what stands between the two marks of that page is replaced; without marks it goes to the end.
 
-    Raises:
-        ValueError: if the page has a first mark but no second.
+def _cards(engine: Engine) -> list[dict[str, Any]]:
+    """Return A's tables 1 and 4: the paper's top-k, and what `evaluate` has counted on the test set, with its command.
+
+    Nothing for a model without such numbers, or with numbers of other weights.
     """
-    folder, page = out / "charts", out / "benchmarks.md"
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    drawn = charts(report)
-    for name, (chart, _) in drawn.items():
-        files.append(folder / f"{name}.svg")
-        files[-1].write_text(svg(chart), encoding="utf-8")
-    files.append(folder / "papers.json")
-    files[-1].write_text(json.dumps(report, default=str) + "\n", encoding="utf-8")
-    text = page.read_text(encoding="utf-8") if page.exists() else ""
-    alts = {name: words for name, (_, words) in drawn.items()}
-    page.write_text(_put(text, section(report, command, alts), page), encoding="utf-8")
-    return [*files, page]
-
-
-def _put(text: str, content: str, page: Path) -> str:
-    whole = f"{BEGIN}\n{content}\n{END}"
-    if BEGIN not in text:
-        return f"{text.rstrip()}\n\n{whole}\n" if text.strip() else whole + "\n"
-    before, _, rest = text.partition(BEGIN)
-    if END not in rest:
-        raise ValueError(f"{page} has the line {BEGIN!r}, but no {END!r} after it; put one there")
-    return before + whole + rest.partition(END)[2]
-
-
-def section(report: Mapping[str, Any], command: str, alts: Mapping[str, str]) -> str:
-    """Return the section of the page, without its marks.
-
-    Args:
-        report: of `run`.
-        command: that gave it.
-        alts: what each chart shows, by name.
-    """
-    columns = WANTED["columns"]
-    singles = [_single(name, pairs) for name, pairs in report["speedups"].items()]
-    accuracies = tables.markdown(columns["accuracy"], map(_top, report["accuracy"]))
-    template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").rstrip()
-    return template.format(
-        command=command,
-        machine=", ".join(f"{name} {value}" for name, value in report["machine"].items() if value is not None),
-        limit=report["suite"]["limit"],
-        seconds=report["suite"]["seconds"],
-        notes=" ".join(report["notes"]),
-        forward=_table(columns["speed"], report["forward"]),
-        retro=_table(columns["speed"], report["retro"]),
-        curve=_table(columns["curve"], report["curve"]),
-        learned=_table(columns["learned"], report["learned"]),
-        single=tables.markdown(columns["single"], singles),
-        accuracy=accuracies if report["accuracy"] else NO_TRUTH,
-        chart={name: f"![{words}](charts/{name}.svg)" for name, words in alts.items()},
-    )
-
-
-def _table(columns: tables.Columns, rows: Iterable[Mapping[str, Any]]) -> str:
-    return tables.markdown(columns, [{**row, "relaxed": None if row["exact"] else " (relaxed)"} for row in rows])
-
-
-def _single(name: str, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    time, passes = (Spread.of(pair[place] for pair in pairs) for place in (0, 1))
-    every = [pair[0] for pair in pairs]
-    return {"name": name, "time": time, "passes": passes, "least": min(every), "most": max(every)}
-
-
-def _top(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of the table of accuracies, beside its baseline on the same queries."""
-    top, base = row["top"], row["standard"]
-    of_standard = "equal" if base == top else " / ".join(f"{value:.1f}" for value in (base or {}).values())
-    return {**row, **{f"top-{k}": top.get(str(k)) for k in ACCURATE}, "of_standard": of_standard}
+    counted = evaluation.read(engine.folder).get("accuracy", {})
+    if counted.get("digest") != engine.digest:
+        return []
+    paper = ROWS["accuracy"][engine.task]
+    top = {k: {"value": percent / 100} for k, percent in paper["top"].items()}
+    name = f"{engine.name}, beam of {counted['settings']['n']}, {counted['reactions']:,} reactions"
+    ours = {name: counted[name] for name in ("command", "date", "top")}
+    return [{"name": paper["name"], "top": top}, {"name": name, **ours}]

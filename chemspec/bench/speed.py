@@ -19,13 +19,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import torch
 
 from chemspec import __version__
 from chemspec.bench import roofline
 from chemspec.bench.baselines import ENGINES, Answers, Program
-from chemspec.bench.sweep import Progress, Row, Setting, sweep
+from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, sweep
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
 from chemspec.evaluation.accuracy import KnownReaction, questions
@@ -39,7 +38,6 @@ from chemspec.tokenizer import Tokenizer
 
 WARM_UP = 5  # queries answered before the clock starts, or one batch if that is more: the longest
 PRECISIONS = {"float32": "fp32", "int8": "int8"}  # CTranslate2's names, and ours
-DRAWS = 1000  # of the bootstrap
 BATCHES = 20  # at least so many times are taken: fewer batches are answered several times
 TYPICAL = 45  # tokens of an answer; random weights seldom end by themselves
 
@@ -183,7 +181,7 @@ def _peer(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
     if row.facts["engine"] != "chemspec" or not peers:
         return {"peer": None, "peer_low": None, "peer_high": None}
     fastest = min(peers, key=lambda other: sum(other.seconds))
-    return dict(zip(("peer", "peer_low", "peer_high"), _ratio(fastest.per_query, row.per_query), strict=True))
+    return dict(zip(("peer", "peer_low", "peer_high"), paired_ratio(fastest.per_query, row.per_query), strict=True))
 
 
 def _few(heat: Sequence[Program], setting: Setting) -> int | None:
@@ -293,7 +291,7 @@ def _times(row: Row, *, timed: bool = True) -> dict[str, Any]:
     """Return times and the speed-up against the baseline, which is None if that is not to be compared with."""
     spread = row.times
     # Batch by batch, so that long queries and a busy moment weigh on both sides; some programs only run the first.
-    speedup = _ratio((row.baseline or row).per_query, row.per_query) if timed else (None,) * 3
+    speedup = paired_ratio((row.baseline or row).per_query, row.per_query) if timed else (None,) * 3
     tokens = sum(len(answers[0]) + 1 for answers in row.answers if answers)
     return {
         "queries": sum(row.sizes),
@@ -304,14 +302,6 @@ def _times(row: Row, *, timed: bool = True) -> dict[str, Any]:
         "tokens_per_second": tokens / sum(row.seconds),  # of first answers, eos included
         **dict(zip(("speedup", "speedup_low", "speedup_high"), speedup, strict=True)),
     }
-
-
-def _ratio(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median of paired ratios, and its 95 % interval by drawing the pairs anew."""
-    ratios = np.array([one / other for one, other in zip(slow, fast, strict=False)])
-    drawn = np.random.default_rng(0).choice(ratios, (DRAWS, len(ratios)))
-    low, high = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
-    return float(np.median(ratios)), float(low), float(high)
 
 
 def _agreement(row: Row) -> dict[str, Any]:

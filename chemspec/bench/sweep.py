@@ -6,24 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from chemspec.engine.engine import Engine
 from chemspec.metrics import SpeedNumbers, Spread, numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
+DRAWS = 1000  # of the bootstrap
 Answers = Sequence[Sequence[tuple[Any, ...]]]  # of each query the tokens, or their ids, of each answer, best first
 
 
 class Setting(NamedTuple):
     """How to decode, under a name; `baseline` names an earlier setting to compare with, if any.
 
-    `paper` is the speed-up that a paper reports, where one does.
+    `paper` and `paper_accepted` are what a paper reports where one does, with its table: the speed-up, and how much of
+    the drafts is accepted.
     """
 
     name: str
     settings: DecodeSettings
     baseline: str = ""
-    paper: float | None = None
+    paper: str = ""
+    paper_accepted: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,3 +128,11 @@ def sweep(
         rows += measured
         progress(done, len(settings))
     return rows
+
+
+def paired_ratio(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median of paired ratios, and its 95 % interval by drawing the pairs anew."""
+    ratios = np.array([one / other for one, other in zip(slow, fast, strict=False)])
+    drawn = np.random.default_rng(0).choice(ratios, (DRAWS, len(ratios)))
+    low, high = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
+    return float(np.median(ratios)), float(low), float(high)

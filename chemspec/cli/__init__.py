@@ -7,11 +7,12 @@ Exit codes: 0 all went well; 1 something in the input could not be answered (som
 from chemspec.cli.base import app, main
 
 # Each adds its commands; the order is that of --help.
-from chemspec.cli import predict, race, check, importing, plan, precedents, serve, evaluate  # isort: skip
+from chemspec.cli import predict, race, check, importing, plan, precedents, serve, evaluate, bench  # isort: skip
 from chemspec.cli import train, dev_answers, dev_speed, dev_models  # isort: skip
 
 __all__ = [
     "app",
+    "bench",
     "check",
     "dev_answers",
     "dev_models",

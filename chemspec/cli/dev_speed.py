@@ -1,9 +1,8 @@
-"""Measure drafters: `dev drafters`, `draft-length`, `spec-verification`, `alpha` count; `dev papers` takes times."""
+"""Measure drafters and sizes of models: `dev spec-verification`, `alpha` and `full-size`."""
 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,72 +11,9 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import dev
 from chemspec.plugins import DRAFTERS
-from chemspec.system import extras
 from chemspec.tokenizer import SPECIALS
 
 command = partial(dev.command, rich_help_panel="How fast do answers come?")
-
-
-@command(name="drafters")
-def drafters_(
-    task: opt.TaskOption,
-    model: opt.ModelOption = "",
-    source: opt.SourceOption = None,
-    limit: Annotated[int, opt.option("A random sample of so many test reactions.")] = 200,
-    drafters: Annotated[str, opt.option("Drafters, with commas.")] = "none,copy,mixed,auto",
-    widths: Annotated[str, opt.option("Beam widths; 1 is greedy.")] = "1",
-    batch_size: opt.BatchOption = 1,
-    threads: opt.ThreadsOption = 0,
-    device: opt.DeviceOption = "auto",
-    as_json: opt.JsonOption = False,
-) -> None:
-    """Count what each drafter saves on test queries: passes, tokens, nodes, memory; no times."""
-    from chemspec.bench import counts
-
-    asked = opt.questions(source, task, limit=limit)
-    engine = opt.load(task, model, threads=threads, device=device)
-    queries, every = [item.query for item in asked], opt.numbers("widths", widths)
-    with show.progress("counting") as report:
-        rows = counts.drafters(
-            engine, queries, opt.words(drafters), widths=every, batch_size=batch_size, progress=report
-        )
-    if as_json:
-        show.document({"rows": rows})
-    else:
-        print(counts.drafter_table(rows, counts.target_megabytes(engine)))
-
-
-@command()
-def draft_length(
-    task: opt.TaskOption,
-    model: opt.ModelOption = "",
-    source: opt.SourceOption = None,
-    limit: Annotated[int, opt.option("A random sample of so many test reactions.")] = 200,
-    decoder: opt.DecoderOption = "greedy",
-    n: opt.NOption = 1,
-    drafters: Annotated[str, opt.option("Drafters to count.")] = "copy,mixed,ar,hierarchy",
-    lengths: Annotated[str, opt.option("Tokens that a small model drafts; 0 adapts to their fate.")] = "0,2,3,4,6,8,12",
-    batch_size: opt.BatchOption = 1,
-    threads: opt.ThreadsOption = 0,
-    as_json: opt.JsonOption = False,
-) -> None:
-    """Count passes, runs of small models and tokens a pass by draft length, on test reactions."""
-    from chemspec.bench import counts
-
-    engine = opt.load(task, model, threads=threads)
-    asked = opt.questions(source, engine.task, limit=limit)
-    settings = opt.decode_settings(decoder, n, exact=False, batch_size=batch_size)
-    queries, every = [item.query for item in asked], opt.numbers("lengths", lengths)
-    with show.progress("counting") as report:
-        rows = counts.draft_lengths(
-            engine, queries, settings, names=opt.words(drafters), lengths=every, progress=report
-        )
-    if as_json:
-        show.document({"rows": rows})
-        return
-    show.line(" | ".join(rows[0]))
-    for row in rows:
-        show.line(" | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values()))
 
 
 @command()
@@ -147,34 +83,6 @@ def alpha(
         show.document(rates)
     else:
         show.line(", ".join(f"{name} {rate:.3f}" for name, rate in rates.items()))
-
-
-@command()
-def papers(
-    source: Annotated[
-        Path | None, opt.option("Folder with the reaction tables; default: the built-in queries.")
-    ] = None,
-    limit: Annotated[int, opt.option("Queries per row.")] = 200,
-    seconds: Annotated[float, opt.option("Most seconds of a row.")] = 20.0,
-    out: Annotated[Path, opt.option("Folder of benchmarks.md, whose section is rewritten.")] = Path("assets/docs"),
-    threads: opt.ThreadsOption = 0,
-    device: opt.DeviceOption = "auto",
-    dtype: opt.DtypeOption = "auto",
-    runtime: opt.RuntimeOption = "auto",
-) -> None:
-    """Measure the papers' tables and figures; the last line is the report as JSON."""
-    extras.require("altair", "vl_convert", what="drawing charts")
-    from chemspec.bench import papers as measure
-    from chemspec.system.energy import Meter
-
-    suite = measure.PapersSettings(
-        source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype, runtime=runtime
-    )
-    with show.progress("measuring") as report:
-        measured = measure.run(suite, progress=report, meter=Meter.find())
-    for file in measure.write(measured, opt.command_line(), out):
-        show.note(str(file))
-    show.document(measured)
 
 
 @command()

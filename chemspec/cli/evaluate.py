@@ -1,17 +1,16 @@
-"""Measure answers and speed: `evaluate` and `bench`."""
+"""Measure answers: `evaluate`."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from chemspec import tasks
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app
-from chemspec.system import gpu
 
 command = partial(app.command, rich_help_panel="Measure")
 
@@ -77,137 +76,3 @@ def evaluate(
         show.document(measured)
     else:
         show.accuracy(measured)
-
-
-def _head_to_head(
-    model: str,
-    against: str,
-    how: dict[str, Any],
-    *,
-    source: Path | None,
-    limit: int,
-    widths: tuple[int, ...],
-    drafter: str,
-    rules: str,
-    max_len: int,
-    threads: int,
-    as_json: bool,
-) -> None:
-    """Race a checkpoint's own program; see `bench.peers.compare`."""
-    from chemspec.bench import peers, speed
-    from chemspec.engine.engine import Engine
-
-    engine = Engine.load(model, threads=threads, **how)
-    queries = [one.query for one in speed.asked(engine, source, limit)]
-    vocab = how["vocab"] or None
-    with show.progress("racing") as report:
-        rows = peers.compare(
-            engine,
-            against,
-            queries,
-            widths=widths,
-            drafter=drafter,
-            rules=rules,
-            max_len=max_len,
-            threads=threads,
-            vocab=vocab,
-            progress=report,
-        )
-    if as_json:
-        show.document({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
-    else:
-        show.line(peers.table(rows))
-
-
-@command(name="bench")
-def bench_(
-    task: Annotated[str, opt.option(f"{tasks.in_words('or')}; both: forward and retro.", "--task", "-t")] = "both",
-    source: Annotated[Path | None, opt.option("Folder with the reaction CSVs; default: the built-in queries.")] = None,
-    limit: Annotated[int, opt.option("Queries per row.")] = 30,
-    widths: Annotated[str, opt.option("Beam widths for retro; 1 is greedy.")] = "1,5",
-    batches: Annotated[str, opt.option("Batch sizes.")] = "1",
-    engines: Annotated[
-        str,
-        opt.option(
-            "Of chemspec, oracle (chemspec told the answer), onnx (ONNX Runtime computes its passes), naive (a decoder "
-            "without a cache), ctranslate2 (on one core), ctranslate2-all (on all cores)."
-        ),
-    ] = "chemspec",
-    drafters: Annotated[str, opt.option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
-    preset: Annotated[str, opt.option("Time this architecture with random weights instead of the models.")] = "",
-    model: Annotated[str, opt.option("With --against: a checkpoint of another program.", "--model", "-m")] = "",
-    against: Annotated[
-        str, opt.option("Race that program's own decoder: onmt, translation-transformer, chemformer or transformers.")
-    ] = "",
-    vocab: Annotated[Path | None, opt.option("With --against: the file of its vocabulary.")] = None,
-    rules: Annotated[bool, opt.option("With --against: search our beams by its rules.", "--rules")] = False,
-    template: opt.TemplateOption = "",
-    max_len: opt.LengthOption = opt.DEFAULT.max_len,
-    threads: opt.ThreadsOption = 0,
-    device: opt.DeviceOption = "auto",
-    dtype: Annotated[
-        str, opt.option("Of fp32, int8, bf16, fp16; several, by commas, side by side; auto: fp32 and int8 on a CPU.")
-    ] = "auto",
-    runtime: opt.RuntimeOption = "auto",
-    markdown: Annotated[
-        Path | None, opt.option("Append the table to this document, with command and machine.", "--markdown")
-    ] = None,
-    as_json: opt.JsonOption = False,
-) -> None:
-    """Time decoding with and without drafts, and other programs.
-
-    All decode the same queries with the same weights on this machine, and take turns query by query. Without options
-    the shipped models answer 30 built-in queries each. A gain is the median over queries, with its 95 % interval.
-    """
-    opt.check_folders(markdown)
-    if model or against:
-        if not (model and against):
-            raise ValueError("--model and --against go together: a checkpoint, and the program that wrote it")
-        how = {"task": None if task == "both" else opt.as_task(task), "template": template, "vocab": vocab or ""}
-        _head_to_head(
-            model,
-            against,
-            {**how, "device": device, "dtype": dtype, "runtime": runtime},
-            source=source,
-            limit=limit,
-            widths=opt.numbers("widths", widths),
-            drafter=opt.words(drafters)[0],
-            rules=against if rules else opt.DEFAULT.rules,
-            max_len=max_len,
-            threads=threads or 1,
-            as_json=as_json,
-        )
-        return
-    from chemspec.bench import speed, speed_table
-
-    plan = speed.BenchSettings(
-        tasks=("forward", "retro") if task == "both" else (opt.as_task(task),),
-        source=source,
-        limit=limit,
-        widths=opt.numbers("widths", widths),
-        batches=opt.numbers("batches", batches),
-        engines=opt.words(engines),
-        drafters=opt.words(drafters),
-        preset=preset,
-        threads=threads,
-        device=device,
-        dtypes=_precisions(dtype, device, runtime, preset),
-        runtime=runtime,
-        roof=as_json or markdown is not None,
-    )
-    with show.progress("measuring") as report:
-        measured = speed.run(plan, progress=report)
-    if markdown is not None:
-        with markdown.open("a", encoding="utf-8") as file:
-            file.write("\n" + speed_table.markdown(measured, opt.command_line()))
-    if as_json:
-        show.document(measured)
-        return
-    show.table(speed_table.table(measured))
-    show.sentence(speed_table.sentence(measured))
-
-
-def _precisions(dtype: str, device: str, runtime: str, preset: str) -> tuple[str, ...]:
-    """Return the precisions to time; "auto" is both that the compiled kernel knows, where it may run."""
-    both = dtype == "auto" and device in ("auto", "cpu") and runtime in ("auto", "native") and not preset
-    return ("fp32", "int8") if both and not gpu.available() else opt.words(dtype)

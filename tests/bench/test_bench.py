@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from chemspec.bench import baselines, speed, speed_table
 from chemspec.bench.speed import BenchSettings
-from chemspec.bench.sweep import Row, Setting
+from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.cli import app
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
@@ -235,9 +235,9 @@ def test_other_programs_take_turns_too_and_are_compared_in_their_precision() -> 
 
 
 def test_a_ratio_is_told_with_its_interval() -> None:
-    middle, low, high = speed._ratio([2.0, 4.0, 6.0, 8.0], [1.0, 1.0, 2.0, 2.0])
+    middle, low, high = paired_ratio([2.0, 4.0, 6.0, 8.0], [1.0, 1.0, 2.0, 2.0])
     assert middle == 3.5 and 2.0 <= low < middle < high <= 4.0
-    assert speed._ratio([3.0], [2.0]) == (1.5, 1.5, 1.5)
+    assert paired_ratio([3.0], [2.0]) == (1.5, 1.5, 1.5)
 
 
 def test_times_of_batches_are_per_query() -> None:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,22 +15,27 @@ import pytest
 
 pytest.importorskip("vl_convert")
 
+from rich.console import Console
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.bench import papers
+from chemspec import evaluation
+from chemspec.bench import memory, papers, papers_tables
 from chemspec.bench.charts import charts
-from chemspec.bench.papers import BEGIN, END, PapersSettings
+from chemspec.bench.papers import PapersSettings
+from chemspec.bench.papers_tables import BEGIN, END
 from chemspec.bench.sweep import Row, Setting
-from chemspec.cli import app
+from chemspec.cli import app, show
+from chemspec.engine.engine import Engine
 from chemspec.evaluation import reference
 from chemspec.model import checkpoint, drafter_checkpoints
+from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.system.energy import Meter
 from chemspec.testing import tiny_model
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 
-SMALL = {"limit": 3, "seconds": 0.01, "widths": (2,), "batches": (1, 2), "threads": 1}
+SMALL = {"limit": 3, "seconds": 0.01, "widths": (2,), "batches": (1, 2), "memory": (2,), "threads": 1}
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +57,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
     monkeypatch.setattr(reference, "bench_queries", lambda _: tuple(QUERIES))
+    monkeypatch.setattr(memory, "in_child", memory.measure)  # without the seconds that a process takes to start
     short = DecodeSettings
 
     def settings(**options: Any) -> DecodeSettings:
@@ -70,73 +77,96 @@ def sets_in(folder: Path) -> Path:
     return folder
 
 
-def test_the_command_writes_page_charts_and_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = {"widths": (2, 3), "batches": (1, 2)}
-    monkeypatch.setattr(papers, "PapersSettings", lambda **options: PapersSettings(**options, **few))
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave widths and batches out that take long."""
+    monkeypatch.setattr(
+        papers, "PapersSettings", lambda **options: PapersSettings(**options, widths=(2,), batches=(1, 2), memory=(2,))
+    )
+
+
+def command(out: Path, *words: str) -> Any:
+    done = CliRunner().invoke(
+        app,
+        ["bench", "papers", "--out", str(out), "--limit", "2", "--seconds", "0.01", "--threads", "1", *words],
+        env={"COLUMNS": "100", "TERM": "dumb"},
+    )
+    assert done.exit_code == 0, done.output
+    return done
+
+
+@pytest.mark.usefixtures("few")
+def test_the_command_writes_page_charts_and_numbers(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text(f"# Before\n\n{BEGIN}\nold\n{END}\n\n# After\n", encoding="utf-8")
-    words = ["dev", "papers", "--out", str(tmp_path), "--limit", "2", "--seconds", "0.01", "--threads", "1"]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout.rstrip("\n").split("\n")[-1])
+    report = json.loads(command(tmp_path, "--json").stdout)
     text = page.read_text(encoding="utf-8")
     assert text.startswith(f"# Before\n\n{BEGIN}\n## The papers")
     assert text.endswith(f"{END}\n\n# After\n")
     assert "\nold\n" not in text
-    assert "chemspec " in text
+    assert "chemspec " in text and "2.37 (A2)" in text
     assert papers.NO_TRUTH in text
     for name in ("forward-times", "retro-times", "learned-times", "latency", "speedups-time", "speedups-passes"):
         assert f"(charts/{name}.svg)" in text
         ElementTree.fromstring((tmp_path / "charts" / f"{name}.svg").read_text(encoding="utf-8"))
     assert json.loads((tmp_path / "charts" / "papers.json").read_text(encoding="utf-8")) == report
-    assert {row["n"] for row in report["learned"]} == {1, 5}
-    assert [row["n"] for row in report["retro"]] == [1, 1, *(n for n in (2, 3) for _ in range(5))]
+    with (tmp_path / "charts" / "papers.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == sum(len(report[table]) for table in papers_tables.TIMED)
+    assert "Batches of 32 hold 2 queries here: there are no more." in report["notes"]
+    (used,) = report["memory"]
+    assert used["added_mb"] == used["spec_drafter_mb"] - used["none_mb"] and used["none_mb"] > 50
+
+
+@pytest.mark.usefixtures("few")
+def test_the_command_prints_tables_of_100_columns_with_the_papers_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(show, "answers", Console(width=100, force_terminal=True, color_system=None))
+    done = command(Path("here"))
+    assert not Path("assets").exists()
+    assert not any(line.startswith("{") for line in done.stdout.splitlines())
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    (row,) = (line for line in done.stdout.splitlines() if "windows DL=10" in line)
+    assert "3.62 (A2)" in row and "[" in row  # two queries tell little
+    assert "\u2026" not in done.stdout
 
 
 def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None:
     suite = PapersSettings(source=sets_in(tmp_path), **{**SMALL, "seconds": 60.0})  # type: ignore[arg-type]
     seen: list[tuple[int, int]] = []
     report = papers.run(suite, progress=lambda *done: seen.append(done), meter=None)
-    assert seen[-1][0] == seen[-1][1] == len(seen) == 9 + 6 + 10 + 7 + 26
+    timed = [row for table in papers_tables.TIMED for row in report[table]]
+    assert seen[-1][0] == seen[-1][1] == len(seen) == len(timed)
     assert "Energy is not reported by this machine." in report["notes"]
-    names = [row["name"] for row in report["forward"]]
-    assert names == [
-        "standard, B=1",
-        "windows DL=4, B=1",
-        "windows DL=10, B=1",
-        "copy, B=1",
-        "attention, B=1",
-        "mixed, B=1",
-        "auto, B=1",
-        "standard, B=32",
-        "auto, B=32",
-    ]
-    for row in [*report["forward"], *report["retro"], *report["curve"], *report["learned"]]:
+    for row in [*timed, *report["alone"]]:
         assert row["queries"] == 3
         assert row["q1_ms"] <= row["median_ms"] <= row["q3_ms"]
-        assert row["peak_mb"] > 50
+        assert "peak_mb" not in row  # that of the process would hold all rows before
         assert row["joules_per_query"] is None
-        standard = row["drafter"] == "none" and row["exact"]
-        assert (row["speedup"] is None) == standard
+        standard = row["name"] == "the model" or (row["drafter"] == "none" and row["exact"])
+        assert (row["speedup"] is None) == (standard and row not in report["alone"][1:])
         if row["decoder"] == "speculative-sample":
             assert row["same_list"] is None
         elif row["exact"] and not standard:
             assert row["same_list"] == 1.0
-    sbs = [row for row in report["retro"] if not row["exact"]]
-    assert [(row["decoder"], row["drafter"]) for row in sbs] == [("sbs", "windows"), ("sbs", "none")]
-    for row in report["accuracy"]:
-        assert row["queries"] == 3
-        if row["standard"] is not None and "SBS" not in row["name"]:
-            assert row["top"] == row["standard"]
+    assert [(row["decoder"], row["drafter"]) for row in report["retro"] if not row["exact"]] == [
+        ("sbs", "windows"),
+        ("sbs", "none"),
+    ]
+    assert report["accuracy"] == []  # of three queries
+    assert [row["name"] for row in report["alone"]] == ["the model", "ar", "medium"]
     assert set(report["speedups"]) >= {"forward, auto, B=1", "retro, greedy, auto"}
     learned = {row["name"]: row for row in report["learned"]}
     assert {f"retro, greedy B=1, {name}" for name in ("ar", "hierarchy", "spec_drafter", "spec_drafter k=5")} <= set(
         learned
     )
+    assert not learned["retro, relaxed B=1, spec_drafter beta=3 tau=1"]["exact"]
     assert not any(name.startswith("forward") and "spec_drafter" in name for name in learned)
     small, both = (learned[f"retro, greedy B=1, {name}"]["weights_mb"] for name in ("ar", "hierarchy"))
     assert both == 2 * small > 0 == learned["retro, greedy B=1, mixed"]["weights_mb"]
-    assert "equal" in papers.section(report, "c", dict.fromkeys(charts(report), "words"))
+    assert "No row has 30 queries" in papers_tables.section(report, "c", dict.fromkeys(charts(report), "words"))
 
 
 def made(name: str, seconds: list[float], answers: list[str], *, passes: int = 4) -> Row:
@@ -158,7 +188,61 @@ def test_a_row_that_was_cut_short_is_compared_on_its_own_queries() -> None:
     assert papers._speedups(slow) == [(0.5, 2.0), (0.5, 2.0)]
     truth = {f"q{place}": "C" if place < 2 else "O" for place in range(5)}
     scored = papers._accuracy("forward", slow, truth)
-    assert (scored["queries"], scored["top"]["1"], scored["standard"]["1"]) == (2, 50.0, 50.0)
+    assert (scored["queries"], scored["top"]["1"]["value"], scored["standard"]["1"]["value"]) == (2, 0.5, 0.5)
+    assert scored["top"]["1"]["low"] < 0.5 < scored["top"]["1"]["high"]
+
+
+@pytest.mark.parametrize(
+    ("queries", "timings", "text"),
+    [(30, 30, "2.00 (1.50-2.50)"), (29, 29, "[2.00 (1.50-2.50)]"), (64, 2, "[2.00]"), (64, 8, "2.00 (1.50-2.50)")],
+)
+def test_a_speedup_that_rests_on_little_stands_in_brackets(queries: int, timings: int, text: str) -> None:
+    row = {"queries": queries, "timings": timings, "speedup": 2.0, "speedup_low": 1.5, "speedup_high": 2.5}
+    assert papers_tables._faster(row) == text
+    assert papers_tables._faster({**row, "speedup": None}) is None
+    assert papers_tables._answered(row) == (str(queries) if queries == timings else f"{queries} in {timings}")
+
+
+def test_rows_take_turns_until_their_seconds_are_over(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine.load(home / "forward", threads=1)
+    order: list[str] = []
+    clock = iter(range(10_000))
+    monkeypatch.setattr(papers.time, "perf_counter", lambda: next(clock))  # every call takes a second
+    answer = engine.predict
+
+    def predict(queries: Any, settings: DecodeSettings) -> Any:
+        order.append(settings.drafter)
+        return answer(queries, settings)
+
+    monkeypatch.setattr(engine, "predict", predict)
+    how = DecodeSettings(decoder="greedy", n=1, batch_size=1, max_len=10)
+    entries = [(engine, Setting(name, replace(how, drafter=name))) for name in ("none", "copy")]
+    rows = papers.race(entries, QUERIES[:3], seconds=1.5, meter=None)
+    # One untimed answer each, then by turns; two answers are more than one and a half seconds.
+    assert order == ["none", "copy", "none", "copy", "copy", "none"]
+    assert [len(row.results) for row in rows] == [2, 2]
+    assert rows[1].baseline is rows[0] and rows[0].baseline is None
+
+
+# Slow: a process that loads PyTorch.
+@pytest.mark.slow
+def test_peak_memory_is_that_of_a_process_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    held = b"x" * 600_000_000  # of this process
+    how = DecodeSettings(decoder="greedy", n=1, batch_size=2, max_len=10, drafter="none")
+    used = memory.in_child(home / "forward", QUERIES[:4], how, {"threads": 1})
+    assert 50 < used["peak_mb"] < memory.peak_mb() and used["latency_ms"] > 0
+    assert len(held) == 600_000_000
+
+
+def test_numbers_of_other_weights_are_not_told_beside_the_papers(home: Path) -> None:
+    engine = Engine.load(home / "forward", threads=1)
+    counted = {"top": {"1": {"value": 0.5, "low": 0.4, "high": 0.6}}, "settings": {"n": 5}, "reactions": 100}
+    for digest, rows in (("another", 0), (engine.digest, 2)):
+        evaluation.keep(engine.folder, "accuracy", counted, digest=digest, command="c", today=date(2026, 1, 1))
+        assert len(papers._cards(engine)) == rows
+    paper, ours = papers._cards(engine)
+    assert (paper["top"]["1"]["value"], ours["top"]["1"]["value"]) == (0.884, 0.5)
 
 
 def test_energy_is_that_of_the_row(tmp_path: Path, home: Path) -> None:
@@ -173,19 +257,21 @@ def test_energy_is_that_of_the_row(tmp_path: Path, home: Path) -> None:
 
 def test_a_page_without_marks_gets_them_and_half_marked_ones_are_refused(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
-    assert papers._put("# Page\n", "new", page) == f"# Page\n\n{BEGIN}\nnew\n{END}\n"
-    once = papers._put("", "new", page)
-    assert papers._put(once, "new", page) == once
+    assert papers_tables._put("# Page\n", "new", page) == f"# Page\n\n{BEGIN}\nnew\n{END}\n"
+    once = papers_tables._put("", "new", page)
+    assert papers_tables._put(once, "new", page) == once
     with pytest.raises(ValueError, match=f"{END}"):
-        papers._put(f"{BEGIN}\nopen", "new", page)
+        papers_tables._put(f"{BEGIN}\nopen", "new", page)
 
 
-def test_the_widths_of_the_papers_and_50_are_measured() -> None:
+def test_every_figure_of_a_paper_stands_beside_its_row() -> None:
     assert PapersSettings().widths == (5, 10, 25, 50)
-    retro = papers.settings_by_table(PapersSettings(), "retro", ())["retro"]
-    table = {setting.name: setting.paper for setting in retro}
-    assert table["n=10, SBS DL=10"] == pytest.approx(39.9 / 15.4)
-    assert table["n=50, SBS DL=10"] is None
+    retro = papers.settings_by_table(PapersSettings(), "retro", DRAFTERS)
+    table = {setting.name: (setting.paper, setting.paper_accepted) for rows in retro.values() for setting in rows}
+    assert table["n=10, SBS DL=10"] == ("2.59 (A3)", "")
+    assert table["n=10, exact, mixed"] == ("", "")
+    assert table["retro, greedy B=1, spec_drafter k=10"] == ("3.6 (X3)", "Tok. 6.05 (X3)")
+    assert table["retro, sampled-beam 5, ar"] == ("0.45 (T3)", "hits 75 % (T3)")
 
 
 @pytest.mark.parametrize("options", [{"limit": 0}, {"seconds": 0.0}, {"widths": (0,)}, {"batches": (0,)}])

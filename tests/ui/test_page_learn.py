@@ -166,7 +166,7 @@ def test_the_other_parts_open(part: str) -> None:
 
 
 def row(name: str, **values: Any) -> dict[str, Any]:
-    """A row as `chemspec dev papers` writes it."""
+    """A row as `chemspec bench papers` writes it."""
     told = {
         "name": name,
         "queries": 9,
@@ -189,7 +189,7 @@ def test_drafters_are_compared_as_measured(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(lessons, "measured", lambda: report)
     app = page(part="Drafters")
     assert not app.exception
-    assert "dev papers" in app.info[0].value
+    assert "bench papers" in app.info[0].value
     report |= {
         "machine": {"date": "2026-01-01", "cpu": "a <b>CPU</b>", "threads": 2},
         "learned": [

@@ -52,7 +52,7 @@ def page(name: str) -> str:
 
 @cache
 def measured() -> dict[str, Any]:
-    """Return the last `chemspec dev papers`, with `learned` rows of all drafters; empty where it was not run."""
+    """Return the last `chemspec bench papers`, with `learned` rows of all drafters; empty where it was not run."""
     file = folder("docs") / "charts" / "papers.json"
     report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return report if report.get("learned") else {}
