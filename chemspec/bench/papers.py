@@ -192,6 +192,7 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: M
     total, done = sum(len(settings) for planned in work.values() for settings in planned.values()), 0
     tables = ("forward", "retro", "curve", "learned", "alone", "memory", "accuracy", "cards")
     report: dict[str, Any] = {**{table: [] for table in tables}, "speedups": {}}
+    held = suite.limit
     notes = [] if meter else ["Energy is not reported by this machine."]
     for task, planned in work.items():
         engine = engines[task]
@@ -214,13 +215,14 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: M
             report["memory"] += _memory(suite, engine, queries)
         report["cards"] += _cards(engine)
         notes += [NO_TRUTH] if not truth and NO_TRUTH not in notes else []
-        notes += _too_large(planned, len(queries))
+        held = min(held, len(queries))
+    notes += _too_large([setting for planned in work.values() for some in planned.values() for setting in some], held)
     return {
         "machine": machine(suite.threads),
         "models": {engine.name: engine.digest for engine in engines.values()},
         "queries": "random reactions of the standard test sets" if suite.source else "built-in queries",
         "suite": asdict(suite),
-        "notes": list(dict.fromkeys(notes)),
+        "notes": notes,
         **report,
     }
 
@@ -233,11 +235,10 @@ def _compared(settings: Sequence[Setting]) -> list[list[Setting]]:
     return list(groups.values())
 
 
-def _too_large(planned: Mapping[str, Sequence[Setting]], queries: int) -> list[str]:
+def _too_large(settings: Sequence[Setting], queries: int) -> list[str]:
     """Return a sentence on the batch sizes that are larger than the number of queries."""
-    sizes = {setting.settings.batch_size for settings in planned.values() for setting in settings}
-    large = sorted(size for size in sizes if size > queries)
-    return [f"Batches of {' and '.join(map(str, large))} hold {queries} queries here: there are no more."] * bool(large)
+    large = sorted({size for setting in settings if (size := setting.settings.batch_size) > queries})
+    return [f"Batches of {', '.join(map(str, large))} hold {queries} queries here: there are no more."] * bool(large)
 
 
 def _add(report: dict[str, Any], task: Task, table: str, rows: Sequence[Row], truth: Mapping[str, str]) -> None:

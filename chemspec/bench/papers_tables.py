@@ -33,7 +33,8 @@ LEGEND = (
     "times faster: than the standard row of its group, the median over queries with its 95 % interval; [in brackets]: "
     "fewer than 30 queries or five timed batches.",
     "paper: A on an H100 without a key-value cache; X on a P100, against greedy decoding; T with T5 on translation.",
-    "accepted: of the answer's tokens; Tok.: tokens a pass; hits: of the drafted tokens (T calls this alpha).",
+    "accepted: of the answer's tokens; Tok.: tokens a pass; hits: of the drafted tokens (T's alpha); k, g: draft length.",
+    "nodes: a pass; lists, first, same: share of queries with the answers, or the first answer, of the standard row.",
 )
 
 
