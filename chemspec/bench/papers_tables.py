@@ -33,7 +33,8 @@ LEGEND = (
     "times faster: than the standard row of its group, the median over queries with its 95 % interval; [in brackets]: "
     "fewer than 30 queries or five timed batches.",
     "paper: A on an H100 without a key-value cache; X on a P100, against greedy decoding; T with T5 on translation.",
-    "accepted: of the answer's tokens; Tok.: tokens a pass; hits: of the drafted tokens (T's alpha); k, g: draft length.",
+    "accepted: of the answer's tokens; Tok.: tokens a pass; hits: of the drafted tokens (T's alpha); k, g: draft "
+    "length.",
     "nodes: a pass; lists, first, same: share of queries with the answers, or the first answer, of the standard row.",
 )
 
@@ -79,12 +80,12 @@ def _answered(row: Mapping[str, Any]) -> str:
 
 
 def _faster(row: Mapping[str, Any]) -> str | None:
-    """Return a speed-up with its interval, in brackets where it rests on little."""
+    """Return a speed-up with its interval; where it rests on little, in brackets and without."""
     if row["speedup"] is None:
         return None
-    enough = row["timings"] >= ENOUGH
-    text = f"{row['speedup']:.2f}" + f" ({row['speedup_low']:.2f}-{row['speedup_high']:.2f})" * enough
-    return text if enough and row["queries"] >= FEW else f"[{text}]"
+    if row["queries"] < FEW or row["timings"] < ENOUGH:
+        return f"[{row['speedup']:.2f}]"
+    return f"{row['speedup']:.2f} ({row['speedup_low']:.2f}-{row['speedup_high']:.2f})"
 
 
 def _share(share: Mapping[str, float]) -> str:
