@@ -187,8 +187,9 @@ def _prepare(
     from chemspec.bench import speed
     from chemspec.engine.registry import models_dir, usable
 
-    if not model and (models_dir() / DRAFTED.get(task, "/")).is_dir():
-        model = DRAFTED[task]
+    drafted = DRAFTED.get(task, "")
+    if not model and drafted and (models_dir() / drafted).is_dir():
+        model = drafted
     engine = opt.load(task, model, **loading)
     queries = [item.query for item in speed.asked(engine, source, limit)]
     show.note(f"model {engine.name}, {len(queries)} {'test' if source else 'built-in'} queries")
@@ -292,4 +293,4 @@ def papers(
         show.table(table)
         show.line("")
     for text in (*papers_tables.LEGEND, *measured["notes"]):
-        show.line(text)
+        show.sentence(text, "dim")

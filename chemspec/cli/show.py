@@ -60,9 +60,9 @@ def line(text: str, style: str = "") -> None:
     answers.print(text, markup=False, highlight=False, soft_wrap=True, style=style)
 
 
-def sentence(text: str) -> None:
+def sentence(text: str, style: str = "bold") -> None:
     """A line on standard output that a terminal folds between words."""
-    (answers if answers.is_terminal else wide).print(text, markup=False, highlight=False, style="bold")
+    (answers if answers.is_terminal else wide).print(text, markup=False, highlight=False, style=style)
 
 
 def table(content: Table) -> None:

@@ -8,12 +8,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.bench import counts
 from chemspec.cli import app
 from chemspec.engine.engine import Engine, usable
+from chemspec.evaluation import reference
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine
@@ -84,3 +86,35 @@ def test_a_model_is_offered_the_drafters_that_it_can_use(
     assert not {"ar", "hierarchy", "spec_drafter"} & set(names)
     assert "ar, hierarchy, spec_drafter, blockwise and medusa need" in missing
     assert usable(alone) == names
+
+
+def test_drafters_are_counted_on_the_built_in_queries_with_the_model_that_has_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a folder of data, and for a task whose own model has no small ones."""
+    home = folder.parent
+    tiny_folder(home / "forward", task="forward")
+    if not (home / "retro-50k").exists():
+        shutil.copytree(folder, home / "retro-50k")
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
+    monkeypatch.delenv("CHEMSPEC_DATA", raising=False)
+    monkeypatch.setattr(reference, "bench_queries", lambda _: tuple(QUERIES[:2]))
+
+    def call(*words: str) -> Result:
+        done = CliRunner().invoke(app, ["bench", *words, "--threads", "1"])
+        assert done.exit_code == 0, done.stderr
+        return done
+
+    default = call("drafters", "--json")
+    assert default.stderr.startswith("model retro-50k, 2 built-in queries")
+    rows = {row["drafter"]: row for row in json.loads(default.stdout)["rows"]}
+    assert next(iter(rows)) == "none" and rows["ar"]["same"] and "medusa" not in rows
+    other = call("draft-length", "--task", "forward", "--lengths", "2")
+    assert "model forward, 2 built-in queries" in other.stderr
+    assert "copy" in other.stdout and " ar " not in other.stdout
+
+
+def test_options_before_the_name_of_a_command_are_refused_and_not_ignored() -> None:
+    done = CliRunner().invoke(app, ["bench", "--limit", "3", "drafters"])
+    assert done.exit_code == 2
+    assert "options of drafters stand after its name" in done.stderr

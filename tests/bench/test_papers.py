@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -203,20 +204,19 @@ def test_a_speedup_that_rests_on_little_stands_in_brackets(queries: int, timings
     assert papers_tables._answered(row) == (str(queries) if queries == timings else f"{queries} in {timings}")
 
 
-def test_rows_take_turns_until_their_seconds_are_over(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Engine.load(home / "forward", threads=1)
+def test_rows_take_turns_until_their_seconds_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     clock = iter(range(10_000))
     monkeypatch.setattr(papers.time, "perf_counter", lambda: next(clock))  # every call takes a second
-    answer = engine.predict
 
-    def predict(queries: Any, settings: DecodeSettings) -> Any:
+    def predict(queries: list[str], settings: DecodeSettings) -> tuple[DecodeResult, ...]:
         order.append(settings.drafter)
-        return answer(queries, settings)
+        return made("answers", [1.0], queries).results
 
-    monkeypatch.setattr(engine, "predict", predict)
-    how = DecodeSettings(decoder="greedy", n=1, batch_size=1, max_len=10)
-    entries = [(engine, Setting(name, replace(how, drafter=name))) for name in ("none", "copy")]
+    how = DecodeSettings(decoder="greedy", n=1, batch_size=1)
+    entries: Any = [
+        (SimpleNamespace(predict=predict), Setting(name, replace(how, drafter=name))) for name in ("none", "copy")
+    ]
     rows = papers.race(entries, QUERIES[:3], seconds=1.5, meter=None)
     # One untimed answer each, then by turns; two answers are more than one and a half seconds.
     assert order == ["none", "copy", "none", "copy", "copy", "none"]
