@@ -21,7 +21,7 @@ TEXTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY"
 PAST = ("CHANGELOG", "benchmarks", "before-after", "log")
 TODAY = [page for page in TEXTS if page.stem not in PAST]
 # Made by a build or a run, or an example of a name.
-MADE = ("assets/vendor", "log.csv", "heldout.csv", "my_drafter.py")
+MADE = ("assets/vendor", "log.csv", "papers.csv", "heldout.csv", "my_drafter.py")
 
 
 def files() -> list[str]:
