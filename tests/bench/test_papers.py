@@ -88,9 +88,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def command(out: Path, *words: str) -> Any:
     done = CliRunner().invoke(
-        app,
-        ["bench", "papers", "--out", str(out), "--limit", "2", "--seconds", "0.01", "--threads", "1", *words],
-        env={"COLUMNS": "100", "TERM": "dumb"},
+        app, ["bench", "papers", "--out", str(out), "--limit", "2", "--seconds", "0.01", "--threads", "1", *words]
     )
     assert done.exit_code == 0, done.output
     return done
@@ -124,6 +122,7 @@ def test_the_command_prints_tables_of_100_columns_with_the_papers_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(show, "answers", Console(width=100, force_terminal=True, color_system=None))
     done = command(Path("here"))
     assert not Path("assets").exists()
