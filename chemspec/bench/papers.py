@@ -7,6 +7,7 @@ many of the queries as it can, in the same order, and is compared with the stand
 
 from __future__ import annotations
 
+import re
 import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -372,5 +373,6 @@ def _cards(engine: Engine) -> list[dict[str, Any]]:
     paper = ROWS["accuracy"][engine.task]
     top = {k: {"value": percent / 100} for k, percent in paper["top"].items()}
     name = f"{engine.name}, beam of {counted['settings']['n']}, {counted['reactions']:,} reactions"
-    ours = {name: counted[name] for name in ("command", "date", "top")}
+    command = re.sub(r"--source \S+", "--source FOLDER", counted["command"])
+    ours = {"command": command, "date": counted["date"], "top": counted["top"]}
     return [{"name": paper["name"], "top": top}, {"name": name, **ours}]

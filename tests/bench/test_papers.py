@@ -238,10 +238,18 @@ def test_numbers_of_other_weights_are_not_told_beside_the_papers(home: Path) -> 
     engine = Engine.load(home / "forward", threads=1)
     counted = {"top": {"1": {"value": 0.5, "low": 0.4, "high": 0.6}}, "settings": {"n": 5}, "reactions": 100}
     for digest, rows in (("another", 0), (engine.digest, 2)):
-        evaluation.keep(engine.folder, "accuracy", counted, digest=digest, command="c", today=date(2026, 1, 1))
+        evaluation.keep(
+            engine.folder,
+            "accuracy",
+            counted,
+            digest=digest,
+            command="evaluate --source /home/me/data -n 5",
+            today=date(2026, 1, 1),
+        )
         assert len(papers._cards(engine)) == rows
     paper, ours = papers._cards(engine)
     assert (paper["top"]["1"]["value"], ours["top"]["1"]["value"]) == (0.884, 0.5)
+    assert ours["command"] == "evaluate --source FOLDER -n 5"  # and nobody's folder in a document
 
 
 def test_energy_is_that_of_the_row(tmp_path: Path, home: Path) -> None:
