@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import triton_reference as reference
 from compilers import needs_compiler, skip_without_compiler
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,6 @@ from chemspec.draft.none import NoDrafts
 from chemspec.draft.windows import Windows
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.runners.triton import reference
 from chemspec.model.runners.triton.runner import TritonBackend
 from chemspec.model.session import Backend, Session
 from chemspec.model.transformer import Transformer

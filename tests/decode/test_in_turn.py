@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import triton_reference as reference
 from compilers import needs_compiler
 
 from chemspec.decode import registry as decoders
@@ -20,7 +21,6 @@ from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model.runners.cuda_graphs import GraphBackend
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.runners.triton import reference
 from chemspec.model.runners.triton.runner import TritonBackend
 from chemspec.model.session import Backend, NodeBatch, Session
 from chemspec.model.transformer import Transformer
