@@ -255,6 +255,20 @@ def test_a_link_puts_no_link_into_what_a_page_says(page: str, told: bool) -> Non
     assert any(safe.plain(LURE) in one.value for one in app.warning) is told
 
 
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("5.0 MB; 1.25.7", "5.0 MB; 1.25.7"),
+        ("1. no list", r"1\. no list"),
+        ("1.", r"1\."),
+        ("see www.evil.example/1.x", r"see www\.evil\.example/1\.x"),
+        ("...2.5", r"\.\.\.2.5"),
+    ],
+)
+def test_full_stops_are_escaped_but_between_digits(text: str, escaped: str) -> None:
+    assert safe.plain(text) == escaped
+
+
 def test_a_drawing_says_what_it_shows_and_nothing_else() -> None:
     shown = draw.labelled("<svg/>", '"><script>alert(1)</script>')
     assert "<script" not in shown and shown.count('"') == 6 and "&quot;&gt;&lt;script&gt;" in shown

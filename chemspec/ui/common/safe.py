@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_MARKS = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|$~:&=^\"'])")
+# A full stop between digits means nothing in Markdown; one after a number at the beginning makes it a list.
+_MARKS = re.compile(r"([\\`*_{}\[\]()<>#+\-!|$~:&=^\"']|(?<![0-9])\.|\.(?![0-9]))")
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})(?=[ \t])", flags=re.MULTILINE)
 
