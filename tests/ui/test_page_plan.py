@@ -142,7 +142,12 @@ def test_old_searches_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projects, "MOST", 3)
     projects.clean(1e9)
     assert [projects.folder(name).exists() for name in names] == [True, True, False]
-    projects.clean(1e9 + projects.DAYS * 86_400 - 0.5)
+    late = 1e9 + projects.DAYS * 86_400 - 0.5  # the second is too old, the first is not yet
+    projects.clean(late)
+    assert [projects.folder(name).exists() for name in names] == [True, True, False]  # the clock may be wrong
+    projects.clean(late + 86_399)
+    assert [projects.folder(name).exists() for name in names] == [True, True, False]
+    projects.clean(late + 86_400)  # a day after it was first found too old
     assert [projects.folder(name).exists() for name in names] == [True, False, False]
 
 
