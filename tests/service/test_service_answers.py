@@ -14,6 +14,7 @@ from serving import Gated, Running, serving, until
 from small import BAD, QUERIES
 
 from chemspec.client import Result, ServiceError
+from chemspec.decode.compiled import loop as compiled_loop
 from chemspec.engine.engine import Engine
 from chemspec.io.writers import brief
 from chemspec.types import DecodeResult, result_from_json
@@ -83,14 +84,18 @@ def test_a_query_that_breaks_the_model_does_not_harm_its_batch(engines: dict[str
     assert len(gated.batches[0]) == len(QUERIES)
 
 
-def test_what_waits_joins_a_batch_that_is_being_decoded(engines: dict[str, Engine]) -> None:
+def test_what_waits_joins_a_batch_that_is_being_decoded(
+    engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Pass by pass and without drafts: or else the first query may be answered before others can join.
+    monkeypatch.setattr(compiled_loop, "IN_A_ROW", 0.0)
     gated = Gated(engines["retro"])
     found: dict[str, Result] = {}
     with serving([{"retro": gated}], batch_size=3) as service:
 
         def ask(query: str, n: int = 2) -> threading.Thread:
             def run() -> None:
-                found[query] = service.client().predict(query, task="retro", n=n, max_len=12)
+                found[query] = service.client().predict(query, task="retro", n=n, max_len=12, drafter="none")
 
             before = service.service.waiting
             thread = threading.Thread(target=run)
