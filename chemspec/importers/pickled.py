@@ -126,7 +126,7 @@ def _within(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     def built(storage: Any, offset: int, size: Sequence[int], stride: Sequence[int], *rest: Any) -> Tensor:
         last = offset + sum((count - 1) * step for count, step in zip(size, stride, strict=True))
-        if all(size) and last >= storage.size():
+        if all(size) and last >= storage._size():  # `size` warns that its class is deprecated
             raise pickle.UnpicklingError("a tensor is larger than what is kept of it")
         return build(storage, offset, size, stride, *rest)
 
