@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,9 +61,11 @@ def test_what_takes_too_long_or_too_much_is_not_refused() -> None:
             pass
 
     assert refused(takes(lambda: bytearray(100_000_000))) == "late"
-    for work in (takes(lambda: bytearray(1_100_000_000)), spin, lambda: None):
+    for work in (takes(lambda: bytearray(1_100_000_000)), lambda: None):
         with pytest.raises(AssertionError, match="exit code"):
             refused(work)
+    with pytest.raises(AssertionError, match=f"exit code -{signal.SIGKILL:d}"):
+        outcome(spin, CheckpointError, seconds=0, size=1_000_000_000)  # a second is the least
 
 
 @pytest.mark.parametrize(
