@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,7 +102,10 @@ def test_an_open_home_is_told_with_the_command_that_closes_it(open_home: Path) -
 def test_the_command_that_starts_the_app_tells_of_an_open_home(
     open_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subprocess, "call", lambda *_, **__: 0)
+    started: list[list[str]] = []
+    monkeypatch.chdir(open_home)  # which the command leaves
+    monkeypatch.setattr(os, "execv", lambda _, words: started.append(words))
     assert f"chmod 700 {open_home}" in CliRunner().invoke(app, ["app"]).stderr
     open_home.chmod(0o700)
     assert CliRunner().invoke(app, ["app"]).stderr == ""
+    assert len(started) == 2  # it starts all the same
