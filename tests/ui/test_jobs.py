@@ -70,6 +70,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     wait_for(lambda: job_queue.at_work() is None)
     for runner in job_queue._runners:
         runner.wait()
+    job_queue._runners.clear()  # the next test counts its own
 
 
 def make(queries: Sequence[str], **more: Any) -> Job:
