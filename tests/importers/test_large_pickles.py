@@ -162,7 +162,7 @@ def test_a_checkpoint_as_torch_writes_it_is_read(tmp_path: Path, new: bool) -> N
 @pytest.mark.parametrize(("offset", "size", "stride"), [(1, (4,), (1,)), (0, (10**10,), (1,)), (0, (2, 2), (3, 1))])
 def test_a_tensor_beyond_its_storage_is_refused(offset: int, size: Any, stride: Any) -> None:
     build = pickled.REBUILD["_rebuild_tensor_v2"]
-    kept = torch.arange(4.0)._typed_storage()
+    kept = torch.arange(4.0)._typed_storage()  # type: ignore[no-untyped-call]
     assert build(kept, 0, (2, 2), (2, 1), False, OrderedDict()).shape == (2, 2)
     with pytest.raises(pickle.UnpicklingError, match="larger than what is kept"):
         build(kept, offset, size, stride, False, OrderedDict())
