@@ -330,7 +330,7 @@ def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -
         (("dev", "reagent-baseline", "none.csv", "--source", "none"), "error: there is no file none.csv"),
         (("evaluate", "-t", "reagents"), "give a file of held-out reactions with --file"),
         (("dev", "calibration", "-t", "reagents"), "give held-out reactions with --heldout"),
-        (("dev", "drafters", "-t", "reagents"), "needs one, as there is for forward or retro"),
+        (("dev", "spec-verification", "-t", "reagents"), "needs one, as there is for forward or retro"),
         (("plan", "CCO", "-m", "forward"), "a forward model, not one for retro; choose another with --model"),
         (("bench", "--widths", "few"), "few"),
         (("bench", "--widths", ""), "widths"),
@@ -341,7 +341,7 @@ def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -
         (("data", "--recipe", "retro-50k"), "Lowe's text mining of US patents"),
         (("dev", "leaks", "--recipe", "retro-50k"), "product, reactants"),
         (("dev", "roundtrip", "p.jsonl"), "no reaction data"),
-        (("dev", "drafters", "-t", "retro"), "no reaction data"),
+        (("dev", "spec-verification", "-t", "retro"), "no reaction data"),
     ],
 )
 def test_exit_code_2_and_a_message(words: tuple[str, ...], part: str) -> None:

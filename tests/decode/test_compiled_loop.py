@@ -302,7 +302,9 @@ def test_every_pass_names_the_source_of_its_best_draft(
     monkeypatch.setattr("chemspec.engine.engine.Decoding", forced(compiled))
     engine = shipped()
     accepted = shared = 0
-    for result in engine.predict(QUERIES, DecodeSettings(decoder="greedy", n=1, drafter=drafter, max_len=40)):
+    for result in engine.predict(
+        QUERIES, DecodeSettings(decoder="greedy", n=1, drafter=drafter, drafting="fixed", max_len=40)
+    ):
         answer, start = (*result.hypotheses[0].tokens, ""), 0
         for step in result.trace.passes:
             kept = tuple(engine.tokenizer.encode("".join(answer[start : start + step.accepted])))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
+from typing import Any
 
 import pytest
 from adversaries import AlwaysWrong, EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
@@ -275,7 +276,7 @@ def test_a_loop_that_believes_its_drafter_is_found_out(monkeypatch: pytest.Monke
     """The other way to be lossy: a drafted continuation is taken for the best one."""
     resume = QueryState.resume
 
-    def trusting(self: QueryState) -> tuple[int, float]:
+    def trusting(self: QueryState, *observers: Any) -> tuple[int, float]:
         for prefix in [prefix for prefix in self.draft_of if prefix[:-1] in self.scores]:
             ids, log_probs = self.scores[prefix[:-1]]
             if prefix[-1] in list(ids)[:2]:  # the second best is good enough
@@ -283,7 +284,7 @@ def test_a_loop_that_believes_its_drafter_is_found_out(monkeypatch: pytest.Monke
                 self.scores[prefix[:-1]] = Scores(
                     [int(ids[place]) for place in order], [float(log_probs[place]) for place in order]
                 )
-        return resume(self)
+        return resume(self, *observers)
 
     monkeypatch.setattr(QueryState, "resume", trusting)
     table = Table(1, vocab_size=VOCAB)

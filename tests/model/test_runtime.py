@@ -92,11 +92,7 @@ def test_each_gpu_has_a_cost_curve_of_its_own_that_knows_batches(monkeypatch: py
     backend: Backend = None  # type: ignore[assignment]
     for device in ("cuda", "cuda:1", "cpu"):
         RuntimeConfig(device, "fp32", "graphs", 2).curve("abc", backend, tiny_model(0, 12).config)
-    assert keys == [
-        "abc-graphs-cuda-NVIDIAH100-fp32-2",
-        "abc-graphs-cuda1-NVIDIAH200-fp32-2",
-        "abc-graphs-cpu-fp32-2",
-    ]
+    assert keys == ["abc-graphs-cuda-NVIDIAH100-fp32-2", "abc-graphs-cuda1-NVIDIAH200-fp32-2", "abc-graphs-cpu-fp32-2"]
     assert shapes == [BATCHES, BATCHES, ()]
     assert gpu.name_of("cpu") == ""
 
