@@ -125,7 +125,7 @@ def test_attention_changes_no_answer(folder: Path, runtime: str, how: DecodeSett
     engine = Engine.load(folder, threads=1, runtime=runtime)
     plain = engine.predict(QUERIES, replace(how, drafter="none"))
     for batch_size, count in ((1, 3), (4, 1)):
-        settings = replace(how, drafter="attention", batch_size=batch_size, draft_count=count)
+        settings = replace(how, drafter="attention", drafting="fixed", batch_size=batch_size, draft_count=count)
         found = engine.predict(QUERIES, settings)
         for one, other in zip(found, plain, strict=True):
             assert [item.tokens for item in one.hypotheses] == [item.tokens for item in other.hypotheses]

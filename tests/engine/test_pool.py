@@ -60,7 +60,7 @@ def test_a_call_that_was_broken_off_leaves_no_answers_to_the_next(both: EnginePo
 
 
 def test_bad_settings_are_refused_and_the_engines_live_on(both: EnginePool) -> None:
-    with pytest.raises(ValueError, match="no small model"):
+    with pytest.raises(ValueError, match="there is no drafter 'ar'"):
         both.predict(QUERIES, HOW, drafter="ar")
     assert both.predict("CCO", HOW).status == "ok"
 
