@@ -74,14 +74,14 @@ def accept_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = QueryState.resume
     swapped: dict[int, Scores] = {}  # by their ids; kept, so that no other object gets one of these
 
-    def resume(self: QueryState) -> tuple[int, float]:
+    def resume(self: QueryState, *observers: Any) -> tuple[int, float]:
         for prefix, scores in self.scores.items():
             drafted = [token for token in scores.ids if (*prefix, token) in self.draft_of][:1]
             if drafted and id(scores) not in swapped:
                 rest = [token for token in scores.ids if token not in drafted]
                 changed = self.scores[prefix] = Scores([*drafted, *rest], scores.log_probs)
                 swapped[id(changed)] = changed
-        return honest(self)
+        return honest(self, *observers)
 
     monkeypatch.setattr(QueryState, "resume", resume)
     monkeypatch.setattr("chemspec.decode.compiled.loop.library", lambda: None)
