@@ -53,7 +53,9 @@ def test_the_page_opens_with_an_example_and_offers_others() -> None:
 @needs_models
 def test_the_boc_protection_of_the_paper_is_answered_with_its_product_and_its_drafts() -> None:
     example = next(one for one in question_form.examples() if one.get("drafter") == "windows")
-    settings = DecodeSettings(decoder="greedy", n=1, drafter="windows", draft_length=example["length"])
+    settings = DecodeSettings(
+        decoder="greedy", n=1, drafter="windows", drafting="fixed", draft_length=example["length"]
+    )
     (answer,) = Engine.load(model_folder("forward")).predict([example["query"]], settings)
     assert answer.hypotheses[0].canonical == chem.canonical("CC(=O)c1ccc2c(ccn2C(=O)OC(C)(C)C)c1")
     assert 0 < 2 * len(answer.trace.passes) < metrics.PassCounts.of(answer).standard

@@ -55,7 +55,12 @@ def _made(decoder: str, n: int, drafter: str, length: int = 0, count: int = 0) -
     if drafter == "none" or (drafter == "auto" and DECODERS[decoder].default_drafter != "auto"):
         length = count = 0
     return DecodeSettings(
-        decoder=decoder, n=1 if decoder == "greedy" else n, drafter=drafter, draft_length=length, draft_count=count
+        decoder=decoder,
+        n=1 if decoder == "greedy" else n,
+        drafter=drafter,
+        drafting="fixed" if length or count else "planned",  # sizes are asked for to see such drafts
+        draft_length=length,
+        draft_count=count,
     )
 
 
