@@ -133,6 +133,6 @@ def test_a_hostile_link_is_inert(server: Any, new_page: Callable[..., Any], sett
     page.goto(f"{server.url}/speed?task=<b>x</b>&smi={quote(hostile)}")
     page.locator(".cs-fault").wait_for()
     settled(page)
-    assert page.get_by_label("Everything in the flask").input_value() == hostile
+    assert page.get_by_label("The molecule to make").input_value() == hostile
     assert page.evaluate("window.hacked") is None
     assert page.get_by_role("button", name="Start the race").count() == 0
