@@ -102,7 +102,7 @@ def _run(*, linked: bool = True) -> None:
             n=int(state.step_n) if decoder == "beam" else 1,
             drafter=state.step_drafter,
             draft_length=int(state.step_length),
-            drafting="fixed" if state.step_length else "planned",  # a length is asked for to see such drafts
+            drafting="planned" if state.step_drafter == "auto" else "fixed",  # named to see what it drafts
             record=True,
         )
         state.update(step_shown=Question(model, read.smiles, settings), step_link=(model, read.smiles))
