@@ -18,7 +18,7 @@ DOCS = ROOT / "assets" / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 TEXTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")), *PAGES]
 # Tables of the past keep the commands that gave them.
-PAST = ("CHANGELOG", "benchmarks", "before-after", "log")
+PAST = ("CHANGELOG", "benchmarks", "log")
 TODAY = [page for page in TEXTS if page.stem not in PAST]
 # Made by a build or a run, or an example of a name.
 MADE = ("assets/vendor", "log.csv", "papers.csv", "heldout.csv", "my_drafter.py")

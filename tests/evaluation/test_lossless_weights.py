@@ -112,4 +112,4 @@ def test_the_check_notices_other_weights(pair: Pair) -> None:
 def test_the_check_notices_a_lossy_rule(pair: Pair, how: DecodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     accept_too_much(monkeypatch)
     with pytest.raises(AssertionError):
-        compare(pair, sorted(readable(pair.engine, 60), key=len)[:4], replace(how, drafter="copy"))
+        compare(pair, sorted(readable(pair.engine, 60), key=len)[:4], replace(how, drafter="copy", drafting="fixed"))

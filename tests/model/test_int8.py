@@ -245,7 +245,7 @@ def test_on_real_weights_nothing_changes_a_bit(task: str, how: dict[str, object]
     for runtime, threads in (("native", 1), ("native", 2), ("torch", 2)):
         engine = Engine.load(task, device="cpu", dtype="int8", threads=threads, runtime=runtime)
         for drafter in ("none", "copy"):
-            changed = DecodeSettings(drafter=drafter, batch_size=32, **how)  # type: ignore[arg-type]
+            changed = DecodeSettings(drafter=drafter, drafting="fixed", batch_size=32, **how)  # type: ignore[arg-type]
             found = engine.predict(queries, changed)
             assert [one.hypotheses for one in found] == [one.hypotheses for one in standard]
             counted = [len(one.trace.passes) for one in found]
