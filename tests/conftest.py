@@ -101,6 +101,17 @@ def _own_main() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _fixed_cost_curve() -> Iterator[None]:
+    """How much is drafted depends on what passes cost; tests must not depend on the machine. Here nodes are cheap."""
+    from chemspec.model import runtime
+    from chemspec.model.cost import CostCurve
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime, "measure", lambda *_, **__: CostCurve((1, 16, 128), (1e-3, 1.1e-3, 2e-3)))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Graphs and measurements go to a folder that is thrown away; compiled code, keyed by its source, stays."""
     from chemspec.decode.compiled import build as loop
