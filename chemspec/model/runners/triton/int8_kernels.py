@@ -143,7 +143,7 @@ def int8_linear_kernel(
         at = start + inner
         x = whole(read(x_row, at, there, mean, shrink, gain_at, shift_at, NORM) * factor[:, None])
         w = tl.load(weight_at + column[None, :] * INPUTS + at[:, None], mask=column_in[None, :], other=0)
-        total = tl.dot(x.to(tl.int8), w, total)
+        total = tl.dot(x.to(tl.int8), w, total, out_dtype=tl.int32)
     scale = tl.load(scale_at + column, mask=column_in, other=0.0)[None, :]
     y = total.to(tl.float32) * tl.div_rn(largest, 127.0)[:, None] * scale
     y += tl.load(bias_at + column, mask=column_in, other=0.0)[None, :]
