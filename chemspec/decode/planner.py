@@ -29,7 +29,8 @@ from chemspec.types import Draft
 
 NODES = 64  # that drafts without a look-ahead may add after one prefix
 PASS_SECONDS, NODE_SECONDS = 5e-6, 2e-7  # of the compiled loop's own work, beside the model's
-COMPILED_CALL, PYTHON_CALL = 1e-6, 5e-5  # seconds of asking a drafter about one prefix
+DRAFT_SECONDS = 1.2e-5  # of its work in a pass that drafts, without what the drafter takes for each prefix
+COMPILED_CALL, PYTHON_CALL = 2e-6, 5e-5  # seconds of asking a drafter about one prefix
 MIN_GAIN = 1.1  # the speed-up that drafts must promise if all were accepted
 EXPECTED = 8  # tokens of a draft that is judged before it is made
 CERTAIN = (1, 3)  # sizes of a draft of which this is asked: two, for a curve may be steep at first
@@ -128,6 +129,15 @@ class Planner:
         self._sums: dict[int, Sequence[float]] = {}
         self._judged: set[tuple[int, ...]] = set()
 
+    def beam_may_gain(self, width: int) -> bool:
+        """Return whether drafts may make a beam of this width faster: if every guess of a level is as sure as can be.
+
+        Where they cannot, asking for drafts and planning them would only cost time.
+        """
+        chance, extra = self.by_level.chance(len(BY_LEVEL) - 1), self.seconds(2 * width) - self.seconds(width)
+        gain = PRIOR_SHARE * self.seconds(width) * chance + extra * STILL_RIGHT * (1.0 - chance)
+        return gain > extra + DRAFT_SECONDS + width * self.call_seconds
+
     # Before a pass -----------------------------------------------------------------------------------
 
     def begin_pass(self, asked: int, queries: int, *, waiting: int, width: int) -> bool:
@@ -177,8 +187,8 @@ class Planner:
         chance = self.by_level.chance(chance_class(_power(rate, guesses)))
         extra = self.extra_seconds(guesses)
         gain = self.token_seconds * chance + extra * STILL_RIGHT * (1.0 - chance)
-        least = (MIN_GAIN - 1.0) * self.token_seconds if self.foresees else guesses * self.call_seconds
-        return gain > extra + least
+        margin = (MIN_GAIN - 1.0) * self.token_seconds if self.foresees else 0.0
+        return gain > extra + margin + DRAFT_SECONDS + guesses * self.call_seconds
 
     @property
     def drafts_may_pay(self) -> bool:
@@ -242,11 +252,11 @@ class Planner:
             tokens: steps of all decoders.
             calls: prefixes about which the drafter was asked.
         """
-        spent = self.seconds(computed)
+        spent = self.seconds(computed) + (DRAFT_SECONDS + calls * self.call_seconds if calls else 0.0)
         self._seconds_spent = MEMORY * self._seconds_spent + spent
         self._tokens = MEMORY * self._tokens + tokens
         standard = self.seconds(self._waiting)
-        self._balance = MEMORY * self._balance + tokens * standard / self._queries - spent - calls * self.call_seconds
+        self._balance = MEMORY * self._balance + tokens * standard / self._queries - spent
         if self._balance < -LOSS * standard:
             self._balance, self._paused = 0.0, self._pause
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -319,9 +329,10 @@ class LookAheadPlan:
         kind = chance_class(self._product)
         self.kinds[depth] = kind
         self._chance = self._reached * self._planner.by_level.chance(kind)
+        asking = self._in_level * self._planner.call_seconds
         self._product, self._in_level, self._gained = 1.0, 0, False
         self._steps, self._depth = depth - self._depth, depth
-        return self._chance >= MIN_LEVEL_CHANCE
+        return self._chance >= MIN_LEVEL_CHANCE and self._chance * self._worth > asking
 
     def _close(self) -> None:
         self._value += self._worth * self._chance * self._steps

@@ -26,8 +26,9 @@ QUIET = 0.75  # a load per core at which times are to be trusted
 SOURCE, WRITTEN = 40, 24  # a typical query, half an answer
 # How often a pass is timed: those of few nodes more often, for there a mistake of 0.1 ms decides.
 SMALL, REPEATS = 16, (4, 2)
-# Passes of a trial, of which the fastest counts: the first ones make room in the cache, which one pass in many does.
-BRANCHES = 3
+# Passes of a trial, of which the fastest counts: the first ones grow the KV cache and read the weights from memory, where
+# a query's later passes find them in the processor's cache; small passes take several until they do.
+BRANCHES, SMALL_BRANCHES = 3, 10
 LOOP_SECONDS = 5e-6  # of the compiled loop's own work in a pass
 
 
@@ -93,7 +94,8 @@ def measure(
         session = Session(backend, [source] * queries, top_k=2)
         session.score([[base]] * queries)
         seconds = []
-        for branch in range(min(BRANCHES, len(tokens))):
+        branches = SMALL_BRANCHES if queries * size <= SMALL // 2 else BRANCHES
+        for branch in range(min(branches, len(tokens))):
             grown = base + tuple(tokens[(branch + i) % len(tokens)] for i in range(size))
             nodes, _ = session.new_nodes([[grown]] * queries)
             run = _ready(session.runner, nodes)

@@ -158,6 +158,7 @@ def test_of_several_trials_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cost, "SIZES", (1, 2))
     monkeypatch.setattr(cost, "REPEATS", (3, 3))
     monkeypatch.setattr(cost, "BRANCHES", 1)
+    monkeypatch.setattr(cost, "SMALL_BRANCHES", 1)
     trials = [99.0, 5.0, 9.0, 3.0, 8.0, 4.0, 7.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
     curve = measure(TorchBackend(tiny_model(0, 8, max_positions=27)), 8, 27, clock)
@@ -178,6 +179,7 @@ def test_noise_makes_no_larger_pass_cheaper(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(cost, "SIZES", (1, 2, 4))
     monkeypatch.setattr(cost, "REPEATS", (1, 1))
     monkeypatch.setattr(cost, "BRANCHES", 1)
+    monkeypatch.setattr(cost, "SMALL_BRANCHES", 1)
     trials = [99.0, 5.0, 3.0, 8.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
     curve = measure(TorchBackend(tiny_model(0, 8, max_positions=30)), 8, 30, clock)

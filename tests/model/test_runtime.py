@@ -116,6 +116,7 @@ def test_a_curve_with_batches_goes_on_with_them(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(cost, "Session", Counted)
     monkeypatch.setattr(cost, "BRANCHES", 1)
+    monkeypatch.setattr(cost, "SMALL_BRANCHES", 1)
     time = iter(range(10**6))
     curve = cost.measure(None, 40, 1024, lambda: next(time), batches=((4, 64), (8, 64)))  # type: ignore[arg-type]
     assert curve.nodes == (*SIZES, 256, 512)

@@ -21,6 +21,7 @@ PLANNER = (
         "NODES",
         "PASS_SECONDS",
         "NODE_SECONDS",
+        "DRAFT_SECONDS",
         "MIN_GAIN",
         "STILL_RIGHT",
         "DEEPER",

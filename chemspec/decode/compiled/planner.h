@@ -71,6 +71,8 @@ class Planner {
 
   double extra_seconds(int nodes) const { return (seconds(asked_ + queries_ * nodes) - seconds(asked_)) / queries_; }
 
+  double call_seconds() const { return call_seconds_; }
+
   double start_seconds() const { return START_SHARE * seconds(asked_) / queries_; }
 
   bool look_ahead_pays(int guesses) const {
@@ -79,8 +81,8 @@ class Planner {
     for (int guess = 0; guess < guesses; guess++) power *= rate;
     const double chance = by_level.chance(chance_class(power)), extra = extra_seconds(guesses);
     const double gain = token_seconds * chance + extra * STILL_RIGHT * (1.0 - chance);
-    const double least = foresees_ ? (MIN_GAIN - 1.0) * token_seconds : guesses * call_seconds_;
-    return gain > extra + least;
+    const double margin = foresees_ ? (MIN_GAIN - 1.0) * token_seconds : 0.0;
+    return gain > extra + margin + DRAFT_SECONDS + guesses * call_seconds_;
   }
 
   Limits tree_limits(Limits limits) const {
@@ -112,11 +114,11 @@ class Planner {
   }
 
   void end_pass(int computed, int tokens, int calls) {
-    const double spent = seconds(computed);
+    const double spent = seconds(computed) + (calls ? DRAFT_SECONDS + calls * call_seconds_ : 0.0);
     seconds_spent_ = MEMORY * seconds_spent_ + spent;
     tokens_ = MEMORY * tokens_ + tokens;
     const double standard = seconds(waiting_);
-    balance_ = MEMORY * balance_ + tokens * standard / queries_ - spent - calls * call_seconds_;
+    balance_ = MEMORY * balance_ + tokens * standard / queries_ - spent;
     if (balance_ < -LOSS * standard) {
       balance_ = 0, paused_ = pause_;
       pause_ = std::min(2 * pause_, LONGEST_PAUSE);
@@ -193,9 +195,10 @@ class LookAheadPlan {
     const int kind = chance_class(product_);
     kinds_.emplace_back(depth, kind);
     chance_ = reached_ * planner_.by_level.chance(kind);
+    const double asking = in_level_ * planner_.call_seconds();
     product_ = 1.0, in_level_ = 0, gained_ = false;
     steps_ = depth - depth_, depth_ = depth;
-    return chance_ >= MIN_LEVEL_CHANCE;
+    return chance_ >= MIN_LEVEL_CHANCE && chance_ * worth_ > asking;
   }
 
   void close() {
