@@ -42,8 +42,8 @@ class DrafterResources:
         self._knowledge: DrafterCalibration | None = None
         self._watcher: TorchBackend | None = None
         self._companions: dict[str, Any] = {}
-        # Drafters and widths of beams that no draft can make faster here, for which no drafter needs to be built.
-        self.undrafted_beams: set[tuple[str, int]] = set()
+        # Drafters and numbers of hypotheses that no draft can make faster here, so that no drafter needs to be built.
+        self.undrafted: set[tuple[str, int]] = set()
 
     def cost(self) -> CostCurve:
         """Return what a pass costs here, by its number of nodes; measured at first use, then kept on disk."""

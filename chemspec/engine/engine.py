@@ -569,13 +569,14 @@ class Engine:
 
     def _begin(self, rows: Sequence[PreparedQuery], settings: DecodeSettings) -> tuple[Decoding, Join]:
         """Open a session and start its decoders; the clock runs from here on. Also returns what lets others join."""
-        resources, beam = self.resources, (settings.drafts_by, settings.n)
-        planned = settings.decoder == "beam" and settings.drafting == "planned"
-        drafter = NoDrafts() if planned and beam in resources.undrafted_beams else self._drafter(settings)
+        resources = self.resources
+        width = {"greedy": 1, "beam": settings.n}.get(settings.decoder, 0) if settings.drafting == "planned" else 0
+        undrafted = (settings.drafts_by, width) in resources.undrafted
+        drafter = NoDrafts() if undrafted else self._drafter(settings)
         in_loop = decoders.loop_drafter(settings, drafter)
         planner = self._planner(settings, in_loop)  # may time the model once, which is no part of an answer
-        if planned and planner is not None and not planner.beam_may_gain(settings.n):
-            resources.undrafted_beams.add(beam)
+        if width and planner is not None and not planner.may_gain(width):
+            resources.undrafted.add((settings.drafts_by, width))
             in_loop, planner = NoDrafts(), None
         began = time.perf_counter()
         # A model cannot write more than it has positions for.

@@ -26,8 +26,8 @@ QUIET = 0.75  # a load per core at which times are to be trusted
 SOURCE, WRITTEN = 40, 24  # a typical query, half an answer
 # How often a pass is timed: those of few nodes more often, for there a mistake of 0.1 ms decides.
 SMALL, REPEATS = 16, (4, 2)
-# Passes of a trial, of which the fastest counts: the first ones grow the KV cache and read the weights from memory, where
-# a query's later passes find them in the processor's cache; small passes take several until they do.
+# Passes of a trial, of which the fastest counts: the first ones grow the KV cache and read the weights from memory,
+# where a query's later passes find them in the processor's cache; small passes take several until they do.
 BRANCHES, SMALL_BRANCHES = 3, 10
 LOOP_SECONDS = 5e-6  # of the compiled loop's own work in a pass
 

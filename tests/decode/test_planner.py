@@ -256,3 +256,12 @@ def test_beams_of_the_default_drafter_take_few_passes(
     seconds = [sum(cost(step.computed) for steps in one for step in steps) for one in found]
     assert sum(map(len, found[1])) / len(queries) <= most
     assert seconds[1] <= 1.02 * seconds[0]
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 10])
+def test_whether_drafts_may_gain_follows_the_curve(width: int) -> None:
+    for foresees in (False, True):
+        assert Planner(FREE, foresees=foresees).may_gain(width)
+        assert not Planner(DEAR, foresees=foresees).may_gain(width)
+    assert Planner(TILES).may_gain(width)
+    assert Planner(AVX2).may_gain(width) == (width < 5)

@@ -12,8 +12,11 @@ from compilers import skip_without_compiler
 
 from chemspec.decode.compiled import loop
 from chemspec.decode.compiled.build import library
+from chemspec.draft.base import Drafter
+from chemspec.draft.registry import DrafterInputs, build
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
+from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings
 from chemspec.testing import tiny_model
 from chemspec.tokenizer import Tokenizer
@@ -53,7 +56,7 @@ def calls(work: Callable[[], Any]) -> int:
     ("settings", "most", "per_pass"),
     [
         (DecodeSettings(decoder="greedy", n=1, drafter="none", max_len=60), 700, 2.5),
-        (DecodeSettings(decoder="greedy", n=1, drafter="copy", max_len=60), 800, 4.5),
+        (DecodeSettings(decoder="greedy", n=1, drafter="copy", max_len=60), 1100, 4.5),
         (DecodeSettings(decoder="beam", n=10, drafter="none", max_len=60), 1300, 2.5),
     ],
     ids=["greedy", "drafts", "beam"],
@@ -71,3 +74,27 @@ def test_python_does_little_for_a_query(
     assert many <= most
     assert long - short >= 25
     assert (many - few) / (long - short) <= per_pass  # one call more for each would show
+
+
+@pytest.mark.parametrize(("decoder", "n"), [("greedy", 1), ("beam", 3)])
+def test_a_drafter_that_cannot_gain_is_built_once(
+    engine: Engine, decoder: str, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass costs nothing beside its nodes here, so no draft is worth it, whatever the width."""
+    built: list[str] = []
+    monkeypatch.setattr(engine.resources, "_curve", CostCurve((1, 128), (1.0, 128.0)))
+    monkeypatch.setattr(engine.resources, "undrafted", set())
+
+    def counted(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+        built.append(settings.drafter)
+        return build(settings, inputs)
+
+    engine = replace(engine, build_drafter=counted)
+    how = DecodeSettings(decoder=decoder, n=n, drafter="copy")  # type: ignore[arg-type]
+    plain = engine.predict([QUERY, "CCNC"], replace(how, drafter="none"))
+    built.clear()
+    drafted = [engine.predict([QUERY, "CCNC"], how) for _ in range(3)]
+    assert len(built) == 1
+    for results in drafted:
+        assert [result.hypotheses for result in results] == [result.hypotheses for result in plain]
+        assert not sum(item.drafted for result in results for item in result.trace.passes)

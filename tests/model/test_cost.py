@@ -168,6 +168,7 @@ def test_of_several_trials_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -
 def test_of_the_passes_of_a_trial_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first makes room in the cache."""
     monkeypatch.setattr(cost, "SIZES", (1, 2))
+    monkeypatch.setattr(cost, "SMALL_BRANCHES", 3)
     monkeypatch.setattr(cost, "REPEATS", (1, 1))
     trials = [99.0, 99.0, 99.0, 9.0, 3.0, 4.0, 8.0, 7.0, 6.0]
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
