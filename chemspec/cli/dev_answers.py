@@ -1,11 +1,11 @@
-"""Check answers and models: `dev lossless`, `calibration`, `roundtrip`, `card`."""
+"""Check models: `dev calibration`, `roundtrip`, `card`."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,79 +16,6 @@ from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS
 
 command = partial(dev.command, rich_help_panel="Are the answers right?")
-
-
-@command()
-def lossless(
-    file: Annotated[Path | None, typer.Argument(help="File of queries; default: the built-in ones.")] = None,
-    task: opt.TaskOption = "",
-    model: opt.ModelOption = "",
-    column: Annotated[str, opt.option("Column of the file with the SMILES.")] = "",
-    limit: Annotated[int, opt.option("A random sample of so many queries; 0: all.")] = 200,
-    seed: Annotated[int, opt.option("Of the random sample.")] = 0,
-    skip: Annotated[
-        int, typer.Option(min=0, help="Leave out so many of the sample, which an earlier run compared.")
-    ] = 0,
-    decoder: Annotated[str, opt.option("auto, greedy or beam; auto: greedy for one answer.")] = "auto",
-    n: opt.NOption = 1,
-    drafter: Annotated[
-        list[str] | None, opt.option("Drafter to compare; may be given several times; default auto.")
-    ] = None,
-    batch_size: opt.BatchOption = opt.DEFAULT.batch_size,
-    max_len: opt.LengthOption = opt.DEFAULT.max_len,
-    against: Annotated[str, opt.option("naive (torch, nothing kept) or numpy (independent, fast).")] = "naive",
-    out: Annotated[Path | None, opt.option("Keep what was compared here; run again to go on.")] = None,
-    minutes: Annotated[float, opt.option("Begin no more queries after this time; 0: no limit.")] = 0.0,
-    device: opt.DeviceOption = "auto",
-    dtype: Annotated[str, opt.option("fp32 or int8.")] = "fp32",
-    threads: opt.ThreadsOption = 0,
-    runtime: opt.RuntimeOption = "auto",
-    markdown: Annotated[Path | None, opt.option("Append the rows to this document.", "--markdown")] = None,
-) -> None:
-    """Compare exact decoding with a naive decoder without cache or drafts, in fp32 or int8.
-
-    Exit code 1 if any answer differs that is no tie in the arithmetic. Ctrl-C ends it early and reports what was
-    compared; with --out the same command goes on.
-    """
-    opt.check_folders(markdown)
-    settings = opt.decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size)
-    from chemspec.evaluation import lossless as compare
-    from chemspec.io import readers
-
-    given = None if file is None else readers.read_queries(file, column, opt.task_of(task, model), show.note)
-    engine = opt.load(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
-    queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)
-    names, interrupted = drafter or [opt.DEFAULT.drafter], False
-    stamp = compare.stamp_of(engine, queries, settings, drafters=names, against=against)
-    journal = None if out is None else compare.Journal(out, stamp)
-    counts = journal.counts if journal else []
-    keep = journal.add if journal else counts.append
-    rest = queries[journal.done :] if journal else queries
-    with show.progress("comparing") as report:
-        run = compare.check(engine, rest, settings, names, against=against, minutes=minutes, progress=report)
-        try:
-            for chunk in run:  # one by one: what is done stays done
-                keep(compare.count(chunk))
-        except KeyboardInterrupt:
-            interrupted = True
-    compared = {
-        "task": engine.task,
-        "model": engine.name,
-        "digest": engine.digest,
-        "dtype": engine.dtype,
-        "runtime": engine.runtime,
-        "wanted": len(queries),
-        "interrupted": interrupted,
-        "against": against,
-        **compare.summary(counts, settings),
-    }
-    if markdown is not None and counts:
-        head = not markdown.exists()
-        with markdown.open("a", encoding="utf-8") as text:
-            text.write(compare.markdown(compared, head=head) + "\n")
-    show.table(compare.table(compared))
-    show.document(compared)
-    raise typer.Exit(130 if interrupted else 0 if compared["fine"] else 1)
 
 
 @command()
@@ -175,34 +102,6 @@ def roundtrip(
         show.document(measured)
     else:
         show.shares(back.rows(measured))
-
-
-@dev.command(rich_help_panel="Can it be trusted?")
-def fuzz(
-    cases: Annotated[int, opt.option("How many; a night is 100,000.")] = 2000,
-    seed: Annotated[int, opt.option("The same seed gives the same cases.")] = 0,
-    way: Annotated[list[str] | None, opt.option("Way in, may be given several times; default all.")] = None,
-    out: Annotated[Path, opt.option("Folder for cases that are defects.")] = Path("runs/fuzz"),
-    case: Annotated[Path | None, opt.option("Try one kept case again (with --way), and nothing else.")] = None,
-) -> None:
-    """Throw what nobody would write at every way in: queries, files, model folders, HTTP, links, what is kept.
-
-    A case may take 5 s of processor time and 1 GB, and may end with a documented error. Anything else is a defect: it
-    is told and kept, and the exit code is 1. A campaign that is ended goes on with the same command. Needs hypothesis
-    (extra test).
-    """
-    from chemspec.fuzz import campaign
-
-    if case is not None:
-        defect = campaign.again((way or [""])[0], case.read_bytes())
-        report: dict[str, Any] = {"defects": [defect] if defect else []}
-    else:
-        with show.progress("fuzzing") as told:
-            report = campaign.campaign(cases, seed=seed, only=way or (), out=out, progress=told)
-    for defect in report["defects"][:20]:
-        show.note(f"{defect['way']}: {defect['what']} ({defect['where']}) {defect.get('file', '')}")
-    show.document(report)
-    raise typer.Exit(1 if report["defects"] else 0)
 
 
 @command()

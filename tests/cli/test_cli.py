@@ -430,7 +430,7 @@ def test_help_shows_what_users_need_and_dev_the_rest() -> None:
 
     answers = ["predict", "models", "app", "race", "check", "import", "plan", "serve", "precedents"]
     assert commands(users) == [*answers, "evaluate", "bench", "data", "train", "dev"]
-    assert {"lossless", "card", "calibrate", "alpha"} < set(commands(developers))
+    assert {"card", "calibrate", "alpha"} < set(commands(developers))
     assert not set(commands(users)) & set(commands(developers))
 
 

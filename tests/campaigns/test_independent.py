@@ -7,11 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from campaigns import independent
+from campaigns.comparison import by_numpy, written
 from small import QUERIES, tiny_folder
 
 from chemspec.engine.engine import Engine, installed
-from chemspec.evaluation import independent, reference
-from chemspec.evaluation.lossless import by_numpy, written
+from chemspec.evaluation import reference
 from chemspec.settings import DecodeSettings
 from chemspec.types import FinishedSequence
 

@@ -1,7 +1,8 @@
-"""Run cases in processes of their own, with limits of time and memory, and keep what is a defect.
+"""Fuzz every input: queries, files, model folders, HTTP, links, saved data. `python tests/campaigns/fuzz.py --help`.
 
-Hypothesis draws the cases; a number is the seed of all. A worker runs a round of them. One that dies, or hangs, costs
-its round and nothing else: which case it was stands in a file.
+A case may take 5 s of processor time and 1 GB, and may end with a documented error. Anything else is a defect: it is
+printed, its bytes are saved, and the exit code is 1. Cases run in processes of their own, in rounds; one that dies or
+hangs costs its round and nothing else. Hypothesis draws the cases; a number is the seed of all.
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Annotated, Any
 
-from chemspec.fuzz.tools import Tools, Way
-from chemspec.fuzz.ways import ways
+import typer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from campaigns.fuzzing.tools import Tools, Way
+from campaigns.fuzzing.ways import ways
+from scripts import script
 
 PATIENCE = 120  # of a case, on the clock: the machine may be busy
 ROUND = 500
@@ -99,7 +105,7 @@ def _round(way: str, count: int, seed: int, out: Path) -> tuple[int, list[dict[s
     """Run a round in a process; returns how many cases it ran and the defects."""
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home:
-        words = [sys.executable, "-W", "ignore", "-m", __name__, way, str(count), str(seed), home]
+        words = [sys.executable, "-W", "ignore", __file__, "--worker", way, str(count), str(seed), home]
         ended = subprocess.run(words, capture_output=True, text=True)
         lines = [json.loads(line) for line in _text(Path(home) / "found.jsonl").splitlines() if line.endswith("}")]
         current = Path(home) / "current"
@@ -193,5 +199,31 @@ def _work(name: str, count: int, seed: int, home: Path) -> None:
     one()
 
 
+def main(
+    cases: Annotated[int, typer.Option(help="Number of cases; a night is 100,000.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same cases.")] = 0,
+    way: Annotated[list[str] | None, typer.Option(help="Input to fuzz, may be repeated; default: all.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for cases that are defects.")] = Path("runs/fuzz"),
+    case: Annotated[Path | None, typer.Option(help="Try one saved case again (with --way), and nothing else.")] = None,
+) -> None:
+    """Fuzz every input; the same command resumes a campaign that was interrupted."""
+    if case is not None:
+        defect = again((way or [""])[0], case.read_bytes())
+        report: dict[str, Any] = {"defects": [defect] if defect else []}
+    else:
+        report = campaign(cases, seed=seed, only=way or (), out=out, progress=_tell)
+    for defect in report["defects"][:20]:
+        print(f"{defect['way']}: {defect['what']} ({defect['where']}) {defect.get('file', '')}", file=sys.stderr)
+    print(json.dumps(report))
+    raise typer.Exit(1 if report["defects"] else 0)
+
+
+def _tell(done: int, total: int) -> None:
+    print(f"\r{done} of {total} cases", end="\n" if done == total else "", file=sys.stderr)
+
+
 if __name__ == "__main__":
-    _work(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    if sys.argv[1:2] == ["--worker"]:
+        _work(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), Path(sys.argv[5]))
+    else:
+        script(main)()

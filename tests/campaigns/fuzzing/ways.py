@@ -16,9 +16,10 @@ from dataclasses import asdict
 from pathlib import Path
 from random import Random
 
-from chemspec.fuzz import graphs, http, kept, tables
-from chemspec.fuzz.mutate import altered, broken, mutated
-from chemspec.fuzz.tools import QUERIES, Tools, Way, small_model
+from campaigns.fuzzing import graphs, http, kept, tables
+from campaigns.fuzzing.mutate import altered, broken, mutated
+from campaigns.fuzzing.tools import QUERIES, Tools, Way, small_model
+
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, result_from_json, to_json
 

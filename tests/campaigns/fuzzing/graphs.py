@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise, product
 from random import Random
 
-from chemspec.fuzz.tools import Tools
+from campaigns.fuzzing.tools import Tools
+
 from chemspec.tasks import TASKS
 
 Bond = tuple[int, int]

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import comparison
+from campaigns.comparison import TIE, Comparison, judge, naive
+from campaigns.lossless import app
 from click.testing import Result
 from small import BAD, QUERIES, accept_too_much, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.cli import app
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import lossless
-from chemspec.evaluation.lossless import TIE, Comparison, judge, naive
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs
 from chemspec.tokenizer import BOS, EOS
@@ -47,7 +47,7 @@ def lossy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def command(file: Path, *words: str) -> tuple[Result, dict[str, Any]]:
-    given = ["dev", "lossless", str(file), "--task", "retro", "--threads", "1", "--max-len", "16"]
+    given = [str(file), "--task", "retro", "--threads", "1", "--max-len", "16"]
     result = CliRunner().invoke(app, [*given, *words])
     lines = result.stdout.rstrip("\n").split("\n")
     return result, json.loads(lines[-1]) if lines[-1].startswith("{") else {}
@@ -85,12 +85,12 @@ def test_a_lossy_rule_makes_the_command_fail(queries: Path, words: list[str]) ->
 
 
 def test_scores_that_are_off_make_the_command_fail(queries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = lossless.written
+    honest = comparison.written
 
     def off(*given: Any) -> list[FinishedSequence]:
         return [item._replace(log_probs=(item.log_probs[0] - 1e-3, *item.log_probs[1:])) for item in honest(*given)]
 
-    monkeypatch.setattr(lossless, "written", off)
+    monkeypatch.setattr(comparison, "written", off)
     result, report = command(queries, "--limit", "2")
     assert result.exit_code == 1
     assert (report["rows"][0]["tokens"], report["rows"][0]["unexcused"]) == (0, 2)
@@ -98,33 +98,33 @@ def test_scores_that_are_off_make_the_command_fail(queries: Path, monkeypatch: p
 
 
 def test_interrupted_it_tells_what_it_has(queries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest, calls = lossless._chunk, []
+    honest, calls = comparison._chunk, []
 
-    def chunk(*given: Any) -> lossless.ComparedBatch:
+    def chunk(*given: Any) -> comparison.ComparedBatch:
         calls.append(given)
         if len(calls) == 2:
             raise KeyboardInterrupt
         return honest(*given)
 
-    monkeypatch.setattr(lossless, "_chunk", chunk)
+    monkeypatch.setattr(comparison, "_chunk", chunk)
     result, report = command(queries, "--limit", "40", "--drafter", "copy")
     assert result.exit_code == 130
     assert report["interrupted"] is True
     assert report["wanted"] == 40
-    assert report["queries"] == report["rows"][0]["queries"] == lossless.CHUNK
+    assert report["queries"] == report["rows"][0]["queries"] == comparison.CHUNK
 
 
 def test_a_time_limit_ends_it(queries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 10_000, 50))
-    monkeypatch.setattr(lossless.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(comparison.time, "monotonic", lambda: next(clock))
     result, report = command(queries, "--limit", "40", "-n", "2", "--minutes", "1")
     assert result.exit_code == 0
     assert (report["wanted"], report["queries"]) == (40, 16)
 
 
 def test_a_run_goes_on_where_another_ended(queries: Path) -> None:
-    every = lossless.queries_for(None, QUERIES * 6, limit=11, seed=3)  # type: ignore[arg-type]
-    rest = lossless.queries_for(None, QUERIES * 6, limit=11, seed=3, skip=8)  # type: ignore[arg-type]
+    every = comparison.queries_for(None, QUERIES * 6, limit=11, seed=3)  # type: ignore[arg-type]
+    rest = comparison.queries_for(None, QUERIES * 6, limit=11, seed=3, skip=8)  # type: ignore[arg-type]
     assert rest == every[8:] and len(rest) == 3
     _, report = command(queries, "--limit", "11", "--skip", "8")
     assert report["wanted"] == report["queries"] == 3
@@ -149,17 +149,17 @@ def test_a_run_that_was_killed_goes_on_where_it_was(
     words = ["--limit", "40", "-n", n, "--drafter", "copy", "--against", "numpy"]
     _, whole = command(queries, *words)
     assert whole["fine"] and whole["queries"] == 40
-    honest, calls, journal = lossless._chunk, [], tmp_path / "journal.jsonl"
+    honest, calls, journal = comparison._chunk, [], tmp_path / "journal.jsonl"
 
-    def chunk(*given: Any) -> lossless.ComparedBatch:
+    def chunk(*given: Any) -> comparison.ComparedBatch:
         calls.append(given)
         if len(calls) == 2:
             raise KeyboardInterrupt
         return honest(*given)
 
-    monkeypatch.setattr(lossless, "_chunk", chunk)
+    monkeypatch.setattr(comparison, "_chunk", chunk)
     result, report = command(queries, *words, "--out", str(journal))
-    assert (result.exit_code, report["queries"]) == (130, 2 * lossless.TOGETHER)
+    assert (result.exit_code, report["queries"]) == (130, 2 * comparison.TOGETHER)
     journal.write_text(journal.read_text() + '{"queries": 1', encoding="utf-8")  # killed while it wrote
     result, report = command(queries, *words, "--out", str(journal))
     assert (result.exit_code, report["queries"], len(calls)) == (0, 40, 3)
@@ -198,14 +198,14 @@ def test_rows_go_to_a_document(queries: Path, tmp_path: Path) -> None:
 def test_int8_is_compared_with_the_naive_decoder_in_int8(home: Path) -> None:
     """Every score to the last bit; the decoder in fp32 would differ."""
     engine = Engine.load(home / "retro", device="cpu", threads=1, dtype="int8")
-    found = lossless.summary([*map(lossless.count, lossless.check(engine, QUERIES, GREEDY, ["copy"]))], GREEDY)
+    found = comparison.summary([*map(comparison.count, comparison.check(engine, QUERIES, GREEDY, ["copy"]))], GREEDY)
     assert found["fine"] and found["rows"][0]["largest_score_difference"] == 0
 
 
 def test_the_engine_must_compute_in_fp32_or_int8(home: Path) -> None:
     engine = Engine.load(home / "retro", threads=1, dtype="bf16")
     with pytest.raises(ValueError, match="compare in fp32"):
-        list(lossless.check(engine, QUERIES, GREEDY, ["none"]))
+        list(comparison.check(engine, QUERIES, GREEDY, ["none"]))
 
 
 # --- what is a tie -------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
 
-from chemspec.fuzz.mutate import altered, broken, mutated
-from chemspec.fuzz.tools import QUERIES, Tools, small_model
+from campaigns.fuzzing.mutate import altered, broken, mutated
+from campaigns.fuzzing.tools import QUERIES, Tools, small_model
 
 if TYPE_CHECKING:
     from chemspec.service.service import Service

@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from chemspec.fuzz.mutate import VALUES, altered, broken, mutated
-from chemspec.fuzz.tools import QUERIES, Tools
+from campaigns.fuzzing.mutate import VALUES, altered, broken, mutated
+from campaigns.fuzzing.tools import QUERIES, Tools
 
 ID = "B" * 22
 LINKED = ("predict", "step", "batch", "plan")  # pages that read their address

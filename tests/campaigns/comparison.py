@@ -5,7 +5,7 @@ bits decide. So a difference is excused if the naive decoder gives the engine's 
 more than `TIE` has been added to or taken from the totals of the texts concerned: then, and only then, it is a tie. It
 is still counted and reported.
 
-What to compare with may also come from `evaluation.independent`, which shares no code with the engine and, having a
+What to compare with may also come from `independent`, which shares no code with the engine and, having a
 cache, is fast enough for tens of thousands of queries. The proof of a tie is the naive decoder's in either case.
 """
 
@@ -19,8 +19,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from campaigns import independent
+
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import independent, reference
+from chemspec.evaluation import reference
 from chemspec.io import tables
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
@@ -245,7 +247,7 @@ def check(
         queries: SMILES.
         settings: of an exact decoder; the drafter in it is not looked at.
         drafters: names.
-        against: "naive" (torch, everything computed anew at every step) or "numpy" (see `evaluation.independent`).
+        against: "naive" (torch, everything computed anew at every step) or "numpy" (see `independent`).
         minutes: begin no more queries after this time; 0 is no limit.
         progress: is told how many queries of how many are done.
 

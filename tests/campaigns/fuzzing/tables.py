@@ -11,8 +11,8 @@ from contextlib import suppress
 from functools import cache
 from random import Random
 
-from chemspec.fuzz.mutate import broken, mutated
-from chemspec.fuzz.tools import Tools
+from campaigns.fuzzing.mutate import broken, mutated
+from campaigns.fuzzing.tools import Tools
 
 WHEN = b"2026-01-01T00:00:00Z"  # every time, so that a seed gives the same cases
 MOL = "\n  x\n\n  2  1  0  0  0  0  0  0  0  0999 V2000\n{0}C  {1}\n{0}O  {1}\n  1  2  1  0\nM  END\n".format(

@@ -12,10 +12,10 @@ from random import Random
 from typing import Any
 
 import pytest
-
-from chemspec.fuzz import campaign, http, kept
-from chemspec.fuzz.tools import Tools, Way
-from chemspec.fuzz.ways import ROW, ways
+from campaigns import fuzz
+from campaigns.fuzzing import http, kept
+from campaigns.fuzzing.tools import Tools, Way
+from campaigns.fuzzing.ways import ROW, ways
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Tools:
 def test_a_few_cases_of_every_way(way: Way, tools: Tools) -> None:
     for number in range(4 if way.name == "page" else 12):  # a page takes a third of a second
         case = way.make(Random(number))
-        assert campaign.try_case(way, case, tools) is None, case
+        assert fuzz.try_case(way, case, tools) is None, case
         assert way.make(Random(number)) == case, "the same number gives the same case"
 
 
@@ -74,7 +74,7 @@ def test_what_was_found_is_mended(name: str, tools: Tools) -> None:
     parts = json.loads(next(one for one in ways() if one.name == "job").make(Random(1)))
     for case in FOUND[name]:
         whole = json.dumps({**parts, **json.loads(case)}).encode() if name == "job" else case
-        assert campaign.try_case(way, whole, tools) is None
+        assert fuzz.try_case(way, whole, tools) is None
 
 
 def _raise() -> None:
@@ -88,7 +88,7 @@ def _raise() -> None:
 )
 def test_the_campaign_notices(does: Callable[[], object], told: str, tools: Tools) -> None:
     way = Way("x", lambda _: b"", lambda *_: does() and None, (ValueError,), seconds=0.02)
-    found = campaign.try_case(way, b"", tools)
+    found = fuzz.try_case(way, b"", tools)
     assert (found is None) if not told else (found is not None and told in found["what"])
 
 
@@ -101,20 +101,20 @@ def test_a_campaign_that_was_ended_goes_on(tmp_path: Path, monkeypatch: pytest.M
         ran.append(seed)
         return count, [{"way": way}]
 
-    monkeypatch.setattr(campaign, "_round", a_round)
+    monkeypatch.setattr(fuzz, "_round", a_round)
     with pytest.raises(KeyboardInterrupt):
-        campaign.campaign(1500, only=("query",), out=tmp_path)
+        fuzz.campaign(1500, only=("query",), out=tmp_path)
     with next(tmp_path.glob("*.jsonl")).open("a") as torn:
         torn.write('{"seed": 2, "wa')
     ran.clear()
-    found = campaign.campaign(1500, only=("query",), out=tmp_path)
+    found = fuzz.campaign(1500, only=("query",), out=tmp_path)
     assert (ran, found["cases"], len(found["defects"])) == ([2], 1500, 3)
-    assert campaign.campaign(1000, seed=1, only=("link",), out=tmp_path)["cases"] == 1000 and len(ran) == 3
+    assert fuzz.campaign(1000, seed=1, only=("link",), out=tmp_path)["cases"] == 1000 and len(ran) == 3
 
 
 @pytest.mark.slow  # in processes of their own
 @pytest.mark.parametrize(("count", "seed"), [(2000, 7), pytest.param(10_000, 8, marks=pytest.mark.nightly)])
 def test_fixed_cases(count: int, seed: int, tmp_path: Path) -> None:
-    found = campaign.campaign(count, seed=seed, out=tmp_path / "defects")
-    assert found["cases"] == count and set(found["by_way"]) == set(campaign.names())
+    found = fuzz.campaign(count, seed=seed, out=tmp_path / "defects")
+    assert found["cases"] == count and set(found["by_way"]) == set(fuzz.names())
     assert found["defects"] == []
