@@ -1,17 +1,31 @@
-"""Ask a service from many clients at once, and compare every answer with the engine's own."""
+"""Load-test a running service: `python tests/campaigns/load.py http://localhost:8000 FILE -t retro`.
+
+Many clients ask at once; each answer is compared with the engine's own.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts import script
+
+from chemspec.cli import options as opt
+from chemspec.cli import show
 from chemspec.client import Client, ServiceError
+from chemspec.io import readers
 from chemspec.types import DecodeResult
 
 Answers = tuple[tuple[str, float], ...]  # SMILES and log-probs, best first
@@ -128,3 +142,36 @@ def same(found: Answers, expected: Answers) -> bool:
     return [text for text, _ in found] == [text for text, _ in expected] and all(
         abs(one - other) <= NOISE for (_, one), (_, other) in zip(found, expected, strict=True)
     )
+
+
+def main(
+    url: Annotated[str, typer.Argument(help="Address of the service, such as http://localhost:8000.")],
+    queries: Annotated[Path, typer.Argument(help="File of queries (.csv .smi .parquet ...).")],
+    task: opt.TaskOption,
+    model: opt.ModelOption = "",
+    column: Annotated[str, opt.option("Column of the file with the SMILES.")] = "",
+    limit: Annotated[int, opt.option("Number of queries to use; 0: all.")] = 0,
+    n: opt.NOption = opt.DEFAULT.n,
+    clients: Annotated[int, opt.option("Clients that send requests at once.")] = 50,
+    minutes: Annotated[float, opt.option("Duration of the test.")] = 10.0,
+    size: Annotated[int, opt.option("Queries of a request.")] = 1,
+    threads: opt.ThreadsOption = 0,
+) -> None:
+    """Ask a service from many clients at once, and compare each answer with this machine's own.
+
+    Exit code 1 if any request failed or any answer differs.
+    """
+    asked = list(dict.fromkeys(readers.read_queries(queries, column, opt.as_task(task), show.note)))[: limit or None]
+    engine = opt.load(task, model, threads=threads)
+    settings = opt.decode_settings("auto", n, True)
+    with show.progress("answering here") as report:
+        own = engine.predict(asked, settings, progress=lambda done: report(done, len(asked)))
+    how = {"task": engine.task, "n": n, "timeout": 600.0}
+    with show.progress("asking the service") as report:
+        tally = run(url, told(own), how, clients=clients, seconds=60 * minutes, size=size, progress=report)
+    show.document({"url": url, "model": engine.name, "clients": clients, "n": n, "size": size, **tally.document()})
+    raise typer.Exit(0 if tally.right and not tally.wrong and not tally.errors else 1)
+
+
+if __name__ == "__main__":
+    script(main)()

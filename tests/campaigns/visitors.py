@@ -1,4 +1,4 @@
-"""Visitors, files and HTTP clients at once: `python tests/load/visitors.py 50 --minutes 20`, on a quiet machine.
+"""Visitors, files and HTTP clients at once: `python tests/campaigns/visitors.py 50 --minutes 20`, on a quiet machine.
 
 Every visitor has a browser context of their own, comes by a link, reads the answer for some seconds and types the next
 question; every tenth question comes by a link again. Meanwhile `chemspec predict` answers a file and clients ask
@@ -27,12 +27,12 @@ from urllib.parse import quote
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from browser.conftest import CHROMIUM, FLAGS, Server
+from campaigns import load
 from playwright.sync_api import Error, sync_playwright
 from serving import Process
 
 from chemspec.engine.engine import Engine, model_folder
 from chemspec.evaluation import reference
-from chemspec.service import load_test
 from chemspec.settings import DecodeSettings
 
 PATIENCE = 180.0  # seconds after which an answer is lost
@@ -176,14 +176,14 @@ def file_beside(home: Path, queries: list[str], seconds: float) -> subprocess.Po
     )
 
 
-def batch_rows(file: Path, expected: dict[str, load_test.Answers], asked: list[str]) -> dict[str, int]:
+def batch_rows(file: Path, expected: dict[str, load.Answers], asked: list[str]) -> dict[str, int]:
     """How many rows of the file there are, and how many are wrong or out of place."""
     lines = file.read_text().splitlines()[:-1] if file.exists() else []
     wrong = 0
     for number, line in enumerate(lines):
         row = json.loads(line)
         found = tuple((one["smiles"], one["log_prob"]) for one in row["hypotheses"])
-        wrong += row["query"] != asked[number % len(asked)] or not load_test.same(found, expected[row["query"]])
+        wrong += row["query"] != asked[number % len(asked)] or not load.same(found, expected[row["query"]])
     return {"rows": len(lines), "wrong": wrong}
 
 
@@ -202,8 +202,8 @@ def main() -> int:
     # The page groups answers, so the one it shows first need not be the likeliest.
     results = engine.predict(asked, DecodeSettings(n=20, distinct=True))
     answers = {one.query: {answer.canonical for answer in one.hypotheses} for one in results}
-    plain = load_test.told(engine.predict(asked, DecodeSettings(n=5)))
-    tally: list[load_test.Tally] = []
+    plain = load.told(engine.predict(asked, DecodeSettings(n=5)))
+    tally: list[load.Tally] = []
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
         home = Path(name)
         (home / "serve").mkdir()
@@ -215,7 +215,7 @@ def main() -> int:
             beside = file_beside(home, asked, seconds)
             clients = threading.Thread(
                 target=lambda: tally.append(
-                    load_test.run(service.url, plain, HTTP, clients=given.clients, seconds=seconds, pause=given.pause)
+                    load.run(service.url, plain, HTTP, clients=given.clients, seconds=seconds, pause=given.pause)
                 )
             )
             clients.start()

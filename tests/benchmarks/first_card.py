@@ -1,7 +1,8 @@
-"""Seconds from Enter to the first card and to the whole page: `python tests/load/first_card.py 3`, on a quiet machine.
+"""Seconds from Enter to the first card and to the whole page: `python tests/benchmarks/first_card.py 3`.
 
-Starts the app, lets it warm up, and asks five questions so many times over in a browser of 1280 x 800. `--cold 4` opens
-so many pages by a link the moment that a fresh server listens. The last line is one JSON document.
+On a quiet machine. Starts the app, lets it warm up, and asks five questions so many times over in a browser of 1280 x
+800. `--cold 4` opens so many pages by a link the moment that a fresh server listens. The last line is one JSON
+document.
 """
 
 from __future__ import annotations
