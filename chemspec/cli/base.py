@@ -87,8 +87,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 fine; 1 some query could not be answered; "
     "2 the command could not be carried out; 130 interrupted. Words can be completed: --install-completion.",
 )
-dev = typer.Typer(no_args_is_help=True)
-app.add_typer(dev, name="dev", help="Fit, check and measure models and drafters.", rich_help_panel="For developers")
 
 
 def main() -> None:
@@ -106,3 +104,10 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
     if version:
         print(__version__)
         raise typer.Exit
+
+
+def refuse_options_before(context: typer.Context) -> None:
+    """Raise a ValueError if options of a group stand before the name of one of its commands, which has its own."""
+    given = [name for name in context.params if context.get_parameter_source(name).name == "COMMANDLINE"]  # type: ignore[union-attr]
+    if given:
+        raise ValueError(f"options of {context.invoked_subcommand} stand after its name, not before it")

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from campaigns import independent
 
+from chemspec import asset_files
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import reference
 from chemspec.io import tables
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
@@ -508,7 +508,7 @@ def queries_for(engine: Engine, given: Sequence[str] | None, *, limit: int, seed
     """
     from random import Random
 
-    texts = list(given) if given is not None else list(reference.bench_queries(engine.task))
+    texts = list(given) if given is not None else list(asset_files.bench_queries(engine.task))
     texts = [text for text in texts if text.strip()]
     chosen = texts if not limit or limit >= len(texts) else Random(seed).sample(texts, limit)
     if 0 < len(chosen) <= skip:

@@ -11,8 +11,8 @@ from campaigns import independent
 from campaigns.comparison import by_numpy, written
 from small import QUERIES, tiny_folder
 
+from chemspec import asset_files
 from chemspec.engine.engine import Engine, installed
-from chemspec.evaluation import reference
 from chemspec.settings import DecodeSettings
 from chemspec.types import FinishedSequence
 
@@ -64,7 +64,7 @@ def test_a_shipped_model_answers_the_same(task: str, dtype: str) -> None:
     if task not in [folder.name for folder in installed()]:
         pytest.skip(f"assets/models/{task} is not there: train it or copy it")
     engine = Engine.load(task, device="cpu", dtype=dtype, threads=1)
-    queries = [text for text in reference.bench_queries(engine.task) if not engine.prepare(text).refusal]
+    queries = [text for text in asset_files.bench_queries(engine.task) if not engine.prepare(text).refusal]
     bound = 0 if dtype == "int8" else 5e-5
     queries.sort(key=len)
     assert off(both(engine, queries[:40:5], GREEDY)) <= bound

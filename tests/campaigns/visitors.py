@@ -31,8 +31,8 @@ from campaigns import load
 from playwright.sync_api import Error, sync_playwright
 from serving import Process
 
+from chemspec import asset_files
 from chemspec.engine.engine import Engine, model_folder
-from chemspec.evaluation import reference
 from chemspec.settings import DecodeSettings
 
 PATIENCE = 180.0  # seconds after which an answer is lost
@@ -59,7 +59,7 @@ def resident(process: int) -> float:
 
 def questions(engine: Engine) -> list[str]:
     """What is asked: products that the model reads, short ones first."""
-    texts = [text for text in reference.bench_queries("retro") if not engine.prepare(text).refusal]
+    texts = [text for text in asset_files.bench_queries("retro") if not engine.prepare(text).refusal]
     return sorted(set(texts), key=len)[:60]
 
 

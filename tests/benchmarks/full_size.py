@@ -1,4 +1,4 @@
-"""Load and decode random checkpoints of the published architectures, in the formats of the programs that wrote theirs.
+"""Load and decode random checkpoints of published architectures: `python tests/benchmarks/full_size.py chemformer`.
 
 Greedy decoding of answers of a fixed length, without drafts and with drafts that are told four tokens of the answer at
 a time. That makes five tokens a pass, as many as `copy` gets from trained models; random weights do not copy.
@@ -6,6 +6,7 @@ a time. That makes five tokens a pass, as many as `copy` gets from trained model
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,18 +16,28 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import typer
 
-from chemspec.bench import formats, peers
-from chemspec.bench.baselines import OracleDrafter
-from chemspec.bench.peers import Peer
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import formats
+from benchmarks import peers
+from benchmarks.peers import Peer
+from benchmarks.programs import OracleDrafter
+from scripts import script
+
+from chemspec import asset_files
+from chemspec.bench import speed
+from chemspec.cli import options as opt
+from chemspec.cli import show
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import reference
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.system.threads import torch_threads
+from chemspec.tokenizer import SPECIALS
 from chemspec.types import Draft, Prefix
 
 TOLD = 4  # tokens of a draft
@@ -39,7 +50,7 @@ class Architecture:
     Attributes:
         title: for the table.
         write: makes the checkpoint in a folder, from the tokens of SMILES; returns its path.
-        against: the program of `bench.peers` that it comes from.
+        against: the program of `peers` that it comes from.
         again: writes the same network for that program, where it cannot read what `write` writes.
     """
 
@@ -172,7 +183,7 @@ def _measure(name: str, path: Path, smiles: Sequence[str], count: int, length: i
         "held_mb": _memory("VmRSS") - before,
         "most_mb": _memory("VmHWM"),
     }
-    usable = [query for query in reference.bench_queries("forward") if engine.prepare(query).refusal is None]
+    usable = [query for query in asset_files.bench_queries("forward") if engine.prepare(query).refusal is None]
     found["programs"] = _race(
         engine, ARCHITECTURES[name].against, *_peer(engine, name, path, smiles, length), usable[:count], length, threads
     )
@@ -266,3 +277,30 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             lines.append(f"| {head} | {rest} |")
             head = " | | | | "
     return "\n".join(lines)
+
+
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help="Architectures; default: all.")] = None,
+    limit: Annotated[int, opt.option("Queries of each.")] = 12,
+    length: Annotated[int, opt.option("Tokens of an answer.")] = 46,
+    threads: opt.ThreadsOption = 1,
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Load and decode random checkpoints of published architectures, beside their programs: memory, times, passes."""
+    chosen = names or list(ARCHITECTURES)
+    if unknown := [name for name in chosen if name not in ARCHITECTURES]:
+        raise ValueError(f"no architecture {unknown[0]!r}; there are {', '.join(ARCHITECTURES)}")
+    smiles = Engine.load("forward", threads=threads).tokenizer.tokens[len(SPECIALS) :]
+    rows = []
+    with show.progress("architectures") as report:
+        for number, name in enumerate(chosen):
+            rows.append(run(name, smiles, queries=limit, length=length, threads=threads))
+            report(number + 1, len(chosen))
+    if not as_json:
+        show.line(table(rows))
+    show.document({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
+
+
+app = script(main)
+if __name__ == "__main__":
+    app()

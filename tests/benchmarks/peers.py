@@ -1,13 +1,14 @@
-"""Head to head: another program's own decoder and ours, on the weights of one checkpoint, query by query in turns.
+"""Another program's own decoder and ours, on the weights of one checkpoint: `python tests/benchmarks/peers.py --help`.
 
-The other program must be installed; it is called as its own command calls it. OpenNMT-py reads its checkpoint by
-itself and so runs what is pickled in it; the others get weights that were read safely here.
+They take turns query by query. The other program must be installed; it is called as its own command calls it. OpenNMT-
+py reads its checkpoint by itself and so runs what is pickled in it; the others get weights that were read safely here.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -15,10 +16,18 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import typer
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts import script
+
+from chemspec.bench import speed
+from chemspec.cli import options as opt
+from chemspec.cli import show
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.importers import pickled
 from chemspec.importers.chemformer import tokens_of
@@ -314,3 +323,49 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         times = f"{row['passes']:.1f} | {row['ms']:.1f} | {row['processor_ms']:.1f}"
         lines.append(f"| {row['program']} | {row['width']} | {times} | {alike} |")
     return "\n".join(lines)
+
+
+def main(
+    checkpoint: Annotated[str, typer.Argument(help="Checkpoint of the other program, or an installed model.")],
+    against: Annotated[str, typer.Argument(help=f"Program to compare with: {', '.join(PEERS)}.")],
+    task: opt.TaskOption = "",
+    source: opt.SourceOption = None,
+    limit: Annotated[int, opt.option("Queries per row.")] = 30,
+    widths: Annotated[str, opt.option("Beam widths; 1 is greedy.")] = "1,5",
+    drafter: opt.DrafterOption = "copy",
+    vocab: Annotated[Path | None, opt.option("File of the checkpoint's vocabulary, where that lies apart.")] = None,
+    rules: Annotated[bool, opt.option("Search our beams by the rules of that program.", "--rules")] = False,
+    template: opt.TemplateOption = "",
+    max_len: opt.LengthOption = opt.DEFAULT.max_len,
+    threads: opt.ThreadsOption = 1,
+    device: opt.DeviceOption = "auto",
+    dtype: opt.DtypeOption = "auto",
+    runtime: opt.RuntimeOption = "auto",
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Answer the same queries with another program's decoder and with ours, on the same weights."""
+    how: dict[str, Any] = {"task": opt.as_task(task) if task else None, "template": template, "vocab": vocab or ""}
+    engine = Engine.load(checkpoint, threads=threads, device=device, dtype=dtype, runtime=runtime, **how)
+    queries = [one.query for one in speed.asked(engine, source, limit)]
+    with show.progress("racing") as report:
+        rows = compare(
+            engine,
+            against,
+            queries,
+            widths=opt.numbers("widths", widths),
+            drafter=drafter,
+            rules=against if rules else opt.DEFAULT.rules,
+            max_len=max_len,
+            threads=threads,
+            vocab=vocab,
+            progress=report,
+        )
+    if as_json:
+        show.document({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
+    else:
+        show.line(table(rows))
+
+
+app = script(main)
+if __name__ == "__main__":
+    app()

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 import torch
+from opponent import Answer, Opponent, convert
 from paths import SHARED
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
-from chemspec.bench.ctranslate2 import Answer, Opponent, convert
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoding

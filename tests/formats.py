@@ -1,6 +1,6 @@
 """Write checkpoints as OpenNMT-py, translation-transformer and Chemformer do, from a network of ours.
 
-For measurements and tests of what reads them. What their pickles name need not be installed; their own programs may
+For tests of what reads them. What their pickles name need not be installed; their own programs may
 want more than is written here.
 """
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from benchmarks import plans
 from paths import TESTS
 
 pytest.importorskip("syntheseus")
@@ -16,7 +17,6 @@ sys.path.append(str(TESTS / "plan"))
 from toy import ACID_AMIDE, AMIDE, Toy, retro, stock
 
 from chemspec import chem
-from chemspec.bench import plans
 from chemspec.plan.search import PlanSettings
 
 

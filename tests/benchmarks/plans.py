@@ -1,21 +1,30 @@
-"""Searches for routes against each other: ours as it is used, and Syntheseus' own loop around the same models."""
+"""Searches for routes, ours and Syntheseus' own loop around the same models: `python tests/benchmarks/plans.py`."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Annotated, Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts import script
+
+from chemspec.cli import options as opt
+from chemspec.cli import show
+from chemspec.cli.plan import _load as load_model
 from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import PlanSettings, plan
-from chemspec.plan.stock import Stock
+from chemspec.plan.stock import BUILT_IN, Stock, load
 from chemspec.settings import DecodeSettings
+from chemspec.system import extras
 from chemspec.system.files import write_whole
 
 Models = Mapping[str, Sequence[Model]]  # by precision ("auto", "fp32"): what proposes, and what checks
@@ -188,3 +197,45 @@ def difference(own: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
         return "near-tie"
     is_known = own["routes"][0] in plain["routes"] or plain["routes"][0] in own["routes"]
     return "the other's best is further down" if is_known else "other routes"
+
+
+def main(
+    source: opt.SourceOption = None,
+    limit: Annotated[int, opt.option("A random sample of so many test products.")] = 200,
+    expansions: Annotated[int, opt.option("Most molecules expanded for a target.")] = 20,
+    depth: Annotated[int, opt.option("Most steps one after the other.")] = 6,
+    ahead: Annotated[int, opt.option("Open molecules decoded along, in our loops.")] = 0,
+    stock: Annotated[list[str] | None, opt.option("As for `chemspec plan`.", "--stock", "-s")] = None,
+    out: Annotated[Path, opt.option("What was found (.jsonl), resumable.")] = Path("runs/plan-bench.jsonl"),
+    threads: opt.ThreadsOption = 0,
+    device: opt.DeviceOption = "auto",
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Search routes to test products as `chemspec plan` does and with Syntheseus' own loop, by turns on each target.
+
+    Both also in the other's precision, so that one sees what comes of what. Rates are by processor time, which a busy
+    machine changes little; `--limit 60 --threads 1` takes about five minutes on a quiet core.
+    """
+    extras.require("syntheseus", "apted", what="planning")
+    targets = [item.query for item in opt.questions(source, "retro", limit=limit)]
+    settings = PlanSettings(expansions=expansions, depth=depth, ahead=ahead, seconds=3600)
+    models = {
+        dtype: tuple(load_model(task, "", device=device, dtype=dtype, threads=threads) for task in ("retro", "forward"))
+        for dtype in ("auto", "fp32")
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with show.progress("searching") as report:
+        rows = run(models, load(stock or BUILT_IN), targets, out, settings, progress=report)
+    found = {"rows": summary(rows), "routes": agreement(rows)}
+    if as_json:
+        print(json.dumps(found))
+        return
+    for table in found.values():
+        show.line(" | ".join(table[0]))
+        for row in table:
+            show.line(" | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values()))
+
+
+app = script(main)
+if __name__ == "__main__":
+    app()

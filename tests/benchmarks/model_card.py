@@ -1,18 +1,28 @@
-"""Write the tables of a model's card from what commands measured (`evaluation.json`); its other text is left alone.
+"""Write the tables of a model's card, `python tests/benchmarks/model_card.py -t retro`, from its evaluation.json.
 
-A section of `card.md` between `<!-- NAME -->` and `<!-- end NAME -->` belongs to this module.
+A section of `card.md` between `<!-- NAME -->` and `<!-- end NAME -->` belongs to this script;
+other text is left alone.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts import script
+
 from chemspec import evaluation
+from chemspec.cli import options as opt
+from chemspec.cli import show
+from chemspec.engine.registry import model_folder
 from chemspec.evaluation.calibration import table_rows
 from chemspec.io import tables
+from chemspec.model.checkpoint import digest_of
 from chemspec.tasks import TASKS
 
 SHARES = {
@@ -190,3 +200,16 @@ SECTIONS: dict[str, Callable[[Section], str]] = {
     "reliability": reliability,
     "failures": failures,
 }
+
+
+def main(task: opt.TaskOption, model: opt.ModelOption = "") -> None:
+    """Write the tables of a model's card anew, from what other commands stored with --keep."""
+    folder = model_folder(model or opt.as_task(task))
+    for problem in fill(folder, digest_of(folder)):
+        show.note(problem)
+    show.line(str(folder / "card.md"))
+
+
+app = script(main)
+if __name__ == "__main__":
+    app()

@@ -1,28 +1,19 @@
-"""Give benchmarks and tests what they compare with: the built-in queries, and a batched decoder without a cache."""
+"""A decoder without a cache: at every step all prefixes are computed in full, one query at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 
-from chemspec.asset_files import assets
 from chemspec.data.arrays import pad
 from chemspec.decode.protocol import decode_alone
 from chemspec.decode.registry import build
 from chemspec.draft.none import NoDrafts
 from chemspec.model.runners.torch_runner import best, source_batch
 from chemspec.model.transformer import Transformer
-from chemspec.settings import DecodeSettings, Task
+from chemspec.settings import DecodeSettings
 from chemspec.types import FinishedSequence, Prefix, Scores
-
-
-@cache
-def bench_queries(task: Task) -> tuple[str, ...]:
-    """Return the 200 test queries that come with the program."""
-    path = assets() / "examples" / f"bench_{task}.smi"
-    return tuple(path.read_text(encoding="utf-8").split())
 
 
 @torch.inference_mode()

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import model_card
 from paths import ROOT
 from small import QUERIES, tiny_folder
 
 from chemspec import evaluation
-from chemspec.bench import model_card
 from chemspec.engine.engine import Engine, confidence
 from chemspec.evaluation.accuracy import KnownReaction, evaluate, score
 from chemspec.evaluation.calibration import NUMBERS, examine
@@ -57,41 +57,11 @@ def test_a_section_is_filled_and_the_rest_stays(folder: Path) -> None:
     assert (folder / "card.md").read_text() == before
 
 
-def test_both_ways_of_decoding_stand_side_by_side(folder: Path) -> None:
-    slow = {**measured(), "differing": 0, "answers": 4, "gap": 1e-6}
-    put(folder, standard=slow)
-    model_card.fill(folder, "d")
-    text = (folder / "card.md").read_text()
-    assert "| top-1 | 50.0% (9.5% to 90.5%) | 50.0% (9.5% to 90.5%) |" in text
-    assert "differ between the two: 0 of 4" in text
-    assert text.count("| top-") == 2
-
-
 def test_numbers_of_other_weights_are_taken_out(folder: Path) -> None:
     put(folder, digest="old")
     (problem,) = model_card.fill(folder, "new")
     assert "accuracy was measured with other weights" in problem
     assert "50.0%" not in (folder / "card.md").read_text()
-
-
-def test_several_spellings_are_not_taken_for_one_pass(folder: Path) -> None:
-    put(folder, "augmented", settings={"decoder": "beam", "n": 2, "augment": 5})
-    problems = model_card.fill(folder, "d")
-    assert problems == [
-        "accuracy has not been measured",
-        "the card has no place for augmented: <!-- augmented --> ... <!-- end augmented -->",
-    ]
-    (folder / "card.md").write_text(CARD + "\n<!-- augmented -->\n<!-- end augmented -->\n")
-    model_card.fill(folder, "d")
-    text = (folder / "card.md").read_text()
-    assert "| 5 spellings, top-1 | 50.0%" in text and "| top-1" not in text
-
-
-def test_different_molecules_are_not_taken_for_a_plain_beam(folder: Path) -> None:
-    (folder / "card.md").write_text(CARD + "\n<!-- distinct -->\n<!-- end distinct -->\n")
-    put(folder, "distinct", settings={"decoder": "beam", "n": 2, "distinct": True})
-    model_card.fill(folder, "d")
-    assert "width 2 or what it takes for 2 different molecules" in (folder / "card.md").read_text()
 
 
 def test_what_is_broken_is_named(folder: Path) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 
 import foreign
 import pytest
+from benchmarks import peers
+from benchmarks.peers import app
 from foreign import ONMT, TT
 from paths import SHARED
+from recompute import recompute
 from small import QUERIES
 from typer.testing import CliRunner
 
-from chemspec.bench import peers
-from chemspec.cli import app
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import reference
 from chemspec.importers import registry
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import DecodeSettings
@@ -42,7 +42,7 @@ def test_a_program_that_is_not_installed_is_named_with_what_to_do(
     module, remedy = NEEDED[name]
     for part in (module, module.split(".")[0]):
         monkeypatch.setitem(sys.modules, part, None)
-    words = ["bench", "--model", str(checkpoint), "--against", name, "--task", "retro", "--limit", "2"]
+    words = [str(checkpoint), name, "--task", "retro", "--limit", "2"]
     done = CliRunner().invoke(app, [*words, "--device", "cpu"])
     text = " ".join(done.output.split())
     assert done.exit_code == 2 and module in text and remedy in text
@@ -56,7 +56,7 @@ def test_the_rows_count_passes_and_answers_alike(checkpoint: Path, monkeypatch: 
         """The decoder without a cache, which forgets the last answer of a list."""
         calls[0] += 7
         how = DecodeSettings(decoder="beam" if width > 1 else "greedy", n=width, max_len=20)
-        found = reference.recompute(model, ids, how)
+        found = recompute(model, ids, how)
         texts = [engine.tokenizer.decode(one.tokens) for one in found]
         return texts if width == 1 else texts[:-1]
 
@@ -92,8 +92,6 @@ def test_what_cannot_be_raced_is_refused(checkpoint: Path) -> None:
         peers.compare(engine, "onmt", ["CC("])
     with pytest.raises(ValueError, match="there are onmt"):
         peers.compare(engine, "steam", QUERIES)
-    done = CliRunner().invoke(app, ["bench", "--against", "onmt"])
-    assert done.exit_code == 2 and "go together" in done.output
 
 
 def test_generate_of_transformers_gives_the_same_answers(tmp_path: Path) -> None:
@@ -101,8 +99,8 @@ def test_generate_of_transformers_gives_the_same_answers(tmp_path: Path) -> None
     folder = SHARED / "checkpoints" / "rt5"
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there (CHEMSPEC_SHARED names the folder with genuine checkpoints)")
-    words = ["bench", "--model", str(folder), "--against", "transformers", "--task", "forward", "--limit", "3"]
-    words += ["--widths", "1,3", "--max-len", "12", "--drafters", "copy", "--json"]
+    words = [str(folder), "transformers", "--task", "forward", "--limit", "3"]
+    words += ["--widths", "1,3", "--max-len", "12", "--drafter", "copy", "--json"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     rows = json.loads(done.stdout.strip().splitlines()[-1])["rows"]

@@ -1,4 +1,4 @@
-"""Draw the charts of benchmarks.md with Altair: readable on light and dark pages, written as SVG by vl-convert."""
+"""Charts of the papers' tables, drawn with Altair: readable on light and dark pages, written as SVG by vl-convert."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
+
+from chemspec.bench.papers_tables import grouped
 
 INK = "#6f7781"  # contrast above 4 on white and on near-black
 COLORS = ("#2f8fd0", "#d9682a", "#2fa36b", "#a56bd1", "#a07d1f", "#d05a8a")  # above 3
@@ -94,21 +96,6 @@ def distribution(series: Mapping[str, Sequence[float]], what: str) -> alt.Chart:
         )
         .properties(title=f"Speed-up of single queries in {what}: greedy, auto against standard", width=620, height=260)
     )
-
-
-def grouped(row: Row, table: str) -> dict[str, Any]:
-    """Return what `times` draws of a row: its group and name within it, median, quartiles and words."""
-    group, _, name = row["name"].partition(", ")
-    if table == "forward":
-        group, name = f"batch {row['batch']}", row["name"].rpartition(", B=")[0]
-    elif table == "learned":
-        group, _, name = row["name"].rpartition(", ")
-        if group.endswith("speculative sampling"):
-            group, name = f"{row['name'].split(', ')[0]}, sampling", f"speculative, {name}"
-    speedup = "" if row["speedup"] is None else f" ({row['speedup']:.2f}x)"
-    words = f"{row['median_ms']:.1f} ms{speedup}"
-    numbers = {"median": row["median_ms"], "low": row["q1_ms"], "high": row["q3_ms"]}
-    return {"group": group, "name": name, **numbers, "words": words}
 
 
 def times(rows: Sequence[Row], title: str) -> alt.VConcatChart:
