@@ -41,9 +41,6 @@ def serve(
         Path | None, opt.option("File with API keys, one a line; also CHEMSPEC_API_KEYS, separated by commas.")
     ] = None,
     allowed_host: opt.AllowedHostOption = None,
-    state: Annotated[
-        Path | None, opt.option("File of the rxn4chemistry client's questions; default: in the cache, by port.")
-    ] = None,
     ray: Annotated[
         str, opt.option("Engines on a Ray cluster, one a replica: local, auto or HOST:PORT (extra ray).")
     ] = "",
@@ -89,7 +86,6 @@ def serve(
             threads=threads,
             fewest=min_engines,
             most=engines,
-            state=state,
             log=log,
             dtype=dtype,
             runtime=runtime,
@@ -99,4 +95,4 @@ def serve(
         raise ValueError("--engines and --min-engines go with --ray")
     service = Service(lambda: server.load(models, devices, dtype=dtype, threads=threads, runtime=runtime), limits)
     show.note(f"serving {', '.join(models)} on http://{host}:{port}; Ctrl-C ends it")
-    server.run(service, host=host, port=port, allowed=allowed_host or [], state=state, log=log)
+    server.run(service, host=host, port=port, allowed=allowed_host or [], log=log)

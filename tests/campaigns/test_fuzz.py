@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from campaigns import fuzz
-from campaigns.fuzzing import http, kept
+from campaigns.fuzzing import kept
 from campaigns.fuzzing.tools import Tools, Way
 from campaigns.fuzzing.ways import ROW, ways
 
@@ -40,13 +40,8 @@ ENTRY = {
     "note": "", "status": "idea", "added": 1.0,
 }  # fmt: skip
 SEARCH = {"id": kept.ID, "target": "CCO", "lists": [], "own": "", "settings": {}, "ended": "", "changed": 1.0}
-PROJECT: dict[str, Any] = {
-    "method": "POST", "target": f"{http.RXN}/projects", "headers": {"x-api-key": http.KEY},
-    "parts": ['{"name": "\\ud800"}'], "leaves": False,
-}  # fmt: skip
 FOUND = {
     "table": [(Path(__file__).parent / "corpus" / "table.case").read_bytes()],  # Parquet with whole numbers of 65 bits
-    "http": [json.dumps({**PROJECT, "headers": {**PROJECT["headers"], "content-type": "application/json"}}).encode()],
     "prices": [b"prices.csv.gz\n" + gzip.compress(b"CCO\n" * 50, mtime=0)[:10] + b"\x06" * 20],
     "collection": [
         json.dumps({"entries": json.dumps([{**ENTRY, **wrong}]), "places": [], "cut": 1.0}).encode()

@@ -17,7 +17,7 @@ from paths import ROOT
 from serving import HURRY, Load, Process, Running, until
 from small import QUERIES
 
-from chemspec.client import Client, ServiceError
+from chemspec.client import ServiceError
 from chemspec.engine.engine import Engine
 
 pytest.importorskip("fastapi")
@@ -52,39 +52,21 @@ def test_a_stop_finishes_what_was_accepted(
 
 
 @pytest.mark.slow  # starts processes, which import torch
-def test_killed_and_started_again_under_load_it_loses_nothing_that_was_acknowledged(
+def test_killed_and_started_again_under_load_clients_that_ask_again_lose_nothing(
     tmp_path: Path, folders: dict[str, Path], expected: dict[str, list[str]]
 ) -> None:
     with Process(tmp_path, [folders["retro"], folders["forward"]]) as process:
         port = process.port
         load = Load(process.url, 8, patience=HURRY)
-        numbers: list[str] = []
-
-        def promise(client: Client) -> None:
-            asked = {"reactants": QUERIES * 30}
-            numbers.append(client.request("POST", "/rxn/api/api/v1/predictions/pr/batch", asked)["payload"]["task_id"])
-
         until(lambda: len(load.answered) > 20, "some answers")
-        for _ in range(3):
-            promise(Client(process.url))
         process.stop(signal.SIGKILL)
     before = len(load.answered)
     with Process(tmp_path, [folders["retro"], folders["forward"]], port=port) as process:
-        client = Client(process.url)
         until(lambda: len(load.answered) > before + 20, "answers after the restart")
         load.end()
         assert not load.failed  # whoever asked again got an answer
         for result in load.answered:
             assert [one.smiles for one in result.answers] == expected[result.query]
-        for number in numbers:  # acknowledged before the kill, and fetched after it
-            path = f"/rxn/api/api/v1/predictions/pr/batch/{number}"
-
-            def done(path: str = path) -> Any:
-                payload = client.request("GET", path)["payload"]
-                return payload["task"]["status"] == "DONE" and payload
-
-            payload = until(done)
-            assert len(payload["result"]["predictions"]) == 30 * len(QUERIES)
         assert process.stop() == 0
 
 
@@ -116,7 +98,7 @@ def test_what_cannot_be_served_is_said_at_once(tmp_path: Path, options: list[str
     (tmp_path / "empty").touch()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{")
-    words = [sys.executable, "-m", "chemspec.cli", "serve", "--port", "0", "--state", "tasks", *options]
+    words = [sys.executable, "-m", "chemspec.cli", "serve", "--port", "0", *options]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=_environment(), timeout=HURRY)
     assert done.returncode == 2
     assert part in done.stderr

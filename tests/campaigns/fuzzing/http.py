@@ -15,7 +15,6 @@ from campaigns.fuzzing.tools import QUERIES, Tools, small_model
 if TYPE_CHECKING:
     from chemspec.service.service import Service
 
-RXN = "/rxn/api/api/v1"
 KEY = "a key of the service"
 HOW = {
     "task": "retro", "model": "retro", "n": 2, "decoder": "beam", "drafter": "copy", "exact": True, "max_len": 8,
@@ -27,23 +26,15 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/predict": {"queries": ["CCO", "CN"], "record": True},
     "/v1/stream": {"query": "CC(=O)Nc1ccccc1"},
     "/predictions/retro": {"model_name": "retro", "smiles": ["CCO", "CN"]},
-    f"{RXN}/projects": {"name": "x"},
-    f"{RXN}/predictions/pr": {"reactants": "CCO.CN", "aiModel": "2020-08-10"},
-    f"{RXN}/predictions/pr/batch": {"reactants": ["CCO.CN", "CCO"]},
-    f"{RXN}/predictions/pr/batch_topn": {"precursors_lists": [["CCO", "CN"], ["CN"]], "topn": 2},
-    f"{RXN}/retrosynthesis/rs": {"product": "CC(=O)Nc1ccccc1", "parameters": {"nbeams": 3}},
 }
-FETCHED = ("predictions", "predictions/pr/batch", "predictions/pr/batch_topn", "retrosynthesis")
-OTHERS = ("/v1/models", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/", f"{RXN}/ai-models")
+OTHERS = ("/v1/models", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/")
 STATUSES = (200, 201, 307, 400, 401, 404, 405, 413, 422, 429, 499, 504)  # never 500
 LONGEST = 60.0  # seconds on the clock that a request may take; it should give up after its own timeout
 
 
 def request(random: Random) -> bytes:
     """Return a request as JSON: method, address, headers, parts of the body (in Latin-1), whether the client leaves."""
-    path, method, body = random.choice((*BODIES, *BODIES, *OTHERS, "numbered")), "POST", b""
-    if path == "numbered":
-        path = f"{RXN}/{random.choice(FETCHED)}/{random.choice(('0' * 32, 'LAST', 'LAST', 'x'))}?wait=0.2"
+    path, method, body = random.choice((*BODIES, *BODIES, *OTHERS)), "POST", b""
     document = dict(BODIES.get(path, {}))
     if path.startswith("/v1") and document:
         document |= {key: HOW[key] for key in random.sample([*HOW], random.choice((0, 1, 2, 3, 6)))}
@@ -95,7 +86,6 @@ class Served:
         self.service: Service = Service(lambda: [{"retro": tools.engine, "forward": forward}], limits)
         self.app = api.create(self.service)
         self.loop = asyncio.new_event_loop()
-        self.last = "0" * 32  # the newest number that was given out
         self.loop.run_until_complete(self._begin())
 
     async def _begin(self) -> None:
@@ -106,7 +96,7 @@ class Served:
 
     async def answer(self, case: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
         """Send a request; return status, headers and body of the response."""
-        path, _, query = case["target"].replace("LAST", self.last).partition("?")
+        path, _, query = case["target"].partition("?")
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
@@ -185,8 +175,6 @@ def answer(case: bytes, tools: Tools) -> None:
     if "json" in headers.get("content-type", "") and asked["method"] != "HEAD":
         document = json.loads(body, parse_constant=_no_number)
         assert status < 400 or document["detail"], "a refusal says why"
-        found = document.get("payload", {}) if isinstance(document, dict) else {}
-        served.last = str(found.get("id", found.get("task_id", served.last)))
     elif "event-stream" in headers.get("content-type", "") and not asked["leaves"]:
         lines = [line.removeprefix("data: ") for line in body.decode().split("\n") if line.startswith("data: ")]
         assert lines, "a stream ends with a result or an error"
