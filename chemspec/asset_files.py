@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
@@ -17,3 +18,10 @@ def app_script() -> Path:
     """Return the file that Streamlit runs."""
     inside = PACKAGE / "assets" / "app" / "app.py"
     return inside if inside.is_file() else PACKAGE.parent / "app.py"
+
+
+@cache
+def bench_queries(task: str) -> tuple[str, ...]:
+    """Return the 200 test queries of a task that come with the program."""
+    path = assets() / "examples" / f"bench_{task}.smi"
+    return tuple(path.read_text(encoding="utf-8").split())

@@ -27,6 +27,7 @@ Found = TypeVar("Found")
 
 PART = 64  # queries of a request, where the service takes so many; more are asked in several
 RETRIED = (429, 502, 503)  # asking again may help; a question can be asked twice without harm
+NO_CODE = 500  # likewise where no code comes with it: not the service says so, but a proxy whose replica died
 LOST = (http.client.HTTPException, ConnectionError)
 
 
@@ -215,7 +216,8 @@ class Client:
             try:
                 return ask()
             except ServiceError as error:
-                if error.status not in RETRIED or time.monotonic() >= ends:
+                retried = error.status in RETRIED or (error.status == NO_CODE and not error.code)
+                if not retried or time.monotonic() >= ends:
                     raise
                 wait = error.after or pause
             except LOST as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import formats
 from small import TOKENS
 
-from chemspec.bench import formats
 from chemspec.importers.foreign import rounded_sinusoids
 from chemspec.model.transformer import Transformer
 from chemspec.testing import tiny_model

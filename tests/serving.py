@@ -123,18 +123,17 @@ class Running:
 
 
 @contextmanager
-def serving(devices: Sequence[Mapping[str, Any]], state: Path | None = None, **limits: Any) -> Iterator[Running]:
+def serving(devices: Sequence[Mapping[str, Any]], **limits: Any) -> Iterator[Running]:
     """Run a service in this process; its engines are there already."""
     import uvicorn
 
     from chemspec.service import api
     from chemspec.service import server as http
-    from chemspec.service.dropins.rxn import Tasks
     from chemspec.service.limits import Limits
     from chemspec.service.service import Service
 
     service = Service(lambda: devices, Limits(**limits))
-    app = api.create(service, Tasks(state))
+    app = api.create(service)
     server = uvicorn.Server(http.configured(service, app))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -157,7 +156,7 @@ class Process:
         self, folder: Path, models: Sequence[Path], *options: str, port: int = 0, seconds: float = HURRY
     ) -> None:
         self._log = folder / "log"
-        words = ["-m", "chemspec.cli", "serve", "--port", str(port), "--state", str(folder / "tasks"), "--threads", "1"]
+        words = ["-m", "chemspec.cli", "serve", "--port", str(port), "--threads", "1"]
         words += [word for model in models for word in ("--model", str(model))]
         before = self.log()
         with self._log.open("ab") as log:

@@ -26,7 +26,7 @@ LAYERS = (
     ("io", "evaluation"),
     ("plan",),
     ("train", "ui", "service", "planners", "cluster"),
-    ("bench", "fuzz"),
+    ("bench",),
     ("cli",),
 )
 FREE = ("", "__init__")  # the package itself: only its version

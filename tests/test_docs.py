@@ -85,7 +85,7 @@ def test_commands_named_in_the_guides_exist_with_their_options(page: Path) -> No
 
 
 def test_a_command_that_would_fail_is_noticed() -> None:
-    text = "`chemspec dev papers`, `chemspec predict --widths\n5`\n\n    x | chemspec bench papers --limit 5 > file\n"
+    text = "`chemspec train papers`, `chemspec predict --widths\n5`\n\n    x | chemspec bench papers --limit 5 > file\n"
     drafts, widths, right = sorted(commands(text), key=len)[0], *sorted(commands(text), key=len)[1:]
     for words in (drafts, widths):
         with pytest.raises(Exception, match=r"no command papers|No such option: --widths"):

@@ -17,9 +17,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from campaigns.fuzzing import graphs
 from slowness import slowness
-
-from chemspec.fuzz import graphs
 
 SECONDS, MOST_KB = 1.0, 500_000
 STRUCTURES = {
@@ -94,7 +93,7 @@ def file(tools: Any) -> Callable[[str, str], object]:
 
 
 def link(tools: Any) -> Callable[[str, str], object]:
-    from chemspec.fuzz import kept
+    from campaigns.fuzzing import kept
 
     def read(text: str, name: str) -> None:
         text = text[:60_000]  # a server takes no longer address
@@ -104,7 +103,7 @@ def link(tools: Any) -> Callable[[str, str], object]:
 
 
 def http(tools: Any) -> Callable[[str, str], object]:
-    from chemspec.fuzz import http as requests
+    from campaigns.fuzzing import http as requests
 
     headers = {"content-type": "application/json", "x-api-key": requests.KEY}
 
@@ -173,7 +172,7 @@ def test_no_structure_ends_or_holds_up_a_process(door: str) -> None:
 
 def attack(door: str, seconds: float) -> None:
     """Throw every structure at a door and print what each took; a case that takes too long ends this process."""
-    from chemspec.fuzz.tools import Tools
+    from campaigns.fuzzing.tools import Tools
 
     with tempfile.TemporaryDirectory() as home:
         reading = DOORS[door](Tools(Path(home)) if door in ("file", "link", "http") else None)

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from app_server import address
 from paths import ROOT
+from recompute import recompute
 
+from chemspec import asset_files
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed
-from chemspec.evaluation import reference
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings, TrainSettings, preset
 from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
@@ -34,10 +35,10 @@ def test_weights_greedy_and_beam_are_those_of_the_decoder_without_cache(task: st
         pytest.skip(f"assets/models/{task} is not there")
     engine = Engine.load(task, threads=1, dtype="fp32")
     model = checkpoint.load(engine.folder).model
-    queries = sorted(reference.bench_queries(engine.task), key=len)[20:140:40]
+    queries = sorted(asset_files.bench_queries(engine.task), key=len)[20:140:40]
     for decoder, n in (("greedy", 1), ("beam", 3)):
         plain = DecodeSettings(decoder=decoder, n=n, batch_size=2)
-        expected = [reference.recompute(model, engine.prepare(query).ids, plain) for query in queries]
+        expected = [recompute(model, engine.prepare(query).ids, plain) for query in queries]
         standard = engine.predict(queries, replace(plain, drafter="none"))
         for drafter in ("copy", "mixed", "auto"):
             results = engine.predict(queries, replace(plain, drafter=drafter))

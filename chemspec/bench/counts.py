@@ -1,4 +1,4 @@
-"""Count what drafters, their draft lengths and Spec-Verification save and cost. No clock is read.
+"""Count what drafters and their draft lengths save and cost. No clock is read.
 
 All answer the same queries; `progress` is told how many rows of how many are done.
 """
@@ -14,9 +14,6 @@ from chemspec.bench.sweep import Progress, Setting, sweep
 from chemspec.draft.registry import DRAFTERS
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes
-from chemspec.evaluation.accuracy import KnownReaction, share
-from chemspec.io import tables
-from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import own_tensors
 from chemspec.settings import DecodeSettings
@@ -102,74 +99,6 @@ def draft_lengths(
     return rows
 
 
-def spec_verification(
-    engine: Engine,
-    asked: Sequence[KnownReaction],
-    names: Sequence[str],
-    *,
-    betas: Sequence[int],
-    taus: Sequence[float],
-    batch_size: int = 1,
-    progress: Progress = lambda *_: None,
-) -> list[dict[str, Any]]:
-    """Answer greedily under every rule of Xia et al. (2023, tables 4 and 6), exactly first; beta = 1 is always exact.
-
-    Args:
-        engine: of the target.
-        asked: queries with their true answers.
-        names: of drafters.
-        betas: how many of the best tokens may be drafted.
-        taus: the most log-prob in nats that a drafted token may lack.
-        batch_size: queries a model call.
-        progress: see above.
-
-    Returns:
-        A row for every drafter and rule: `tokens_per_pass`, `acceptance_length` ("Tok." in the paper), `agreement` with
-        the target's own answers (the same tokens), and `accuracy` (exact match after canonicalisation), both with 95 %
-        intervals.
-    """
-    plain = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, drafting="fixed")
-    rules = [(1, 0.0)] + [(beta, tau) for beta in betas if beta > 1 for tau in taus]
-    settings = [
-        Setting(f"{name}, {beta}, {tau}", replace(plain, drafter=name, beta=beta, tau=tau), f"{name}, 1, 0.0")
-        for name in names
-        for beta, tau in rules
-    ]
-    rows = []
-    for row in sweep(engine, [question.query for question in asked], settings, progress=progress):
-        same = row.same(first=True)
-        right = sum(
-            any(answer.canonical == question.answer for answer in result.hypotheses[:1])
-            for question, result in zip(asked, row.results, strict=True)
-        )
-        rows.append(
-            {
-                **row.pick("drafter", "beta", "tau", "exact"),
-                "queries": len(asked),
-                **row.pick("passes_per_query", "tokens_per_pass", "acceptance_length"),
-                "agreement": share(sum(same), len(same)),
-                "accuracy": share(right, len(asked)),
-            }
-        )
-    return rows
-
-
-def alpha(engine: Engine, queries: Sequence[str], drafter: str, *, length: int = 8) -> float:
-    """Return the share of a small model's tokens that the target accepts, greedily (alpha of Leviathan et al. 2023).
-
-    Args:
-        engine: of the target.
-        queries: SMILES.
-        drafter: of the small model.
-        length: tokens drafted at once.
-    """
-    settings = DecodeSettings(
-        decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length, drafting="fixed"
-    )
-    rate = numbers([result.trace for result in engine.predict(queries, settings)]).alpha
-    return min(max(round(rate, 3), 0.001), 0.999)  # a rate of one would draft without end
-
-
 def target_megabytes(engine: Engine) -> float:
     """Return the size of the target's weights in fp32."""
     model = checkpoint.load(engine.folder).model
@@ -200,23 +129,8 @@ LENGTH_COLUMNS = {
     "alpha": "{alpha:.3f}",
     "same": "{same:.0%}",
 }
-RULE_COLUMNS = {
-    "drafter": "{drafter}",
-    "beta": "{beta}",
-    "tau": "{tau:g}",
-    "": "{kind}",
-    "passes per query": "{passes_per_query:.2f}",
-    "tokens per pass": "{tokens_per_pass:.2f}",
-    "agreement": "{agreement[value]:.1%} ({agreement[low]:.1%} to {agreement[high]:.1%})",
-    "accuracy": "{accuracy[value]:.1%} ({accuracy[low]:.1%} to {accuracy[high]:.1%})",
-}
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of `drafters` with what `DRAFTER_COLUMNS` needs besides."""
     return {**row, "width": row["n"] if row["n"] > 1 else None, "same": "yes" if row["same"] else "no"}
-
-
-def rule_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return what `spec_verification` counted as Markdown."""
-    return tables.markdown(RULE_COLUMNS, [{**row, "kind": "exact" if row["exact"] else "relaxed"} for row in rows])

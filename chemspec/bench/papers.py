@@ -30,7 +30,6 @@ from chemspec.io.writers import brief
 from chemspec.metrics import Spread
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
-from chemspec.system.energy import Meter
 from chemspec.types import DecodeResult
 
 ACCURATE = (*RANKS, 25)
@@ -123,9 +122,7 @@ def settings_by_table(suite: PapersSettings, task: Task, have: Sequence[str]) ->
     return {"retro": settings_of("retro") + beams, "learned": learned}
 
 
-def race(
-    entries: Sequence[tuple[Engine, Setting]], queries: Sequence[str], *, seconds: float, meter: Meter | None
-) -> list[Row]:
+def race(entries: Sequence[tuple[Engine, Setting]], queries: Sequence[str], *, seconds: float) -> list[Row]:
     """Answer queries in batches, all settings by turns, after an untimed batch of the shortest query.
 
     Batches hold queries of like length, so that none is measured by its padding, and come in random order, so that the
@@ -135,7 +132,6 @@ def race(
         entries: engines and settings, all of one batch size; the first is what the others are compared with.
         queries: SMILES.
         seconds: of each setting; when they are over, it answers no further batch.
-        meter: of the processor's energy, if there is one.
 
     Returns:
         A row for each entry, in their order.
@@ -149,38 +145,28 @@ def race(
         engine.predict([min(queries, key=len)] * min(size, len(queries)), setting.settings)
     spent: list[list[float]] = [[] for _ in entries]
     results: list[list[DecodeResult]] = [[] for _ in entries]
-    joules = [0.0] * len(entries)
     for turn, batch in enumerate(batches):
         for place in range(len(entries)):
             which = (place + turn) % len(entries)
             if sum(spent[which]) > seconds:
                 continue
             engine, setting = entries[which]
-            before = meter.read() if meter else ()
             began = time.perf_counter()
             results[which] += engine.predict(batch, setting.settings)
             spent[which].append(time.perf_counter() - began)
-            joules[which] += meter.joules(before) if meter else 0.0
     rows = [
-        Row.of(
-            setting,
-            answered,
-            seconds=tuple(times),
-            sizes=tuple(map(len, batches[: len(times)])),
-            joules=used if meter else None,
-        )
-        for (_, setting), answered, times, used in zip(entries, results, spent, joules, strict=True)
+        Row.of(setting, answered, seconds=tuple(times), sizes=tuple(map(len, batches[: len(times)])))
+        for (_, setting), answered, times in zip(entries, results, spent, strict=True)
     ]
     return [rows[0], *(replace(row, baseline=rows[0]) for row in rows[1:])]
 
 
-def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: Meter | None) -> dict[str, Any]:
+def run(suite: PapersSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
     """Measure everything.
 
     Args:
         suite: how much to measure.
         progress: is told how many rows of how many are done.
-        meter: of the processor's energy, if there is one.
 
     Returns:
         `{"machine", "models", "queries", "notes", "forward", "retro", "curve", "learned", "alone", "memory",
@@ -194,7 +180,7 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: M
     tables = ("forward", "retro", "curve", "learned", "alone", "memory", "accuracy", "cards")
     report: dict[str, Any] = {**{table: [] for table in tables}, "speedups": {}}
     held = suite.limit
-    notes = [] if meter else ["Energy is not reported by this machine."]
+    notes: list[str] = []
     for task, planned in work.items():
         engine = engines[task]
         known = asked(engine, suite.source, suite.limit)
@@ -204,7 +190,7 @@ def run(suite: PapersSettings, *, progress: Progress = lambda *_: None, meter: M
             rows: dict[str, Row] = {}
             for group in _compared(settings):
                 entries = [(engine, setting) for setting in group]
-                for row in race(entries, queries, seconds=suite.seconds, meter=meter):
+                for row in race(entries, queries, seconds=suite.seconds):
                     rows[row.setting.name] = row
                     done += 1
                     progress(done, total)
@@ -289,7 +275,6 @@ def _facts(row: Row) -> dict[str, Any]:
         "draft_hit_rate": counted.draft_hit_rate,
         "draft_ms_per_pass": 1e3 * counted.draft_seconds / counted.passes,
         "calls_per_query": counted.draft_calls / counted.queries,
-        "joules_per_query": None if row.joules is None else row.joules / len(row.results),
     }
 
 
@@ -332,7 +317,7 @@ def _alone(
         (each, Setting(name, plain, names[0] * (each is not engine), ROWS["alone"].get(name, "")))
         for each, name in zip(engines, names, strict=True)
     ]
-    rows = race(entries, queries, seconds=suite.seconds, meter=None)
+    rows = race(entries, queries, seconds=suite.seconds)
     enough = truth and len(rows[0].results) >= FEW
     return [
         {

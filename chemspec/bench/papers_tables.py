@@ -1,22 +1,19 @@
-"""Print what `papers` measured: narrow tables for a terminal, a section of a page, charts, and files of numbers."""
+"""Print what `papers` measured: narrow tables for a terminal, and files of numbers."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chemspec.bench.charts import charts, grouped, svg
-from chemspec.bench.papers import ACCURATE, FEW, NO_TRUTH, ROWS
+from chemspec.bench.papers import ACCURATE, FEW, ROWS
 from chemspec.io import tables
-from chemspec.metrics import Spread
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-BEGIN, END = "<!-- chemspec bench papers: begin -->", "<!-- end -->"
 TIMED = ("forward", "retro", "curve", "learned")  # the tables of rows that were timed
 ENOUGH = 5  # timed batches of a speed-up with an interval
 TITLES = {
@@ -44,7 +41,7 @@ def terminal(report: Mapping[str, Any]) -> Iterator[Table]:
     for name in TIMED:
         rows: list[dict[str, Any]] = []
         group = None
-        for row in map(_shown, report[name]):
+        for row in map(shown, report[name]):
             within = grouped(row, name) if name != "curve" else {"group": row["drafter"], "name": f"B={row['batch']}"}
             if within["group"] != group:
                 group = within["group"]
@@ -56,22 +53,22 @@ def terminal(report: Mapping[str, Any]) -> Iterator[Table]:
             columns = {
                 key: form for key, form in ROWS["columns"][name].items() if key not in ("task", "top-2", "top-25")
             }
-            yield tables.terminal(columns, map(_shown, report[name]), title=TITLES[name])
+            yield tables.terminal(columns, map(shown, report[name]), title=TITLES[name])
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+def shown(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the report with the texts that its columns need."""
-    shown = dict(row)
+    texts = dict(row)
     if "timings" in row:
-        shown |= {"answered": _answered(row), "faster": _faster(row), "relaxed": None if row["exact"] else " (relaxed)"}
+        texts |= {"answered": _answered(row), "faster": _faster(row), "relaxed": None if row["exact"] else " (relaxed)"}
     if "right" in row:
-        shown["right_share"] = row["right"] and _share(row["right"])
+        texts["right_share"] = row["right"] and _share(row["right"])
     if top := row.get("top"):
-        shown |= {f"top-{k}": _share(top[str(k)]) if str(k) in top else None for k in ACCURATE}
+        texts |= {f"top-{k}": _share(top[str(k)]) if str(k) in top else None for k in ACCURATE}
         base = row.get("standard")
         values = [] if base is None else [f"{100 * share['value']:.1f}" for share in base.values()]
-        shown["of_standard"] = "equal" if base == top else " / ".join(values)
-    return shown
+        texts["of_standard"] = "equal" if base == top else " / ".join(values)
+    return texts
 
 
 def _answered(row: Mapping[str, Any]) -> str:
@@ -94,83 +91,29 @@ def _share(share: Mapping[str, float]) -> str:
     return text + f" ({100 * share['low']:.0f}-{100 * share['high']:.0f})" if "low" in share else text
 
 
-# --- files ---------------------------------------------------------------------------------------
+def grouped(row: Mapping[str, Any], table: str) -> dict[str, Any]:
+    """Return the group of a row and its name within it, its median and quartiles, and both in words."""
+    group, _, name = row["name"].partition(", ")
+    if table == "forward":
+        group, name = f"batch {row['batch']}", row["name"].rpartition(", B=")[0]
+    elif table == "learned":
+        group, _, name = row["name"].rpartition(", ")
+        if group.endswith("speculative sampling"):
+            group, name = f"{row['name'].split(', ')[0]}, sampling", f"speculative, {name}"
+    speedup = "" if row["speedup"] is None else f" ({row['speedup']:.2f}x)"
+    words = f"{row['median_ms']:.1f} ms{speedup}"
+    numbers = {"median": row["median_ms"], "low": row["q1_ms"], "high": row["q3_ms"]}
+    return {"group": group, "name": name, **numbers, "words": words}
 
 
-def write(report: Mapping[str, Any], command: str, out: Path) -> list[Path]:
-    """Draw the charts into `out`/charts, write the numbers beside them and put the tables into `out`/benchmarks.md.
-
-    Only what stands between the two marks of that page is replaced; without marks it goes to the end.
-
-    Raises:
-        ValueError: if the page has a first mark but no second.
-    """
-    folder, page = out / "charts", out / "benchmarks.md"
-    text = page.read_text(encoding="utf-8") if page.exists() else ""
-    drawn = charts(report)
-    alts = {name: words for name, (_, words) in drawn.items()}
-    text = _put(text, section(report, command, alts), page)
+def write(report: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write the report as papers.json, and its timed rows as papers.csv; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for name, (chart, _) in drawn.items():
-        files.append(folder / f"{name}.svg")
-        files[-1].write_text(svg(chart), encoding="utf-8")
-    files += [folder / "papers.json", folder / "papers.csv"]
-    files[-2].write_text(json.dumps(report, default=str) + "\n", encoding="utf-8")
+    files = [folder / "papers.json", folder / "papers.csv"]
+    files[0].write_text(json.dumps(report, default=str) + "\n", encoding="utf-8")
     timed = [{"table": table, **row} for table in TIMED for row in report[table]]
-    with files[-1].open("w", encoding="utf-8", newline="") as file:
+    with files[1].open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(dict.fromkeys(name for row in timed for name in row)), lineterminator="\n")
         writer.writeheader()
         writer.writerows(timed)
-    page.write_text(text, encoding="utf-8")
-    return [*files, page]
-
-
-def _put(text: str, content: str, page: Path) -> str:
-    whole = f"{BEGIN}\n{content}\n{END}"
-    if BEGIN not in text:
-        return f"{text.rstrip()}\n\n{whole}\n" if text.strip() else whole + "\n"
-    before, _, rest = text.partition(BEGIN)
-    if END not in rest:
-        raise ValueError(f"{page} has the line {BEGIN!r}, but no {END!r} after it; put one there")
-    return before + whole + rest.partition(END)[2]
-
-
-def section(report: Mapping[str, Any], command: str, alts: Mapping[str, str]) -> str:
-    """Return the section of the page, without its marks.
-
-    Args:
-        report: of `papers.run`.
-        command: that gave it.
-        alts: what each chart shows, by name.
-    """
-    columns = ROWS["columns"]
-    kinds = {"forward": "speed", "retro": "speed"}
-    drawn = {name: _table(columns[kinds.get(name, name)], report[name]) for name in TITLES}
-    if not report["accuracy"]:
-        drawn["accuracy"] = NO_TRUTH if NO_TRUTH in report["notes"] else f"No row has {FEW} queries."
-    counted = [f"`{row['command']}` ({row['date']})" for row in report["cards"] if "command" in row]
-    template = Path(__file__).with_name("papers.md").read_text(encoding="utf-8").rstrip()
-    return template.format(
-        **drawn,
-        command=command,
-        machine=", ".join(f"{name} {value}" for name, value in report["machine"].items() if value is not None),
-        models=" and ".join(f"{name} {digest}" for name, digest in report["models"].items()),
-        queries=report["queries"],
-        limit=report["suite"]["limit"],
-        seconds=report["suite"]["seconds"],
-        notes=" ".join(note for note in report["notes"] if note != NO_TRUTH),
-        counted="; ".join(counted) or "nothing, for these weights",
-        single=tables.markdown(columns["single"], [_single(*pair) for pair in report["speedups"].items()]),
-        chart={name: f"![{words}](charts/{name}.svg)" for name, words in alts.items()},
-    )
-
-
-def _table(columns: tables.Columns, rows: Iterable[Mapping[str, Any]]) -> str:
-    return tables.markdown(columns, map(_shown, rows))
-
-
-def _single(name: str, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    time, passes = (Spread.of(pair[place] for pair in pairs) for place in (0, 1))
-    every = [pair[0] for pair in pairs]
-    return {"name": name, "time": time, "passes": passes, "least": min(every), "most": max(every)}
+    return files

@@ -21,49 +21,41 @@ from typing import Any
 
 import torch
 
-from chemspec import __version__
-from chemspec.bench import roofline
-from chemspec.bench.baselines import ENGINES, Answers, Program
+from chemspec import __version__, asset_files
+from chemspec.bench.programs import Answers, Program, chemspec
 from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, sweep
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import reference
 from chemspec.evaluation.accuracy import KnownReaction, questions
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
-from chemspec.settings import DecodeSettings, ModelConfig, Task, preset
+from chemspec.settings import DecodeSettings, Task, preset
 from chemspec.system import extras, host
 from chemspec.system.threads import usable_cores
 from chemspec.tokenizer import Tokenizer
 
 WARM_UP = 5  # queries answered before the clock starts, or one batch if that is more: the longest
-PRECISIONS = {"float32": "fp32", "int8": "int8"}  # CTranslate2's names, and ours
 BATCHES = 20  # at least so many times are taken: fewer batches are answered several times
 TYPICAL = 45  # tokens of an answer; random weights seldom end by themselves
 
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """What to measure; see `chemspec bench --help`. `roof`: what the machine allows, too, which takes seconds."""
+    """What to measure; see `chemspec bench --help`."""
 
     tasks: tuple[Task, ...] = ("forward", "retro")
     source: Path | None = None
     limit: int = 200
     widths: tuple[int, ...] = (5, 10, 25)
     batches: tuple[int, ...] = (1, 32)
-    engines: tuple[str, ...] = ("naive", "ctranslate2", "chemspec")
     drafters: tuple[str, ...] = ("none",)
     preset: str = ""
     threads: int = 0
     device: str = "auto"
     dtypes: tuple[str, ...] = ("auto",)
     runtime: str = "auto"
-    roof: bool = True
 
     def __post_init__(self) -> None:
-        for name in self.engines:
-            if name not in ENGINES:
-                raise ValueError(f"no engine {name!r}; there are {', '.join(ENGINES)}")
         if min((*self.widths, *self.batches, self.limit)) < 1:
             raise ValueError("widths, batches and limit must be at least 1")
 
@@ -80,15 +72,31 @@ class BenchSettings:
         ]
 
 
-def run(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
+def drafted(engines: Sequence[Engine], plan: BenchSettings, _: list[str]) -> list[Program]:
+    """Return chemspec in every precision, without drafts first, since the other rows are compared with that."""
+    return [program for engine in engines for program in chemspec(engine, plan.drafters)]
+
+
+def run(
+    plan: BenchSettings,
+    *,
+    programs: Callable[[Sequence[Engine], BenchSettings, list[str]], list[Program]] = drafted,
+    race: Callable[..., Sequence[Row]] | None = None,
+    progress: Progress = lambda *_: None,
+) -> dict[str, Any]:
     """Measure every row of the plan.
+
+    Args:
+        plan: what to measure.
+        programs: makes what is timed, from the task's engines, the plan and a list for notes.
+        race: takes the times of one setting, as `by_turns` does.
+        progress: is told how many settings of how many are done.
 
     Returns:
         `{"machine": ..., "notes": [...], "rows": [...]}`. Speed-ups are medians over batches against chemspec's own
         cached standard decoder (drafter none) on the same queries, or null where that was not measured; `identical`
         compares with its answers. Rows of chemspec are compared with the standard decoder in their own precision, those
         of other programs with that in the first. A speed-up is told with its 95 % interval (bootstrap over batches).
-        `roof_ms` is what the machine's arithmetic and memory allow, see `roofline`; null if it was not wanted.
     """
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -102,29 +110,16 @@ def run(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[st
                 engine,
                 queries,
                 settings,
-                measure=partial(race, programs=_programs(engines, plan, notes)),
+                measure=partial(race or by_turns, programs=programs(engines, plan, notes)),
                 progress=lambda some, _, before=done: progress(before + some, total),  # type: ignore[misc]
             )
-            roof = _roof(engine, queries) if plan.roof else lambda _: None
-            rows += [_facts(row, task, roof) for row in measured]
+            rows += [_facts(row, task) for row in measured]
             done += len(settings)
     facts = {**machine(plan.threads), "warm_up": WARM_UP, "plan": asdict(plan)}
     return {"machine": facts, "notes": list(dict.fromkeys(notes)), "rows": rows}
 
 
-def _programs(engines: Sequence[Engine], plan: BenchSettings, notes: list[str]) -> list[Program]:
-    """Return all that can run here, chemspec first, since others are compared with it; note what cannot."""
-    programs: list[Program] = []
-    for name in sorted(plan.engines, key=list(ENGINES).index):
-        try:
-            for engine in engines if name in ("chemspec", "oracle") else engines[:1]:
-                programs += ENGINES[name](engine, plan.threads, plan.drafters)
-        except (ModuleNotFoundError, ValueError) as error:
-            notes.append(f"{name} left out: {error}")
-    return programs
-
-
-def race(engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program]) -> list[Row]:
+def by_turns(engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program]) -> list[Row]:
     """Take the time of every program that can decode so, and compare each row with its `_standard`.
 
     Args:
@@ -156,7 +151,7 @@ def race(engine: Engine, queries: Sequence[str], setting: Setting, *, programs: 
                 **_shares(program, sum(row.seconds) * _rounds(heat, queries, setting)),
             }
             rows.append(replace(row, facts=facts, baseline=_standard(facts, rows)))
-    return [replace(row, facts={**row.facts, **_peer(row, rows)}) for row in rows]
+    return rows
 
 
 def _standard(facts: Mapping[str, Any], rows: Sequence[Row]) -> Row | None:
@@ -169,19 +164,6 @@ def _standard(facts: Mapping[str, Any], rows: Sequence[Row]) -> Row | None:
     if facts["engine"] != "chemspec":
         return rows[0] if rows else None
     return next((row for row in rows if row.facts["dtype"] == facts["dtype"]), None)
-
-
-def _peer(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return how many times as fast as the faster CTranslate2 of its precision a row of ours is, with its interval."""
-    peers = [
-        other
-        for other in rows
-        if other.facts["engine"] == "ctranslate2" and PRECISIONS[other.facts["dtype"]] == row.facts["dtype"]
-    ]
-    if row.facts["engine"] != "chemspec" or not peers:
-        return {"peer": None, "peer_low": None, "peer_high": None}
-    fastest = min(peers, key=lambda other: sum(other.seconds))
-    return dict(zip(("peer", "peer_low", "peer_high"), paired_ratio(fastest.per_query, row.per_query), strict=True))
 
 
 def _few(heat: Sequence[Program], setting: Setting) -> int | None:
@@ -260,31 +242,12 @@ def _shares(program: Program, seconds: float) -> dict[str, Any]:
     }
 
 
-def _facts(row: Row, task: Task, roof: Callable[[Row], float | None]) -> dict[str, Any]:
+def _facts(row: Row, task: Task) -> dict[str, Any]:
     """Return a row of the report."""
     how, facts = row.setting.settings, dict(row.facts)
     note, timed = facts.pop("note"), facts.pop("timed")
     head = {"task": task, "decoder": how.decoder, "n": how.n, "batch": how.batch_size}
-    times = {**_times(row, timed=timed), "roof_ms": roof(row)}
-    return {**head, **facts, **times, **_agreement(row), "peak_mb": row.peak_mb, "note": note}
-
-
-def _roof(engine: Engine, queries: Sequence[str]) -> Callable[[Row], float | None]:
-    """Return what bounds the milliseconds of a row whose passes were counted; None where nothing does."""
-    config = engine.config
-    if not isinstance(config, ModelConfig) or engine.device != "cpu":
-        return lambda _: None
-    limits = roofline.measure(roofline.decoder_weights(config), engine.threads)
-    source = fmean(len(engine.prepare(query).ids) for query in queries)
-
-    def bound(row: Row) -> float | None:
-        passes, dtype = row.facts["passes_per_query"], str(row.facts["dtype"])
-        if passes is None:
-            return None
-        nodes, batch = passes * row.facts["nodes_per_pass"], row.setting.settings.batch_size
-        return roofline.bound(limits, config, dtype=dtype, passes=passes, nodes=nodes, source=source, batch=batch)
-
-    return bound
+    return {**head, **facts, **_times(row, timed=timed), **_agreement(row), "peak_mb": row.peak_mb, "note": note}
 
 
 def _times(row: Row, *, timed: bool = True) -> dict[str, Any]:
@@ -317,7 +280,7 @@ def _engines(task: Task, plan: BenchSettings) -> Iterator[list[Engine]]:
     if not plan.preset:
         yield [Engine.load(task, dtype=dtype, **options) for dtype in plan.dtypes]
         return
-    tokenizer = Tokenizer.build(reference.bench_queries(task))
+    tokenizer = Tokenizer.build(asset_files.bench_queries(task))
     with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as scratch:
         torch.manual_seed(0)
         model = Transformer(preset(plan.preset, vocab_size=len(tokenizer)))
@@ -338,7 +301,7 @@ def asked(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction
         ValueError: if the model can read none.
     """
     if source is None:
-        known = [KnownReaction(text, "") for text in reference.bench_queries(engine.task)]
+        known = [KnownReaction(text, "") for text in asset_files.bench_queries(engine.task)]
     else:
         known = questions(source / f"{engine.task}_test.csv.gz", engine.task, limit=limit)
     readable = [question for question in known if not engine.prepare(question.query).refusal]

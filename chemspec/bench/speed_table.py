@@ -1,4 +1,4 @@
-"""Tables of what `speed` measured: a narrow one for terminals, a wide one for documents, and a sentence on both."""
+"""The table of what `speed` measured, and a sentence on it."""
 
 from __future__ import annotations
 
@@ -11,34 +11,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 COLUMNS = {
-    "task": "{task}",
-    "decoder": "{decoder}",
-    "n": "{n}",
-    "batch": "{batch}",
-    "engine": "{engine} {version}",
-    "runtime": "{runtime}",
-    "drafter": "{drafter}",
-    "dtype": "{dtype}",
-    "queries": "{queries}",
-    "ms/query": "{median_ms:.2f}",
-    "quartiles": "{q1_ms:.2f}-{q3_ms:.2f}",
-    "speed-up": "{speedup:.2f}",
-    "95 %": "{speedup_low:.2f}-{speedup_high:.2f}",
-    "× CTranslate2": "{peer:.2f}",
-    "its 95 %": "{peer_low:.2f}-{peer_high:.2f}",
-    "roof ms": "{roof_ms:.2f}",
-    "tok/s": "{tokens_per_second:.0f}",
-    "passes": "{passes_per_query:.1f}",
-    "nodes/pass": "{nodes_per_pass:.1f}",
-    "tok/pass": "{tokens_per_pass:.2f}",
-    "Python": "{host_share:.0%}",
-    "same list": "{same_list:.0%}",
-    "same first": "{same_first:.0%}",
-    "peak MB": "{peak_mb:.0f}",
-}
-
-
-NARROW = {
     "task": "{task}",
     "decoder": "{decoder}",
     "dtype": "{dtype}",
@@ -55,7 +27,7 @@ def table(report: Mapping[str, Any]) -> Table:
     """Return the report for a terminal, in 100 columns unless programs and batch sizes differ."""
     rows = [_short(row) for row in report["rows"]]
     varying = {name: form for name, form in VARYING.items() if len({row[name] for row in rows}) > 1}
-    return tables.terminal({**varying, **NARROW}, rows, remarks=_remarks(report))
+    return tables.terminal({**varying, **COLUMNS}, rows, remarks=_remarks(report))
 
 
 def _short(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,14 +68,6 @@ def _same(row: Mapping[str, Any]) -> int:
 def _from_to(values: Sequence[float]) -> str:
     low, high = f"{min(values):.2f}", f"{max(values):.2f}"
     return low if low == high else f"{low} to {high}"
-
-
-def markdown(report: Mapping[str, Any], command: str) -> str:
-    """Return the report for a document, with the command and the machine that gave it."""
-    facts = {name: value for name, value in report["machine"].items() if name != "plan" and value is not None}
-    machine = ", ".join(f"{name} {value}" for name, value in facts.items())
-    rows = tables.markdown(COLUMNS, report["rows"])
-    return "\n".join([f"`{command}`", "", machine, "", rows, "", *_remarks(report), ""])
 
 
 def _remarks(report: Mapping[str, Any]) -> list[str]:

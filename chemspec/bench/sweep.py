@@ -41,7 +41,6 @@ class Row:
         results: the same in full, where chemspec gave them.
         seconds, sizes: of every batch, where time was taken; seconds are means over rounds.
         peak_mb: the most memory the process held; 0 where it was not looked at.
-        joules: what the processor used, where that is known.
         facts: what else a report says about the row.
         baseline: the row to compare with; None for one that others are compared with.
     """
@@ -52,7 +51,6 @@ class Row:
     seconds: tuple[float, ...] = ()
     sizes: tuple[int, ...] = ()
     peak_mb: float = 0.0
-    joules: float | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     baseline: Row | None = None
 

@@ -31,7 +31,7 @@ MOST_CROWDED = 1000
 TOO_CROWDED = "too many rings share their atoms"
 TOO_MANY_RINGS = f"more than {MOST_RINGS} rings are too many"
 TOO_MANY_ATOMS = f"more than {LONGEST} atoms are too many"
-# Up to so many rings, RDKit took less than a second for each of 8,000 odd graphs (`chemspec dev fuzz --way graph`).
+# Up to so many rings, RDKit took less than a second for each of 8,000 odd graphs (tests/campaigns/fuzz.py).
 FEW_RINGS = 24
 TOO_HARD = "RDKit takes too long over the rings of this"
 TRIAL_SECONDS = 0.4  # of computing; C60 takes 0.03

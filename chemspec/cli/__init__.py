@@ -8,15 +8,12 @@ from chemspec.cli.base import app, main
 
 # Each adds its commands; the order is that of --help.
 from chemspec.cli import predict, race, check, importing, plan, precedents, serve, evaluate, bench  # isort: skip
-from chemspec.cli import train, dev_answers, dev_speed, dev_models  # isort: skip
+from chemspec.cli import train, train_models, train_drafters  # isort: skip
 
 __all__ = [
     "app",
     "bench",
     "check",
-    "dev_answers",
-    "dev_models",
-    "dev_speed",
     "evaluate",
     "importing",
     "main",
@@ -26,4 +23,6 @@ __all__ = [
     "race",
     "serve",
     "train",
+    "train_drafters",
+    "train_models",
 ]

@@ -9,6 +9,8 @@ import re
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -18,25 +20,32 @@ from chemspec import __version__
 from chemspec.cli import show
 
 
+@contextmanager
+def expected_errors() -> Iterator[None]:
+    """Turn errors that a user can act on into a line on standard error and an exit code."""
+    before, sys.unraisablehook = sys.unraisablehook, _ask_again
+    try:
+        yield
+    except KeyboardInterrupt:
+        show.note("interrupted; what was written to files stays valid, the same command goes on from there")
+        raise typer.Exit(130) from None
+    except BrokenPipeError:  # whoever reads the output has left, as `head` does: no error of ours
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+        raise typer.Exit(0) from None
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        show.note(f"error: {_told(error)}")
+        raise typer.Exit(2) from None
+    finally:
+        sys.unraisablehook = before
+
+
 class GuardedGroup(TyperGroup):
     """Commands whose expected errors become a message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; errors that a user can mend become a line on standard error."""
-        before, sys.unraisablehook = sys.unraisablehook, _ask_again
-        try:
+        """Run a command; see `expected_errors`."""
+        with expected_errors():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            show.note("interrupted; what was written to files stays valid, the same command goes on from there")
-            raise typer.Exit(130) from None
-        except BrokenPipeError:  # whoever reads the output has left, as `head` does: no error of ours
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
-            raise typer.Exit(0) from None
-        except (ValueError, OSError, ModuleNotFoundError) as error:
-            show.note(f"error: {_told(error)}")
-            raise typer.Exit(2) from None
-        finally:
-            sys.unraisablehook = before
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help: a line a command, so that it fits a screen; how to complete words is told at its end."""
@@ -78,8 +87,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 fine; 1 some query could not be answered; "
     "2 the command could not be carried out; 130 interrupted. Words can be completed: --install-completion.",
 )
-dev = typer.Typer(no_args_is_help=True)
-app.add_typer(dev, name="dev", help="Fit, check and measure models and drafters.", rich_help_panel="For developers")
 
 
 def main() -> None:
@@ -97,3 +104,10 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
     if version:
         print(__version__)
         raise typer.Exit
+
+
+def refuse_options_before(context: typer.Context) -> None:
+    """Raise a ValueError if options of a group stand before the name of one of its commands, which has its own."""
+    given = [name for name in context.params if context.get_parameter_source(name).name == "COMMANDLINE"]  # type: ignore[union-attr]
+    if given:
+        raise ValueError(f"options of {context.invoked_subcommand} stand after its name, not before it")

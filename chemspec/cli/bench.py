@@ -10,54 +10,14 @@ import typer
 from chemspec import tasks
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app
-from chemspec.system import extras, gpu
+from chemspec.cli.base import app, refuse_options_before
+from chemspec.system import gpu
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
 
 bench = typer.Typer(invoke_without_command=True)
 app.add_typer(bench, name="bench", rich_help_panel="Measure")
-
-
-def _head_to_head(
-    model: str,
-    against: str,
-    how: dict[str, Any],
-    *,
-    source: Path | None,
-    limit: int,
-    widths: tuple[int, ...],
-    drafter: str,
-    rules: str,
-    max_len: int,
-    threads: int,
-    as_json: bool,
-) -> None:
-    """Race a checkpoint's own program; see `bench.peers.compare`."""
-    from chemspec.bench import peers, speed
-    from chemspec.engine.engine import Engine
-
-    engine = Engine.load(model, threads=threads, **how)
-    queries = [one.query for one in speed.asked(engine, source, limit)]
-    vocab = how["vocab"] or None
-    with show.progress("racing") as report:
-        rows = peers.compare(
-            engine,
-            against,
-            queries,
-            widths=widths,
-            drafter=drafter,
-            rules=rules,
-            max_len=max_len,
-            threads=threads,
-            vocab=vocab,
-            progress=report,
-        )
-    if as_json:
-        show.document({"command": opt.command_line(), "machine": speed.machine(threads), "rows": rows})
-    else:
-        show.line(peers.table(rows))
 
 
 @bench.callback()
@@ -68,60 +28,23 @@ def bench_(
     limit: Annotated[int, opt.option("Queries per row.")] = 30,
     widths: Annotated[str, opt.option("Beam widths for retro; 1 is greedy.")] = "1,5",
     batches: Annotated[str, opt.option("Batch sizes.")] = "1",
-    engines: Annotated[
-        str,
-        opt.option(
-            "Of chemspec, oracle (chemspec told the answer), onnx (ONNX Runtime computes its passes), naive (a decoder "
-            "without a cache), ctranslate2 (on one core), ctranslate2-all (on all cores)."
-        ),
-    ] = "chemspec",
-    drafters: Annotated[str, opt.option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
+    drafters: Annotated[str, opt.option("Drafters, with commas, timed besides none.")] = opt.DEFAULT.drafter,
     preset: Annotated[str, opt.option("Time this architecture with random weights instead of the models.")] = "",
-    model: Annotated[str, opt.option("With --against: a checkpoint of another program.", "--model", "-m")] = "",
-    against: Annotated[
-        str, opt.option("Race that program's own decoder: onmt, translation-transformer, chemformer or transformers.")
-    ] = "",
-    vocab: Annotated[Path | None, opt.option("With --against: the file of its vocabulary.")] = None,
-    rules: Annotated[bool, opt.option("With --against: search our beams by its rules.", "--rules")] = False,
-    template: opt.TemplateOption = "",
-    max_len: opt.LengthOption = opt.DEFAULT.max_len,
     threads: opt.ThreadsOption = 0,
     device: opt.DeviceOption = "auto",
     dtype: Annotated[
         str, opt.option("Of fp32, int8, bf16, fp16; several, by commas, side by side; auto: fp32 and int8 on a CPU.")
     ] = "auto",
     runtime: opt.RuntimeOption = "auto",
-    markdown: Annotated[
-        Path | None, opt.option("Append the table to this document, with command and machine.", "--markdown")
-    ] = None,
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Time decoding with and without drafts, and other programs.
+    """Time decoding with and without drafts.
 
-    All decode the same queries with the same weights on this machine, and take turns query by query. Without options
-    the shipped models answer 30 built-in queries each. A gain is the median over queries, with its 95 % interval.
+    Drafters and precisions decode the same queries and take turns, query by query. Without options the shipped models
+    answer 30 built-in queries each. A gain is the median over queries, with its 95 % interval.
     """
     if context.invoked_subcommand:
-        _refuse_options_before(context)
-        return
-    opt.check_folders(markdown)
-    if model or against:
-        if not (model and against):
-            raise ValueError("--model and --against go together: a checkpoint, and the program that wrote it")
-        how = {"task": None if task == "both" else opt.as_task(task), "template": template, "vocab": vocab or ""}
-        _head_to_head(
-            model,
-            against,
-            {**how, "device": device, "dtype": dtype, "runtime": runtime},
-            source=source,
-            limit=limit,
-            widths=opt.numbers("widths", widths),
-            drafter=opt.words(drafters)[0],
-            rules=against if rules else opt.DEFAULT.rules,
-            max_len=max_len,
-            threads=threads or 1,
-            as_json=as_json,
-        )
+        refuse_options_before(context)
         return
     from chemspec.bench import speed, speed_table
 
@@ -131,20 +54,15 @@ def bench_(
         limit=limit,
         widths=opt.numbers("widths", widths),
         batches=opt.numbers("batches", batches),
-        engines=opt.words(engines),
         drafters=opt.words(drafters),
         preset=preset,
         threads=threads,
         device=device,
         dtypes=_precisions(dtype, device, runtime, preset),
         runtime=runtime,
-        roof=as_json or markdown is not None,
     )
     with show.progress("measuring") as report:
         measured = speed.run(plan, progress=report)
-    if markdown is not None:
-        with markdown.open("a", encoding="utf-8") as file:
-            file.write("\n" + speed_table.markdown(measured, opt.command_line()))
     if as_json:
         show.document(measured)
         return
@@ -156,13 +74,6 @@ def _precisions(dtype: str, device: str, runtime: str, preset: str) -> tuple[str
     """Return the precisions to time; "auto" is both that the compiled kernel knows, where it may run."""
     both = dtype == "auto" and device in ("auto", "cpu") and runtime in ("auto", "native") and not preset
     return ("fp32", "int8") if both and not gpu.available() else opt.words(dtype)
-
-
-def _refuse_options_before(context: typer.Context) -> None:
-    """Raise a ValueError if options of `bench` stand before the name of one of its commands, which has its own."""
-    given = [name for name in context.params if context.get_parameter_source(name).name == "COMMANDLINE"]  # type: ignore[union-attr]
-    if given:
-        raise ValueError(f"options of {context.invoked_subcommand} stand after its name, not before it")
 
 
 # The model of a task that has learned drafters, where the task's own has none.
@@ -261,9 +172,7 @@ def papers(
     source: QueriesOption = None,
     limit: Annotated[int, opt.option("Queries of a row.")] = 60,
     seconds: Annotated[float, opt.option("Most seconds of a row.")] = 8.0,
-    out: Annotated[
-        Path, opt.option("Folder for benchmarks.md, of which one section is rewritten, and for charts and numbers.")
-    ] = Path("runs/papers"),
+    out: Annotated[Path, opt.option("Folder for the numbers, as JSON and CSV.")] = Path("runs/papers"),
     threads: opt.ThreadsOption = 0,
     device: opt.DeviceOption = "auto",
     dtype: opt.DtypeOption = "auto",
@@ -274,17 +183,15 @@ def papers(
 
     Which table is where, and which is not here and why: assets/docs/papers.md.
     """
-    extras.require("altair", "vl_convert", what="drawing charts")
     from chemspec.bench import papers as measuring
     from chemspec.bench import papers_tables
-    from chemspec.system.energy import Meter
 
     suite = measuring.PapersSettings(
         source=source, limit=limit, seconds=seconds, threads=threads, device=device, dtype=dtype, runtime=runtime
     )
     with show.progress("measuring") as report:
-        measured = measuring.run(suite, progress=report, meter=Meter.find())
-    for file in papers_tables.write(measured, opt.command_line(), out):
+        measured = {"command": opt.command_line(), **measuring.run(suite, progress=report)}
+    for file in papers_tables.write(measured, out):
         show.note(str(file))
     if as_json:
         show.document(measured)

@@ -259,7 +259,8 @@ def check_folders(*files: Path | None) -> None:
 
 def command_line() -> str:
     """Return the command as it was given, for documents that tell where numbers come from."""
-    return " ".join(["chemspec", *sys.argv[1:]])
+    program = f"python {sys.argv[0]}" if sys.argv[0].endswith(".py") else "chemspec"
+    return " ".join([program, *sys.argv[1:]])
 
 
 def keep(folder: Path, names: list[str], digest: str, measured: dict[str, Any]) -> None:
@@ -270,4 +271,4 @@ def keep(folder: Path, names: list[str], digest: str, measured: dict[str, Any]) 
 
     for name in names:
         evaluation.keep(folder, name, measured, digest=digest, command=command_line(), today=date.today())
-    show.note(f"{folder / evaluation.FILE}: {', '.join(names)}; `chemspec dev card` puts them on the card")
+    show.note(f"{folder / evaluation.FILE}: {', '.join(names)}")

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app, dev
+from chemspec.cli.base import app
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.system.files import write_whole, write_whole_bytes
@@ -186,45 +186,3 @@ def _show(plan: Plan, known: Evidence) -> None:
     counts = plan.counts
     rate = f", {counts.tokens / counts.passes:.2f} tokens a pass" if counts.passes else ""
     show.line(f"  {counts.molecules} molecules decoded in {counts.calls} calls of the models{rate}", "dim")
-
-
-@dev.command(rich_help_panel="How fast do answers come?")
-def plan_bench(
-    source: opt.SourceOption = None,
-    limit: Annotated[int, opt.option("A random sample of so many test products.")] = 200,
-    expansions: Annotated[int, opt.option("Most molecules expanded for a target.")] = 20,
-    depth: Annotated[int, opt.option("Most steps one after the other.")] = 6,
-    ahead: Annotated[int, opt.option("Open molecules decoded along, in our loops.")] = 0,
-    stock: Annotated[list[str] | None, opt.option("As for `chemspec plan`.", "--stock", "-s")] = None,
-    out: Annotated[Path, opt.option("What was found (.jsonl), resumable.")] = Path("runs/plan-bench.jsonl"),
-    threads: opt.ThreadsOption = 0,
-    device: opt.DeviceOption = "auto",
-    as_json: opt.JsonOption = False,
-) -> None:
-    """Search routes to test products as `chemspec plan` does and with Syntheseus' own loop, by turns on each target.
-
-    Both also in the other's precision, so that one sees what comes of what. Rates are by processor time, which a busy
-    machine changes little; `--limit 60 --threads 1` takes about five minutes on a quiet core.
-    """
-    extras.require("syntheseus", "apted", what="planning")
-    from chemspec.bench import plans
-    from chemspec.plan.search import PlanSettings
-    from chemspec.plan.stock import BUILT_IN, load
-
-    targets = [item.query for item in opt.questions(source, "retro", limit=limit)]
-    settings = PlanSettings(expansions=expansions, depth=depth, ahead=ahead, seconds=3600)
-    models = {
-        dtype: tuple(_load(task, "", device=device, dtype=dtype, threads=threads) for task in ("retro", "forward"))
-        for dtype in ("auto", "fp32")
-    }
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with show.progress("searching") as report:
-        rows = plans.run(models, load(stock or BUILT_IN), targets, out, settings, progress=report)
-    found = {"rows": plans.summary(rows), "routes": plans.agreement(rows)}
-    if as_json:
-        print(json.dumps(found))
-        return
-    for table in found.values():
-        show.line(" | ".join(table[0]))
-        for row in table:
-            show.line(" | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values()))

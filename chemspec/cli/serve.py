@@ -9,7 +9,7 @@ import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app, dev
+from chemspec.cli.base import app
 from chemspec.system import extras
 
 
@@ -41,9 +41,6 @@ def serve(
         Path | None, opt.option("File with API keys, one a line; also CHEMSPEC_API_KEYS, separated by commas.")
     ] = None,
     allowed_host: opt.AllowedHostOption = None,
-    state: Annotated[
-        Path | None, opt.option("File of the rxn4chemistry client's questions; default: in the cache, by port.")
-    ] = None,
     ray: Annotated[
         str, opt.option("Engines on a Ray cluster, one a replica: local, auto or HOST:PORT (extra ray).")
     ] = "",
@@ -89,7 +86,6 @@ def serve(
             threads=threads,
             fewest=min_engines,
             most=engines,
-            state=state,
             log=log,
             dtype=dtype,
             runtime=runtime,
@@ -99,39 +95,4 @@ def serve(
         raise ValueError("--engines and --min-engines go with --ray")
     service = Service(lambda: server.load(models, devices, dtype=dtype, threads=threads, runtime=runtime), limits)
     show.note(f"serving {', '.join(models)} on http://{host}:{port}; Ctrl-C ends it")
-    server.run(service, host=host, port=port, allowed=allowed_host or [], state=state, log=log)
-
-
-@dev.command(name="load-test")
-def load_test(
-    url: Annotated[str, typer.Argument(help="Of the service, such as http://localhost:8000.")],
-    queries: Annotated[Path, typer.Argument(help="File of queries (.csv .smi .parquet ...).")],
-    task: opt.TaskOption,
-    model: opt.ModelOption = "",
-    column: Annotated[str, opt.option("Column of the file with the SMILES.")] = "",
-    limit: Annotated[int, opt.option("Ask only so many of the queries; 0: all.")] = 0,
-    n: opt.NOption = opt.DEFAULT.n,
-    clients: Annotated[int, opt.option("That ask at once.")] = 50,
-    minutes: Annotated[float, opt.option("For which they ask.")] = 10.0,
-    size: Annotated[int, opt.option("Queries of a request.")] = 1,
-    threads: opt.ThreadsOption = 0,
-) -> None:
-    """Ask a service from many clients at once, and compare each answer with this machine's own.
-
-    Exit code 1 if any request failed or any answer differs.
-    """
-    from chemspec.io import readers
-    from chemspec.service import load_test as testing
-
-    asked = list(dict.fromkeys(readers.read_queries(queries, column, opt.as_task(task), show.note)))[: limit or None]
-    engine = opt.load(task, model, threads=threads)
-    settings = opt.decode_settings("auto", n, True)
-    with show.progress("answering here") as report:
-        own = engine.predict(asked, settings, progress=lambda done: report(done, len(asked)))
-    how = {"task": engine.task, "n": n, "timeout": 600.0}
-    with show.progress("asking the service") as report:
-        tally = testing.run(
-            url, testing.told(own), how, clients=clients, seconds=60 * minutes, size=size, progress=report
-        )
-    show.document({"url": url, "model": engine.name, "clients": clients, "n": n, "size": size, **tally.document()})
-    raise typer.Exit(0 if tally.right and not tally.wrong and not tally.errors else 1)
+    server.run(service, host=host, port=port, allowed=allowed_host or [], log=log)

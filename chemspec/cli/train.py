@@ -1,21 +1,23 @@
-"""Make models: `data` and `train`."""
+"""Make models: `data` and `train`; the subcommands of `train` are in the modules beside this one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.cli.base import app
+from chemspec.cli.base import app, refuse_options_before
 from chemspec.system import extras
 
-command = partial(app.command, rich_help_panel="Train")
+train = typer.Typer(invoke_without_command=True)
+app.add_typer(train, name="train", rich_help_panel="Train")
 
 
-@command()
+@app.command(rich_help_panel="Train")
 def data(
     recipe: Annotated[
         str, opt.option("Recipe whose data to prepare: a name (see `chemspec train --list`) or a .toml file.")
@@ -63,8 +65,9 @@ def data(
         show.document(reports)
 
 
-@command()
-def train(
+@train.callback()
+def train_(
+    context: typer.Context,
     recipe: Annotated[str, opt.option("Name of a recipe (see --list), or a .toml file of your own.")] = "",
     data_dir: Annotated[Path | None, opt.option("What `chemspec data` wrote; default data/<recipe>.", "--data")] = None,
     out: Annotated[Path | None, opt.option("Run folder; default runs/<recipe>.")] = None,
@@ -85,9 +88,12 @@ def train(
 ) -> None:
     """Train a model or a drafter by a recipe; needs the extra `train`, but no RDKit.
 
-    A drafter learns from what `chemspec dev distil` wrote (default data/<task>-distilled). All that training writes
-    goes into the run folder; `chemspec dev install-drafter` copies a drafter into its target's folder.
+    A drafter learns from what `chemspec train distil` wrote (default data/<task>-distilled). All that training writes
+    goes into the run folder; `chemspec train install-drafter` copies a drafter into its target's folder.
     """
+    if context.invoked_subcommand:
+        refuse_options_before(context)
+        return
     from chemspec.train.recipe import DrafterRecipe, find_recipe, shipped
 
     if listed or not recipe:
@@ -109,7 +115,7 @@ def train(
         made = train_drafter(chosen, answers, target, folder, resume=resume)
         show.line(f"drafter folder: {made}")
         named = chosen.target or chosen.task if start is None else start
-        show.note(f"to draft with it: chemspec dev install-drafter {made} --model {named}")
+        show.note(f"to draft with it: chemspec train install-drafter {made} --model {named}")
         return
     pairs = data_dir or Path("data") / chosen.name
     made = run_recipe(chosen, pairs, folder, resume=resume, start=start, average=average)

@@ -7,8 +7,8 @@ write. For a position p in the query, from which copying would go on, the score 
     s(p) = gain[match(p)] + away * ln(1 + |p - pointer|) + sum_h last_h ln a_h(p - 1) + here_h ln a_h(p)
 
 with a_h the attention of head h at the last node that was computed, which is the one that wrote the last token. Heads
-and weights are fitted by maximum likelihood of the position that copies furthest, on validation queries (`chemspec dev
-calibrate`).
+and weights are fitted by maximum likelihood of the position that copies furthest, on validation queries (`chemspec
+train calibrate`).
 """
 
 from __future__ import annotations

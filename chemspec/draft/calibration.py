@@ -1,4 +1,4 @@
-"""What was fitted for a model's drafters, made by `chemspec dev calibrate`.
+"""What was fitted for a model's drafters, made by `chemspec train calibrate`.
 
 A model's folder has it in two files: `drafting.safetensors` holds the table of edits, `drafting.json` all the rest. In
 folders of version 0.2 the table is in `drafting.json` too. A model without a table of its own drafts with the default
@@ -130,7 +130,7 @@ class DrafterCalibration:
                 file = table_file
                 calibration = replace(calibration, edit_table=load_table(file, vocab_size))
         except (OSError, ValueError, TypeError, KeyError) as error:
-            remedy = "remove it, or make it anew with `chemspec dev calibrate`"
+            remedy = "remove it, or make it anew with `chemspec train calibrate`"
             raise ValueError(f"{file}: {error}; {remedy}") from error
         return calibration
 

@@ -37,7 +37,7 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
     if owners:
         advice = f"{' and '.join(owners)} has one"
     elif recipe in shipped():
-        advice = f"train one with `chemspec train --recipe {recipe}` and install it with `chemspec dev install-drafter`"
+        advice = f"train one with `chemspec train --recipe {recipe}`, install it with `chemspec train install-drafter`"
     else:
         advice = "no recipe trains one"
     return f"there is no drafter {kind!r} for model {name!r} ({folder} is missing); {advice}, or choose another drafter"

@@ -87,7 +87,7 @@ def load(folder: Path, digest: str) -> Confidence | None:
         ConfidenceError: if it is damaged, or was measured with other weights than those of `digest`.
     """
     file = folder / FILE
-    remedy = "measure it again with `chemspec dev calibration`, or remove the file"
+    remedy = "measure it again with `chemspec train calibration`, or remove the file"
     try:
         raw = read_json(file)
         measured = msgspec.convert(raw, Confidence)

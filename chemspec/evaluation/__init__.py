@@ -1,4 +1,4 @@
-"""Measurements of models: accuracy, calibration, losslessness; and the file of a model folder that keeps them."""
+"""Measurements of models: accuracy, calibration; and the file of a model folder that keeps them."""
 
 from __future__ import annotations
 

@@ -1,26 +1,14 @@
-"""Score proposed reagents: not only whole sets, but each true reagent, and beside the most frequent ones of a reaction.
+"""Score proposed reagents: not only whole sets, but each true reagent.
 
 Answers and truths are sets in normal form (`chemspec.chem.reagent_sets`).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chemspec.data.holdout import keys
-from chemspec.data.reactions import canonical_pair, product_key
-from chemspec.data.settings import DataSettings
-from chemspec.data.shards import is_used, read_rows
 from chemspec.evaluation.accuracy import RANKS, share
-from chemspec.precedents.change import change_of, change_of_mapped
-from chemspec.tasks import Row
-
-SECONDS = 2.0  # of processor time to guess the maps of a row
-Key = tuple[Any, ...]  # what a reaction does, the closest description first; () is any reaction
 
 
 def scores(truths: Sequence[str], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -42,74 +30,3 @@ def recall(truths: Sequence[str], lists: Sequence[Sequence[str]]) -> dict[str, d
         )
         for k in RANKS
     }
-
-
-class FrequentSets:
-    """The baseline: the sets of reagents that were recorded most often with a reaction's change."""
-
-    def __init__(self) -> None:
-        self._counts: dict[Key, Counter[str]] = defaultdict(Counter)
-
-    def add(self, descriptions: Sequence[Key], reagents: str) -> None:
-        """Count a reaction: descriptions of its change, and its reagents in normal form."""
-        for key in (*descriptions, ()):
-            self._counts[key][reagents] += 1
-
-    def propose(self, descriptions: Sequence[Key], n: int = 10) -> list[str]:
-        """Return `n` different sets: the most frequent ones of the closest description, then those of wider ones."""
-        found: dict[str, None] = {}
-        for key in (*descriptions, ()):
-            # Equally frequent ones in alphabetical order, not in that of the file.
-            counted = sorted(self._counts.get(key, {}).items(), key=lambda item: (-item[1], item[0]))
-            found.update(dict.fromkeys(reagents for reagents, _ in counted[: n + len(found)]))
-        return list(found)[:n]
-
-
-def baseline(
-    training: Path,
-    heldout: Path,
-    settings: DataSettings,
-    *,
-    every: int = 10,
-    limit: int = 0,
-    progress: Callable[[int, int], None] = lambda *_: None,
-) -> dict[str, Any]:
-    """Return top-k and recall of the most frequent sets of reagents, for held-out reactions.
-
-    Args:
-        training: the file from which sets are counted.
-        heldout: reactions to propose them for; none that makes one of their products is counted.
-        settings: which rows of the training file are used.
-        every: count every so many-th of them; to find what a reaction does takes milliseconds.
-        limit: propose for so many reactions; 0 means all.
-        progress: is told how many rows of how many are done.
-
-    Returns:
-        How many reactions were counted and asked, and `top` and `recall` by k, as for a model.
-    """
-    asked = list(islice(read_rows(heldout), limit or None))
-    apart = keys(asked, settings.task)
-    rows = [row for row in islice(read_rows(training), 0, None, every) if is_used(row, settings)]
-    frequent, counted = FrequentSets(), 0
-    for number, row in enumerate(rows, 1):
-        query, reagents = canonical_pair(row, settings.task)
-        if reagents and product_key(settings.task, query, reagents) not in apart:
-            frequent.add(_descriptions(row), reagents)
-            counted += 1
-        progress(number, len(rows) + len(asked))
-    lists, truths = [], []
-    for number, row in enumerate(asked, 1):
-        lists.append(frequent.propose(_descriptions(row)))
-        truths.append(canonical_pair(row, settings.task)[1])
-        progress(len(rows) + number, len(rows) + len(asked))
-    right = {k: sum(truth in found[:k] for truth, found in zip(truths, lists, strict=True)) for k in RANKS}
-    top = {str(k): share(count, len(truths)) for k, count in right.items()}
-    return {"counted": counted, "reactions": len(asked), "top": top, "recall": recall(truths, lists)}
-
-
-def _descriptions(row: Row) -> list[Key]:
-    """Return what a row's reaction does, closest first; nothing where that cannot be told."""
-    mapped = row.get("mapped_core_rxn")
-    change = change_of_mapped(mapped) if mapped else None
-    change = change or change_of(row["core_reactants"], row["main_product"], seconds=SECONDS)
-    return [("close", change.close), ("wide", change.wide)] if change else []

@@ -20,8 +20,7 @@ from chemspec import __version__
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import usable
 from chemspec.io.writers import brief
-from chemspec.service import schema
-from chemspec.service.dropins import askcos, rxn
+from chemspec.service import askcos, schema
 from chemspec.service.guard import Guard
 from chemspec.service.leaving import watching
 from chemspec.service.scheduler import QueueFullError, StoppingError
@@ -42,28 +41,19 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create(service: Service, tasks: rxn.Tasks | None = None, loaded: Callable[[], Any] | None = None) -> FastAPI:
+def create(service: Service, loaded: Callable[[], Any] | None = None) -> FastAPI:
     """Return the ASGI application of a service.
 
     Args:
         service: that answers; it is started and stopped with the application.
-        tasks: where what the rxn4chemistry client was promised is kept; None for in memory.
         loaded: called when the models are loaded, or could not be.
     """
-    kept = tasks or rxn.Tasks(None)
-
-    async def begin() -> None:
-        if service.ready:
-            kept.resume(service)
-        if loaded is not None:
-            loaded()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.start(begin)
+        service.start(loaded)
         yield
         await service.stop()
-        await kept.close()
 
     app = FastAPI(
         title="chemspec",
@@ -78,7 +68,6 @@ def create(service: Service, tasks: rxn.Tasks | None = None, loaded: Callable[[]
     _probes(app, service)
     _predict(app, service)
     askcos.add(app, service, PROBLEMS)
-    rxn.add(app, service, kept)
     _describe(app, service)
     return app
 
@@ -270,7 +259,7 @@ def _describe(app: FastAPI, service: Service) -> None:
                 schemes = {"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
                 document.setdefault("components", {})["securitySchemes"] = schemes
                 for path, operations in document["paths"].items():
-                    for operation in operations.values() if path.startswith(("/v1", "/predictions", "/rxn")) else ():
+                    for operation in operations.values() if path.startswith(("/v1", "/predictions")) else ():
                         operation["security"] = [{"key": []}]
             app.openapi_schema = document
         return app.openapi_schema

@@ -15,11 +15,9 @@ import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from typing import Any
 
-from chemspec.service.limits import Limits
-from chemspec.service.metrics import Metrics
-from chemspec.service.service import CLIENT
+from chemspec.service.service import CLIENT, Service
 
 LOG = logging.getLogger("chemspec.service")
 OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json")  # without a key; they say nothing of queries
@@ -32,17 +30,10 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
-class Guarded(Protocol):
-    """What is behind it, as far as it is needed."""
-
-    limits: Limits
-    metrics: Metrics
-
-
 class Guard:
     """What stands between the server and the routes."""
 
-    def __init__(self, app: App, service: Guarded) -> None:
+    def __init__(self, app: App, service: Service) -> None:
         self._app, self._service = app, service
         self._keys = [hashlib.sha256(key.encode()).digest() for key in service.limits.keys]
         self._salt = secrets.token_bytes(16)  # so that what names a client says nothing else, and only until a restart

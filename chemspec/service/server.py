@@ -8,11 +8,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 import prometheus_client
 import uvicorn
@@ -20,13 +20,10 @@ import uvicorn
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed, model_folder
 from chemspec.service import api
-from chemspec.service.dropins.rxn import Tasks
 from chemspec.service.guard import LOG
-from chemspec.service.limits import Limits
-from chemspec.service.metrics import Metrics
 from chemspec.service.service import Service
 from chemspec.settings import DecodeSettings
-from chemspec.system import cache, connections, gpu
+from chemspec.system import connections, gpu
 from chemspec.system.host_check import AllowedHosts, HostCheck
 
 
@@ -90,23 +87,10 @@ def load(models: Mapping[str, Path], devices: Sequence[str], **options: Any) -> 
     return found
 
 
-class Served(Protocol):
-    """What answers behind a port, as far as its start and stop are concerned."""
-
-    limits: Limits
-    metrics: Metrics
-    stopping: bool
-    problem: Exception | None
-
-    @property
-    def models(self) -> Sequence[str]:
-        """The names of those that are loaded."""
-
-
 class _Server(uvicorn.Server):
     """A server that tells the service at once when it is asked to stop."""
 
-    def __init__(self, config: uvicorn.Config, service: Served) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
@@ -115,46 +99,11 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def run(
-    service: Service, *, host: str, port: int, allowed: Sequence[str] = (), state: Path | None = None, log: bool = True
-) -> None:
+def run(service: Service, *, host: str, port: int, allowed: Sequence[str] = (), log: bool = True) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was accepted.
 
     Args:
         service: that answers.
-        host: the address to listen on.
-        port: 0 takes one that is free.
-        allowed: names of this server besides its own, as for `AllowedHosts.of`.
-        state: where questions with a number are kept; by default in the cache, by port, and in memory for port 0.
-        log: whether to log on standard error that the models are loaded, and every request.
-
-    Raises:
-        ValueError: if the models could not be loaded.
-        OSError: if the port is not free, or another service keeps its questions in `state`.
-    """
-    tasks = Tasks(state or journal(port))
-    listen(service, lambda loaded: api.create(service, tasks, loaded), host=host, port=port, allowed=allowed, log=log)
-
-
-def journal(port: int) -> Path | None:
-    """Return where questions with a number are kept, unless told otherwise; None, in memory, for a port of chance."""
-    return cache.cache_dir() / f"service-{port}.sqlite" if port else None
-
-
-def listen(
-    service: Served,
-    create: Callable[[Callable[[], None]], Any],
-    *,
-    host: str,
-    port: int,
-    allowed: Sequence[str] = (),
-    log: bool = True,
-) -> None:
-    """Put an application behind a port until SIGTERM or Ctrl-C.
-
-    Args:
-        service: that answers.
-        create: returns the ASGI application; gets what is to be called when the models are loaded, or could not be.
         host: the address to listen on.
         port: 0 takes one that is free.
         allowed: names of this server besides its own, as for `AllowedHosts.of`.
@@ -164,7 +113,7 @@ def listen(
         ValueError: if the models could not be loaded.
         OSError: if the port cannot be had.
     """
-    _log_json(log)
+    log_as_json(log)
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     holder: list[_Server] = []
 
@@ -174,7 +123,7 @@ def listen(
         else:
             LOG.info("ready", extra={"told": {"port": _port(holder[0]), "models": sorted(service.models)}})
 
-    config = configured(service, create(loaded), host=host, port=port, allowed=allowed)
+    config = configured(service, api.create(service, loaded), host=host, port=port, allowed=allowed)
     holder.append(_Server(config, service))
     # uvicorn raises a signal once more when it is done; a stop that was asked for is no failure.
     with suppress(ValueError):  # not in the main thread
@@ -189,7 +138,7 @@ def listen(
 
 
 def configured(
-    service: Served, app: Any, *, host: str = "127.0.0.1", port: int = 0, allowed: Sequence[str] = ()
+    service: Service, app: Any, *, host: str = "127.0.0.1", port: int = 0, allowed: Sequence[str] = ()
 ) -> uvicorn.Config:
     """Return how to put an application behind a port, with all that stands between the port and its routes."""
 
@@ -228,7 +177,8 @@ class _Json(logging.Formatter):
         return json.dumps({**what, "event": record.getMessage().partition("\n")[0], **told})
 
 
-def _log_json(wanted: bool) -> None:
+def log_as_json(wanted: bool) -> None:
+    """Log one JSON object a line on standard error; only warnings, if nothing else is wanted."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())
     logging.getLogger("uvicorn.access").disabled = True  # it would tell addresses, which may hold a query

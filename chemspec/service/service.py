@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -52,18 +52,18 @@ class Service:
         self._scheduler: Scheduler | None = None
         self._loading: asyncio.Task[None] | None = None
 
-    def start(self, loaded: Callable[[], Awaitable[None]] | None = None) -> None:
+    def start(self, loaded: Callable[[], object] | None = None) -> None:
         """Load the models in the background; `loaded` is called when that is over, well or not."""
         self._loading = asyncio.create_task(self._begin(loaded))
 
-    async def _begin(self, loaded: Callable[[], Awaitable[None]] | None) -> None:
+    async def _begin(self, loaded: Callable[[], object] | None) -> None:
         try:
             self._devices = await asyncio.to_thread(self._load)
             self._scheduler = Scheduler(self._devices, self.limits, self.metrics)
         except Exception as error:
             self.problem = error
         if loaded is not None:
-            await loaded()
+            loaded()
 
     async def stop(self) -> None:
         """Take nothing new and finish what was accepted."""

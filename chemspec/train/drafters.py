@@ -201,7 +201,7 @@ def train_drafter(
 
     Args:
         recipe: see `recipe.DrafterRecipe`.
-        data: what `chemspec dev distil` wrote with this target.
+        data: what `chemspec train distil` wrote with this target.
         target: the model folder that the drafter is for.
         out: the run folder.
         resume: go on from the run folder's last checkpoint, if there is one.
@@ -214,7 +214,7 @@ def train_drafter(
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
             raise FileNotFoundError(
-                f"{data / name} is missing; make it with `chemspec dev distil --task {recipe.task}`"
+                f"{data / name} is missing; make it with `chemspec train distil --task {recipe.task}`"
             )
     loaded = checkpoint.load(target)
     if loaded.task != recipe.task:

@@ -77,7 +77,7 @@ class Recipe(BaseRecipe):
 
 @dataclass(frozen=True, kw_only=True)
 class DrafterRecipe(BaseRecipe):
-    """One way to train a drafter for a target, on what `chemspec dev distil` wrote.
+    """One way to train a drafter for a target, on what `chemspec train distil` wrote.
 
     Attributes:
         kind: of network; a file with this key is the recipe of a drafter.
@@ -186,5 +186,5 @@ def model_recipe(name: str) -> Recipe:
     """
     recipe = find_recipe(name)
     if not isinstance(recipe, Recipe):
-        raise ValueError(f"{name} is the recipe of a drafter, which learns from what `chemspec dev distil` writes")
+        raise ValueError(f"{name} is the recipe of a drafter, which learns from what `chemspec train distil` writes")
     return recipe

@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,15 +14,14 @@ from rich.console import Console
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec.bench import baselines, speed, speed_table
+from chemspec import asset_files
+from chemspec.bench import programs, speed, speed_table
 from chemspec.bench.speed import BenchSettings
 from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.cli import app
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import reference
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
-from chemspec.types import Trace
 
 NAMED = [
     "task",
@@ -43,7 +41,6 @@ NAMED = [
     "identical",
     "peak_mb",
 ]
-OURS = ("chemspec", "naive")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +56,7 @@ def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
     monkeypatch.setattr(speed, "TYPICAL", 8)
     short = tuple(sorted(QUERIES, key=len))
-    monkeypatch.setattr(reference, "bench_queries", lambda _: short)
+    monkeypatch.setattr(asset_files, "bench_queries", lambda _: short)
     answer = DecodeSettings(max_len=8)
     monkeypatch.setattr(speed, "DecodeSettings", lambda **options: replace(answer, **options))
 
@@ -73,8 +70,6 @@ def test_json_ends_with_one_document_with_the_named_fields() -> None:
         "2",
         "--batches",
         "1,2",
-        "--engines",
-        "chemspec,naive",
         "--threads",
         "1",
         "--drafters",
@@ -100,64 +95,17 @@ def test_json_ends_with_one_document_with_the_named_fields() -> None:
         (task, decoder, n, batch, engine, drafter)
         for task, decoder, n in (("forward", "greedy", 1), ("retro", "beam", 2))
         for batch in (1, 2)
-        for engine, drafter in (("chemspec", "none"), ("chemspec", "copy"), ("naive", "none"))
-        if batch == 1 or engine != "naive"
+        for engine, drafter in (("chemspec", "none"), ("chemspec", "copy"))
     ]
 
 
 def test_the_standard_decoder_is_the_yardstick_and_tells_where_its_time_goes() -> None:
-    plan = BenchSettings(tasks=("retro",), limit=4, widths=(2,), batches=(1,), engines=OURS, threads=1)
-    first, naive = speed.run(plan)["rows"]
+    plan = BenchSettings(tasks=("retro",), limit=4, widths=(2,), batches=(1,), threads=1)
+    first, *_ = speed.run(plan)["rows"]
     assert (first["speedup"], first["identical"], first["tokens_per_pass"]) == (1.0, True, 1.0)
     shares = [first[name] for name in ("encoder_share", "model_share", "host_share")]
     assert sum(shares) == pytest.approx(1)
     assert min(shares) > 0
-    assert naive["queries"] == 3
-    assert naive["identical"] is True
-    assert naive["passes_per_query"] is None
-
-
-def test_a_drafter_that_knows_the_answer_needs_one_pass() -> None:
-    plan = BenchSettings(
-        tasks=("retro",),
-        limit=6,
-        widths=(1, 2),
-        batches=(1, 4),
-        engines=("chemspec", "oracle"),
-        drafters=("copy",),
-        threads=1,
-    )
-    rows = speed.run(plan)["rows"]
-    assert all(row["identical"] for row in rows)
-    told = [row for row in rows if row["drafter"] == "oracle"]
-    assert [(row["decoder"], row["batch"]) for row in told] == [("greedy", 1), ("greedy", 4)]
-    for row in told:
-        assert row["passes_per_query"] == 1
-        (standard,) = (
-            other for other in rows if other["drafter"] == "none" and (other["n"], other["batch"]) == (1, row["batch"])
-        )
-        assert row["nodes_per_pass"] == row["tokens_per_pass"] == standard["passes_per_query"]
-
-
-def test_ctranslate2_runs_on_the_same_weights() -> None:
-    pytest.importorskip("ctranslate2")
-    plan = BenchSettings(tasks=("forward",), limit=4, batches=(1, 3), engines=("ctranslate2", "chemspec"), threads=1)
-    rows = speed.run(plan)["rows"]
-    exact = [row for row in rows if row["dtype"] == "float32"]
-    assert len(exact) == 2
-    assert all(row["identical"] for row in exact)
-    assert {row["note"] for row in exact} == {baselines.EARLY}
-    assert sum(row["dtype"] == "int8" for row in rows) == 2
-
-
-def test_what_cannot_run_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: Any) -> list[baselines.Program]:
-        raise ModuleNotFoundError("CTranslate2 is not installed")
-
-    monkeypatch.setitem(baselines.ENGINES, "ctranslate2", missing)
-    report = speed.run(BenchSettings(tasks=("forward",), limit=1, batches=(1,), threads=1))
-    assert report["notes"] == ["ctranslate2 left out: CTranslate2 is not installed"]
-    assert [row["engine"] for row in report["rows"]] == ["chemspec", "naive"]
 
 
 def timed(seconds: Sequence[float], sizes: Sequence[int], answers: list[list[tuple[int, ...]]]) -> Row:
@@ -190,7 +138,7 @@ def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
             return [[(len(query),)] for query in queries]
 
         runs = "runtime", "fp32", "cpu"
-        return baselines.Program("x", "1", *runs, answer, drafter, watch=baselines.TimedBackend(None))  # type: ignore[arg-type]
+        return programs.Program("x", "1", *runs, answer, drafter, watch=programs.TimedBackend(None))  # type: ignore[arg-type]
 
     queries = [f"C{'C' * number}" for number in range(40)]
     plain = DecodeSettings(decoder="greedy", n=1, batch_size=4)
@@ -203,35 +151,6 @@ def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
     assert {query for _, query in seen[: 2 * speed.WARM_UP]} == set(queries[-speed.WARM_UP :])
     assert [who for who, _ in timed[:32:4]] == ["none", "copy"] * 2 + ["copy", "none"] * 2
     assert sorted(timed) == sorted((who, query) for who in ("none", "copy") for query in queries * 2)
-
-
-def test_other_programs_take_turns_too_and_are_compared_in_their_precision() -> None:
-    """Slow programs that a few queries suffice for come last, by themselves."""
-    seen: list[str] = []
-
-    def racer(name: str, dtype: str, **more: Any) -> Any:
-        def answer(queries: Sequence[str], settings: DecodeSettings) -> list[list[tuple[int, ...]]]:
-            seen.append(name + dtype)
-            return [[(1,)] for _ in queries]
-
-        return baselines.Program(name, "1", "runtime", dtype, "cpu", answer, **more)
-
-    programs = [
-        racer("chemspec", "fp32", watch=baselines.TimedBackend(None)),  # type: ignore[arg-type]
-        racer("ctranslate2", "float32"),
-        racer("ctranslate2", "int8"),
-        racer("naive", "fp32", most={"greedy": 1}),
-    ]
-    programs[0].traces.append(Trace(("C",), {}))
-    setting = Setting("", DecodeSettings(decoder="greedy", n=1, batch_size=1))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(speed, "_shares", lambda *_: {})
-        rows = speed.race(SimpleNamespace(name="m"), ["C", "CC"], setting, programs=programs)  # type: ignore[arg-type]
-    warm = seen.index("chemspecfp32", 1)
-    assert seen[warm : warm + 3] == ["chemspecfp32", "ctranslate2float32", "ctranslate2int8"]
-    assert seen[-1] == "naivefp32" and len(rows) == 4
-    assert rows[0].facts["peer"] is not None and all(row.facts["peer"] is None for row in rows[1:])
-    assert rows[3].sizes == (1,)
 
 
 def test_a_ratio_is_told_with_its_interval() -> None:
@@ -253,7 +172,7 @@ def test_agreement_counts_lists_and_first_answers() -> None:
 
 def test_random_weights_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
-    plan = BenchSettings(tasks=("retro",), limit=2, widths=(2,), batches=(1,), engines=OURS, preset="tiny", threads=1)
+    plan = BenchSettings(tasks=("retro",), limit=2, widths=(2,), batches=(1,), preset="tiny", threads=1)
     one, other = (speed.run(plan)["rows"] for _ in range(2))
     assert one[0]["model"] == "tiny-random"
     assert all(row["identical"] for row in one)
@@ -262,7 +181,7 @@ def test_random_weights_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_progress_ends_at_the_total() -> None:
     seen: list[tuple[int, int]] = []
-    plan = BenchSettings(limit=1, widths=(2, 3), batches=(1,), engines=("chemspec",), threads=1)
+    plan = BenchSettings(limit=1, widths=(2, 3), batches=(1,), threads=1)
     speed.run(plan, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
@@ -304,15 +223,7 @@ def test_the_sentence_tells_the_gain_of_every_decoder() -> None:
 
 def test_every_precision_is_compared_with_its_own_standard(home: Path) -> None:
     plan = BenchSettings(
-        tasks=("retro",),
-        limit=2,
-        widths=(1,),
-        batches=(1,),
-        engines=("chemspec",),
-        drafters=("copy",),
-        dtypes=("fp32", "int8"),
-        threads=1,
-        roof=False,
+        tasks=("retro",), limit=2, widths=(1,), batches=(1,), drafters=("copy",), dtypes=("fp32", "int8"), threads=1
     )
     rows = speed.run(plan)["rows"]
     assert [(one["dtype"], one["drafter"]) for one in rows] == [
@@ -337,7 +248,7 @@ def test_without_options_the_shipped_models_are_timed_with_and_without_drafts() 
 def test_the_stopwatch_changes_no_answer(home: Path) -> None:
     engine = Engine.load("retro", threads=1)
     settings = DecodeSettings(n=3, max_len=10, drafter="none")
-    timed, watch = baselines._timed(engine)
+    timed, watch = programs.on_a_stopwatch(engine)
     one, other = (made.predict(QUERIES, settings) for made in (engine, timed))
     assert [[h.tokens for h in r.hypotheses] for r in one] == [[h.tokens for h in r.hypotheses] for r in other]
     assert watch.encoder > 0
@@ -345,15 +256,14 @@ def test_the_stopwatch_changes_no_answer(home: Path) -> None:
     assert engine.backend is not timed.backend
 
 
-@pytest.mark.parametrize("options", [{"engines": ("x",)}, {"limit": 0}, {"batches": (0,)}, {"widths": (0,)}])
+@pytest.mark.parametrize("options", [{"limit": 0}, {"batches": (0,)}, {"widths": (0,)}])
 def test_a_plan_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"engine|at least 1"):
+    with pytest.raises(ValueError, match="at least 1"):
         BenchSettings(**options)
 
 
 def test_the_runtime_asked_for_is_the_one_timed() -> None:
-    ours = ("chemspec",)  # the naive decoder is always torch
-    plan = BenchSettings(tasks=("forward",), limit=1, batches=(1,), engines=ours, threads=1, runtime="onnx")
+    plan = BenchSettings(tasks=("forward",), limit=1, batches=(1,), threads=1, runtime="onnx")
     assert {row["runtime"] for row in speed.run(plan)["rows"]} == {"onnx"}
 
 

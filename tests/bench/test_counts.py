@@ -12,10 +12,10 @@ from click.testing import Result
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
+from chemspec import asset_files
 from chemspec.bench import counts
 from chemspec.cli import app
 from chemspec.engine.engine import Engine, usable
-from chemspec.evaluation import reference
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine
@@ -50,8 +50,8 @@ def test_the_rate_of_a_small_model_is_counted_on_validation_data_and_read_again(
     with gzip.open(tmp_path / "retro_val.csv.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(["product,reactants,reaction_class", *rows]))
     words = [
-        "dev",
-        "alpha",
+        "train",
+        "acceptance",
         "--task",
         "retro",
         "--model",
@@ -98,7 +98,7 @@ def test_drafters_are_counted_on_the_built_in_queries_with_the_model_that_has_th
         shutil.copytree(folder, home / "retro-50k")
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
     monkeypatch.delenv("CHEMSPEC_DATA", raising=False)
-    monkeypatch.setattr(reference, "bench_queries", lambda _: tuple(QUERIES[:2]))
+    monkeypatch.setattr(asset_files, "bench_queries", lambda _: tuple(QUERIES[:2]))
 
     def call(*words: str) -> Result:
         done = CliRunner().invoke(app, ["bench", *words, "--threads", "1"])

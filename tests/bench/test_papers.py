@@ -13,26 +13,19 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-
-pytest.importorskip("vl_convert")
-
 from rich.console import Console
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
-from chemspec import evaluation
+from chemspec import asset_files, evaluation
 from chemspec.bench import memory, papers, papers_tables
-from chemspec.bench.charts import charts
 from chemspec.bench.papers import PapersSettings
-from chemspec.bench.papers_tables import BEGIN, END
 from chemspec.bench.sweep import Row, Setting
 from chemspec.cli import app, show
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import reference
 from chemspec.model import checkpoint, drafter_checkpoints
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
-from chemspec.system.energy import Meter
 from chemspec.testing import tiny_model
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 
@@ -57,7 +50,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
-    monkeypatch.setattr(reference, "bench_queries", lambda _: tuple(QUERIES))
+    monkeypatch.setattr(asset_files, "bench_queries", lambda _: tuple(QUERIES))
     monkeypatch.setattr(memory, "in_child", memory.measure)  # without the seconds that a process takes to start
     short = DecodeSettings
 
@@ -95,26 +88,37 @@ def command(out: Path, *words: str) -> Any:
 
 
 @pytest.mark.usefixtures("few")
-def test_the_command_writes_page_charts_and_numbers(tmp_path: Path) -> None:
-    page = tmp_path / "benchmarks.md"
-    page.write_text(f"# Before\n\n{BEGIN}\nold\n{END}\n\n# After\n", encoding="utf-8")
+def test_the_command_writes_the_numbers(tmp_path: Path) -> None:
     report = json.loads(command(tmp_path, "--json").stdout)
-    text = page.read_text(encoding="utf-8")
-    assert text.startswith(f"# Before\n\n{BEGIN}\n## The papers")
-    assert text.endswith(f"{END}\n\n# After\n")
-    assert "\nold\n" not in text
-    assert "chemspec " in text and "2.37 (A2)" in text
-    assert papers.NO_TRUTH in text
-    for name in ("forward-times", "retro-times", "learned-times", "latency", "speedups-time", "speedups-passes"):
-        assert f"(charts/{name}.svg)" in text
-        ElementTree.fromstring((tmp_path / "charts" / f"{name}.svg").read_text(encoding="utf-8"))
-    assert json.loads((tmp_path / "charts" / "papers.json").read_text(encoding="utf-8")) == report
-    with (tmp_path / "charts" / "papers.csv").open(newline="") as file:
+    assert json.loads((tmp_path / "papers.json").read_text(encoding="utf-8")) == report
+    with (tmp_path / "papers.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == sum(len(report[table]) for table in papers_tables.TIMED)
+    assert papers.NO_TRUTH in report["notes"]
     assert "Batches of 32 hold 2 queries here: there are no more." in report["notes"]
     (used,) = report["memory"]
     assert used["added_mb"] == used["spec_drafter_mb"] - used["none_mb"] and used["none_mb"] > 50
+
+
+@pytest.mark.usefixtures("few")
+def test_page_and_charts_are_made_of_the_numbers_and_the_rest_of_the_page_stays(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert is not installed (extra bench)")
+    from benchmarks import papers_page
+
+    command(tmp_path)
+    page = tmp_path / "docs" / "benchmarks.md"
+    page.parent.mkdir()
+    page.write_text(f"# Before\n\n{papers_page.BEGIN}\nold\n{papers_page.END}\n\n# After\n", encoding="utf-8")
+    papers_page.main(tmp_path / "papers.json", page.parent)
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(f"# Before\n\n{papers_page.BEGIN}\n## The papers")
+    assert text.endswith(f"{papers_page.END}\n\n# After\n")
+    assert "\nold\n" not in text and "2.37 (A2)" in text and papers.NO_TRUTH in text
+    for name in ("forward-times", "retro-times", "learned-times", "latency", "speedups-time", "speedups-passes"):
+        assert f"(charts/{name}.svg)" in text
+        ElementTree.fromstring((page.parent / "charts" / f"{name}.svg").read_text(encoding="utf-8"))
+    with pytest.raises(ValueError, match=papers_page.END):
+        papers_page._put(f"{papers_page.BEGIN}\nopen", "new", page)
 
 
 @pytest.mark.usefixtures("few")
@@ -136,15 +140,13 @@ def test_the_command_prints_tables_of_100_columns_with_the_papers_figures(
 def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None:
     suite = PapersSettings(source=sets_in(tmp_path), **{**SMALL, "seconds": 60.0})  # type: ignore[arg-type]
     seen: list[tuple[int, int]] = []
-    report = papers.run(suite, progress=lambda *done: seen.append(done), meter=None)
+    report = papers.run(suite, progress=lambda *done: seen.append(done))
     timed = [row for table in papers_tables.TIMED for row in report[table]]
     assert seen[-1][0] == seen[-1][1] == len(seen) == len(timed)
-    assert "Energy is not reported by this machine." in report["notes"]
     for row in [*timed, *report["alone"]]:
         assert row["queries"] == 3
         assert row["q1_ms"] <= row["median_ms"] <= row["q3_ms"]
         assert "peak_mb" not in row  # that of the process would hold all rows before
-        assert row["joules_per_query"] is None
         standard = row["name"] == "the model" or (row["drafter"] == "none" and row["exact"])
         assert (row["speedup"] is None) == (standard and row not in report["alone"][1:])
         if row["decoder"] == "speculative-sample":
@@ -166,7 +168,6 @@ def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None
     assert not any(name.startswith("forward") and "spec_drafter" in name for name in learned)
     small, both = (learned[f"retro, greedy B=1, {name}"]["weights_mb"] for name in ("ar", "hierarchy"))
     assert both == 2 * small > 0 == learned["retro, greedy B=1, mixed"]["weights_mb"]
-    assert "No row has 30 queries" in papers_tables.section(report, "c", dict.fromkeys(charts(report), "words"))
 
 
 def made(name: str, seconds: list[float], answers: list[str], *, passes: int = 4) -> Row:
@@ -216,7 +217,7 @@ def test_rows_take_turns_until_their_seconds_are_over(monkeypatch: pytest.Monkey
     entries: Any = [
         (SimpleNamespace(predict=predict), Setting(name, replace(how, drafter=name))) for name in ("none", "copy")
     ]
-    rows = papers.race(entries, QUERIES[:3], seconds=1.5, meter=None)
+    rows = papers.race(entries, QUERIES[:3], seconds=1.5)
     # One untimed answer each, then by turns; two answers are more than one and a half seconds.
     assert order == ["none", "copy", "none", "copy", "copy", "none"]
     assert [len(row.results) for row in rows] == [2, 2]
@@ -250,25 +251,6 @@ def test_numbers_of_other_weights_are_not_told_beside_the_papers(home: Path) -> 
     paper, ours = papers._cards(engine)
     assert (paper["top"]["1"]["value"], ours["top"]["1"]["value"]) == (0.884, 0.5)
     assert ours["command"] == "evaluate --source FOLDER -n 5"  # and nobody's folder in a document
-
-
-def test_energy_is_that_of_the_row(tmp_path: Path, home: Path) -> None:
-    folder = tmp_path / "intel-rapl:0"
-    folder.mkdir()
-    (folder / "max_energy_range_uj").write_text("1000")
-    (folder / "energy_uj").write_text("5")
-    report = papers.run(PapersSettings(**SMALL), meter=Meter.find(tmp_path))  # type: ignore[arg-type]
-    assert {row["joules_per_query"] for row in report["forward"]} == {0.0}
-    assert not any("Energy" in note for note in report["notes"])
-
-
-def test_a_page_without_marks_gets_them_and_half_marked_ones_are_refused(tmp_path: Path) -> None:
-    page = tmp_path / "benchmarks.md"
-    assert papers_tables._put("# Page\n", "new", page) == f"# Page\n\n{BEGIN}\nnew\n{END}\n"
-    once = papers_tables._put("", "new", page)
-    assert papers_tables._put(once, "new", page) == once
-    with pytest.raises(ValueError, match=f"{END}"):
-        papers_tables._put(f"{BEGIN}\nopen", "new", page)
 
 
 def test_every_figure_of_a_paper_stands_beside_its_row() -> None:

@@ -21,7 +21,6 @@ from plan import toy
 from chemspec.io import writers
 from chemspec.io.readers import FileError
 from chemspec.plan.search import PlanSettings
-from chemspec.service.dropins.tasks import Journal
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.batch import jobs
@@ -104,29 +103,6 @@ def kept(folder: Path) -> Case:
     )
 
 
-def journal(folder: Path, *, answered: bool) -> Case:
-    def before() -> str:
-        book = Journal(folder / "tasks")
-        number = book.add("question")
-        book.close()
-        return number
-
-    def work(number: str) -> None:
-        book = Journal(folder / "tasks")
-        book.answer(number, "a" * 20_000) if answered else book.add("q" * 20_000)
-
-    def check(number: str, done: bool) -> None:
-        book = Journal(folder / "tasks")
-        found = book.read(number)
-        assert found and found[0] == "question" and found[1] in (None, "a" * 20_000)
-        if done:
-            assert found[1] if answered else len(book.open()) == 2
-        assert {len(question) for _, question in book.open()} <= {8, 20_000}
-        book.close()
-
-    return Case(before, work, check)
-
-
 def plans(_: Path) -> Case:
     def before() -> projects.Project:
         one = projects.Project(projects.new_id(), toy.AMIDE, (), "", PlanSettings())
@@ -145,8 +121,6 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "a state": lambda _: Case(new_job, lambda job: jobs.save(replace(job, state="done")), check_saved),
     "answers": lambda _: Case(new_job, answer, check_answered),
     "collections": kept,
-    "questions": lambda folder: journal(folder, answered=False),
-    "answers of the journal": lambda folder: journal(folder, answered=True),
     "searches": plans,
 }
 

@@ -23,7 +23,6 @@ from chemspec.io import writers
 from chemspec.io.readers import FileError
 from chemspec.plan.expand import Expander
 from chemspec.plan.search import PlanSettings, plan
-from chemspec.service.dropins.tasks import Journal
 from chemspec.system import cache
 from chemspec.ui.batch import jobs
 from chemspec.ui.collect.store import Kept, Store, StoreError
@@ -219,12 +218,6 @@ def test_a_truncated_table_of_answers_is_begun_anew(tmp_path: Path, monkeypatch:
     assert routes() == (wanted, asked)  # asked again
     if left != 5000:
         assert routes() == (wanted, [])  # and kept again
-
-
-def test_a_journal_that_is_damaged_is_told(tmp_path: Path) -> None:
-    (tmp_path / "tasks").write_bytes(b"x" * 5000)
-    with pytest.raises(OSError, match="move it away"):
-        Journal(tmp_path / "tasks")
 
 
 def test_two_servers_on_one_home_keep_everything(tmp_path: Path) -> None:

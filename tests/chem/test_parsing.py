@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+from campaigns.fuzzing import graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
 
 from chemspec.chem import formats, parsing
-from chemspec.fuzz import graphs
 
 C60 = (
     "c12c3c4c5c1c1c6c7c2c2c8c3c3c9c4c4c%10c5c5c1c1c6c6c%11c7c2c2c7c8c3c3c8c9c4c4c9c%10c5c5c1c1c6c6c%11c2c2c7c3c3c8c4c4"

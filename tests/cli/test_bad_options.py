@@ -6,11 +6,11 @@ from functools import cache
 from typing import Any
 
 import pytest
+from campaigns.comparison import judge, naive, written
 
 from chemspec.draft.registry import DRAFTERS, Copy, Mixed, Smart, Windows
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.engine.engine import Engine, installed, usable
-from chemspec.evaluation.lossless import judge, naive, written
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings

@@ -248,15 +248,6 @@ def test_the_input_is_never_overwritten() -> None:
     assert Path("q.csv").read_text() == "smiles\nCCO\n"
 
 
-def test_round_trips_of_more_answers_go_to_a_file_of_their_own() -> None:
-    Path("t.csv").write_text("product,reactants\nCNC,CN.C\n")
-    call("evaluate", "-t", "retro", "--file", "t.csv", "--out", "p.jsonl", "--threads", 1, "--max-len", 20, "-n", 2)
-    for most in (1, 2):
-        done = call("dev", "roundtrip", "p.jsonl", "--file", "t.csv", "--most", most, "--threads", 1)
-        assert done.exit_code == 0, done.output
-    assert len(list(Path("runs").glob("roundtrip-*-p-*.jsonl"))) == 2
-
-
 def test_a_folder_and_files_of_other_formats_are_refused_by_name() -> None:
     Path("some").mkdir()
     Path("a.json").write_text("{}")
@@ -327,21 +318,19 @@ def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -
         (("train", "none"), "none"),
         (("train", "--recipe", "retro-50k", "--data", "none"), "chemspec data"),
         (("evaluate", "-t", "retro", "--source", "none"), "error: there is no file none/retro_test.csv.gz"),
-        (("dev", "reagent-baseline", "none.csv", "--source", "none"), "error: there is no file none.csv"),
         (("evaluate", "-t", "reagents"), "give a file of held-out reactions with --file"),
-        (("dev", "calibration", "-t", "reagents"), "give held-out reactions with --heldout"),
-        (("dev", "spec-verification", "-t", "reagents"), "needs one, as there is for forward or retro"),
+        (("train", "calibration", "-t", "reagents"), "give held-out reactions with --heldout"),
+        (("train", "acceptance", "-t", "reagents"), "needs one, as there is for forward or retro"),
         (("plan", "CCO", "-m", "forward"), "a forward model, not one for retro; choose another with --model"),
         (("bench", "--widths", "few"), "few"),
         (("bench", "--widths", ""), "widths"),
-        (("bench", "--engines", "steam"), "steam"),
         (("bench", "--preset", "huge"), "huge"),
         (("bench", "-t", "sideways"), "sideways"),
         (("evaluate", "-t", "retro"), "give --source FOLDER or set CHEMSPEC_DATA"),
         (("data", "--recipe", "retro-50k"), "Lowe's text mining of US patents"),
-        (("dev", "leaks", "--recipe", "retro-50k"), "product, reactants"),
-        (("dev", "roundtrip", "p.jsonl"), "no reaction data"),
-        (("dev", "spec-verification", "-t", "retro"), "no reaction data"),
+        (("train", "leaks", "--recipe", "retro-50k"), "product, reactants"),
+        (("train", "acceptance", "-t", "retro"), "no reaction data"),
+        (("train", "--steps", "5", "leaks", "--recipe", "retro-50k"), "options of leaks stand after its name"),
     ],
 )
 def test_exit_code_2_and_a_message(words: tuple[str, ...], part: str) -> None:
@@ -422,16 +411,15 @@ def test_evaluate_scores_a_file_and_goes_on_where_it_stopped() -> None:
     assert "plain answers in fp32" in refused.stderr
 
 
-def test_help_shows_what_users_need_and_dev_the_rest() -> None:
-    users, developers = (call(*words, "--help").stdout for words in ((), ("dev",)))
-
-    def commands(text: str) -> list[str]:
-        return re.findall(r"^│ ([a-z][a-z-]*) ", text, flags=re.MULTILINE)
+def test_help_shows_the_commands_in_order() -> None:
+    def commands(*words: str) -> list[str]:
+        return re.findall(r"^│ ([a-z][a-z-]*) ", call(*words, "--help").stdout, flags=re.MULTILINE)
 
     answers = ["predict", "models", "app", "race", "check", "import", "plan", "serve", "precedents"]
-    assert commands(users) == [*answers, "evaluate", "bench", "data", "train", "dev"]
-    assert {"lossless", "card", "calibrate", "alpha"} < set(commands(developers))
-    assert not set(commands(users)) & set(commands(developers))
+    assert commands() == [*answers, "evaluate", "bench", "data", "train"]
+    assert commands("bench") == ["drafters", "draft-length", "papers"]
+    drafters = ["distil", "calibrate", "acceptance", "install-drafter", "share-edits"]
+    assert commands("train") == ["average", "leaks", "calibration", "familiarity", *drafters]
 
 
 def test_help_fits_a_screen() -> None:

@@ -1,6 +1,6 @@
 """No test reaction and no test product is trained on: the recipes' rows against the test sets, by canonical keys.
 
-All rows are compared by `chemspec dev leaks`; here a part of them, so that the tests stay quick.
+All rows are compared by `chemspec train leaks`; here a part of them, so that the tests stay quick.
 """
 
 from __future__ import annotations

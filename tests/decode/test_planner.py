@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import VOCAB
 
+from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import beam_search
 from chemspec.decode.compiled import build
 from chemspec.decode.greedy import greedy
@@ -21,7 +22,6 @@ from chemspec.draft.mixed import Mixed
 from chemspec.draft.none import NoDrafts
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY, chance_class
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.reference import bench_queries
 from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings
 from chemspec.testing import Table, naive_beam, naive_greedy, run

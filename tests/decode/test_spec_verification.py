@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from adversaries import RandomDrafts
+from benchmarks import spec_verification
 from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
@@ -157,7 +158,7 @@ def test_the_grid_counts_against_the_exact_answers(engine: Engine) -> None:
         KnownReaction(query, result.hypotheses[0].canonical if number % 2 else "C")
         for number, (query, result) in enumerate(zip(QUERIES, plain, strict=True))
     ]
-    rows = counts.spec_verification(engine, asked, ["copy"], betas=[1, 20], taus=[0.5, 9.0])
+    rows = spec_verification.spec_verification(engine, asked, ["copy"], betas=[1, 20], taus=[0.5, 9.0])
     assert [(row["beta"], row["tau"], row["exact"]) for row in rows] == [
         (1, 0.0, True),
         (20, 0.5, False),
@@ -166,7 +167,7 @@ def test_the_grid_counts_against_the_exact_answers(engine: Engine) -> None:
     assert rows[0]["agreement"]["value"] == 1
     assert rows[2]["agreement"]["value"] < 1
     assert rows[2]["agreement"]["value"] <= rows[1]["agreement"]["value"]
-    assert "| copy | 20 | 0.5 | relaxed |" in counts.rule_table(rows)
+    assert "| copy | 20 | 0.5 | relaxed |" in spec_verification.rule_table(rows)
 
 
 def test_drafters_are_counted_and_compares_answers(engine: Engine) -> None:

@@ -139,7 +139,7 @@ def test_a_damaged_file_is_told_when_a_drafter_wants_it(tmp_path: Path) -> None:
     (folder / FILE).write_text("{")
     engine = Engine.load(folder, threads=1)
     engine.predict(["CCO"], replace(GREEDY, drafter="copy"))
-    with pytest.raises(ValueError, match="chemspec dev calibrate"):
+    with pytest.raises(ValueError, match="chemspec train calibrate"):
         engine.predict(["CCO"], replace(GREEDY, drafter="mixed"))
 
 
@@ -201,7 +201,7 @@ def test_the_command_writes_the_file(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         app,
         [
-            "dev",
+            "train",
             "calibrate",
             "--task",
             "retro",
@@ -227,7 +227,7 @@ def test_the_command_writes_the_file(tmp_path: Path) -> None:
 def test_a_models_own_answers_teach_it_too(tmp_path: Path) -> None:
     model, asked = tiny_folder(tmp_path / "tiny"), tmp_path / "asked.smi"
     asked.write_text("\n".join([*QUERIES, "CC(", "[Xe]"] * 4) + "\n")
-    words = ["dev", "calibrate", "--model", str(model), "--unlabelled", str(asked), "--heads", "1", "--threads", "1"]
+    words = ["train", "calibrate", "--model", str(model), "--unlabelled", str(asked), "--heads", "1", "--threads", "1"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     engine = Engine.load(model, threads=1)

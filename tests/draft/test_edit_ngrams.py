@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from small import TOKENIZER
 
+from chemspec import asset_files
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy
 from chemspec.decode.planner import Planner
@@ -45,7 +46,6 @@ from chemspec.draft.tree.table_file import (
     save_table,
 )
 from chemspec.engine.engine import Engine, installed
-from chemspec.evaluation import reference
 from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings, Task
 from chemspec.testing import Table, run
@@ -235,7 +235,7 @@ def test_a_damaged_table_in_a_file_is_refused(tmp_path: Path, change: dict[str, 
         assert table is not None
         assert columns_of(table) == SMALL
         return
-    with pytest.raises(ValueError, match=f"{TABLE_FILE}: .*{fault}.*chemspec dev calibrate"):
+    with pytest.raises(ValueError, match=f"{TABLE_FILE}: .*{fault}.*chemspec train calibrate"):
         DrafterCalibration.load(tmp_path, **how)
 
 
@@ -352,7 +352,7 @@ def bare_copy(name: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_the_default_table_is_that_of_the_shipped_model(task: Task, tmp_path: Path) -> None:
-    """Made again by `chemspec dev share-edits --model TASK --out assets/drafting/TASK.safetensors`."""
+    """Made again by `chemspec train share-edits --model TASK --out assets/drafting/TASK.safetensors`."""
     engine, file = Engine.load(task, threads=1), tmp_path / "table"
     own = engine.knowledge().edit_table
     assert own is not None
@@ -370,7 +370,7 @@ def test_a_model_without_a_table_drafts_with_the_default_one(tmp_path: Path) -> 
     assert engine.tokenizer != Engine.load("retro", threads=1).tokenizer
     assert source_of_edits(folder, "retro") == "default"
     engine.resources._curve = CostCurve((1, 128), (1e-3, 2e-3))
-    asked, how = reference.bench_queries("retro")[:8], DecodeSettings(decoder="greedy", n=1)
+    asked, how = asset_files.bench_queries("retro")[:8], DecodeSettings(decoder="greedy", n=1)
     runs = [engine.predict(list(asked), how)]
     engine.resources._knowledge = DrafterCalibration()
     runs.append(engine.predict(list(asked), how))
@@ -499,7 +499,7 @@ def test_compiled_code_grows_the_same_trees_of_real_queries(task: Task) -> None:
         40, 16, 24, accept_rates=engine.knowledge().by_chance, pass_seconds=[1 + node / 20 for node in range(72)]
     )
     nodes = 0
-    for text in reference.bench_queries(task)[:40]:
+    for text in asset_files.bench_queries(task)[:40]:
         source, tracker = (engine.tokenizer.encode(text), CopyTracker(engine.tokenizer.encode(text), token_classes))
         for written in (0, 1, 7, len(source) // 2, len(source)):
             prefix = (BOS, *source[:written])
@@ -613,4 +613,4 @@ def test_a_damaged_file_is_named_with_a_remedy(tmp_path: Path, text: str, fault:
     with pytest.raises(ValueError, match=fault) as caught:
         DrafterCalibration.load(tmp_path, vocab_size=VOCAB, layers=2, heads=2)
     assert FILE in str(caught.value)
-    assert "chemspec dev calibrate" in str(caught.value)
+    assert "chemspec train calibrate" in str(caught.value)

@@ -11,13 +11,13 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recompute import recompute
 from small import QUERIES, tiny_folder
 
 from chemspec import chem
 from chemspec.chem.root_align import spellings
 from chemspec.engine.engine import Engine, augment
 from chemspec.evaluation.accuracy import KnownReaction, score
-from chemspec.evaluation.reference import recompute
 from chemspec.io import writers
 from chemspec.io.readers import FileError
 from chemspec.metrics import numbers

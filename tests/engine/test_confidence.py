@@ -111,7 +111,7 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, change: dict[str, o
     Confidence("abc", 0.7, -0.2, "command", {}).save(tmp_path)
     file = tmp_path / confidence.FILE
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-    with pytest.raises(ConfidenceError, match=f"{part}.*chemspec dev calibration"):
+    with pytest.raises(ConfidenceError, match=f"{part}.*chemspec train calibration"):
         confidence.load(tmp_path, "abc")
 
 

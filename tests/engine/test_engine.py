@@ -15,12 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small import BAD, QUERIES, tiny_folder
 
-from chemspec import chem
+from chemspec import asset_files, chem
 from chemspec.decode.compiled.loop import can_run
 from chemspec.decode.continuous import keep_full
 from chemspec.draft.registry import DRAFTERS, NoDrafts
 from chemspec.engine.engine import MAX_CHARS, MAX_TOKENS, Engine, installed, model_folder
-from chemspec.evaluation import reference
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS
@@ -363,7 +362,7 @@ def test_a_home_without_models_is_no_error(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("task", TASKS)
 def test_the_built_in_queries_can_be_read(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", "/nowhere")  # they do not belong to the models
-    queries = reference.bench_queries.__wrapped__(task)
+    queries = asset_files.bench_queries.__wrapped__(task)
     assert len(set(queries)) == 200
     assert all(isinstance(chem.read_query(text, task), chem.Query) for text in queries)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from small import QUERIES, tiny_folder
 
+from chemspec.asset_files import bench_queries
 from chemspec.engine.engine import Engine, installed
-from chemspec.evaluation.reference import bench_queries
 from chemspec.metrics import ONE_PASS_A_STEP, Savings, savings
 from chemspec.settings import RULES, DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json, to_json

@@ -13,10 +13,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
+from recompute import recompute
 from small import accept_too_much
 
+from chemspec import asset_files
 from chemspec.engine.engine import Engine, installed
-from chemspec.evaluation import reference
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
@@ -41,7 +42,7 @@ class Pair(NamedTuple):
         key = (query, how.decoder)
         if key not in self.known:
             ids = self.engine.prepare(query).ids
-            self.known[key] = reference.recompute(self.model, ids, how)
+            self.known[key] = recompute(self.model, ids, how)
         return self.known[key]
 
 
@@ -55,7 +56,7 @@ def pair(request: pytest.FixtureRequest) -> Pair:
 
 def readable(engine: Engine, count: int) -> list[str]:
     """Evenly spaced built-in queries that the model's vocabulary covers."""
-    texts = [text for text in reference.bench_queries(engine.task) if not engine.prepare(text).refusal]
+    texts = [text for text in asset_files.bench_queries(engine.task) if not engine.prepare(text).refusal]
     assert len(texts) > 100
     return texts[:: max(1, len(texts) // count)][:count]
 

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import pytest
 
+from chemspec import asset_files
 from chemspec.engine.engine import Engine, installed
-from chemspec.evaluation import reference
 from chemspec.metrics import numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -43,7 +43,7 @@ def answers() -> Answers:
 
     @cache
     def predict(task: str, count: int, settings: DecodeSettings) -> list[DecodeResult]:
-        texts = reference.bench_queries(task)  # type: ignore[arg-type]
+        texts = asset_files.bench_queries(task)  # type: ignore[arg-type]
         assert len(texts) == ALL
         return engine(task).predict(texts[:: ALL // count][:count], settings)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.reagent_baseline import FrequentSets, baseline
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from chemspec.chem import Fault, Query, canonical, read_query
 from chemspec.chem.reagent_sets import beside, normal
 from chemspec.data.settings import DataSettings
 from chemspec.evaluation import accuracy
-from chemspec.evaluation.reagents import FrequentSets, baseline, scores
+from chemspec.evaluation.reagents import scores
 from chemspec.tasks import TASKS
 
 REAGENTS = ["CCN(CC)CC", "ClCCl", "[Na+]", "[OH-]", "C[C@H](N)c1ccccc1", "O", "C/C=C/C"]

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opponent import convert
 from small import TOKENIZER
 
-from chemspec.bench.ctranslate2 import convert
 from chemspec.engine.engine import Engine
 from chemspec.importers import registry
 from chemspec.importers.base import LoadOptions

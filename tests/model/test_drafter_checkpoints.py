@@ -132,7 +132,7 @@ def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> N
 
 
 def install(*arguments: object, answer: str | None = None) -> Result:
-    return CliRunner().invoke(app, ["dev", "install-drafter", *map(str, arguments)], input=answer)
+    return CliRunner().invoke(app, ["train", "install-drafter", *map(str, arguments)], input=answer)
 
 
 def test_a_drafter_is_installed_and_replaced_only_when_agreed(folder: Path, tmp_path: Path) -> None:

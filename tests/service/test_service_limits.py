@@ -34,7 +34,7 @@ DEEP = b'{"queries":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     ],
 )  # fmt: skip
 def test_rubbish_is_refused_with_a_message(running: Running, body: bytes) -> None:
-    for path in ("/v1/predict", "/v1/stream", "/predictions/retro", "/rxn/api/api/v1/predictions/pr"):
+    for path in ("/v1/predict", "/v1/stream", "/predictions/retro"):
         status, document, _ = running.send("POST", path, body)
         assert status in (400, 422), (path, document)
         assert isinstance(document["detail"], str) and document["detail"]
@@ -192,7 +192,6 @@ def test_without_a_key_nothing_but_probes_is_answered(locked: Running, headers: 
         ("POST", "/v1/predict"),
         ("GET", "/v1/models"),
         ("POST", "/predictions/retro"),
-        ("POST", "/rxn/api/api/v1/predictions/pr"),
         ("GET", "/v1/stream"),
         ("GET", "/nowhere"),
     ):

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import load
 from paths import ROOT
 from serving import HURRY, Load, Process, Running, until
 from small import QUERIES
 
-from chemspec.client import Client, ServiceError
+from chemspec.client import ServiceError
 from chemspec.engine.engine import Engine
 
 pytest.importorskip("fastapi")
@@ -51,39 +52,21 @@ def test_a_stop_finishes_what_was_accepted(
 
 
 @pytest.mark.slow  # starts processes, which import torch
-def test_killed_and_started_again_under_load_it_loses_nothing_that_was_acknowledged(
+def test_killed_and_started_again_under_load_clients_that_ask_again_lose_nothing(
     tmp_path: Path, folders: dict[str, Path], expected: dict[str, list[str]]
 ) -> None:
     with Process(tmp_path, [folders["retro"], folders["forward"]]) as process:
         port = process.port
         load = Load(process.url, 8, patience=HURRY)
-        numbers: list[str] = []
-
-        def promise(client: Client) -> None:
-            asked = {"reactants": QUERIES * 30}
-            numbers.append(client.request("POST", "/rxn/api/api/v1/predictions/pr/batch", asked)["payload"]["task_id"])
-
         until(lambda: len(load.answered) > 20, "some answers")
-        for _ in range(3):
-            promise(Client(process.url))
         process.stop(signal.SIGKILL)
     before = len(load.answered)
     with Process(tmp_path, [folders["retro"], folders["forward"]], port=port) as process:
-        client = Client(process.url)
         until(lambda: len(load.answered) > before + 20, "answers after the restart")
         load.end()
         assert not load.failed  # whoever asked again got an answer
         for result in load.answered:
             assert [one.smiles for one in result.answers] == expected[result.query]
-        for number in numbers:  # acknowledged before the kill, and fetched after it
-            path = f"/rxn/api/api/v1/predictions/pr/batch/{number}"
-
-            def done(path: str = path) -> Any:
-                payload = client.request("GET", path)["payload"]
-                return payload["task"]["status"] == "DONE" and payload
-
-            payload = until(done)
-            assert len(payload["result"]["predictions"]) == 30 * len(QUERIES)
         assert process.stop() == 0
 
 
@@ -115,7 +98,7 @@ def test_what_cannot_be_served_is_said_at_once(tmp_path: Path, options: list[str
     (tmp_path / "empty").touch()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{")
-    words = [sys.executable, "-m", "chemspec.cli", "serve", "--port", "0", "--state", "tasks", *options]
+    words = [sys.executable, "-m", "chemspec.cli", "serve", "--port", "0", *options]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=_environment(), timeout=HURRY)
     assert done.returncode == 2
     assert part in done.stderr
@@ -128,24 +111,22 @@ def _environment() -> dict[str, str]:
 
 
 def test_the_load_test_tells_right_answers_from_wrong_ones(running: Running, engines: dict[str, Engine]) -> None:
-    from chemspec.service import load_test
-
-    def load(expected: Any, how: Any, seen: Callable[[Any], Any], **options: Any) -> Any:
+    def tally(expected: Any, how: Any, seen: Callable[[Any], Any], **options: Any) -> Any:
         """What clients saw: of longer and longer tests, until they have seen it."""
         for seconds in (0.5, 4.0, 32.0):
-            found = load_test.run(running.url, expected, how, seconds=seconds, **options)
+            found = load.run(running.url, expected, how, seconds=seconds, **options)
             if seen(found):
                 break
         return found
 
-    expected = load_test.told(engines["retro"].predict(QUERIES, n=2, max_len=12, decoder="beam"))
+    expected = load.told(engines["retro"].predict(QUERIES, n=2, max_len=12, decoder="beam"))
     how = {"task": "retro", "n": 2, "max_len": 12}
-    fine = load(expected, how, lambda one: one.seconds, clients=4, size=2)
+    fine = tally(expected, how, lambda one: one.seconds, clients=4, size=2)
     assert fine.right == 2 * len(fine.seconds) > 0
     assert not fine.wrong and not fine.errors
     assert 0 < fine.quantile(0.5) <= fine.quantile(0.95) <= fine.elapsed
     (text, log_prob), *rest = expected["CCO"]
     spoilt = {**expected, "CCO": ((text, log_prob - 0.01), *rest)}
-    assert set(load(spoilt, how, lambda one: one.wrong, clients=4).wrong) == {"CCO"}
-    refused = load(expected, {**how, "model": "nobody"}, lambda one: one.errors.total() >= 2, clients=2)
+    assert set(tally(spoilt, how, lambda one: one.wrong, clients=4).wrong) == {"CCO"}
+    refused = tally(expected, {**how, "model": "nobody"}, lambda one: one.errors.total() >= 2, clients=2)
     assert refused.errors.total() >= 2 and not refused.right

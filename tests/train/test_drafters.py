@@ -199,7 +199,7 @@ def test_a_loss_counts_only_what_is_there(folder: Path) -> None:
 
 def test_missing_data_names_the_command(folder: Path, tmp_path: Path) -> None:
     recipe = drafter_recipe("retro-spec-drafter")
-    with pytest.raises(FileNotFoundError, match="chemspec dev distil --task retro"):
+    with pytest.raises(FileNotFoundError, match="chemspec train distil --task retro"):
         train_drafter(recipe, tmp_path, folder, tmp_path / "run")
 
 

@@ -49,7 +49,7 @@ def test_recipes_are_sound(name: str) -> None:
     assert len(recipe.expectation) > 80 and "{" not in recipe.expectation
     assert recipe.average_last <= recipe.train.keep + 1
     if isinstance(recipe, DrafterRecipe):
-        assert f"`chemspec dev distil --task {recipe.task} --model {recipe.target}`" in recipe.expectation
+        assert f"`chemspec train distil --task {recipe.task} --model {recipe.target}`" in recipe.expectation
         assert recipe.target == {"forward": "forward", "retro": "retro-50k"}[recipe.task]
         return
     assert recipe.data.task == recipe.task

@@ -15,8 +15,8 @@ pytest.importorskip("streamlit")
 
 from rdkit import Chem
 
+from chemspec import asset_files
 from chemspec.engine.engine import Engine, installed, model_folder
-from chemspec.evaluation import reference
 from chemspec.metrics import PassCounts
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -35,7 +35,7 @@ def greedy_runs(request: pytest.FixtureRequest) -> list[DecodeResult]:
     if not {"forward", "retro"} <= MODELS:
         pytest.skip("no models")
     engine = Engine.load(model_folder(request.param))
-    return engine.predict(reference.bench_queries(request.param)[:8], replace(GREEDY, drafter="mixed"))
+    return engine.predict(asset_files.bench_queries(request.param)[:8], replace(GREEDY, drafter="mixed"))
 
 
 def words(text: str) -> str:
@@ -47,7 +47,7 @@ def words(text: str) -> str:
 @pytest.mark.parametrize("n", [1, 3])
 def test_passes_instead_of_are_those_that_no_drafts_take(task: str, n: int) -> None:
     engine = Engine.load(model_folder(task))
-    queries = reference.bench_queries(task)[:4]
+    queries = asset_files.bench_queries(task)[:4]
     ways = [DecodeSettings(decoder="greedy" if n == 1 else "beam", n=n, drafter=name) for name in ("none", "mixed")]
     plain, drafted = (engine.predict(queries, way) for way in ways)
     for slow, fast in zip(plain, drafted, strict=True):

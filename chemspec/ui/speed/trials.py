@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from chemspec import asset_files
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import reference
 from chemspec.metrics import Spread
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
@@ -134,7 +134,7 @@ def disturbed() -> bool:
 
 def bench(kept: BenchRun, model: Engine, say: Say) -> None:
     """Fill a benchmark with the first built-in queries that the model can read, after a warm-up."""
-    queries = reference.bench_queries(model.task)
+    queries = asset_files.bench_queries(model.task)
     usable = [query for query in queries if not model.prepare(query).refusal]
     kept.unread = len(queries) - len(usable)
     pair = (timing.standard(kept.settings), kept.settings)

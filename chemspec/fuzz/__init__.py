@@ -1,1 +1,0 @@
-"""Throw what nobody would write at every way in: `chemspec dev fuzz`."""
