@@ -18,7 +18,7 @@ from chemspec.evaluation.accuracy import KnownReaction, share
 from chemspec.io import tables
 from chemspec.metrics import numbers
 from chemspec.model import checkpoint
-from chemspec.model.checkpoint import own_tensors
+from chemspec.model.checkpoint import stored_tensors
 from chemspec.settings import DecodeSettings
 
 
@@ -173,7 +173,7 @@ def alpha(engine: Engine, queries: Sequence[str], drafter: str, *, length: int =
 def target_megabytes(engine: Engine) -> float:
     """Return the size of the target's weights in fp32."""
     model = checkpoint.load(engine.folder).model
-    return 4 * sum(tensor.numel() for tensor in own_tensors(model).values()) / 1e6
+    return 4 * sum(tensor.numel() for tensor in stored_tensors(model).values()) / 1e6
 
 
 DRAFTER_COLUMNS = {

@@ -159,7 +159,7 @@ def roundtrip(
     from chemspec.engine.registry import model_folder
     from chemspec.evaluation import accuracy as measuring
     from chemspec.evaluation import roundtrip as back
-    from chemspec.model.checkpoint import digest_of
+    from chemspec.model.checkpoint import digest_of_folder
 
     asked = measuring.questions(file or opt.data_folder(source) / "retro_test.csv.gz", "retro", limit=limit, seed=seed)
     results = measuring.read_answers(predictions, asked)
@@ -170,7 +170,7 @@ def roundtrip(
         measured = back.round_trip(engine, asked, results, target, reagents=adds, most=most, progress=report)
     if kept:
         folder = model_folder(model)
-        opt.keep(folder, ["roundtrip"], digest_of(folder), measured)
+        opt.keep(folder, ["roundtrip"], digest_of_folder(folder), measured)
     if as_json:
         show.document(measured)
     else:
@@ -210,9 +210,9 @@ def card(task: opt.TaskOption, model: opt.ModelOption = "") -> None:
     """Write the tables of a model's card anew, from what other commands kept with --keep."""
     from chemspec.bench import model_card
     from chemspec.engine.registry import model_folder
-    from chemspec.model.checkpoint import digest_of
+    from chemspec.model.checkpoint import digest_of_folder
 
     folder = model_folder(model or opt.as_task(task))
-    for problem in model_card.fill(folder, digest_of(folder)):
+    for problem in model_card.fill(folder, digest_of_folder(folder)):
         show.note(problem)
     show.line(str(folder / "card.md"))

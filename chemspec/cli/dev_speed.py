@@ -66,7 +66,7 @@ def alpha(
     from chemspec.bench import counts
     from chemspec.draft.learned.small import write_alpha
     from chemspec.engine.registry import usable
-    from chemspec.model.drafter_checkpoints import drafter_dir
+    from chemspec.model.drafter_checkpoints import drafter_folder
 
     asked = opt.questions(source, task, "val", limit=queries, seed=seed)
     engine = opt.load(task, model, threads=threads)
@@ -78,7 +78,7 @@ def alpha(
     for name in names:
         rates[name] = counts.alpha(engine, [item.query for item in asked], name, length=length)
         judged = DRAFTERS[name].companions[-1]  # the small model whose drafts the target judges
-        show.note(str(write_alpha(drafter_dir(engine.folder, judged), rates[name], counted=made)))
+        show.note(str(write_alpha(drafter_folder(engine.folder, judged), rates[name], counted=made)))
     if as_json:
         show.document(rates)
     else:

@@ -31,7 +31,7 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
     owners = [
         f"`-m {model.name}`"
         for model in installed()
-        if (model / FOLDER / kind / "config.json").is_file() and checkpoint.task_of(model) == task
+        if (model / FOLDER / kind / "config.json").is_file() and checkpoint.read_task(model) == task
     ]
     recipe = f"{task}-{kind.replace('_', '-')}"
     if owners:

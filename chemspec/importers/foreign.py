@@ -192,7 +192,7 @@ def finished(
     if torch.equal(state["output.weight"], source if config.shared_embedding else state["target_embedding.weight"]):
         config = replace(config, tied_output=True)
         state = {name: tensor for name, tensor in state.items() if name != "output.weight"}
-    model = checkpoint.build_filled(lambda: Transformer(config), state, where=str(path))
+    model = checkpoint.build_with_weights(lambda: Transformer(config), state, where=str(path))
     _probe(model, path)
     digest = hashlib.sha256(path.read_bytes())
     for text in (options.vocab.read_bytes() if options.vocab else b"", options.template.encode()):

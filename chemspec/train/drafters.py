@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, pad
 from chemspec.data.arrays import Batch
 from chemspec.model import checkpoint, drafter_checkpoints
 from chemspec.model.heads import Heads, HeadsConfig
-from chemspec.model.spec_drafter import answers, begin_with, drafter_config, fill
+from chemspec.model.spec_drafter import copy_target_layers, drafter_config, fill_masks, true_tokens
 from chemspec.model.transformer import Transformer
 from chemspec.settings import TrainSettings
 from chemspec.tokenizer import PAD, Tokenizer
@@ -73,15 +73,15 @@ class MaskTraining(Training):
         memory, real = self._encode(source)
         starts = self._starts(target)
         places = starts[:, :, None] + torch.arange(self.length, device=target.device)
-        true = answers(target, places)
+        true = true_tokens(target, places)
         counted = true != PAD
         if (share := self._share()) > 0:
             with torch.no_grad():
-                guessed = fill(self.model, memory, real, target, starts, self.length).argmax(-1)
+                guessed = fill_masks(self.model, memory, real, target, starts, self.length).argmax(-1)
             shown = glanced(guessed != true, counted, share)
         else:
             shown = torch.zeros_like(counted)
-        logits = fill(self.model, memory, real, target, starts, self.length, shown)
+        logits = fill_masks(self.model, memory, real, target, starts, self.length, shown)
         asked = counted & ~shown
         return cross_entropy(logits[asked].float(), true[asked], label_smoothing=smoothing)
 
@@ -93,8 +93,8 @@ class MaskTraining(Training):
         ends = (target != PAD).sum(dim=1)[:, None]
         shares = torch.linspace(0, 0.99, self.blocks, device=target.device)
         starts = 1 + ((ends - 1) * shares).long()
-        true = answers(target, starts[:, :, None] + places)
-        logits = fill(self.model, *self._encode(source), target, starts, self.length)
+        true = true_tokens(target, starts[:, :, None] + places)
+        logits = fill_masks(self.model, *self._encode(source), target, starts, self.length)
         counted = true != PAD
         right = (logits.argmax(-1) == true) & counted
         self.held[0] += cross_entropy(logits[counted].float(), true[counted], reduction="sum")
@@ -251,7 +251,7 @@ def _module(recipe: DrafterRecipe, settings: TrainSettings, target: Transformer)
     config = target.config
     if recipe.kind == "spec_drafter":
         model = Transformer(drafter_config(config, **recipe.shape), dropout=settings.dropout)
-        copied = begin_with(model, target)
+        copied = copy_target_layers(model, target)
         return MaskTraining(
             model,
             settings,
@@ -268,5 +268,5 @@ def _module(recipe: DrafterRecipe, settings: TrainSettings, target: Transformer)
             **recipe.shape,  # type: ignore[arg-type]
         )
     )
-    heads.begin(target.output)
+    heads.copy_output_layer(target.output)
     return HeadTraining(heads, settings, target)

@@ -119,7 +119,9 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
     found = train_drafter(recipe, taught, own, tmp_path / "run", quiet=True)
     assert found == tmp_path / "run" / recipe.kind
     assert not (own / "drafters").exists()
-    assert install_drafter(*trained_drafter(tmp_path / "run"), own) == drafter_checkpoints.drafter_dir(own, recipe.kind)
+    assert install_drafter(*trained_drafter(tmp_path / "run"), own) == drafter_checkpoints.drafter_folder(
+        own, recipe.kind
+    )
     lines = (tmp_path / "run" / "log.csv").read_text().splitlines()
     head = lines[0].split(",")
     rows = [dict(zip(head, line.split(","), strict=True)) for line in lines[1:]]

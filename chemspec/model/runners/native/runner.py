@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from chemspec.model.runners.native.build import kernel
 from chemspec.model.session import SPARSE, Floats, Ints, KernelPass, NodeBatch
-from chemspec.model.weights import Array, Weights, quantised
+from chemspec.model.weights import Array, Weights, quantise_rows
 from chemspec.settings import ModelConfig
 from chemspec.system.compiled import NoKernelError as NoKernelError
 
@@ -208,7 +208,7 @@ class NativeBackend:
         weight = np.ascontiguousarray(weight)
         bias = None if bias is None else np.ascontiguousarray(bias)  # alive until the call returns
         if self.instructions:
-            whole, scale = quantised(weight)
+            whole, scale = quantise_rows(weight)
             size = (stack, layer, which, *weight.shape)
             offset = None if bias is None else _at(bias)
             _check(self._library.chemspec_linear_int8(self._model, *size, _at(whole), _at(scale), offset))
