@@ -124,10 +124,10 @@ class RuntimeConfig:
         if runtime == "triton" or (runtime == "auto" and int8 and not cpu):
             import torch
 
-            from chemspec.model.runners.triton.runner import UnsupportedError, checked
+            from chemspec.model.runners.triton.runner import UnsupportedError, open_checked_backend
 
             try:
-                return checked(loaded.model, torch.device(self.device), self.dtype), "triton"
+                return open_checked_backend(loaded.model, torch.device(self.device), self.dtype), "triton"
             except UnsupportedError as why:
                 runtime, fallback = ("torch", "torch") if int8 else ("graphs", "CUDA graphs")
                 warnings.warn(f"falling back from the triton runtime to {fallback}: {why}", stacklevel=2)

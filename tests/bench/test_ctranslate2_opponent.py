@@ -28,7 +28,7 @@ from chemspec.decode.greedy import greedy
 from chemspec.decode.protocol import Decoder, decode_alone
 from chemspec.draft.none import NoDrafts
 from chemspec.model.checkpoint import build_with_weights
-from chemspec.model.runners.torch_runner import TorchBackend, best, source_batch
+from chemspec.model.runners.torch_runner import TorchBackend, best_tokens, source_batch
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
@@ -113,7 +113,7 @@ def naive(model: Transformer, source: Sequence[int], decoder: Decoder) -> list[F
 
     def score(prefixes: Sequence[Prefix]) -> list[Scores]:
         logits = model(source_batch(model, [source] * len(prefixes)), pad(prefixes))[:, -1]
-        return [Scores(*row) for row in zip(*best(logits, logits.shape[-1]), strict=True)]
+        return [Scores(*row) for row in zip(*best_tokens(logits, logits.shape[-1]), strict=True)]
 
     return decode_alone(decoder, score)
 

@@ -32,7 +32,7 @@ from chemspec.importers import hf, hf_weights
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.cost import CostCurve
 from chemspec.model.runners.hf_runner import HfBackend, HfRunner, IdMap
-from chemspec.model.runners.torch_runner import best
+from chemspec.model.runners.torch_runner import best_tokens
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Backend, CompactionThreshold, Session
 from chemspec.model.weights import Weights
@@ -491,10 +491,10 @@ def test_the_best_few_are_those_of_a_stable_sort(levels: int) -> None:
     torch.manual_seed(0)
     logits = torch.randint(0, levels, (2, 3, 1000)).double() / levels * 5
     logits[..., 500:] = logits[..., :500]  # every value twice
-    ids, log_probs = best(logits, 3)
+    ids, log_probs = best_tokens(logits, 3)
     ordered, wanted = torch.sort(torch.log_softmax(logits, -1), dim=-1, descending=True, stable=True)
     assert (ids == wanted[..., :3].numpy()).all() and (log_probs == ordered[..., :3].numpy()).all()
-    assert (best(logits, 4)[0] == wanted[..., :4].numpy()).all()
+    assert (best_tokens(logits, 4)[0] == wanted[..., :4].numpy()).all()
 
 
 # --- loading ---------------------------------------------------------------------------------------

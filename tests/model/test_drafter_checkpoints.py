@@ -41,7 +41,7 @@ def furnish(folder: Path, *, bound: bool = True) -> Path:
         heads = Heads(
             HeadsConfig(vocab_size=len(vocab), d_model=config.d_model, style=kind, heads=4, feedforward=8)  # type: ignore[arg-type]
         )
-        heads.begin(loaded.model.output)
+        heads.copy_output_layer(loaded.model.output)
         target = loaded.digest if bound else ""
         drafter_checkpoints.save(
             drafter_checkpoints.drafter_folder(folder, kind),
@@ -195,8 +195,8 @@ def test_heads_of_other_weights_are_refused(folder: Path) -> None:
         ({"length": 0}, "length 0"),
         ({"model": {"vocab_size": 31, "d_model": 32, "legs": 4}}, "legs"),
         ({"model": {"vocab_size": 31, "d_model": 64}}, "expected"),
-        ({"model": 7}, "no drafter's config"),
-        (None, "no drafter's config"),
+        ({"model": 7}, "not a drafter's config"),
+        (None, "not a drafter's config"),
     ],
 )
 def test_a_damaged_config_is_told(folder: Path, tmp_path: Path, change: dict[str, Any] | None, message: str) -> None:

@@ -99,8 +99,8 @@ def test_a_model_is_loaded_and_asked_without_torch() -> None:
     code = """
 import sys
 import chemspec
-from chemspec.model.runners.native.build import kernel
-kernel()
+from chemspec.model.runners.native.build import load_kernel
+load_kernel()
 for dtype in ("fp32", "int8"):
     engine = chemspec.load("retro", device="cpu", dtype=dtype)
     assert engine.predict("CC(=O)Nc1ccc(O)cc1", n=2, max_len=40).status == "ok"
