@@ -561,11 +561,11 @@ def test_a_model_that_transformers_computes_otherwise_is_refused(monkeypatch: py
             hf.load_theirs(folder_of("bart"), task="retro")
 
     def louder(model: hf.HfModel) -> Weights:
-        weights = hf_weights.translated(model)
+        weights = hf_weights.convert_weights(model)
         name = "decoder.layers.0.norm1.weight"
         return replace(weights, tensors={**weights.tensors, name: 1.1 * weights[name]})
 
-    monkeypatch.setattr(hf, "translated", louder)
+    monkeypatch.setattr(hf, "convert_weights", louder)
     for kind in ("t5 v1.1", "bart"):
         with pytest.raises(CheckpointError, match="our logits differ from those of transformers"):
             hf.load(folder_of(kind), task="retro")
@@ -573,14 +573,14 @@ def test_a_model_that_transformers_computes_otherwise_is_refused(monkeypatch: py
 
 def test_what_no_network_of_ours_expresses_runs_in_the_layers_of_transformers(tmp_path: Path) -> None:
     found = hf.load(folder_of("mbart"), task="retro")
-    assert isinstance(found, hf.HfCheckpoint) and "differ in attention_heads" in found.found["computed by"]
-    assert "in every runtime" in hf.load(folder_of("bart"), task="retro").found["computed by"]
+    assert isinstance(found, hf.HfCheckpoint) and "differ in attention_heads" in found.details["computed by"]
+    assert "in every runtime" in hf.load(folder_of("bart"), task="retro").details["computed by"]
     folder = copy_of("t5 v1.1", tmp_path / "silu")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(
         json.dumps({**config, "feed_forward_proj": "gated-silu", "dense_act_fn": "silu"})
     )
-    assert "its activation is silu" in hf.load(folder, task="retro").found["computed by"]
+    assert "its activation is silu" in hf.load(folder, task="retro").details["computed by"]
 
 
 def test_settings_of_generate_that_are_not_applied_are_told(tmp_path: Path) -> None:
@@ -590,7 +590,7 @@ def test_settings_of_generate_that_are_not_applied_are_told(tmp_path: Path) -> N
     (folder / "generation_config.json").write_text(json.dumps(rules))
     found = Engine.load(folder, task="retro", device="cpu", threads=1)
     (result,) = found.predict(["CCO"], DecodeSettings(decoder="greedy", n=1, drafter="none", max_len=5))
-    assert result.notes == ("not applied, though the checkpoint asks for it: no_repeat_ngram_size=3",)
+    assert result.notes == ("options of the checkpoint that are not applied: no_repeat_ngram_size=3",)
 
 
 def test_ids_are_looked_up_in_the_local_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,7 +222,7 @@ def test_other_runtimes_refuse_it(folder: Path, options: dict[str, str], message
 
 @needs_compiler
 def test_instructions_that_are_not_here_are_refused(folder: Path) -> None:
-    with pytest.raises(NoKernelError, match="no sse9 here; there are plain"):
+    with pytest.raises(NoKernelError, match="sse9 is not supported here; available: plain"):
         NativeBackend(tiny(sorted(VARIANTS)[0])[0], threads=1, int8=True, instructions="sse9")
 
 

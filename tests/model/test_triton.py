@@ -351,7 +351,7 @@ def test_recorded_graphs_take_its_place_with_a_message(tmp_path: Path, monkeypat
     model = tiny_model(0, 12)
     monkeypatch.setattr(type(model), "to", lambda self, **_: self)
     loaded = Checkpoint("tiny", "retro", model.weights, Tokenizer((*SPECIALS, *"CNOSFPIB")), tmp_path, "0")
-    with pytest.warns(UserWarning, match="recorded graphs"):
+    with pytest.warns(UserWarning, match="CUDA graphs"):
         assert RuntimeConfig("cuda", "fp32", "triton", 1).backend(loaded)[1] == "graphs"
     for name in ("auto", "triton"):  # in int8, torch does
         with pytest.warns(UserWarning, match="torch's"):
