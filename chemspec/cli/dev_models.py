@@ -124,7 +124,9 @@ def distil(
     engine = opt.load(task, model, threads=threads, device=device)
     how = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, max_len=max_len)
     with show.progress("answering") as report:
-        count = teaching.distil(engine, folder, target, pairs=pairs, settings=how, seed=seed, progress=report)
+        count = teaching.write_distilled_pairs(
+            engine, folder, target, pairs=pairs, settings=how, seed=seed, progress=report
+        )
     show.note(f"{target / 'train.npz'}: {count} pairs")
     if as_json:
         show.document({"pairs": count})
@@ -136,7 +138,7 @@ def mean(
     out: Annotated[Path, opt.option("Folder for the mean of their weights.")],
 ) -> None:
     """Average the weights of models trained on from each other: often better than the last alone, and as quick."""
-    from chemspec.train.average import mean as write
+    from chemspec.train.average import average_models as write
 
     show.line(str(write(models, out)))
 
@@ -209,7 +211,7 @@ def calibrate(
 
         made = f"chemspec dev calibrate --unlabelled {unlabelled.name} --heads {heads}"
         texts = readers.read_queries(unlabelled, column, engine.task, show.note)
-        knowledge, report = learning.calibrate_from_answers(engine, texts, heads=heads, made=made, tell=show.note)
+        knowledge, report = learning.calibrate_from_answers(engine, texts, heads=heads, command=made, tell=show.note)
     else:
         folder = data_dir or Path("data") / engine.task
         made = (
@@ -217,7 +219,7 @@ def calibrate(
             f"--seed {seed}"
         )
         knowledge, report = learning.calibrate(
-            engine, folder, pairs=pairs, queries=queries, heads=heads, seed=seed, made=made, tell=show.note
+            engine, folder, pairs=pairs, queries=queries, heads=heads, seed=seed, command=made, tell=show.note
         )
     knowledge.save(engine.folder)
     show.note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts, heads {report.heads}")

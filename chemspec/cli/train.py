@@ -88,10 +88,10 @@ def train(
     A drafter learns from what `chemspec dev distil` wrote (default data/<task>-distilled). All that training writes
     goes into the run folder; `chemspec dev install-drafter` copies a drafter into its target's folder.
     """
-    from chemspec.train.recipe import DrafterRecipe, find_recipe, shipped
+    from chemspec.train.recipe import DrafterRecipe, builtin_recipes, find_recipe
 
     if listed or not recipe:
-        for known in shipped().values():
+        for known in builtin_recipes().values():
             show.line(f"{known.name}: {known.expectation}")
         return
     given = {"steps": steps or -1, "minutes": minutes, "threads": threads, "seed": seed, "lr": lr or -1}

@@ -26,7 +26,7 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
         kind: the drafter's.
         folder: where the drafter would lie.
     """
-    from chemspec.train.recipe import shipped
+    from chemspec.train.recipe import builtin_recipes
 
     owners = [
         f"`-m {model.name}`"
@@ -36,7 +36,7 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
     recipe = f"{task}-{kind.replace('_', '-')}"
     if owners:
         advice = f"{' and '.join(owners)} has one"
-    elif recipe in shipped():
+    elif recipe in builtin_recipes():
         advice = f"train one with `chemspec train --recipe {recipe}` and install it with `chemspec dev install-drafter`"
     else:
         advice = "no recipe trains one"
