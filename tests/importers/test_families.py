@@ -379,7 +379,7 @@ def test_a_file_that_is_cut_off_is_refused(keep: float, tmp_path: Path) -> None:
 
 def test_a_file_of_another_family_is_refused_with_what_it_holds(tmp_path: Path) -> None:
     torch.save({"weights": {}, "step": 3}, tmp_path / "x.pt")
-    with pytest.raises(CheckpointError, match="no known family; its parts are weights, step"):
+    with pytest.raises(CheckpointError, match="not of a known format; its parts are weights, step"):
         registry.load(tmp_path / "x.pt")
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(CheckpointError, match="neither a model folder nor a torch checkpoint"):

@@ -538,7 +538,7 @@ def test_the_folder_may_say_what_the_model_is_for(tmp_path: Path) -> None:
         ({"tokenizer.json": None}, "has no tokenizer"),
         ({"tokenizer.json": "{"}, "the tokenizer cannot be read"),
         ({"model.safetensors": None}, "model.safetensors is missing"),
-        ({"model.safetensors": None, "pytorch_model.bin": "x"}, "can hold code.*save_pretrained"),
+        ({"model.safetensors": None, "pytorch_model.bin": "x"}, "can contain code.*save_pretrained"),
         ({"model.safetensors": "nonsense"}, "the model cannot be read"),
     ],
 )
@@ -595,7 +595,7 @@ def test_settings_of_generate_that_are_not_applied_are_told(tmp_path: Path) -> N
 
 def test_ids_are_looked_up_in_the_local_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(CheckpointError, match=r"fetches nothing by itself.*hf download some/model"):
+    with pytest.raises(CheckpointError, match=r"does not download models.*hf download some/model"):
         Engine.load("some/model", task="retro")
     stored = tmp_path / "models--some--model"
     (stored / "refs").mkdir(parents=True)

@@ -354,7 +354,7 @@ def test_recorded_graphs_take_its_place_with_a_message(tmp_path: Path, monkeypat
     with pytest.warns(UserWarning, match="CUDA graphs"):
         assert RuntimeConfig("cuda", "fp32", "triton", 1).backend(loaded)[1] == "graphs"
     for name in ("auto", "triton"):  # in int8, torch does
-        with pytest.warns(UserWarning, match="torch's"):
+        with pytest.warns(UserWarning, match="to torch:"):
             assert RuntimeConfig("cuda", "int8", name, 1).backend(loaded)[1] == "torch"
     with pytest.raises(ValueError, match="needs a GPU"):
         RuntimeConfig("cpu", "fp32", "triton", 1).backend(loaded)
